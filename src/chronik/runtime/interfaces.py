@@ -1,0 +1,128 @@
+"""What a node needs of the machine: clock, disk, network, randomness. Passed in, never imported.
+
+The real ones are `real_*` beside this file, the simulated ones live in `chronik.sim`. No package but these calls time,
+open, socket, random or threading, so a whole node runs unchanged in virtual time and a failing seed replays exactly.
+
+Waiting is asyncio's: `loop.call_later`, `asyncio.sleep` and futures are allowed everywhere, because the simulator
+supplies the event loop. Everything runs on that loop except the work given to a `Lane`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol, TypeVar
+
+Buffer = bytes | bytearray | memoryview
+T = TypeVar("T")
+
+
+class Clock(Protocol):
+    def wall_ms(self) -> int:
+        """Unix time. It may jump: use it for what users see (record timestamps, retention), never to order events."""
+
+    def monotonic_ns(self) -> int:
+        """Never goes back and counts while the machine sleeps (CLOCK_BOOTTIME). Leases and deadlines use it."""
+
+
+class File(Protocol):
+    """One open file. Every method may block; only `sync` may take long, so it belongs on a lane."""
+
+    path: str
+
+    def size_bytes(self) -> int: ...
+
+    def append(self, buffers: Sequence[Buffer]) -> int:
+        """Writes at the end, into the page cache, and returns the position where the first byte landed.
+
+        All or nothing as far as this process sees: when the disk is full the file is cut back and DiskFull is raised.
+        """
+
+    def read(self, position: int, size_bytes: int) -> memoryview:
+        """Up to `size_bytes` from `position`; fewer only at the end of the file."""
+
+    def truncate(self, size_bytes: int) -> None: ...
+
+    def sync(self) -> None:
+        """Returns when everything appended before the call survives a power cut (fdatasync). After an error, stop."""
+
+    def close(self) -> None: ...
+
+
+class Lane(Protocol):
+    """A thread of its own for work that blocks. Work given to one lane runs in order, one piece at a time."""
+
+    def run(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        """Runs `work` off the loop; the future resolves on the loop. Cancelling the future does not stop the work."""
+
+    def close(self) -> None:
+        """Waits for what was given, then ends the thread."""
+
+
+class Disk(Protocol):
+    """Files by absolute path. Methods block; call the long ones on a lane."""
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        """Opens for reading and appending. Without `create` a missing file raises FileNotFoundError."""
+
+    def exists(self, path: str) -> bool: ...
+
+    def list(self, directory: str) -> list[str]:
+        """Names in the directory, sorted; empty when it does not exist."""
+
+    def make_directory(self, path: str) -> None:
+        """Makes it and its parents, durably."""
+
+    def read_file(self, path: str) -> bytes: ...
+
+    def replace_file(self, path: str, data: bytes) -> None:
+        """Old or new content after a power cut, never a mixture: temp, fsync, rename, fsync of the directory."""
+
+    def rename(self, old: str, new: str) -> None: ...
+
+    def remove(self, path: str) -> None: ...
+
+    def remove_tree(self, directory: str) -> None: ...
+
+    def sync_directory(self, directory: str) -> None:
+        """Makes creations, renames and removals in it survive a power cut."""
+
+    def free_bytes(self, directory: str) -> int: ...
+
+    def lock(self, path: str) -> None:
+        """Takes an exclusive lock held until the process ends; raises DiskInUse if another process has it."""
+
+    def lane(self, name: str) -> Lane: ...
+
+
+class Listener(Protocol):
+    host: str
+    port: int  # the real one, also when 0 was asked for
+
+    def close(self) -> None:
+        """Stops accepting; open connections stay."""
+
+
+class Network(Protocol):
+    """Streams by asyncio's own Protocol and Transport, so that uvloop and the simulator serve the same code."""
+
+    async def listen(self, host: str, port: int, factory: Callable[[], asyncio.Protocol]) -> Listener: ...
+
+    async def connect(
+        self, host: str, port: int, factory: Callable[[], asyncio.Protocol]
+    ) -> tuple[asyncio.Transport, asyncio.Protocol]:
+        """Raises OSError with host and port in its message."""
+
+
+class Randomness(Protocol):
+    def below(self, bound: int) -> int:
+        """0 <= result < bound."""
+
+    def bytes(self, count: int) -> bytes: ...
+
+
+class Runtime(NamedTuple):
+    clock: Clock
+    disk: Disk
+    network: Network
+    randomness: Randomness
