@@ -201,7 +201,7 @@ def _lz4_header(flags_and_size: bytes, *, broken: bool) -> bytes:
 
 def _compress_lz4(data: Buffer, level: int, *, broken: bool) -> bytes:
     compressor = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
-    compressor.compress(data)
+    compressor.compress(bytes(data))  # the one call of the library that takes nothing else
     written = bytes(compressor.finish())
     # The library adds a checksum to each block; the batch has one of its own, and Kafka's writers leave these out.
     flags = LZ4_VERSION_BITS | LZ4_INDEPENDENT
