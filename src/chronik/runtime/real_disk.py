@@ -103,6 +103,8 @@ class RealFile:
             os.close(self._fd)
             self._fd = -1
 
+    __del__ = close  # a lane may still sync a file whose log was deleted: it holds the last reference
+
 
 class RealLane:
     """One thread. Its Python part is a queue, the work, and one call into the loop: each further line would wait for
@@ -131,7 +133,7 @@ class RealLane:
             fault: BaseException | None = None
             try:
                 result = work()
-            except BaseException as raised:
+            except BaseException as raised:  # noqa: BLE001 - whoever waits for the work gets it
                 fault = raised
             try:
                 hand_back(_deliver, future, result, fault)
@@ -167,14 +169,15 @@ class RealDisk:
         except FileNotFoundError:
             return []
 
-    def make_directory(self, path: str) -> None:
+    def make_directory(self, path: str, *, durable: bool = True) -> None:
         missing = []
         while not os.path.isdir(path):
             missing.append(path)
             path = os.path.dirname(path)
         for directory in reversed(missing):
             os.mkdir(directory)
-            self.sync_directory(os.path.dirname(directory))
+            if durable:
+                self.sync_directory(os.path.dirname(directory))
 
     def read_file(self, path: str) -> bytes:
         with open(path, "rb") as file:
@@ -224,7 +227,10 @@ class RealDisk:
         except BlockingIOError:
             os.close(fd)
             raise DiskInUse(f"{path} is locked: another broker runs on this directory") from None
-        self._locks[path] = fd  # never closed: the lock ends with the process
+        self._locks[path] = fd
+
+    def unlock(self, path: str) -> None:
+        os.close(self._locks.pop(path))
 
     def lane(self, name: str) -> Lane:
         return RealLane(name)

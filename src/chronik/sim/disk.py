@@ -167,7 +167,7 @@ class SimLane:
         except PowerCut:
             self._waiting.clear()  # the machine is off: no work ends and nobody is told
             return
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - whoever waits for the work gets it
             self._waiting.pop(0)
             if not future.cancelled():
                 future.set_exception(error)
@@ -265,14 +265,15 @@ class SimDisk:
         node = self._find(directory)
         return sorted(node.entries) if isinstance(node, _Directory) else []
 
-    def make_directory(self, path: str) -> None:
+    def make_directory(self, path: str, *, durable: bool = True) -> None:
         self.step("make_directory", path)
         node = self._root
         for name in _parts(path):
             if name not in node.entries:
                 node.entries[name] = _Directory()
                 node.changed()
-                node.sync()
+                if durable:
+                    node.sync()
             child = node.entries[name]
             if not isinstance(child, _Directory):
                 raise FileExistsError(errno.EEXIST, "is a file", path)
@@ -332,6 +333,9 @@ class SimDisk:
         if path in self._locked:
             raise DiskInUse(f"{path} is locked: another broker runs on this directory")
         self._locked.add(path)
+
+    def unlock(self, path: str) -> None:
+        self._locked.remove(path)
 
     def lane(self, name: str) -> SimLane:
         return SimLane(self)
