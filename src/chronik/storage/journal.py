@@ -235,9 +235,9 @@ class Journal:
         self._synced_bytes = max(self._synced_bytes, self._syncing_bytes)
         marks: list[bytes | memoryview] = []
         for capture in self._captures:
-            capture.log.made_durable(capture)
             handle = self._handles.get(capture.log)
-            if capture.by_sync and capture.pieces and handle is not None:
+            still_holds = capture.log.made_durable(capture)
+            if still_holds and capture.by_sync and capture.pieces and handle is not None:
                 segment, _, end = capture.pieces[-1]
                 marks.append(record_header(Kind.MARK, handle, segment.base_offset, end, capture.end_offset, 0))
         self._captures = []

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Buffer, Disk
+from chronik.runtime.invariants import check
 from chronik.storage import time_lookup
 from chronik.storage.config import FOREVER, LogConfig
 from chronik.storage.errors import (
@@ -146,6 +147,7 @@ class Log:
             offset += batch.last_offset_delta + 1
         largest_ms = now_ms if stamps_time else batches[0].max_timestamp
         segment = self._room_for(size_bytes, offset, largest_ms, now_ms)
+        check(leader_epoch >= self.epochs.latest, "a leader's epoch never goes back")
         position = self._write(segment, buffers, size_bytes)
         self.epochs.assign(leader_epoch, first_offset)
         self.end_offset = offset
@@ -298,23 +300,31 @@ class Log:
     def entries_synced(self) -> bool:
         return not self.segments or self.segments[-1].entry_synced
 
-    def capture(self, *, unsynced: bool = False) -> Capture:
-        """What is not durable yet, or not synced yet, at this moment."""
+    def capture(self) -> Capture:
+        """What is not durable at this moment. A round makes it so; segments before a durable one are durable too."""
         pieces: list[tuple[Segment, int, int]] = []
         for segment in reversed(self.segments):
-            size_bytes = segment.size_bytes
-            done_bytes = segment.synced_bytes if unsynced else segment.durable_bytes
-            if done_bytes < size_bytes:
-                pieces.append((segment, done_bytes, size_bytes))
-            elif size_bytes:
+            if segment.durable_bytes < segment.size_bytes:
+                pieces.append((segment, segment.durable_bytes, segment.size_bytes))
+            elif segment.size_bytes:
                 break
         pieces.reverse()
         if self.must_sync and not pieces and self.segments:
             segment = self.segments[-1]
             pieces = [(segment, segment.size_bytes, segment.size_bytes)]
-        if not unsynced:
-            self._round_offset = self.end_offset
+        self._round_offset = self.end_offset
         return Capture(self, pieces, self.end_offset, self.generation)
+
+    def capture_unsynced(self) -> Capture:
+        """What a checkpoint must sync. A segment may be durable by the journal alone while a later one is synced."""
+        pieces = [
+            (segment, segment.synced_bytes, segment.size_bytes)
+            for segment in self.segments
+            if segment.synced_bytes < segment.size_bytes or not segment.entry_synced
+        ]
+        capture = Capture(self, pieces, self.end_offset, self.generation)
+        capture.by_sync = True
+        return capture
 
     def syncs(self, capture: Capture) -> list[Callable[[], None]]:
         """The calls that make a capture durable in its segments, to run in order on a lane."""

@@ -67,6 +67,9 @@ class Logs:
         contents = [
             (journal_path(journals, n), disk.read_file(journal_path(journals, n))) for n in numbers if n >= first
         ]
+        for path, _ in contents:
+            # After kill -9 the last round may be in the page cache only, and what is read here counts as durable.
+            disk.open(path).sync()
         known = recovery.gather(points, contents)
         journal = Journal(disk, journals, max([first, *[number + 1 for number in numbers]]), on_failure)
         logs = cls(runtime, directory, config, journal)
@@ -216,15 +219,14 @@ class Logs:
         key = (log.topic_id, log.partition)
         if log.damage is not None:
             # Its line stays as it is, so the new journal must tell how far it had been durable.
-            await self._sync(log.syncs(log.capture(unsynced=True)))
+            await self._sync(log.syncs(log.capture_unsynced()))
             self._journal.note(log, Kind.MARK, *log.durable_mark)
             return
         while not log.deleted and log.segments:
             state = log.state
             if self._checkpointed.get(key) == state:
                 return
-            capture = log.capture(unsynced=True)
-            capture.by_sync = True
+            capture = log.capture_unsynced()
             snapshot = (log.end_offset, log.producers.encode())
             segment = log.segments[-1]
             point = LogPoint(

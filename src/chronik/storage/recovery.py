@@ -120,7 +120,7 @@ def restore(log: Log, known: Known, disk: Disk) -> None:
     log.snapshot = (point.offset, point.producers)
     segments: list[Segment] = []
     expected = point.offset
-    torn = False
+    scanned = torn = False
     for base in bases:
         file = disk.open(segment_path(log.directory, base), create=True)
         size_bytes = file.size_bytes()
@@ -130,10 +130,10 @@ def restore(log: Log, known: Known, disk: Disk) -> None:
         if torn or (segments and log.damage is not None):
             _discard(log, base, disk, torn)
             continue
-        if base > max(expected, log.start_offset, durable[2]):
-            torn = True  # a file of before a truncation, whose removal was lost
-            _discard(log, base, disk, torn)
+        if (scanned and base < expected) or base > max(expected, log.start_offset, durable[2]):
+            _discard(log, base, disk, True)  # of before a truncation, whose removal did not reach the disk
             continue
+        scanned = True
         scan_from = min(point.position, size_bytes) if base == point.segment else 0
         segment = Segment(disk, log.directory, base, scan_from)
         segment.index.truncate(scan_from)
@@ -225,6 +225,8 @@ def _scan(log: Log, segment: Segment, file: File, position: int, end: int, expec
         for batch in batches:
             if batch.base_offset < expected or batch.last_offset_delta < 0 or not crc_holds(batch):
                 return expected
+            if batch.partition_leader_epoch < log.epochs.latest:
+                return expected  # of before a truncation: leaders never write an older epoch behind a newer one
             segment.size_bytes = position + batch.size_bytes
             log.note_batch(segment, position, batch)
             position += batch.size_bytes
