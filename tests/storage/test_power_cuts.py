@@ -81,7 +81,7 @@ class Life:
 
     def append(self, log: Log, model: Model) -> None:
         random = self.random
-        large = 400_000 if random.random() < 0.02 else 700
+        large = 300_000 if random.random() < 0.01 else 700
         values = [random_value(random, large) for _ in range(random.randint(1, 3))]
         sent = batch(values, producer=(5, 0, model.sequence)) if random.random() < 0.5 else batch(values)
         offset = log.end_offset
@@ -141,6 +141,7 @@ class Life:
             promised = [at for at in sorted(model.written) if log.start_offset <= at < model.durable_end]
             assert [at for at in offsets if at < model.durable_end and at >= log.start_offset] == promised
             self.check_producers(log)
+            model.cut |= set(model.written.items())
             model.written = {each.base_offset: each.data[61:].tobytes() for each in found}
             model.start = log.start_offset
             model.sequence = next_sequence(log)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Disk, File
-from chronik.storage.errors import StorageFailed
+from chronik.storage.errors import LogFull, StorageFailed
 from chronik.storage.journal_format import Kind, declaration, frame, record_header
 
 if TYPE_CHECKING:
@@ -102,7 +102,11 @@ class Journal:
         parts: list[bytes | memoryview] = []
         handle = self._handle(log, parts)
         parts.append(record_header(kind, handle, segment, position, offset, 0))
-        self._write(parts)
+        try:
+            self._write(parts)
+        except DiskFull as error:
+            self.forget(log)  # its declaration, if there was one, is not written
+            raise LogFull(f"no space in {self.directory}: free some disk space") from error
         self._notes_unsynced = True
 
     def sync_notes(self) -> None:
@@ -181,7 +185,8 @@ class Journal:
             try:
                 self._write(parts)
             except DiskFull:
-                # The segments have their space already, so syncing them is what still works.
+                # The segments have their space already, so syncing them is what still works. Declarations are lost,
+                # which a log that was declared in an earlier file survives, and a new one had its note refused.
                 for capture in captures:
                     capture.by_sync = True
         for capture in captures:

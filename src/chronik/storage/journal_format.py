@@ -32,6 +32,7 @@ class Kind(IntEnum):
     TRUNCATE = 4  # everything from `offset`, at `position` of `segment`, is void
     START = 5  # the log starts at `offset`
     DROP = 6  # the log was deleted
+    ROLL = 7  # `segment` was started: a file of the log's directory that no roll tells of is none of the log
 
 
 class Record(NamedTuple):

@@ -263,6 +263,7 @@ class Log:
         return self._add_segment(self.end_offset)
 
     def _add_segment(self, base_offset: int) -> Segment:
+        self._journal.note(self, Kind.ROLL, base_offset)
         segment = Segment(self._disk, self.directory, base_offset)
         try:
             segment.file.truncate(0)  # creates it; bytes of an older segment of this name are none of ours
@@ -517,6 +518,12 @@ class Log:
         self.segments = segments
         self._bases = [segment.base_offset for segment in segments]
         self._durable_offset = durable_offset
+
+    def note_cut(self) -> None:
+        """Recovery has cut a torn tail, or removed files: what an older journal says of them is void."""
+        segment = self.segments[-1]
+        self._journal.note(self, Kind.TRUNCATE, segment.base_offset, segment.size_bytes, self.end_offset)
+        self.must_sync = True
 
     def let_go(self) -> None:
         """Of a deleted log: files that a lane works on stay open until it is done."""

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from chronik.runtime.interfaces import Disk, File
 from chronik.storage.checkpoint import LogPoint
 from chronik.storage.compaction import finish_swaps
+from chronik.storage.config import FOREVER
 from chronik.storage.errors import CorruptJournal, CorruptSegment
 from chronik.storage.journal_format import Frame, Kind, Record, identity, read_frames
 from chronik.storage.leader_epochs import LeaderEpochs
@@ -42,6 +43,8 @@ class Known:
         self.durable = (0, 0, 0)  # segment, position, offset
         self.start_offset = 0
         self.pieces: list[tuple[int, int, bytes | memoryview]] = []  # segment, position, bytes
+        self.rolls: set[int] = set()  # segments started since the checkpoint
+        self.last_trusted = -1  # up to this segment the directory, as the checkpoint left it, is right
         self.dropped = False
 
     @classmethod
@@ -50,6 +53,7 @@ class Known:
         known.point = point
         known.durable = (point.segment, point.position, point.offset)
         known.start_offset = point.start_offset
+        known.last_trusted = point.segment
         return known
 
     def apply(self, record: Record) -> None:
@@ -60,6 +64,8 @@ class Known:
             self.durable = max(self.durable, (record.segment, record.position, record.offset))
         elif record.kind == Kind.TRUNCATE:
             self._truncate(record.segment, record.position, record.offset)
+        elif record.kind == Kind.ROLL:
+            self.rolls.add(record.segment)
         elif record.kind == Kind.START:
             self.start_offset = record.offset
         elif record.kind == Kind.DROP:
@@ -73,6 +79,8 @@ class Known:
             if piece_segment <= segment and len(data):
                 kept.append((piece_segment, piece_position, data))
         self.pieces = kept
+        self.rolls = {base for base in self.rolls if base <= segment}
+        self.last_trusted = min(self.last_trusted, segment)
         if self.durable[2] >= offset:
             self.durable = (segment, position, offset)
         point = self.point
@@ -109,7 +117,9 @@ def _apply(known: dict[LogKey, Known], frames: list[Frame]) -> None:
 def restore(log: Log, known: Known, disk: Disk) -> None:
     """Brings one log's files and state to where they belong. `log` is new."""
     finish_swaps(log.directory, disk)
-    bases = _segment_bases(log, known, disk)
+    bases, found_stale = _segment_bases(log, known, disk)
+    if bases:
+        disk.make_directory(log.directory, durable=False)
     _put_journaled_bytes(log, known, disk, set(bases))
     point, durable = known.point, known.durable
     log.start_offset = max(known.start_offset, bases[0] if bases else 0)
@@ -120,57 +130,63 @@ def restore(log: Log, known: Known, disk: Disk) -> None:
     log.snapshot = (point.offset, point.producers)
     segments: list[Segment] = []
     expected = point.offset
-    scanned = torn = False
-    for base in bases:
+    has_cut = found_stale
+    for index, base in enumerate(bases):
         file = disk.open(segment_path(log.directory, base), create=True)
         size_bytes = file.size_bytes()
         if base < point.segment:
             segments.append(Segment(disk, log.directory, base, size_bytes))
             continue
-        if torn or (segments and log.damage is not None):
-            _discard(log, base, disk, torn)
-            continue
-        if (scanned and base < expected) or base > max(expected, log.start_offset, durable[2]):
-            _discard(log, base, disk, True)  # of before a truncation, whose removal did not reach the disk
-            continue
-        scanned = True
         scan_from = min(point.position, size_bytes) if base == point.segment else 0
         segment = Segment(disk, log.directory, base, scan_from)
         segment.index.truncate(scan_from)
         segments.append(segment)
-        expected = max(expected, base)
-        expected = _scan(log, segment, file, scan_from, size_bytes, expected)
+        end_offset = bases[index + 1] if index + 1 < len(bases) else FOREVER
+        expected = _scan(log, segment, file, scan_from, size_bytes, max(expected, base), end_offset)
         segment.durable_bytes = _durable_bytes(segment, durable)
         segment.synced_bytes = scan_from if base == point.segment else 0
         segment.entry_synced = base == point.segment and scan_from > 0
         segment.checked(scan_from)
-        if segment.size_bytes < size_bytes or (base == durable[0] and size_bytes < durable[1]):
-            if (base, segment.size_bytes) < durable[:2]:
-                log.damage = CorruptSegment(segment.path, segment.size_bytes, expected, "below the durable mark")
-                logger.error("%s", log.damage)
-                expected = max(expected, durable[2])
-            else:
-                logger.info("%s: torn tail cut at byte %d, offset %d", segment.path, segment.size_bytes, expected)
-                file.truncate(segment.size_bytes)
-                torn = True
+        if expected < end_offset and (base, segment.size_bytes) < durable[:2]:
+            log.damage = CorruptSegment(segment.path, segment.size_bytes, expected, "below the durable mark")
+            logger.error("%s", log.damage)
+            expected = max(expected, durable[2])
+            break
+        if segment.size_bytes < size_bytes:
+            logger.info("%s: torn tail cut at byte %d, offset %d", segment.path, segment.size_bytes, expected)
+            file.truncate(segment.size_bytes)
+            has_cut = True
+        if expected < end_offset:
+            for stale in bases[index + 1 :]:
+                Segment(disk, log.directory, stale, 1).remove()
+                has_cut = True
+            break
     log.end_offset = max(expected, log.start_offset)
-    if (not segments and durable[2] > log.start_offset) and log.damage is None:
+    log.adopt(segments, min(max(durable[2], log.start_offset), log.end_offset))
+    if not segments and durable[2] > known.start_offset:
         log.damage = CorruptSegment(segment_path(log.directory, durable[0]), 0, log.start_offset, "the file is gone")
         log.end_offset = durable[2]
-    log.adopt(segments, min(max(durable[2], log.start_offset), log.end_offset))
-    if expected < log.start_offset and segments:
+    elif segments and expected < log.start_offset:
         log.restart_at(log.start_offset)
+    elif segments and has_cut and log.damage is None:
+        log.note_cut()
 
 
-def _segment_bases(log: Log, known: Known, disk: Disk) -> list[int]:
-    """Where segments start, of those in the directory and those the journal holds, without those below the start."""
+def _segment_bases(log: Log, known: Known, disk: Disk) -> tuple[list[int], bool]:
+    """Where the log's segments start; and whether the directory held others, which are gone now.
+
+    Others lie below the start, or are of before a truncation and their removal did not reach the disk, or were started
+    and the power went before anything in them could be durable.
+    """
     found = {int(name[:20]) for name in disk.list(log.directory) if name.endswith(".log") and name[:20].isdigit()}
-    bases = sorted(found | {segment for segment, _, _ in known.pieces})
+    rolled = known.rolls | {segment for segment, _, _ in known.pieces}
+    bases = sorted({base for base in found if base <= known.last_trusted} | rolled)
     while len(bases) > 1 and bases[1] <= known.start_offset:
         bases.pop(0)
-    for base in sorted(found - set(bases)):
+    stale = sorted(found - set(bases))
+    for base in stale:
         Segment(disk, log.directory, base, 1).remove()
-    return bases
+    return bases, bool(stale)
 
 
 def _put_journaled_bytes(log: Log, known: Known, disk: Disk, bases: set[int]) -> None:
@@ -180,7 +196,6 @@ def _put_journaled_bytes(log: Log, known: Known, disk: Disk, bases: set[int]) ->
         if base not in bases:
             continue
         if base not in files:
-            disk.make_directory(log.directory, durable=False)
             files[base] = disk.open(segment_path(log.directory, base), create=True)
         file = files[base]
         found = file.read(position, len(data))
@@ -204,14 +219,10 @@ def _durable_bytes(segment: Segment, durable: tuple[int, int, int]) -> int:
     return min(segment.size_bytes, durable[1]) if segment.base_offset == durable[0] else 0
 
 
-def _discard(log: Log, base: int, disk: Disk, torn: bool) -> None:
-    """Behind a torn tail nothing was durable. Behind damage everything stays for whoever repairs it."""
-    if torn:
-        Segment(disk, log.directory, base, 1).remove()
-
-
-def _scan(log: Log, segment: Segment, file: File, position: int, end: int, expected: int) -> int:
-    """Takes whole, undamaged batches into the log's state; returns the offset behind the last one."""
+def _scan(
+    log: Log, segment: Segment, file: File, position: int, end: int, expected: int, end_offset: int
+) -> int:
+    """Takes whole, undamaged batches below `end_offset` into the log's state; returns the offset behind the last one."""
     while position < end:
         data = file.read(position, min(SCAN_BYTES, end - position))
         batches, needed = _whole(data)
@@ -225,7 +236,7 @@ def _scan(log: Log, segment: Segment, file: File, position: int, end: int, expec
         for batch in batches:
             if batch.base_offset < expected or batch.last_offset_delta < 0 or not crc_holds(batch):
                 return expected
-            if batch.partition_leader_epoch < log.epochs.latest:
+            if batch.base_offset >= end_offset or batch.partition_leader_epoch < log.epochs.latest:
                 return expected  # of before a truncation: leaders never write an older epoch behind a newer one
             segment.size_bytes = position + batch.size_bytes
             log.note_batch(segment, position, batch)

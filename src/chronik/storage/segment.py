@@ -138,10 +138,9 @@ class Segment:
 
     def remove(self) -> None:
         """Files of a segment that a lane still works on stay open until the lane lets go of them."""
-        self._disk.remove(self.path)
-        index_path = segment_path(self.path.rpartition("/")[0], self.base_offset, "index")
-        if self._disk.exists(index_path):
-            self._disk.remove(index_path)
+        for path in (self.path, segment_path(self.path.rpartition("/")[0], self.base_offset, "index")):
+            if self._disk.exists(path):
+                self._disk.remove(path)
         self._file = self._index = None
 
     def rest(self) -> None:
