@@ -370,6 +370,10 @@ class Log:
         if not self.start_offset <= offset <= self.end_offset:
             raise OffsetOutOfRange(offset, self.start_offset, self.end_offset)
         limit = min(offset_limit, self.end_offset)
+        if self.damage is not None:
+            limit = min(limit, self.damage.offset)
+            if offset >= limit:
+                raise self.damage
         if offset >= limit:
             return LogRead([], 0, offset)
         index = max(0, bisect_right(self._bases, offset) - 1)
