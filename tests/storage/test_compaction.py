@@ -17,9 +17,7 @@ from chronik.wire.compression import Codec
 from chronik.wire.records import Record
 from tests.storage.driving import NOW_MS, append, batch, batches_of, marker, open_logs, records_of, run, topic_id
 
-CONFIG = LogConfig(
-    cleanup_policy="compact", segment_bytes=600, min_cleanable_dirty_ratio=0.0, delete_retention_ms=1000
-)
+CONFIG = LogConfig(cleanup_policy="compact", segment_bytes=600, min_cleanable_dirty_ratio=0.0, delete_retention_ms=1000)
 
 
 async def compacted_log(disk: SimDisk | None = None, config: LogConfig = CONFIG) -> tuple[Logs, Log]:

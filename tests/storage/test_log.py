@@ -20,9 +20,9 @@ from chronik.storage.errors import (
 from chronik.storage.log import Log
 from chronik.wire.batches import split
 from chronik.wire.compression import Codec
+from chronik.wire.error_codes import ErrorCode
 from chronik.wire.errors import CorruptBatch, InvalidTimestamp
 from chronik.wire.errors import InvalidRecord as InvalidWireRecord
-from chronik.wire.error_codes import ErrorCode
 from tests.storage.driving import (
     NOW_MS,
     append,

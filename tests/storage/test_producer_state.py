@@ -60,9 +60,8 @@ def test_a_snapshot_holds_everything(seed: int) -> None:
     """A restart in the middle of a history changes no later answer."""
     random = Random(seed)
     state = ProducerState()
-    offset = 0
     sequences: dict[int, int] = {}
-    for _ in range(60):
+    for offset in range(60):
         producer = random.randrange(4)
         if random.random() < 0.6:
             sequence = sequences.get(producer, 0)
@@ -70,12 +69,11 @@ def test_a_snapshot_holds_everything(seed: int) -> None:
             sequences[producer] = sequence + 1
         else:
             state.end_transaction(producer, 0, 0, offset, 1000, committed=random.random() < 0.5)
-        offset += 1
         if random.random() < 0.1:
             again = ProducerState.decode(state.encode())
             assert again.encode() == state.encode()
             assert again.aborted(0, offset) == state.aborted(0, offset)
-            for high_watermark in range(offset - 5, offset + 1):
+            for high_watermark in range(offset - 5, offset + 2):
                 assert again.last_stable_offset(high_watermark) == state.last_stable_offset(high_watermark)
             state = again
 

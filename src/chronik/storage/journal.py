@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING
 
 from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Disk, File
+from chronik.storage.capture import Capture
 from chronik.storage.errors import LogFull, StorageFailed
 from chronik.storage.journal_format import Kind, declaration, frame, record_header
 
 if TYPE_CHECKING:
     from chronik.storage.log import Log
-    from chronik.storage.segment import Segment
 
 # Where writing bytes a second time costs about as much as one more fdatasync (0.2 ms against 1 GB/s).
 SYNC_SEGMENT_BYTES_MIN = 256 << 10
@@ -32,23 +32,6 @@ SYNC_SEGMENT_BYTES_MIN = 256 << 10
 
 def journal_path(directory: str, number: int) -> str:
     return f"{directory}/{number:020}.journal"
-
-
-class Capture:
-    """What a round, or a checkpoint, makes durable of one log: its state at one moment."""
-
-    __slots__ = ("by_sync", "end_offset", "generation", "log", "pieces", "size_bytes")
-
-    def __init__(self, log: Log, pieces: list[tuple[Segment, int, int]], end_offset: int, generation: int) -> None:
-        self.log = log
-        self.pieces = pieces  # (segment, from, to), positions
-        self.end_offset = end_offset
-        self.generation = generation
-        self.by_sync = False
-        size_bytes = 0
-        for _, start, end in pieces:
-            size_bytes += end - start
-        self.size_bytes = size_bytes
 
 
 class Journal:
@@ -191,7 +174,7 @@ class Journal:
                     capture.by_sync = True
         for capture in captures:
             if capture.by_sync:
-                syncs += capture.log.syncs(capture)
+                syncs += capture.syncs(self._disk)
         if self._notes_unsynced:
             syncs.insert(0, self._file.sync)
             self._syncing_bytes = self._file.size_bytes()

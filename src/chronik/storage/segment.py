@@ -187,17 +187,14 @@ class Segment:
         """Where the first batch that reaches `offset` starts; the segment's size if there is none."""
         position = self._recent.get(offset)
         if position is None:
-            entry = self.index.before_offset(offset - self.base_offset)
-            position = self.size_bytes
-            for position, header in self._walk(entry):
+            for at, header in self._walk(self.index.before_offset(offset - self.base_offset)):
                 if header[0] + header[6] >= offset:
-                    break
-            else:
-                position = self.size_bytes
+                    return at
+            return self.size_bytes
         return position
 
     def whole_batches(self, data: memoryview, position: int) -> tuple[int, int]:
-        """(size in bytes, next offset) of the whole batches at the beginning of `data`, which was read at `position`."""
+        """(size in bytes, next offset) of the whole batches at the beginning of `data`, read at `position`."""
         entry = self.index.before_position(position + len(data) - HEADER_BYTES)
         at = max(0, entry.position - position)
         if at and _unpack(data, at)[0] != self.base_offset + entry.offset:
