@@ -1,6 +1,6 @@
 """What is to be made durable of one log: its state at one moment, taken by a round of the journal or by a checkpoint.
 
-The log goes on while the disk works; what a capture says holds for what stood in the segments when it was taken, and for
+The log goes on while the disk works: what a capture says holds for what stood in the segments then, and for
 nothing if the log was truncated since.
 """
 
@@ -35,8 +35,14 @@ class Capture:
     @classmethod
     def of_undurable(cls, log: Log) -> Capture:
         """For a round. Segments before a durable one are durable too."""
+        segments = log.segments
+        if len(segments) == 1 and not log.must_sync:
+            segment = segments[0]
+            if segment.durable_bytes == segment.size_bytes:
+                return cls(log, [])
+            return cls(log, [(segment, segment.durable_bytes, segment.size_bytes)])
         pieces: list[tuple[Segment, int, int]] = []
-        for segment in reversed(log.segments):
+        for segment in reversed(segments):
             if segment.durable_bytes < segment.size_bytes:
                 pieces.append((segment, segment.durable_bytes, segment.size_bytes))
             elif segment.size_bytes:

@@ -1,6 +1,6 @@
 """Log compaction: of each key the last record stays. Offsets never change, and the last segment is never touched.
 
-What goes: records that a later one of the same key replaces, records of aborted transactions, and tombstones and markers
+What goes: records that a later one of the same key replaces, records of aborted transactions; tombstones and markers
 `delete.retention.ms` after a pass first saw that nothing else needs them (the batch carries that time as its delete
 horizon). What stays although empty: the last batch of each producer, whose sequence number it is.
 

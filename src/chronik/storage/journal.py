@@ -154,8 +154,7 @@ class Journal:
         logs, self._gathering = self._gathering, {}
         if self._next_file is not None:
             self._switch_file()
-        captures = self._captures = [log.capture() for log in logs]
-        self._choose(captures)
+        captures = self._captures = self._capture(logs)
         syncs: list[Callable[[], None]] = []
         parts: list[bytes | memoryview] = []
         for capture in captures:
@@ -183,18 +182,22 @@ class Journal:
         self.sync_count += len(syncs)
         self._lane.run(syncs[0] if len(syncs) == 1 else in_order(syncs)).add_done_callback(self._finished)
 
-    def _choose(self, captures: list[Capture]) -> None:
-        """Who is made durable by syncing its segment."""
+    def _capture(self, logs: dict[Log, None]) -> list[Capture]:
+        """What each log has now, and who is made durable by syncing its segment."""
+        captures: list[Capture] = []
         small: Capture | None = None
         small_count = 0
-        for capture in captures:
-            if capture.size_bytes >= SYNC_SEGMENT_BYTES_MIN or capture.log.must_sync:
+        for log in logs:
+            capture = log.capture()
+            captures.append(capture)
+            if capture.size_bytes >= SYNC_SEGMENT_BYTES_MIN or log.must_sync:
                 capture.by_sync = True
             else:
                 small = capture
                 small_count += 1
         if small_count == 1 and small is not None and not self._notes_unsynced and small.log in self._handles:
             small.by_sync = small.log.entries_synced
+        return captures
 
     def _collect(self, capture: Capture, parts: list[bytes | memoryview]) -> None:
         handle = self._handle(capture.log, parts)
@@ -203,7 +206,7 @@ class Journal:
             # The offset holds when all of the log's pieces are there, and a frame is whole or void.
             offset = capture.end_offset if index == last else segment.base_offset
             parts.append(record_header(Kind.BYTES, handle, segment.base_offset, start, offset, end - start))
-            parts.append(segment.read(start, end - start))
+            parts += segment.take_new(start, end)
 
     def _handle(self, log: Log, parts: list[bytes | memoryview]) -> int:
         handle = self._handles.get(log)
