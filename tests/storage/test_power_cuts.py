@@ -43,6 +43,7 @@ class Life:
         self.random = random
         self.models = models
         self.is_off = False
+        self.uniform = random.random() < 0.5
 
     async def run(self, disk: SimDisk) -> None:
         asyncio.get_running_loop().set_exception_handler(_ignore_power_cuts)
@@ -83,6 +84,8 @@ class Life:
         random = self.random
         large = 300_000 if random.random() < 0.01 else 700
         values = [random_value(random, large) for _ in range(random.randint(1, 3))]
+        if self.uniform:  # batches of before and after a truncation then start at the same bytes
+            values = [random.randbytes(200)]
         sent = batch(values, producer=(5, 0, model.sequence)) if random.random() < 0.5 else batch(values)
         offset = log.end_offset
         # Noted before the call: the power may go after the bytes were written.
