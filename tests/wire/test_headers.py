@@ -1,6 +1,8 @@
-"""Which header goes in front of which message: one byte too many, and the body that follows is read at the wrong place."""
+"""Which header goes in front of which message. With the wrong one the body is read at the wrong place."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -9,7 +11,9 @@ from chronik.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsRe
 from chronik.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from chronik.wire.messages.produce import ProduceRequest, ProduceResponse
 from chronik.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from chronik.wire.notation import Request, Response
+
+if TYPE_CHECKING:
+    from chronik.wire.notation import Request, Response
 
 CASES = [
     # request, response, version, request header, response header
@@ -33,6 +37,6 @@ def test_flexible_messages_have_flexible_headers_but_for_the_answer_to_api_versi
     request_header: int,
     response_header: int,
 ) -> None:
-    """A client that asks for ApiVersions cannot know the broker's versions yet, so the answer's header never changes."""
+    """Who asks for ApiVersions cannot know the broker's versions yet, so the header of the answer never changes."""
     assert request_header_version(request_class, version) == request_header
     assert response_header_version(response_class, version) == response_header
