@@ -201,7 +201,7 @@ class StructType(type):
     def __init__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any], **keywords: Any) -> None:
         super().__init__(name, bases, body)
 
-    def __or__(cls, other: None) -> Nullable:  # type: ignore[override]
+    def __or__(cls, other: None) -> Nullable:
         return Nullable(cls)
 
     @property
