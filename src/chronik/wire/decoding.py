@@ -143,7 +143,9 @@ class DecoderWriter:
         bytes_min = self.shape.kind_bytes_min(element, compact=self.shape.flexible)
         line(f"if {count} >= 0:")
         self.source.indent += 1
-        line(f"budget -= {count} * {self.shape.cost_bytes(element)}")
+        per_element, per_three_bytes = self.shape.cost_of_many(element)
+        contents = f" + min({count}, (limit - at) // 3) * {per_three_bytes}" if per_three_bytes else ""
+        line(f"budget -= {count} * {per_element}{contents}")
         line(f"if {count} > {primitives.ELEMENTS_MAX} or {count} * {bytes_min} > limit - at or budget < 0:")
         line("    raise Refused")
         self.elements(value, count, element)

@@ -115,7 +115,8 @@ class _Reader:
             raise self.refuse(path, f"{count} elements, at most {primitives.ELEMENTS_MAX} are allowed", start)
         if count * self.shape.kind_bytes_min(element, compact=self.shape.flexible) > left:
             raise self.refuse(path, f"{count} elements cannot fit in the {left} bytes left", start)
-        self.spend(path, count * self.shape.cost_bytes(element), start)
+        per_element, per_three_bytes = self.shape.cost_of_many(element)
+        self.spend(path, count * per_element + min(count, left // 3) * per_three_bytes, start)
         return [
             self.kind(element, f"{path}[{i}]", compact=self.shape.flexible, nullable=False) for i in range(count)
         ]
