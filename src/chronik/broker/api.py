@@ -3,16 +3,18 @@
     @api(ListOffsetsRequest, ListOffsetsResponse)
     def list_offsets(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse: ...
 
-A handler returns the response, or an awaitable of it when it must wait; it never writes to the connection.
+A handler returns the response; or `Later` when it only waits for one future (no task is made for it); or an awaitable
+when it has more to do. None means that nothing is sent. It never writes to the connection.
 """
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import pkgutil
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from chronik.wire.notation import Request, Response, Versions
 
@@ -20,7 +22,14 @@ if TYPE_CHECKING:
     from chronik.broker.context import Context
 
 Q = TypeVar("Q", bound=Request)
-Handler = Callable[[Q, "Context"], "Response | None | Awaitable[Response | None]"]
+Handler = Callable[[Q, "Context"], "Response | None | Later | Awaitable[Response | None]"]
+
+
+class Later(NamedTuple):
+    """A response that is sent when `future` is done; `respond` reads the future and builds it."""
+
+    future: asyncio.Future[Any]
+    respond: Callable[[asyncio.Future[Any]], Response | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +52,7 @@ def api(request: type[Q], response: type[Response], versions: str | None = None)
     def register(handle: Handler[Q]) -> Handler[Q]:
         served = Versions.parse(versions) if versions else request.versions
         name = request.__name__.removesuffix("Request")
-        _served[request.key] = Api(request.key, name, served, request, response, handle, handle.__module__)
+        _served[request.api_key] = Api(request.api_key, name, served, request, response, handle, handle.__module__)
         return handle
 
     return register

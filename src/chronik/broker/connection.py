@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, cast
 
 from chronik.broker import limits
+from chronik.broker.dispatch import Parts
 from chronik.broker.errors import Unanswerable
 from chronik.runtime.invariants import InvariantBroken
 from chronik.wire.errors import Malformed
@@ -103,30 +104,44 @@ class Connection(asyncio.BufferedProtocol):
         self._in_flight_bytes += reply.request_bytes
         try:
             answer = self.node.dispatcher.answer(frame, self)
-        except Unanswerable as fault:
-            return self.close(str(fault))
-        except InvariantBroken as broken:
-            return self.node.stop_broken(broken)
-        except Exception:
-            log.exception("a request from %s failed; closing its connection", self.peer)
-            return self.close("internal error")
-        if isinstance(answer, Awaitable):
-            self.node.tasks.start(f"request from {self.peer}", self._finish_later(reply, answer))
-            return None
-        reply.parts, reply.is_done = answer, True
+        except Exception as fault:
+            return self._failed(fault)
+        if isinstance(answer, list) or answer is None:
+            reply.parts, reply.is_done = answer, True
+        elif isinstance(answer, tuple):
+            future, respond = answer
+            future.add_done_callback(lambda done: self._finish(reply, respond, done))
+        else:
+            self.node.tasks.start(f"request from {self.peer}", self._wait(reply, answer))
         return None
 
-    async def _finish_later(self, reply: _Reply, answer: Awaitable[list[Any] | None]) -> None:
+    async def _wait(self, reply: _Reply, answer: Awaitable[Parts | None]) -> None:
         try:
-            reply.parts = await answer
-        except InvariantBroken as broken:
-            return self.node.stop_broken(broken)
-        except Exception:
-            log.exception("a request from %s failed; closing its connection", self.peer)
-            return self.close("internal error")
+            parts = await answer
+        except Exception as fault:
+            return self._failed(fault)
+        return self._finish(reply, lambda _: parts, None)
+
+    def _finish(self, reply: _Reply, respond: Callable[[Any], Parts | None], done: Any) -> None:
+        """A reply that had to wait is there, in whatever order; it leaves when it is at the head of the queue."""
+        try:
+            reply.parts = respond(done)
+        except Exception as fault:
+            return self._failed(fault)
         reply.is_done = True
-        self._flush()
+        if self._replies and self._replies[0] is reply:
+            self._flush()
         return None
+
+    def _failed(self, fault: Exception) -> None:
+        """A request that gets no answer costs its connection: replies behind it could not be told from its own."""
+        if isinstance(fault, Unanswerable):
+            self.close(str(fault))
+        elif isinstance(fault, InvariantBroken):
+            self.node.stop_broken(fault)
+        else:
+            log.error("a request from %s failed", self.peer, exc_info=fault)
+            self.close("internal error")
 
     def _flush(self) -> None:
         """Sends every finished reply at the head of the queue."""
@@ -183,5 +198,5 @@ class _Reply:
 
     def __init__(self, request_bytes: int) -> None:
         self.request_bytes = request_bytes
-        self.parts: list[Any] | None = None
+        self.parts: Parts | None = None
         self.is_done = False

@@ -1,21 +1,23 @@
 """From a frame to the handler of its API and version, and from the response to the parts of a frame.
 
-Nothing here waits. A frame that cannot be answered in Kafka's protocol (unknown key, unsupported version, malformed body)
+Nothing here waits. A frame that Kafka's protocol has no answer for (unknown key, unsupported version, malformed body)
 raises Unanswerable: Kafka closes such connections, and so do we.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+import asyncio
+from collections.abc import Awaitable, Callable
 from struct import Struct as Packing
 from struct import error as struct_error
 from typing import TYPE_CHECKING, Any
 
-from chronik.broker.api import Api
+from chronik.broker.api import Api, Later
 from chronik.broker.context import Context
 from chronik.broker.errors import Unanswerable
 from chronik.wire.compiler import decoder_of, encoder_of
 from chronik.wire.errors import Malformed
+from chronik.wire.notation import Struct
 from chronik.wire.primitives import Refused, read_varint
 
 if TYPE_CHECKING:
@@ -28,7 +30,9 @@ _response_start = Packing(">ii").pack  # size, correlation_id
 _response_start_flexible = Packing(">iiB").pack  # and an empty tag section
 
 Parts = list[Any]
-Answer = Parts | None | Awaitable[Parts | None]  # None: nothing is sent (produce with acks=0)
+# None: nothing is sent (produce with acks=0). PartsLater: a future, and what turns it into parts.
+PartsLater = tuple[asyncio.Future[Any], Callable[[asyncio.Future[Any]], Parts | None]]
+Answer = Parts | None | PartsLater | Awaitable[Parts | None]
 
 
 class Dispatcher:
@@ -61,9 +65,12 @@ class Dispatcher:
             raise Unanswerable(str(fault) or "malformed request header") from fault
         context = Context(self._node, connection, version, client_id)
         response = served.api.handle(request, context)
-        if isinstance(response, Awaitable):
-            return _later(served, response, correlation_id)
-        return served.parts(response, correlation_id)
+        if isinstance(response, Struct) or response is None:
+            return served.parts(response, correlation_id)
+        if isinstance(response, Later):
+            respond = response.respond
+            return response.future, lambda future: served.parts(respond(future), correlation_id)
+        return _later(served, response, correlation_id)
 
     def _serve(self, key: int, version: int) -> _Served:
         api = self._apis.get(key)
