@@ -13,6 +13,8 @@ ARGS ?=
 KAFKA_VERSIONS := 4.3.1 3.9.1
 JARS := $(KAFKA_VERSIONS:%=$(CHRONIK_CACHE)/kafka-%)
 
+BENCHMARKS := $(wildcard benchmarks/*.py)
+
 BIN := .venv/bin
 PYTEST := $(BIN)/pytest -n $(JOBS)
 PREPARE := sh tools/python tools/prepare_venv.py
@@ -53,9 +55,10 @@ fmt: venv  ## formats the code and mends what can be mended
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-bench: venv  ## measures, prints and stores
-	$(call exists,src/chronik/bench/main.py)
-	$(BIN)/python -m chronik.bench.main $(ARGS)
+bench: $(BENCHMARKS:benchmarks/%.py=bench-%)  ## measures what benchmarks/ holds, prints and stores it; bench-wire for one
+
+bench-%: venv
+	$(BIN)/python benchmarks/$*.py $(ARGS)
 
 compat: venv jdk jars  ## compares us with real Kafkas and with other people's clients
 	$(PYTEST) -m java $(ARGS)

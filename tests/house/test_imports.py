@@ -11,6 +11,7 @@ from importlib import metadata
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
 from tests.house.repository import ROOT, SOURCE, layers_present
 
 NEVER = {"pyspark", "pyarrow", "pandas", "deltalake", "duckdb", "starlette", "uvicorn"}
@@ -48,10 +49,10 @@ def declared_modules() -> set[str]:
 
 @pytest.mark.parametrize("name", [*(f"chronik.{layer}" for layer in layers_present()), "chronik.cli.main"])
 def test_a_broker_imports_only_what_it_declares(name: str) -> None:
-    """`pip install chronik` alone must give a working broker: no Spark, no Arrow, no console, nothing of ours for tests."""
+    """`pip install chronik` alone must give a working broker: no Spark, no Arrow, no console, no test tools."""
     bare = imported_with()
     foreign = imported_with(name) - bare - set(sys.stdlib_module_names) - declared_modules() - {"chronik"}
-    # Compiled packages bring private modules of their own along, named with an underscore or after a dialect of C.
+    # Compiled packages bring private modules of their own along.
     unexplained = {module for module in foreign if not module.startswith("_")}
     assert unexplained == set(), "declare it in pyproject.toml [project] dependencies and run `make lock`, or drop it"
     assert not foreign & NEVER

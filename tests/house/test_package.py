@@ -10,8 +10,9 @@ import tomllib
 import zipfile
 from pathlib import Path
 
-import chronik
 import pytest
+
+import chronik
 from chronik.cli.main import app
 from tests.house.repository import ROOT, SOURCE, source_modules
 

@@ -7,9 +7,10 @@ import os
 import sys
 from pathlib import Path
 
+import pytest
+
 import fetch_jars
 import prepare_venv
-import pytest
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_an_environment_that_is_what_the_locks_say_is_left_alone(clone: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_the_locks_say_is_left_alone(clone: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """The second run of every command starts at once: nothing is run, nothing is said."""
     prepare_venv.prepare("dev")
     assert capfd.readouterr() == ("", "")
