@@ -42,8 +42,9 @@ def run_maven(version: str, folder: Path) -> None:
     command += ["--file", str(ORACLE / "pom.xml"), "-Dstyle.color=never"]
     command += [f"{PLUGIN}:copy-dependencies", "-DincludeScope=runtime"]
     command += [f"-Dkafka.version={version}", f"-DoutputDirectory={folder}"]
-    if subprocess.run(command).returncode:
-        raise CannotFetch(f"Maven could not fetch Kafka {version}, see above; `make jars` tries again")
+    ran = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if ran.returncode:
+        raise CannotFetch(f"{ran.stdout}\nMaven could not fetch Kafka {version}, see above; `make jars` tries again")
 
 
 def hashes_of(folder: Path) -> dict[str, str]:
