@@ -1,0 +1,20 @@
+"""The `chronik` command: parses what was typed and hands it to one file per noun.
+
+It never imports Spark, Arrow or the console at the top of a module: a broker runs where they are not installed.
+"""
+
+from __future__ import annotations
+
+from cyclopts import App
+
+from chronik import __version__
+
+app = App(
+    name="chronik",
+    help="A Kafka-wire-compatible broker cluster with a Raft metadata quorum, and a data pipeline on Spark.",
+    version=__version__,
+)
+
+
+def main() -> None:
+    app()
