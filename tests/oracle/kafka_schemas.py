@@ -1,6 +1,6 @@
 """Kafka's own message schemas, read out of its jars: which messages and versions a release has, and its field names.
 
-They say what is to be compared and how the JSON converters spell a field. They never say what bytes are right: that is
+They say what is to be compared and how the JSON converters spell a field. They never say which bytes are right: that is
 asked of the generated classes, see `message_oracle`.
 """
 
@@ -12,43 +12,63 @@ import zipfile
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from chronik.wire.notation import Versions
-from tests.oracle.message_oracle import class_path
+from chronik.wire.notation import InternalRecord, Struct, Versions
+from tests.oracle.jars import kafka_jars
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# Messages of the controller's quorum, the log tiers and the metadata log live in other jars; Chronik has its own.
-JARS_WITH_MESSAGES = ("kafka-clients-", "kafka-group-coordinator-", "kafka-transaction-coordinator-", "kafka-share-coordinator-")
+RELEASES = ("3.9.1", "4.3.1")
+JARS_WITH_MESSAGES = ("clients", "group-coordinator", "transaction-coordinator", "share-coordinator")
+
+# What 3.9.1 calls otherwise, by the name it has since.
+NAMES_IN_3_9 = {
+    "ListConfigResourcesRequest": "ListClientMetricsResourcesRequest",
+    "ListConfigResourcesResponse": "ListClientMetricsResourcesResponse",
+    "LegacyOffsetCommitKey": "OffsetCommitKey",
+}
+FIELD_NAMES_IN_3_9 = {
+    "ListConfigResourcesResponse": {"config_resources": "ClientMetricsResources", "resource_name": "Name"}
+}
 
 
 class KafkaField(NamedTuple):
+    """A field that is present in the version that was asked for."""
+
     json_name: str
-    versions: Versions
-    map_key: bool  # the Java collection finds elements by this field
     fields: Mapping[str, KafkaField]  # of the struct, or of the structs in the list
 
 
 class KafkaMessage(NamedTuple):
+    """One of our messages at one version, as a release has it."""
+
     name: str
-    versions: Versions
-    fields: Mapping[str, KafkaField]
+    version: int  # in that release; for the keys of internal records not always ours
+    fields: Mapping[str, KafkaField]  # by name, see `plain`
 
 
-@cache
-def kafka_schemas(release: str) -> dict[str, KafkaMessage]:
-    """Every message that has a version in this release, by its name."""
-    found = {}
-    for jar in class_path(release):
-        if not jar.name.startswith(JARS_WITH_MESSAGES):
-            continue
-        with zipfile.ZipFile(jar) as files:
-            for path in files.namelist():
-                if path.startswith("common/message/") and path.endswith(".json"):
-                    message = _message(_json_without_comments(files.read(path).decode()))
-                    if list(message.versions):
-                        found[message.name] = message
-    return found
+def kafka_message(release: str, message: type[Struct], version: int) -> KafkaMessage | None:
+    """None if the release does not have our message, or not in this version."""
+    name = NAMES_IN_3_9.get(message.__name__, message.__name__) if release == "3.9.1" else message.__name__
+    schema = schemas_of(release).get(name, {})
+    if release == "3.9.1" and issubclass(message, InternalRecord) and name.endswith("Key"):
+        version = message.record_type  # what is a key's record type since 4.0 was its version before
+    if version not in Versions.parse(schema.get("validVersions", "none")):
+        return None
+    shared = {struct["name"]: struct["fields"] for struct in schema.get("commonStructs", ())}
+    renamed = FIELD_NAMES_IN_3_9.get(message.__name__, {}) if release == "3.9.1" else {}
+    ours = {plain(theirs): plain(ours) for ours, theirs in renamed.items()}
+
+    def present(fields: list[dict[str, Any]]) -> dict[str, KafkaField]:
+        found = {}
+        for field in fields:
+            if version in Versions.parse(field.get("versions") or field["taggedVersions"]):
+                parts = field.get("fields") or shared.get(field["type"].removeprefix("[]"), [])
+                json_name = field["name"][0].lower() + field["name"][1:]
+                found[ours.get(plain(json_name), plain(json_name))] = KafkaField(json_name, present(parts))
+        return found
+
+    return KafkaMessage(name, version, present(schema["fields"]))
 
 
 def plain(name: str) -> str:
@@ -56,23 +76,14 @@ def plain(name: str) -> str:
     return name.replace("_", "").lower()
 
 
-def _json_without_comments(text: str) -> dict[str, Any]:
-    return json.loads(re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE))
-
-
-def _message(schema: dict[str, Any]) -> KafkaMessage:
-    shared = {struct["name"]: struct["fields"] for struct in schema.get("commonStructs", ())}
-    versions = Versions.parse(schema.get("validVersions", "none"))  # enumerations have none
-    return KafkaMessage(schema["name"], versions, _fields(schema.get("fields", ()), shared))
-
-
-def _fields(written: list[dict[str, Any]], shared: dict[str, Any]) -> dict[str, KafkaField]:
-    return {
-        plain(field["name"]): KafkaField(
-            json_name=field["name"][0].lower() + field["name"][1:],
-            versions=Versions.parse(field.get("versions") or field["taggedVersions"]),
-            map_key=field.get("mapKey", False),
-            fields=_fields(field.get("fields") or shared.get(field["type"].removeprefix("[]"), ()), shared),
-        )
-        for field in written
-    }
+@cache
+def schemas_of(release: str) -> dict[str, dict[str, Any]]:
+    found = {}
+    for part in JARS_WITH_MESSAGES:
+        for jar in kafka_jars(release).glob(f"kafka-{part}-{release}.jar"):
+            with zipfile.ZipFile(jar) as files:
+                for path in files.namelist():
+                    if re.fullmatch(r"common/message/\w+\.json", path):
+                        schema = json.loads(re.sub(r"^\s*//.*$", "", files.read(path).decode(), flags=re.MULTILINE))
+                        found[schema["name"]] = schema
+    return found

@@ -2,19 +2,21 @@
 
 A `Layout` is a message class seen at one version: the fields that are there, each with the name Kafka's JSON gives it.
 `make` fills a layout with what a `Draw` picks; `to_json` and `from_json` speak the dialect of Kafka's JSON converters.
-Everything follows from the seed in the draw; nothing here reads or writes wire bytes.
+The same random generator gives the same instances; nothing here reads or writes wire bytes.
 """
 
 from __future__ import annotations
 
 import base64
 import importlib
+import itertools
 import pkgutil
 import sys
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from chronik.wire import messages, notation
+from chronik.wire import messages
+from chronik.wire.headers import RequestHeader, ResponseHeader
 from chronik.wire.notation import Data, Field, ListOf, Request, Response, Scalar, Struct, zero_struct
 from tests.oracle.kafka_schemas import plain
 
@@ -27,11 +29,12 @@ if TYPE_CHECKING:
 
 @cache
 def all_messages() -> dict[str, type[Struct]]:
-    """Every message class under chronik.wire.messages, by its name."""
-    found: dict[str, type[Struct]] = {}
-    for module in pkgutil.walk_packages(messages.__path__, messages.__name__ + "."):
-        for value in vars(importlib.import_module(module.name)).values():
-            if isinstance(value, type) and issubclass(value, (Request, Response, Data)) and value.__module__ != notation.__name__:
+    """Every message class, by its name."""
+    found: dict[str, type[Struct]] = {"RequestHeader": RequestHeader, "ResponseHeader": ResponseHeader}
+    for info in pkgutil.iter_modules(messages.__path__, messages.__name__ + "."):
+        for value in vars(importlib.import_module(info.name)).values():
+            is_message = isinstance(value, type) and issubclass(value, (Request, Response, Data))
+            if is_message and value.__module__ == info.name:
                 found[value.__name__] = value
     return dict(sorted(found.items()))
 
@@ -40,43 +43,45 @@ class Part(NamedTuple):
     """One field of a layout."""
 
     field: Field
+    name: str
+    type: Any
     json_name: str
     nullable: bool
-    inner: Layout | None  # of the struct, or of the list's elements when those are structs
+    inner: Layout | None  # of the struct, or of the list's elements if those are structs
 
 
 class Layout(NamedTuple):
-    cls: type[Struct]
+    struct: type[Struct]
     parts: tuple[Part, ...]
-    unknown_tags_min: int | None  # the first tag that Kafka gave no meaning in any version; None: no tags in this one
+    unknown_tags_from: int | None  # the first tag without a meaning in any version; None where there is no tag section
 
 
-def layout(cls: type[Struct], version: int, kafka: Mapping[str, KafkaField] | None = None, *, flexible: bool | None = None) -> Layout:
+def layout(struct: type[Struct], version: int, kafka: Mapping[str, KafkaField] | None = None) -> Layout:
     """The message at a version, with all our fields or only those that a Kafka release has too.
 
     Only tagged fields may be missing there: a release may add those to a version that is already in use.
     """
-    if flexible is None:
-        flexible = version in cls.flexible
+    return _layout(struct, version, kafka, flexible=version in struct.flexible)
+
+
+def _layout(struct: type[Struct], version: int, kafka: Mapping[str, KafkaField] | None, *, flexible: bool) -> Layout:
     parts = []
-    for field in cls.fields:
+    for field in struct.fields:
         if version not in field.versions:
             continue
         theirs = None if kafka is None else kafka.get(plain(field.name))
-        if kafka is not None and (theirs is None or version not in theirs.versions):
+        if kafka is not None and theirs is None:
             if version in field.tagged:
                 continue
-            raise LookupError(f"Kafka has no field {field.name} in {cls.__name__} v{version}")
+            raise LookupError(f"Kafka has no {field.name} in {struct.__name__} at v{version}")
         kind = field.type.element if isinstance(field.type, ListOf) else field.type
-        parts.append(
-            Part(
-                field=field,
-                json_name=theirs.json_name if theirs else field.name,
-                nullable=version in field.nullable,
-                inner=None if isinstance(kind, Scalar) else layout(kind, version, theirs and theirs.fields, flexible=flexible),
-            )
-        )
-    return Layout(cls, tuple(parts), 1 + max((f.tag for f in cls.fields if f.tag is not None), default=-1) if flexible else None)
+        inner = None
+        if not isinstance(kind, Scalar):
+            inner = _layout(kind, version, theirs.fields if theirs else None, flexible=flexible)
+        json_name = theirs.json_name if theirs else field.name
+        parts.append(Part(field, field.name, field.type, json_name, version in field.nullable, inner))
+    tags = [field.tag for field in struct.fields if field.tag is not None]
+    return Layout(struct, tuple(parts), max(tags, default=-1) + 1 if flexible else None)
 
 
 class Draw:
@@ -85,11 +90,12 @@ class Draw:
     def null(self) -> bool:
         return False
 
-    def count(self) -> int:
+    def count(self, *, of_numbers: bool) -> int:
         """How many elements a list has."""
         return 0
 
     def scalar(self, kind: Scalar, default: Any) -> Any:
+        """A value of this kind; the field's own default is a candidate, unless it is None."""
         return kind.zero
 
     def unknown_tags(self, tag_min: int) -> tuple[tuple[int, bytes], ...]:
@@ -102,14 +108,14 @@ class Nulls(Draw):
     def null(self) -> bool:
         return True
 
-    def count(self) -> int:
+    def count(self, *, of_numbers: bool) -> int:
         return 1
 
 
 class Defaults(Draw):
     """What the schema gives a field that nobody sets, also inside of lists."""
 
-    def count(self) -> int:
+    def count(self, *, of_numbers: bool) -> int:
         return 1
 
     def scalar(self, kind: Scalar, default: Any) -> Any:
@@ -117,98 +123,84 @@ class Defaults(Draw):
 
 
 class Extremes(Draw):
-    """The largest or smallest number everywhere; text and lists whose length takes two bytes as a varint, or 0."""
+    """The largest or the smallest value everywhere."""
 
-    def __init__(self, *, largest: bool) -> None:
-        self._values = LARGEST if largest else SMALLEST
-        self._count = 2 if largest else 1
+    def __init__(self, values: Mapping[str, Any], count: int) -> None:
+        self._values, self._count = values, count
 
-    def count(self) -> int:
+    def count(self, *, of_numbers: bool) -> int:
         return self._count
 
     def scalar(self, kind: Scalar, default: Any) -> Any:
         return self._values[kind.name]
 
 
-class Lengths(Draw):
-    """Lengths around those where a varint grows by a byte, and the longest that a length of 16 bits can say."""
+class OneLong(Draw):
+    """All short, but for one list, text or blob: the one whose turn it is."""
 
-    def __init__(self, length: int) -> None:
-        self._length = length
-        self._long_values_left = 3 if length > 1000 else 1000
+    def __init__(self, turn: int, length: int) -> None:
+        self.turns_left, self._length = turn, length
 
-    def count(self) -> int:
-        return self._length if self._length <= 128 and self._take() else 1
+    def count(self, *, of_numbers: bool) -> int:
+        if not of_numbers and self._length > ELEMENTS_MAX:
+            return 1
+        return self._length if self._is_its_turn() else 1
 
     def scalar(self, kind: Scalar, default: Any) -> Any:
-        if kind.name in ("string", "binary", "records") and self._take():
-            return "\u00e9" + "x" * (self._length - 2) if kind.name == "string" else b"\xa5" * self._length
-        return kind.zero
+        if kind.name not in ("string", "binary", "records") or not self._is_its_turn():
+            return kind.zero
+        # The first character takes two bytes: lengths count bytes.
+        return "\u00e9".ljust(self._length - 1, "x") if kind.name == "string" else b"\xa5" * self._length
 
-    def _take(self) -> bool:
-        self._long_values_left -= 1
-        return self._long_values_left >= 0
+    def _is_its_turn(self) -> bool:
+        self.turns_left -= 1
+        return self.turns_left == -1
 
 
 class Anything(Draw):
     """Random, with a taste for edges. `tags`: also tagged fields of a peer from the future."""
 
     def __init__(self, random: Random, *, tags: bool = False) -> None:
-        self._random = random
-        self._tags = tags
+        self._random, self._tags = random, tags
 
     def null(self) -> bool:
         return self._random.random() < 0.2
 
-    def count(self) -> int:
+    def count(self, *, of_numbers: bool) -> int:
         return self._random.choice((0, 1, 1, 2, 3))
 
     def scalar(self, kind: Scalar, default: Any) -> Any:
-        dice = self._random.random()
-        if dice < 0.1 and default is not None:
+        name, chance, random = kind.name, self._random.random(), self._random
+        if chance < 0.1 and default is not None:
             return default
-        if dice < 0.2:
-            return (SMALLEST, LARGEST)[dice < 0.15][kind.name]
-        if kind.name == "boolean":
-            return dice < 0.6
-        if kind.name == "string":
-            return "".join(self._random.choices(CHARACTERS, k=self._random.choice(LENGTHS)))
-        if kind.name == "records" and self._tags:  # Kafka's JSON tells how many bytes they were, and no more
-            return bytes(self._random.choice(LENGTHS))
-        if kind.name in ("binary", "records"):
-            return self._random.randbytes(self._random.choice(LENGTHS))
-        if kind.name == "uuid":
-            return self._random.randbytes(16)
-        if kind.name == "float64":
-            return self._random.uniform(-1e9, 1e9)
-        # As many bits as there are, or fewer: small numbers are what the programs send.
-        bits = self._random.randint(1, kind.size_bytes * 8 - (kind.code.islower()))
-        value = self._random.getrandbits(bits)
-        return -value if kind.code.islower() and dice < 0.5 else value
+        if chance < 0.2:
+            return LARGEST[name] if chance < 0.15 else SMALLEST[name]
+        if name == "boolean":
+            return chance < 0.6
+        if name == "string":
+            return "".join(random.choices(CHARACTERS, k=random.choice(LENGTHS)))
+        if name == "records" and self._tags:  # such messages come back as JSON, which has no more than the size of records
+            return bytes(random.choice(LENGTHS))
+        if name in ("binary", "records"):
+            return random.randbytes(random.choice(LENGTHS))
+        if name == "uuid":
+            return random.randbytes(16)
+        if name == "float64":
+            return random.uniform(-1e9, 1e9)
+        signed = kind.code.islower()
+        value = random.getrandbits(random.randint(1, kind.size_bytes * 8 - signed))  # small ones as often as large ones
+        return -value if signed and chance < 0.5 else value
 
     def unknown_tags(self, tag_min: int) -> tuple[tuple[int, bytes], ...]:
         if not self._tags:
             return ()
-        tags = {tag_min + self._random.getrandbits(self._random.choice((2, 7, 14, 30))) for _ in range(self._random.randint(0, 3))}
-        return tuple((tag, self._random.randbytes(self._random.choice(LENGTHS))) for tag in sorted(tags))
+        random = self._random
+        tags = {tag_min + random.getrandbits(random.choice((2, 7, 14, 30))) for _ in range(random.randint(0, 3))}
+        return tuple((tag, random.randbytes(random.choice(LENGTHS))) for tag in sorted(tags))
 
 
 LENGTHS = (0, 1, 1, 2, 3, 5, 8, 8, 13, 13, 20, 126, 127, 128)
-CHARACTERS = "abcxyzABC019-_. \t\n\\\"'\0\x7f\u0080\u00df\u00e9\u07ff\u0800\u2028\u65e5\ufeff\uffff\U0001f600\U0010ffff"
-LARGEST = {
-    "boolean": True,
-    "int8": 2**7 - 1,
-    "int16": 2**15 - 1,
-    "uint16": 2**16 - 1,
-    "int32": 2**31 - 1,
-    "uint32": 2**32 - 1,
-    "int64": 2**63 - 1,
-    "float64": sys.float_info.max,
-    "uuid": b"\xff" * 16,
-    "string": "\U0010ffff" * 64,
-    "binary": b"\xff" * 200,
-    "records": b"\xff" * 200,
-}
+CHARACTERS = "abcxyz019-_. \t\r\n\\\"'\0\x7f\u0080\u00df\u07ff\u0800\u2028\u65e5\ufeff\uffff\U00010000\U0010ffff"
 SMALLEST = {
     "boolean": False,
     "int8": -(2**7),
@@ -223,51 +215,78 @@ SMALLEST = {
     "binary": b"",
     "records": b"",
 }
+LARGEST = {
+    "boolean": True,
+    "int8": 2**7 - 1,
+    "int16": 2**15 - 1,
+    "uint16": 2**16 - 1,
+    "int32": 2**31 - 1,
+    "uint32": 2**32 - 1,
+    "int64": 2**63 - 1,
+    "float64": sys.float_info.max,
+    "uuid": b"\xff" * 16,
+    "string": "\U0010ffff" * 64,
+    "binary": b"\xff" * 200,
+    "records": bytes(200),
+}
+# A compact length is one more than it says, so 127 is the first to take two bytes and 16383 the first to take three.
+COMPACT_LENGTHS_THAT_GROW = (127, 16383)
+STRING_BYTES_MAX = 32767
+ELEMENTS_MAX = 200  # of texts and structs: more take time, and thousands of empty ones more memory than a peer may cost
 
 
-def special_draws() -> Iterator[tuple[str, Draw]]:
-    """The edges, each with the name that a failing test shows."""
-    yield "empties", Draw()
-    yield "nulls", Nulls()
-    yield "defaults", Defaults()
-    yield "largest", Extremes(largest=True)
-    yield "smallest", Extremes(largest=False)
-    for length in (126, 127, 128, 16382, 16383, 16384, 32767):
-        yield f"length {length}", Lengths(length)
+def edges(shape: Layout) -> Iterator[tuple[str, Any]]:
+    """(name of the edge, instance): the extremes of what a message can hold."""
+    yield "empties", make(shape, Draw())
+    yield "nulls", make(shape, Nulls())
+    yield "defaults", make(shape, Defaults())
+    yield "largest", make(shape, Extremes(LARGEST, count=2))
+    yield "smallest", make(shape, Extremes(SMALLEST, count=1))
+
+
+def lengths(shape: Layout) -> Iterator[tuple[str, Any]]:
+    """(name of the edge, instance): each list, text and blob in turn as long as makes its length a byte longer."""
+    yield "longest", make(shape, OneLong(0, STRING_BYTES_MAX))
+    for length in COMPACT_LENGTHS_THAT_GROW:
+        for turn in itertools.count():
+            draw = OneLong(turn, length)
+            made = make(shape, draw)
+            if draw.turns_left >= 0:  # there are no more lists, texts and blobs
+                break
+            yield f"length {length} in place {turn}", made
 
 
 def make(shape: Layout, draw: Draw) -> Any:
     """A message with every field of the layout drawn; fields that are not in it keep their default."""
-    made = zero_struct(shape.cls)
+    made = zero_struct(shape.struct)
     for part in shape.parts:
-        setattr(made, part.field.name, _value(part, draw))
-    if shape.unknown_tags_min is not None:
-        made.unknown_tags = draw.unknown_tags(shape.unknown_tags_min)
+        setattr(made, part.name, _draw_value(part, draw))
+    if shape.unknown_tags_from is not None:
+        made.unknown_tags = draw.unknown_tags(shape.unknown_tags_from)
     return made
 
 
-def _value(part: Part, draw: Draw) -> Any:
+def _draw_value(part: Part, draw: Draw) -> Any:
     if part.nullable and draw.null():
         return None
-    kind, inner = part.field.type, part.inner
-    if not isinstance(kind, ListOf):
-        return make(inner, draw) if inner else draw.scalar(kind, part.field.default)
-    if inner:
-        return [make(inner, draw) for _ in range(draw.count())]
-    return [draw.scalar(kind.element, None) for _ in range(draw.count())]
+    kind, inner = part.type, part.inner
+    if isinstance(kind, ListOf):
+        count = draw.count(of_numbers=bool(isinstance(kind.element, Scalar) and kind.element.code))
+        return [make(inner, draw) if inner else draw.scalar(kind.element, None) for _ in range(count)]
+    return make(inner, draw) if inner else draw.scalar(kind, part.field.default)
 
 
 def to_json(shape: Layout, instance: Any) -> dict[str, Any]:
     """As Kafka's JSON converters read it."""
-    return {part.json_name: _to_json(part, getattr(instance, part.field.name)) for part in shape.parts}
+    return {part.json_name: _to_json(part, getattr(instance, part.name)) for part in shape.parts}
 
 
 def _to_json(part: Part, value: Any) -> Any:
     if value is None:
         return None
-    kind, inner = part.field.type, part.inner
+    kind, inner = part.type, part.inner
     if isinstance(kind, ListOf):
-        return [to_json(inner, each) for each in value] if inner else [_scalar_to_json(kind.element, each) for each in value]
+        return [to_json(inner, each) if inner else _scalar_to_json(kind.element, each) for each in value]
     return to_json(inner, value) if inner else _scalar_to_json(kind, value)
 
 
@@ -280,22 +299,22 @@ def _scalar_to_json(kind: Scalar, value: Any) -> Any:
 
 
 def from_json(shape: Layout, node: Mapping[str, Any]) -> Any:
-    """As Kafka's JSON converters write it: tagged fields with their default left out, records by their size alone."""
-    made = zero_struct(shape.cls)
+    """As Kafka's JSON converters write it: tagged fields at their default are left out, records are zeros of the size."""
+    made = zero_struct(shape.struct)
     for part in shape.parts:
         if part.json_name in node:
-            setattr(made, part.field.name, _from_json(part, node[part.json_name]))
+            setattr(made, part.name, _from_json(part, node[part.json_name]))
         elif part.json_name + "SizeInBytes" in node:
-            setattr(made, part.field.name, bytes(node[part.json_name + "SizeInBytes"]))
+            setattr(made, part.name, bytes(node[part.json_name + "SizeInBytes"]))
     return made
 
 
 def _from_json(part: Part, node: Any) -> Any:
     if node is None:
         return None
-    kind, inner = part.field.type, part.inner
+    kind, inner = part.type, part.inner
     if isinstance(kind, ListOf):
-        return [from_json(inner, each) for each in node] if inner else [_scalar_from_json(kind.element, each) for each in node]
+        return [from_json(inner, each) if inner else _scalar_from_json(kind.element, each) for each in node]
     return from_json(inner, node) if inner else _scalar_from_json(kind, node)
 
 
