@@ -133,13 +133,15 @@ class others:  # noqa: N801 - a namespace that reads as a sentence
     def produce(data: memoryview) -> dict[str, float | None]:
         from kio.schema.produce.v9.request import ProduceRequest as KioProduce
 
-        return {"kio_us": kio_decode(KioProduce, bytes(data)), "kafka_python_us": python_decode("ProduceRequest", 9, data)}
+        theirs = python_decode("ProduceRequest", 9, data)
+        return {"kio_us": kio_decode(KioProduce, bytes(data)), "kafka_python_us": theirs}
 
     @staticmethod
     def fetch(data: memoryview) -> dict[str, float | None]:
         from kio.schema.fetch.v12.request import FetchRequest as KioFetch
 
-        return {"kio_us": kio_decode(KioFetch, bytes(data)), "kafka_python_us": python_decode("FetchRequest", 12, data)}
+        theirs = python_decode("FetchRequest", 12, data)
+        return {"kio_us": kio_decode(KioFetch, bytes(data)), "kafka_python_us": theirs}
 
     @staticmethod
     def metadata(data: bytes) -> dict[str, float | None]:
@@ -217,7 +219,8 @@ def report(found: list[dict[str, Any]]) -> str:
         beside = [each.get("kio_us"), each.get("kafka_python_us")]
         cells = ["-" if value is None else f"{value:,}" for value in beside]
         mark = "met" if each["met"] else "MISSED"
-        lines.append(f"| {each['work']} | {each['bar_us']:,} | {each['chronik_us']:,} | {cells[0]} | {cells[1]} | {mark} |")
+        figures = [f"{each['bar_us']:,}", f"{each['chronik_us']:,}", *cells, mark]
+        lines.append(f"| {each['work']} | {' | '.join(figures)} |")
     return "\n".join(lines) + "\n"
 
 

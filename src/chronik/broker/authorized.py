@@ -1,4 +1,4 @@
-"""The operations bit fields that Metadata, DescribeCluster and DescribeGroups return: without an authoriser, all of them.
+"""The operations bit fields of Metadata, DescribeCluster and DescribeGroups: without an authoriser, all of them.
 
 Bit n stands for Kafka's AclOperation n; each resource type has its own set.
 """

@@ -1,6 +1,6 @@
 """From a frame to the handler of its API and version, and from the response to the parts of a frame.
 
-Nothing here waits. A frame that cannot be answered in Kafka's protocol (unknown key, unsupported version, malformed body)
+Nothing here waits. A frame that Kafka's protocol has no answer for (unknown key, unsupported version, malformed body)
 raises Unanswerable: Kafka closes such connections, and so do we.
 """
 

@@ -1,8 +1,8 @@
 """Kafka's frames: four bytes of size, then that many bytes. Bytes in, frames out; no socket in sight.
 
 A frame is a writable memoryview that owns its memory, so that a produce request is patched and appended where it
-arrived. The transport asks `room()` where to put bytes and tells `received(count)`; small frames come through one scratch
-buffer shared by all readers, a large one is received straight into its own memory.
+arrived. The transport asks `room()` where to put bytes and tells `received(count)`; small frames come through one
+scratch buffer shared by all readers, a large one is received straight into its own memory.
 """
 
 from __future__ import annotations

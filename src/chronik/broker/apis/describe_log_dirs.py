@@ -26,7 +26,9 @@ def describe_log_dirs(request: DescribeLogDirsRequest, context: Context) -> Desc
     topics: dict[str, list[DescribeLogDirsPartition]] = {}
     for topic in sorted(context.node.store.image.topics.values(), key=lambda each: each.name):
         for index, partition in enumerate(topic.partitions):
-            if context.node.node_id not in partition.replicas or (wanted is not None and (topic.name, index) not in wanted):
+            if context.node.node_id not in partition.replicas:
+                continue
+            if wanted is not None and (topic.name, index) not in wanted:
                 continue
             log = context.node.logs.get(topic.topic_id, index)
             topics.setdefault(topic.name, []).append(

@@ -1,7 +1,7 @@
 """ListOffsets (key 2): the offset at a position or a time, per partition.
 
-Times: -1 end (hw; lso when read_committed), -2 log start, -3 largest timestamp (v7+), -4 local log start (v8+, here = -2),
--5 and -6 ask about tiers (v9+, v11+); we have none, so offset -1. Any other: first record at or after it, else offset -1.
+Times: -1 end (hw; lso when read_committed), -2 log start, -3 largest timestamp (v7+), -4 local log start (v8+, here as
+-2), -5 and -6 ask about tiers (v9+, v11+); we have none, so offset -1. Any other: first record at or after it, else -1.
 Versions: v0 a list of offsets; v1 one offset and its timestamp; v2 isolation_level; v4 leader epochs; v10 timeout_ms.
 Only the leader answers; the epoch returned is that of the record, not of the partition.
 """
@@ -39,7 +39,8 @@ def list_offsets(request: ListOffsetsRequest, context: Context) -> ListOffsetsRe
         topic = find_topic(context.node, asked.name, ZERO_UUID)
         results = []
         for partition in asked.partitions:
-            replica = topic if isinstance(topic, ErrorCode) else find_replica(context.node, topic, partition.partition_index)
+            index = partition.partition_index
+            replica = topic if isinstance(topic, ErrorCode) else find_replica(context.node, topic, index)
             results.append(_list_one(request, partition, replica, context))
         topics.append(ListOffsetsTopicResponse(name=asked.name, partitions=results))
     return ListOffsetsResponse(topics=topics)

@@ -1,6 +1,6 @@
 """OffsetForLeaderEpoch (key 23): where a leader epoch ended in this log; how a client finds where its data diverged.
 
-Answers the largest epoch not above the one asked for, and the offset at which the next began (the log end for the newest).
+Answers the largest epoch not above the one asked for, and the offset at which the next began (or the log end).
 Versions: v1 leader_epoch in the answer; v2 current_leader_epoch is checked; v3 replica_id.
 """
 

@@ -37,7 +37,8 @@ Waits = list[tuple[asyncio.Future[None], PartitionProduceResponse]]
 @api(ProduceRequest, ProduceResponse)
 def produce(request: ProduceRequest, context: Context) -> ProduceResponse | Later | None:
     waits: Waits = []
-    response = ProduceResponse(responses=[_produce_topic(topic, request, context, waits) for topic in request.topic_data])
+    topics = [_produce_topic(topic, request, context, waits) for topic in request.topic_data]
+    response = ProduceResponse(responses=topics)
     if request.acks == ACKS_NONE:
         _refuse_silently(response)
         return None
