@@ -65,6 +65,10 @@ class Shape:
     def nullable(self, field: Field) -> bool:
         return self.version in field.nullable
 
+    def null_struct(self, field: Field) -> int:
+        """The byte that stands for a null struct; a present one is led by 1. In its place it is an int8, in a tag a varint."""
+        return 0 if self.version in field.tagged else -1
+
     def compact(self, field: Field) -> bool:
         """Whether its length is a varint; RequestHeader.client_id stays old in a flexible header."""
         override: Versions | None = field.flexible
