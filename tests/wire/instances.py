@@ -179,7 +179,7 @@ class Anything(Draw):
             return chance < 0.6
         if name == "string":
             return "".join(random.choices(CHARACTERS, k=random.choice(LENGTHS)))
-        if name == "records" and self._tags:  # such messages come back as JSON, which has no more than the size of records
+        if name == "records" and self._tags:  # these come back as Kafka's JSON, which tells the size of records only
             return bytes(random.choice(LENGTHS))
         if name in ("binary", "records"):
             return random.randbytes(random.choice(LENGTHS))
@@ -276,6 +276,18 @@ def _draw_value(part: Part, draw: Draw) -> Any:
     return make(inner, draw) if inner else draw.scalar(kind, part.field.default)
 
 
+def seen_at(shape: Layout, instance: Any) -> Any:
+    """What a reader of the layout's version sees of an instance that has more: the rest is at its default."""
+    made = zero_struct(shape.struct)
+    for part in shape.parts:
+        value = getattr(instance, part.name)
+        if part.inner and value is not None:
+            many = isinstance(part.type, ListOf)
+            value = [seen_at(part.inner, each) for each in value] if many else seen_at(part.inner, value)
+        setattr(made, part.name, value)
+    return made
+
+
 def to_json(shape: Layout, instance: Any) -> dict[str, Any]:
     """As Kafka's JSON converters read it."""
     return {part.json_name: _to_json(part, getattr(instance, part.name)) for part in shape.parts}
@@ -299,7 +311,7 @@ def _scalar_to_json(kind: Scalar, value: Any) -> Any:
 
 
 def from_json(shape: Layout, node: Mapping[str, Any]) -> Any:
-    """As Kafka's JSON converters write it: tagged fields at their default are left out, records are zeros of the size."""
+    """As Kafka's JSON converters write it: no tagged fields at their default, and of records only the size."""
     made = zero_struct(shape.struct)
     for part in shape.parts:
         if part.json_name in node:

@@ -1,4 +1,4 @@
-"""What we write, kafka-python reads to the same values and writes to the same bytes, wherever it has message and version.
+"""What we write, kafka-python reads to the same values and writes to the same bytes, if it has the message and version.
 
 It departs from the protocol on purpose in four places, which the functions below undo:
 - an ApiVersionsResponse with an error is always read as v0, so none with an error is sent to it;
@@ -28,6 +28,8 @@ from tests.wire.instances import Anything, Layout, Part, all_messages, edges, la
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.slow
+
 RANDOM_INSTANCES = 20
 MODULES = ("admin", "consumer", "metadata", "producer", "sasl")
 
@@ -47,7 +49,7 @@ def shared() -> Iterator[tuple[type[Struct], int]]:
                     yield message, version
 
 
-@pytest.mark.parametrize(("message", "version"), list(shared()), ids=lambda value: getattr(value, "__name__", f"v{value}"))
+@pytest.mark.parametrize(("message", "version"), list(shared()), ids=lambda v: getattr(v, "__name__", f"v{v}"))
 def test_kafka_python_reads_what_we_write_and_writes_the_same(message: type[Struct], version: int) -> None:
     """It is the client of most Python programs, and its schemas were not read by the code that reads ours."""
     theirs = their_classes()[message.__name__]

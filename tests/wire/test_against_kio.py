@@ -1,4 +1,4 @@
-"""What we write, kio reads to the same values and writes to the same bytes, wherever it has the message and the version.
+"""What we write, kio reads to the same values and writes to the same bytes, if it has the message and version.
 
 kio has a class per message and version, with types of its own for errors, durations and points in time; `from_kio` says
 what they are in the protocol. It keeps no unknown tags, so none are sent to it.
@@ -7,7 +7,7 @@ what they are in the protocol. It keeps no unknown tags, so none are sent to it.
 from __future__ import annotations
 
 import dataclasses
-import datetime
+import datetime as dt
 import io
 import uuid
 from functools import cache
@@ -28,9 +28,11 @@ from tests.wire.instances import Anything, Layout, all_messages, edges, layout, 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.slow
+
 RANDOM_INSTANCES = 20
-MILLISECOND = datetime.timedelta(milliseconds=1)
-EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+MILLISECOND = dt.timedelta(milliseconds=1)
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 @cache
@@ -51,7 +53,7 @@ def shared() -> Iterator[tuple[type[Struct], int]]:
                 yield message, version
 
 
-@pytest.mark.parametrize(("message", "version"), list(shared()), ids=lambda value: getattr(value, "__name__", f"v{value}"))
+@pytest.mark.parametrize(("message", "version"), list(shared()), ids=lambda v: getattr(v, "__name__", f"v{v}"))
 def test_kio_reads_what_we_write_and_writes_the_same(message: type[Struct], version: int) -> None:
     entity = resolve_name(kio_classes()[message.__name__, version])
     read, write = entity_reader(entity), entity_writer(entity)
@@ -124,9 +126,9 @@ def from_kio(shape: Layout, entity: Any) -> Any:
 
 
 def plain_value(field: Any, value: Any) -> Any:
-    if isinstance(value, datetime.timedelta):
+    if isinstance(value, dt.timedelta):
         return value // MILLISECOND
-    if isinstance(value, datetime.datetime):
+    if isinstance(value, dt.datetime):
         return (value - EPOCH) // MILLISECOND
     if isinstance(value, uuid.UUID):
         return value.bytes

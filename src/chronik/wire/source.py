@@ -66,7 +66,7 @@ class Shape:
         return self.version in field.nullable
 
     def null_struct(self, field: Field) -> int:
-        """The byte that stands for a null struct; a present one is led by 1. In its place it is an int8, in a tag a varint."""
+        """The byte that stands for a null struct, 1 for a present one: an int8 in its place, a varint in a tag."""
         return 0 if self.version in field.tagged else -1
 
     def compact(self, field: Field) -> bool:
