@@ -90,7 +90,7 @@ class Draw:
     def null(self) -> bool:
         return False
 
-    def count(self, *, of_structs: bool) -> int:
+    def count(self, *, of_numbers: bool) -> int:
         """How many elements a list has."""
         return 0
 
@@ -108,14 +108,14 @@ class Nulls(Draw):
     def null(self) -> bool:
         return True
 
-    def count(self, *, of_structs: bool) -> int:
+    def count(self, *, of_numbers: bool) -> int:
         return 1
 
 
 class Defaults(Draw):
     """What the schema gives a field that nobody sets, also inside of lists."""
 
-    def count(self, *, of_structs: bool) -> int:
+    def count(self, *, of_numbers: bool) -> int:
         return 1
 
     def scalar(self, kind: Scalar, default: Any) -> Any:
@@ -128,7 +128,7 @@ class Extremes(Draw):
     def __init__(self, values: Mapping[str, Any], count: int) -> None:
         self._values, self._count = values, count
 
-    def count(self, *, of_structs: bool) -> int:
+    def count(self, *, of_numbers: bool) -> int:
         return self._count
 
     def scalar(self, kind: Scalar, default: Any) -> Any:
@@ -141,8 +141,8 @@ class OneLong(Draw):
     def __init__(self, turn: int, length: int) -> None:
         self.turns_left, self._length = turn, length
 
-    def count(self, *, of_structs: bool) -> int:
-        if of_structs and self._length > STRUCTS_MAX:
+    def count(self, *, of_numbers: bool) -> int:
+        if not of_numbers and self._length > ELEMENTS_MAX:
             return 1
         return self._length if self._is_its_turn() else 1
 
@@ -166,7 +166,7 @@ class Anything(Draw):
     def null(self) -> bool:
         return self._random.random() < 0.2
 
-    def count(self, *, of_structs: bool) -> int:
+    def count(self, *, of_numbers: bool) -> int:
         return self._random.choice((0, 1, 1, 2, 3))
 
     def scalar(self, kind: Scalar, default: Any) -> Any:
@@ -179,7 +179,7 @@ class Anything(Draw):
             return chance < 0.6
         if name == "string":
             return "".join(random.choices(CHARACTERS, k=random.choice(LENGTHS)))
-        if name == "records" and self._tags:  # such messages come back as JSON, which has no more than the size of records
+        if name == "records" and self._tags:  # these come back as Kafka's JSON, which tells the size of records only
             return bytes(random.choice(LENGTHS))
         if name in ("binary", "records"):
             return random.randbytes(random.choice(LENGTHS))
@@ -232,16 +232,20 @@ LARGEST = {
 # A compact length is one more than it says, so 127 is the first to take two bytes and 16383 the first to take three.
 COMPACT_LENGTHS_THAT_GROW = (127, 16383)
 STRING_BYTES_MAX = 32767
-STRUCTS_MAX = 200  # more only take time
+ELEMENTS_MAX = 200  # of texts and structs: more take time, and thousands of empty ones more memory than a peer may cost
 
 
 def edges(shape: Layout) -> Iterator[tuple[str, Any]]:
-    """(name of the edge, instance)."""
+    """(name of the edge, instance): the extremes of what a message can hold."""
     yield "empties", make(shape, Draw())
     yield "nulls", make(shape, Nulls())
     yield "defaults", make(shape, Defaults())
     yield "largest", make(shape, Extremes(LARGEST, count=2))
     yield "smallest", make(shape, Extremes(SMALLEST, count=1))
+
+
+def lengths(shape: Layout) -> Iterator[tuple[str, Any]]:
+    """(name of the edge, instance): each list, text and blob in turn as long as makes its length a byte longer."""
     yield "longest", make(shape, OneLong(0, STRING_BYTES_MAX))
     for length in COMPACT_LENGTHS_THAT_GROW:
         for turn in itertools.count():
@@ -249,7 +253,7 @@ def edges(shape: Layout) -> Iterator[tuple[str, Any]]:
             made = make(shape, draw)
             if draw.turns_left >= 0:  # there are no more lists, texts and blobs
                 break
-            yield f"length {length} of variable field {turn}", made
+            yield f"length {length} in place {turn}", made
 
 
 def make(shape: Layout, draw: Draw) -> Any:
@@ -267,9 +271,21 @@ def _draw_value(part: Part, draw: Draw) -> Any:
         return None
     kind, inner = part.type, part.inner
     if isinstance(kind, ListOf):
-        count = draw.count(of_structs=inner is not None)
+        count = draw.count(of_numbers=bool(isinstance(kind.element, Scalar) and kind.element.code))
         return [make(inner, draw) if inner else draw.scalar(kind.element, None) for _ in range(count)]
     return make(inner, draw) if inner else draw.scalar(kind, part.field.default)
+
+
+def seen_at(shape: Layout, instance: Any) -> Any:
+    """What a reader of the layout's version sees of an instance that has more: the rest is at its default."""
+    made = zero_struct(shape.struct)
+    for part in shape.parts:
+        value = getattr(instance, part.name)
+        if part.inner and value is not None:
+            many = isinstance(part.type, ListOf)
+            value = [seen_at(part.inner, each) for each in value] if many else seen_at(part.inner, value)
+        setattr(made, part.name, value)
+    return made
 
 
 def to_json(shape: Layout, instance: Any) -> dict[str, Any]:
@@ -295,7 +311,7 @@ def _scalar_to_json(kind: Scalar, value: Any) -> Any:
 
 
 def from_json(shape: Layout, node: Mapping[str, Any]) -> Any:
-    """As Kafka's JSON converters write it: tagged fields at their default are left out, records are zeros of the size."""
+    """As Kafka's JSON converters write it: no tagged fields at their default, and of records only the size."""
     made = zero_struct(shape.struct)
     for part in shape.parts:
         if part.json_name in node:

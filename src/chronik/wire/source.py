@@ -67,6 +67,10 @@ class Shape:
     def nullable(self, field: Field) -> bool:
         return self.version in field.nullable
 
+    def null_struct(self, field: Field) -> int:
+        """The byte that stands for a null struct, 1 for a present one: an int8 in its place, a varint in a tag."""
+        return 0 if self.version in field.tagged else -1
+
     def compact(self, field: Field) -> bool:
         """Whether its length is a varint; RequestHeader.client_id stays old in a flexible header."""
         override: Versions | None = field.flexible
