@@ -35,7 +35,7 @@ from chronik.raft.messages import (
     Role,
     SoftState,
 )
-from chronik.raft.progress import Progress
+from chronik.raft.progress import Pace, Progress
 from chronik.raft.reads import PendingReads, ReadMode
 from chronik.runtime.invariants import check
 
@@ -116,6 +116,11 @@ class Core:
         """Whether this node may lead: a voter whose log is not waiting for a snapshot."""
         own = self.progress.get(self.id)
         return own is not None and not own.is_learner and self.log.snapshot is None
+
+    @property
+    def awaiting_snapshot(self) -> list[int]:
+        """As leader: the peers that were sent a snapshot and have not answered yet."""
+        return [peer for peer, progress in self.progress.items() if progress.pace is Pace.SNAPSHOT]
 
     # In
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from chronik.raft.messages import Entry, HardState, Message, Persisted, Ready
+from chronik.raft.messages import Entry, HardState, Persisted, Ready
 from tests.raft import describing
 from tests.raft.interaction import Command, Environment, Node, Parcel, Work
 from tests.raft.verbs.delivery import deliver
