@@ -122,7 +122,7 @@ def on_transfer(core: Core, message: Message) -> None:
 
 def forward_transfer(core: Core, message: Message) -> None:
     if core.leader != NOBODY:
-        core.post(replace(message, to=core.leader))
+        core.post(replace(message, to=core.leader, term=core.term))
 
 
 def on_timeout_now(core: Core, message: Message) -> None:
