@@ -5,7 +5,7 @@
         current_leader_epoch: int32 = field("4+", default=-1)
         timestamp: int64
 
-    class ListOffsetsRequest(Request, key=2, versions="0-11", flexible="6+"):
+    class ListOffsetsRequest(Request, api_key=2, versions="0-11", flexible="6+"):
         replica_id: int32
         topics: list[ListOffsetsTopic]
 
@@ -25,7 +25,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, dataclass_transform
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    int8 = int16 = uint16 = int32 = uint32 = int64 = int
+    # One line each: a chained assignment would make them variables, which annotations cannot use.
+    int8 = int
+    int16 = int
+    uint16 = int
+    int32 = int
+    uint32 = int
+    int64 = int
     float64 = float
     boolean = bool
     string = str
@@ -238,19 +244,25 @@ class Struct(metaclass=StructType):
 
 
 class Request(Struct):
-    """A message that a client sends. `key` is Kafka's API key."""
+    """A message that a client sends."""
 
-    key: ClassVar[int]
+    api_key: ClassVar[int]
 
 
 class Response(Struct):
     """The answer to the request of the same key and version."""
 
-    key: ClassVar[int]
+    api_key: ClassVar[int]
 
 
 class Data(Struct):
     """A message that is stored rather than sent: internal topics, embedded blobs, headers."""
+
+
+class InternalRecord(Data):
+    """Key or value of a record in an internal topic. An int16 comes first: a key's record_type, a value's version."""
+
+    record_type: ClassVar[int]
 
 
 def _resolve(cls: type) -> Iterator[Field]:
