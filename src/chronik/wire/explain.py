@@ -85,7 +85,7 @@ class _Reader:
         if size_bytes is None:
             return None
         if kind.name == "string" and size_bytes > primitives.STRING_BYTES_MAX:
-            raise self.refuse(path, f"a string of {size_bytes} bytes, at most {primitives.STRING_BYTES_MAX} are allowed")
+            raise self.refuse(path, f"a string of {size_bytes} bytes, at most {primitives.STRING_BYTES_MAX} may be")
         data = self.take(path, size_bytes)
         if kind.name == "records":
             return data

@@ -10,7 +10,7 @@
         topics: list[ListOffsetsTopic]
 
 A bare annotation is present in every version and must be given; `= literal` is present in every version with that
-default; `= field(...)` says the rest. `T | None` may be null wherever the field is present, unless `nullable` narrows it.
+default; `= field(...)` says the rest. `T | None` may be null wherever it is present, unless `nullable` narrows it.
 Editors and type checkers read the same lines as plain dataclasses (keyword arguments only). Files that use the notation
 start with `from __future__ import annotations`, so a message may stand above the structs it is made of.
 

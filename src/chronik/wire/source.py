@@ -9,6 +9,10 @@ from typing import Any
 from chronik.wire.notation import NONE, Field, ListOf, Scalar, Struct, Versions
 
 
+# Objects behind one scalar; small integers and booleans are shared, a records field is a memoryview.
+SCALAR_COST_BYTES = {"boolean": 0, "int8": 0, "uuid": 64, "string": 64, "binary": 48, "records": 208}
+
+
 class Source:
     """Indented lines plus the objects they refer to by name."""
 
@@ -85,7 +89,7 @@ class Shape:
     def cost_bytes(self, kind: Any) -> int:
         """What an element with empty contents takes in memory, its list slot included (64-bit CPython, rounded up)."""
         if isinstance(kind, Scalar):
-            return 10 + {"boolean": 0, "int8": 0, "uuid": 64, "string": 64, "binary": 48, "records": 208}.get(kind.name, 32)
+            return 10 + SCALAR_COST_BYTES.get(kind.name, 32)
         if isinstance(kind, ListOf):
             return 10 + 64
         present = [*self.in_place(kind), *self.tagged(kind)]
