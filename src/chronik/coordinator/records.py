@@ -6,26 +6,42 @@ loads; one that we should know and cannot read raises Malformed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from struct import Struct
 
 from chronik.coordinator.shard import Record, RecordType
-from chronik.wire.compiler import decoder_of, encoder_of
+from chronik.wire import records
+from chronik.wire.compiler import Encoder, decoder_of, encoder_of
 from chronik.wire.errors import MalformedMessage
+from chronik.wire.notation import InternalRecord
 
 _PREFIX = Struct(">h")
 _KEY_VERSION = 0  # keys have one layout for ever: what changes is another type
 
 
-def encode_record(record: Record) -> tuple[bytes, bytes | None]:
-    key, value, version = record
-    parts: list[bytes] = [_PREFIX.pack(key.record_type)]
-    encoder_of(type(key), _KEY_VERSION)(key, parts)
-    if value is None:
-        return b"".join(parts), None
-    value_parts: list[bytes] = [_PREFIX.pack(version)]
-    encoder_of(type(value), version)(value, value_parts)
-    return b"".join(parts), b"".join(value_parts)
+def encode_records(changes: Sequence[Record], timestamp_ms: int) -> list[records.Record]:
+    """As the records of one batch, offsets counted from 0. Most batches hold one kind, so encoders are kept at hand."""
+    encoded = []
+    new, join = tuple.__new__, b"".join
+    kinds: dict[tuple[type[InternalRecord], int], tuple[bytes, Encoder[InternalRecord]]] = {}
+    for offset, (key, value, version) in enumerate(changes):
+        kind = type(key), _KEY_VERSION
+        if kind not in kinds:
+            kinds[kind] = _PREFIX.pack(key.record_type), encoder_of(*kind)
+        prefix, encode = kinds[kind]
+        key_parts = [prefix]
+        encode(key, key_parts)
+        value_bytes = None
+        if value is not None:
+            kind = type(value), version
+            if kind not in kinds:
+                kinds[kind] = _PREFIX.pack(version), encoder_of(*kind)
+            prefix, encode = kinds[kind]
+            value_parts = [prefix]
+            encode(value, value_parts)
+            value_bytes = join(value_parts)
+        encoded.append(new(records.Record, (offset, timestamp_ms, join(key_parts), value_bytes, ())))
+    return encoded
 
 
 def decode_record(types: Mapping[int, RecordType], key: memoryview, value: memoryview | None) -> Record | None:

@@ -19,7 +19,7 @@ from functools import partial
 from typing import Generic, TypeVar
 
 from chronik.coordinator.errors import Loading, NotCoordinator, told_to_clients
-from chronik.coordinator.records import decode_record, encode_record
+from chronik.coordinator.records import decode_record, encode_records
 from chronik.coordinator.shard import Record, Shard, StatePartition, Writer, Written
 from chronik.coordinator.timers import NS_PER_MS, Timers
 from chronik.runtime.interfaces import Clock
@@ -68,10 +68,7 @@ class _Slot(Generic[S]):
     # --- writing
 
     def write(self, appended: list[Record], written: Written) -> None:
-        now_ms = self._clock.wall_ms()
-        batch = batches.build(
-            [records.Record(offset, now_ms, *encode_record(record)) for offset, record in enumerate(appended)]
-        )
+        batch = batches.build(encode_records(appended, self._clock.wall_ms()))
         try:
             end_offset = self.partition.append(batch)
         except Exception as error:  # noqa: BLE001 - what carries no code is raised again
@@ -92,7 +89,7 @@ class _Slot(Generic[S]):
             settled(ErrorCode.NONE)
 
     def _await(self, end_offset: int, appended: list[Record], written: Written) -> None:
-        if not self._queue:
+        if not self._queue and _WRITE_TIMEOUT not in self.timers:
             self.timers.set(_WRITE_TIMEOUT, self._timeout_ns // NS_PER_MS, self._give_up_on_slow_writes)
         write = _Write(end_offset, appended, written, self._clock.monotonic_ns() + self._timeout_ns)
         self._queue.append(write)

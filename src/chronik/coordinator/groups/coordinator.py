@@ -75,7 +75,7 @@ class GroupCoordinator:
     # --- JoinGroup, SyncGroup, Heartbeat, LeaveGroup
 
     def join_group(self, request: JoinGroupRequest, caller: Caller) -> Answer[JoinGroupResponse]:
-        answer = _Reply[JoinGroupResponse]()
+        answer: _Reply[JoinGroupResponse] = _Reply()
         name_null = None if caller.version >= NULLABLE_PROTOCOL_SINCE else ""
 
         def reply(response: JoinGroupResponse) -> None:
@@ -98,7 +98,7 @@ class GroupCoordinator:
     def sync_group(self, request: SyncGroupRequest, caller: Caller) -> Answer[SyncGroupResponse]:
         if not request.group_id:
             return sync_error(ErrorCode.INVALID_GROUP_ID)
-        answer = _Reply[SyncGroupResponse]()
+        answer: _Reply[SyncGroupResponse] = _Reply()
         try:
             self._shard(request.group_id).sync(request, answer.give)
         except CoordinatorError as error:
@@ -143,7 +143,7 @@ class GroupCoordinator:
     def offset_fetch(self, request: OffsetFetchRequest, caller: Caller) -> Answer[OffsetFetchResponse]:
         """With require_stable the answer waits for commits that are on their way, so that none is missed."""
         asked = descriptions.fetched_groups(request, caller.version)
-        answer = _Reply[OffsetFetchResponse]()
+        answer: _Reply[OffsetFetchResponse] = _Reply()
         indexes = {group.group_id: self.partition_for(group.group_id) for group in asked}
         waiting = dict.fromkeys(indexes.values()) if request.require_stable else {}
         unsettled: set[int] = set()  # partitions whose commits did not get through in time
@@ -201,7 +201,7 @@ class GroupCoordinator:
 
     def delete_groups(self, request: DeleteGroupsRequest, caller: Caller) -> Answer[DeleteGroupsResponse]:
         results = [DeletableGroupResult(group_id=name, error_code=0) for name in request.groups_names]
-        answer = _Reply[DeleteGroupsResponse]()
+        answer: _Reply[DeleteGroupsResponse] = _Reply()
         waiting = len(results)
 
         def deleted(result: DeletableGroupResult, error: ErrorCode) -> None:
@@ -258,7 +258,7 @@ class GroupCoordinator:
         """The response, once the records are committed."""
         if not records:
             return response
-        answer = _Reply[R]()
+        answer: _Reply[R] = _Reply()
 
         def written(error: ErrorCode) -> None:
             answer.give(response if error is ErrorCode.NONE else refuse(error))

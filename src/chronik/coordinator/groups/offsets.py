@@ -136,6 +136,8 @@ def commit(
     expire_ms = NO_TIMESTAMP
     if request.retention_time_ms != NO_RETENTION_TIME:
         expire_ms = now_ms + request.retention_time_ms
+    expires = expire_ms != NO_TIMESTAMP
+    chars_max, no_error = config.offset_metadata_chars_max, ErrorCode.NONE
     records: list[Record] = []
     answers: list[OffsetCommitResponseTopic] = []
     for topic in request.topics:
@@ -143,22 +145,21 @@ def commit(
         parts: list[OffsetCommitResponsePartition] = []
         for partition in topic.partitions:
             index, metadata = partition.partition_index, partition.committed_metadata or ""
-            if _utf16_units(metadata) > config.offset_metadata_chars_max:
+            if len(metadata) * 2 > chars_max and _utf16_units(metadata) > chars_max:
                 error = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 parts.append(OffsetCommitResponsePartition(partition_index=index, error_code=error))
                 continue
-            commit_ms = now_ms if partition.commit_timestamp == NO_TIMESTAMP else partition.commit_timestamp
             value = OffsetCommitValue(
                 offset=partition.committed_offset,
-                leader_epoch=partition.committed_leader_epoch if expire_ms == NO_TIMESTAMP else -1,
+                # The layout with an expiry has no room for epoch and id; what is not stored must not be remembered.
+                leader_epoch=-1 if expires else partition.committed_leader_epoch,
                 metadata=metadata,
-                commit_timestamp=commit_ms,
+                commit_timestamp=now_ms if partition.commit_timestamp == NO_TIMESTAMP else partition.commit_timestamp,
                 expire_timestamp=expire_ms,
-                # The layout with an expiry has no room for more; what is not stored must not be remembered.
-                topic_id=topic_id if expire_ms == NO_TIMESTAMP else ZERO_UUID,
+                topic_id=ZERO_UUID if expires else topic_id,
             )
             records.append(offset_record(group_id, name, index, value))
-            parts.append(OffsetCommitResponsePartition(partition_index=index, error_code=ErrorCode.NONE))
+            parts.append(OffsetCommitResponsePartition(partition_index=index, error_code=no_error))
         answers.append(OffsetCommitResponseTopic(name=name, topic_id=topic_id, partitions=parts))
     return records, OffsetCommitResponse(topics=answers)
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from struct import unpack_from
 
+_HASHES_KEPT = 16_384  # every request names its group, and most requests name one of few
 
+
+@lru_cache(maxsize=_HASHES_KEPT)
 def java_string_hash(text: str) -> int:
     """Java's String.hashCode: s[0]*31^(n-1) + ... + s[n-1] over UTF-16 units, as a signed 32-bit number."""
     raw = text.encode("utf-16-be", "surrogatepass")
