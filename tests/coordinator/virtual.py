@@ -1,4 +1,4 @@
-"""A machine for coordinator tests: virtual time, reproducible chance, and a partition that commits when it is told to."""
+"""A machine for coordinator tests: virtual time, reproducible chance, a partition that commits when it is told to."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import selectors
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from chronik.coordinator.groups.coordinator import GroupCoordinator
 from chronik.coordinator.groups.config import GroupsConfig
+from chronik.coordinator.groups.coordinator import GroupCoordinator
 from chronik.wire import batches
 from chronik.wire.error_codes import ErrorCode
 
