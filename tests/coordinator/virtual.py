@@ -51,7 +51,8 @@ class _JumpingSelector(selectors.DefaultSelector):
     def select(self, timeout: float | None = None) -> list[Any]:
         if timeout is None:
             raise Nothing
-        self._clock.now_ns += max(0, -int(-timeout * 1e9 // 1))
+        # To whole microseconds: what floats lose must not add up, or deadlines would drift off the millisecond.
+        self._clock.now_ns += max(1, round(timeout * 1e6)) * 1000 if timeout > 0 else 0
         return []
 
 
@@ -60,6 +61,9 @@ def run_virtually(work: Coroutine[Any, Any, T], clock: FakeClock) -> T:
     try:
         return loop.run_until_complete(work)
     finally:
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
+        loop.run_until_complete(asyncio.sleep(0))
         loop.close()
 
 
