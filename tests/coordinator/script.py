@@ -91,10 +91,8 @@ class Script:
             await self.coordinator.load(self.partition)
         for command in commands:
             verb, *words = shlex.split(command)
-            options = dict(
-                word.split("=", 1) for word in words if re.match(r"^[a-z]+=", word) and not self._is_name(word)
-            )
-            plain = [word for word in words if word.split("=", 1)[0] not in options or self._is_name(word)]
+            options = dict(word.split("=", 1) for word in words if self._is_option(word))
+            plain = [word for word in words if not self._is_option(word)]
             result = getattr(self, "do_" + verb.replace("-", "_"))(plain, options)
             if asyncio.iscoroutine(result):
                 await result
@@ -107,9 +105,10 @@ class Script:
             line = line.replace(member_id, name)
         return line
 
-    def _is_name(self, word: str) -> bool:
-        """`a=x` in a sync is the assignment of client a."""
-        return word.split("=", 1)[0] in self.ids
+    def _is_option(self, word: str) -> bool:
+        """`v=3` is one; `a=p0` in a sync is the assignment of client a, and `t-0=5` in a commit an offset."""
+        name = re.match(r"^([a-z]+)=", word)
+        return name is not None and name[1] not in self.ids
 
     # --- members
 
