@@ -37,17 +37,17 @@ def parse_properties(text: str) -> dict[str, str]:
 
 def _logical_lines(text: str) -> Iterator[str]:
     """Lines without comments and blanks, joined where one ends in an odd number of backslashes."""
-    joined: str | None = None
+    joined = ""
     for natural in _line_end.split(text):
         line = natural.lstrip(BLANKS)
-        if joined is None and (not line or line[0] in "#!"):
+        if not joined and (not line or line[0] in "#!"):
             continue
-        joined = (joined or "") + line
+        joined += line
         if (len(line) - len(line.rstrip("\\"))) % 2:
             joined = joined[:-1]
             continue
         yield joined
-        joined = None
+        joined = ""
     if joined:
         yield joined
 

@@ -61,6 +61,8 @@ def resolve(values: Mapping[str, Any], layers: Layers, machine: Machine) -> dict
             "authorizer.class.name", values["authorizer.class.name"], "nothing is authorised here: remove the key"
         )
     roles = values["process.roles"]
+    if not roles:
+        raise BadSetting("process.roles", "", "allowed: broker, controller")
     voters = parse_voters("controller.quorum.voters", values["controller.quorum.voters"])
     bootstrap = parse_addresses("controller.quorum.bootstrap.servers", values["controller.quorum.bootstrap.servers"])
     node_id = _node_id(values, voters, has_peers=bool(voters or bootstrap))
@@ -199,8 +201,6 @@ def _require_quorum_fits(
     roles: Sequence[str], node_id: int, voters: Sequence[Voter], bootstrap: Sequence[Address], sockets: Sockets
 ) -> None:
     key = "controller.quorum.voters"
-    if not roles:
-        raise BadSetting("process.roles", "", "allowed are broker, controller, or both")
     is_voter = any(voter.node_id == node_id for voter in voters)
     if voters and "controller" in roles and not is_voter:
         raise BadSetting("node.id", node_id, f"a controller must be among the voters of {key}")

@@ -311,6 +311,7 @@ remote.log.index.file.cache.ttl.ms remote.log.manager.task.retry.backoff.max.ms
 remote.log.manager.task.retry.backoff.ms remote.log.manager.task.retry.jitter reserved.broker.max.id
 server.max.startup.time.ms share.coordinator.cold.partition.snapshot.interval.ms
 share.coordinator.state.topic.prune.interval.ms unstable.api.versions.enable unstable.feature.versions.enable
+unclean.leader.election.interval.ms
 zookeeper.clientCnxnSocket zookeeper.connect zookeeper.connection.timeout.ms zookeeper.max.in.flight.requests
 zookeeper.metadata.migration.enable zookeeper.metadata.migration.min.batch.size zookeeper.session.timeout.ms
 zookeeper.set.acl zookeeper.ssl.cipher.suites zookeeper.ssl.client.enable zookeeper.ssl.crl.enable
