@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from chronik.broker.settings.definitions import UpdateMode
 from chronik.broker.settings.keys import BROKER_KEYS
+from chronik.metadata.topic_configs import BrokerConfigs
 
 
 class ConfigSource(IntEnum):
@@ -55,6 +56,11 @@ class Layers:
         if definition is not None and definition.default is not None:
             found.append(Setting(name, definition.default, ConfigSource.DEFAULT))
         return found
+
+    @property
+    def of_broker(self) -> BrokerConfigs:
+        """As topics see them, whose defaults they are."""
+        return BrokerConfigs(dynamic=self.own, dynamic_default=self.cluster, static=self.static)
 
     def value(self, name: str) -> str | None:
         """The text that counts."""

@@ -22,6 +22,8 @@ from chronik.broker.settings.machine import SIMULATED, Machine
 from chronik.broker.settings.properties import parse_properties, settings_in_environment
 from chronik.broker.settings.resolving import resolve
 from chronik.broker.settings.values import parse_value
+from chronik.broker.topic_settings import log_config, topic_default
+from chronik.storage.config import LogConfig
 
 log = logging.getLogger("chronik.broker.settings")
 
@@ -176,6 +178,14 @@ class Settings:
     def with_dynamic(self, cluster: Mapping[str, str], own: Mapping[str, str]) -> Settings:
         """With what was set at run time, for all brokers and for this one. Raises BadSetting."""
         return self.of(Layers(self.layers.static, dict(cluster), dict(own)), self.machine)
+
+    def topic_default(self, name: str) -> str:
+        """What holds for topics that do not set this topic-level key, as text."""
+        return topic_default(self, name)
+
+    def log_config(self, topic_overrides: Mapping[str, str]) -> LogConfig:
+        """How a log is kept whose topic sets these keys."""
+        return log_config(self, topic_overrides)
 
 
 def _read(path: str) -> str:
