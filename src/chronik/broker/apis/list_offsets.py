@@ -74,9 +74,9 @@ def find_offset(replica: Replica, timestamp: int, *, committed_only: bool) -> tu
     log = replica.log
     limit = replica.last_stable_offset if committed_only else replica.high_watermark
     if timestamp == LATEST:
-        return limit, -1, log.epochs.epoch_at(limit)
+        return limit, -1, log.epochs.epoch_of(limit)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        return log.start_offset, -1, log.epochs.epoch_at(log.start_offset)
+        return log.start_offset, -1, log.epochs.epoch_of(log.start_offset)
     if timestamp == MAX_TIMESTAMP:
         found = log.max_timestamp()
     elif timestamp < 0:
