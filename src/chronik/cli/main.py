@@ -8,12 +8,16 @@ from __future__ import annotations
 from cyclopts import App
 
 from chronik import __version__
+from chronik.cli.server import server
 
 app = App(
     name="chronik",
     help="A Kafka-wire-compatible broker cluster with a Raft metadata quorum, and a data pipeline on Spark.",
     version=__version__,
 )
+
+
+app.command(server)
 
 
 def main() -> None:
