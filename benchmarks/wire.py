@@ -84,9 +84,7 @@ def fetch_request() -> bytes:
         FetchPartition(partition=i, current_leader_epoch=0, fetch_offset=1000 + i, partition_max_bytes=1 << 20)
         for i in range(100)
     ]
-    request = FetchRequest(
-        max_wait_ms=500, min_bytes=1, topics=[FetchTopic(topic="topic", partitions=partitions)]
-    )
+    request = FetchRequest(max_wait_ms=500, min_bytes=1, topics=[FetchTopic(topic="topic", partitions=partitions)])
     return encode(request, 12)
 
 

@@ -49,9 +49,9 @@ class Following:
         if any(resource.type == ResourceType.BROKER for resource in changes.configs):
             self._configure(after)
         for resource in changes.configs:
-            topic = after.topic_named(resource.name) if resource.type == ResourceType.TOPIC else None
-            if topic is not None:
-                node.replicas.configure(after, topic)
+            configured = after.topic_named(resource.name) if resource.type == ResourceType.TOPIC else None
+            if configured is not None:
+                node.replicas.configure(after, configured)
         if any(topic.name == OFFSETS_TOPIC for topic in (*changed, *changes.topics_removed)):
             self._follow_offsets_topic(after)
 

@@ -33,6 +33,7 @@ from chronik.metadata.store import MetadataStore, StoreConfig
 from chronik.raft.addresses import Address
 from chronik.replication.assignment import Replicas
 from chronik.replication.errors import ReplicationError
+from chronik.replication.topic_settings import TopicSettings
 from chronik.runtime.interfaces import Listener, Runtime
 from chronik.runtime.invariants import InvariantBroken
 from chronik.runtime.tasks import Tasks
@@ -94,7 +95,7 @@ class Node:
             LogsConfig(producer_id_expiration_ms=settings.producer_id_expiration_ms),
             self._storage_failed,
         )
-        self.replicas = Replicas(self.node_id, self.logs, self._configured)
+        self.replicas = Replicas(self.node_id, self.logs, self._settings_of)
         self.groups = GroupCoordinator(
             groups_config(settings), runtime.clock, runtime.randomness, settings.offsets_topic_num_partitions
         )
@@ -144,7 +145,7 @@ class Node:
         """The real port, also where 0 was asked for."""
         return self.listeners[listener or next(iter(self.listeners))].port
 
-    def _configured(self, image: Image, topic: str) -> object:
+    def _settings_of(self, image: Image, topic: str) -> TopicSettings:
         return topic_settings(self.settings, image.config(ResourceType.TOPIC, topic))
 
     # --- background work

@@ -6,7 +6,7 @@ and batches for a topic that wants another codec, are taken apart.
 
 from __future__ import annotations
 
-from chronik.broker.topic_settings import TopicSettings
+from chronik.replication.topic_settings import TopicSettings
 from chronik.wire import records as record_codec
 from chronik.wire.batches import MAGIC, MAGIC_AT, BatchView, build, split, validate_produced
 from chronik.wire.compression import Codec

@@ -27,7 +27,5 @@ class ProducerIds:
 
     async def _fetch(self) -> None:
         node = self._node
-        reply = await node.store.submit(
-            AllocateProducerIds(broker_id=node.node_id, broker_epoch=node.broker_epoch)
-        )
+        reply = await node.store.submit(AllocateProducerIds(broker_id=node.node_id, broker_epoch=node.broker_epoch))
         self._next, self._end = reply.first_producer_id, reply.first_producer_id + reply.count

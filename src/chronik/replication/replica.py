@@ -9,34 +9,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol
 
 from chronik.metadata.image import Partition
 from chronik.replication.errors import FencedEpoch, NotEnoughReplicas, NotLeader, UnknownEpoch
-from chronik.storage.config import LogConfig
+from chronik.replication.topic_settings import TopicSettings
 from chronik.storage.log import Appended, Log, LogRead
 from chronik.wire.batches import BatchView, split
 
 EPOCH_UNKNOWN = -1  # what a client says that does not track leader epochs
 
 
-class Configured(Protocol):
-    """What a topic's configuration says to its replicas. The broker's own type says more, to its own handlers."""
-
-    @property
-    def log(self) -> LogConfig: ...
-
-    @property
-    def min_insync_replicas(self) -> int: ...
-
-
 class Replica:
-    def __init__(self, log: Log, node_id: int, state: Partition, configured: Configured) -> None:
+    def __init__(self, log: Log, node_id: int, state: Partition, settings: TopicSettings) -> None:
         self.log = log
         self.node_id = node_id
         self.is_gone = False  # set when the topic is deleted or the partition moved away
         self.state = state  # leader, epochs, replicas and isr as of the newest image
-        self.configured = configured  # what the topic's configuration says; replaced when it changes
+        self.settings = settings  # what the topic's configuration says; replaced when it changes
         self.high_watermark = log.durable_offset
         self._watchers: dict[Callable[[], None], None] = {}  # a dict keeps their order; a set would not
         log.high_watermark = self.high_watermark
@@ -76,7 +65,7 @@ class Replica:
             raise NotLeader(self.name, self.state.leader)
 
     def require_in_sync(self) -> None:
-        needed = self.configured.min_insync_replicas
+        needed = self.settings.min_insync_replicas
         if len(self.state.isr) < needed:
             raise NotEnoughReplicas(self.name, self.state.isr, needed)
 
@@ -136,7 +125,9 @@ class CoordinatorPartition:
         self._replica = replica
         self._now_ms = now_ms
         self.index = replica.log.partition
-        self.leader_epoch = replica.leader_epoch  # as of its loading: a later one is another partition to the coordinator
+        self.leader_epoch = (
+            replica.leader_epoch
+        )  # as of its loading: a later one is another partition to the coordinator
 
     @property
     def start_offset(self) -> int:

@@ -13,5 +13,7 @@ if TYPE_CHECKING:
 
 
 @api(DeleteGroupsRequest, DeleteGroupsResponse)
-def delete_groups(request: DeleteGroupsRequest, context: Context) -> DeleteGroupsResponse | asyncio.Future[DeleteGroupsResponse]:
+def delete_groups(
+    request: DeleteGroupsRequest, context: Context
+) -> DeleteGroupsResponse | asyncio.Future[DeleteGroupsResponse]:
     return context.node.groups.delete_groups(request, context)

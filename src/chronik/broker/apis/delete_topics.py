@@ -45,9 +45,7 @@ async def delete_topics(request: DeleteTopicsRequest, context: Context) -> Delet
 def _all(asked: list[TopicName], error: ErrorCode, message: str) -> DeleteTopicsResponse:
     return DeleteTopicsResponse(
         responses=[
-            DeletableTopicResult(
-                name=topic.name, topic_id=topic.topic_id, error_code=error, error_message=message
-            )
+            DeletableTopicResult(name=topic.name, topic_id=topic.topic_id, error_code=error, error_message=message)
             for topic in asked
         ]
     )

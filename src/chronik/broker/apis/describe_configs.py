@@ -1,2 +1,5 @@
 """temp"""
-def topic_entries(node, own): return []
+
+
+def topic_entries(node, own):
+    return []

@@ -41,13 +41,13 @@ def _describe(topic: Topic | ErrorCode, index: int, context: Context) -> Partiti
         return PartitionResponse(partition_index=index, error_code=fault.kafka_error, active_producers=[])
     producers = [
         ProducerState(
-            producer_id=producer.producer_id,
+            producer_id=producer_id,
             producer_epoch=producer.epoch,
             last_sequence=producer.last_sequence,
             last_timestamp=producer.last_timestamp_ms,
             coordinator_epoch=producer.coordinator_epoch,
-            current_txn_start_offset=producer.transaction_start_offset,
+            current_txn_start_offset=producer.transaction_first_offset,
         )
-        for producer in replica.log.producers.active()
+        for producer_id, producer in sorted(replica.log.producers.producers.items())
     ]
     return PartitionResponse(partition_index=index, error_code=0, active_producers=producers)

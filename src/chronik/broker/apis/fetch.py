@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from chronik.broker import limits
 from chronik.broker.api import api
 from chronik.broker.fetch_sessions import NO_SESSION, Session, Wanted
+from chronik.broker.produced import to_old_magic
 from chronik.broker.topics import find_replica, find_topic
 from chronik.replication.replica import Replica
-from chronik.broker.produced import to_old_magic
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.fetch import (
     AbortedTransaction,

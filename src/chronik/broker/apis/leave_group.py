@@ -13,5 +13,7 @@ if TYPE_CHECKING:
 
 
 @api(LeaveGroupRequest, LeaveGroupResponse)
-def leave_group(request: LeaveGroupRequest, context: Context) -> LeaveGroupResponse | asyncio.Future[LeaveGroupResponse]:
+def leave_group(
+    request: LeaveGroupRequest, context: Context
+) -> LeaveGroupResponse | asyncio.Future[LeaveGroupResponse]:
     return context.node.groups.leave_group(request, context)

@@ -91,8 +91,8 @@ def _segment_starts(replica: Replica, asked: ListOffsetsPartition) -> list[int]:
     log = replica.log
     if asked.timestamp == EARLIEST:
         return [log.start_offset][: asked.max_num_offsets]
-    starts = log.segment_starts_before(None if asked.timestamp == LATEST else asked.timestamp)
-    newest_first = [max(start, log.start_offset) for start in sorted(starts, reverse=True)]
+    segments = [s for s in log.segments if asked.timestamp == LATEST or s.max_timestamp_ms <= asked.timestamp]
+    newest_first = [max(segment.base_offset, log.start_offset) for segment in reversed(segments)]
     if asked.timestamp == LATEST:
         newest_first.insert(0, replica.high_watermark)
     return list(dict.fromkeys(newest_first))[: asked.max_num_offsets]

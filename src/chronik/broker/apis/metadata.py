@@ -36,9 +36,7 @@ NO_LEADER = -1
 
 
 @api(MetadataRequest, MetadataResponse)
-def metadata(
-    request: MetadataRequest, context: Context
-) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
+def metadata(request: MetadataRequest, context: Context) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
     image = context.node.store.image
     wanted = request.topics
     if wanted is None or (not wanted and context.version < VERSION_NULL_MEANS_ALL):
@@ -115,9 +113,7 @@ def _describe_partition(index: int, state: Partition, image: Image) -> MetadataR
     )
 
 
-def _response(
-    request: MetadataRequest, context: Context, topics: list[MetadataResponseTopic]
-) -> MetadataResponse:
+def _response(request: MetadataRequest, context: Context, topics: list[MetadataResponseTopic]) -> MetadataResponse:
     node = context.node
     brokers = []
     for broker in node.store.image.live_brokers:

@@ -13,5 +13,7 @@ if TYPE_CHECKING:
 
 
 @api(OffsetDeleteRequest, OffsetDeleteResponse)
-def offset_delete(request: OffsetDeleteRequest, context: Context) -> OffsetDeleteResponse | asyncio.Future[OffsetDeleteResponse]:
+def offset_delete(
+    request: OffsetDeleteRequest, context: Context
+) -> OffsetDeleteResponse | asyncio.Future[OffsetDeleteResponse]:
     return context.node.groups.offset_delete(request, context)

@@ -44,6 +44,4 @@ def _end_of(topic: Topic | ErrorCode, asked: OffsetForLeaderPartition, context: 
     except context.node.refusals as fault:
         return EpochEndOffset(error_code=fault.kafka_error, partition=asked.partition)
     end = replica.log.epochs.end_of(asked.leader_epoch, replica.log.end_offset)
-    return EpochEndOffset(
-        error_code=0, partition=asked.partition, leader_epoch=end.epoch, end_offset=end.end_offset
-    )
+    return EpochEndOffset(error_code=0, partition=asked.partition, leader_epoch=end.epoch, end_offset=end.end_offset)

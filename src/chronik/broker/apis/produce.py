@@ -63,7 +63,7 @@ def _refuse_silently(response: ProduceResponse) -> None:
     for topic in response.responses:
         for partition in topic.partition_responses:
             if partition.error_code:
-                error = ErrorCode(partition.error_code).name
+                error = ErrorCode.of(partition.error_code).name
                 raise Unanswerable(f"produce with acks=0 to {topic.name}-{partition.index} failed: {error}")
 
 
@@ -92,14 +92,12 @@ def _produce_partition(
         replica.require_leader()
         if request.acks == ACKS_ALL:
             replica.require_in_sync()
-        batches = read_produced(data.records, context.version, replica.configured)
+        batches = read_produced(data.records, context.version, replica.settings)
         appended = replica.append(batches, now_ms=context.node.runtime.clock.wall_ms())
     except context.node.refusals as fault:
         refused = _refused(data.index, fault.kafka_error, str(fault))
         if fault.kafka_error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-            refused.current_leader = LeaderIdAndEpoch(
-                leader_id=replica.state.leader, leader_epoch=replica.leader_epoch
-            )
+            refused.current_leader = LeaderIdAndEpoch(leader_id=replica.state.leader, leader_epoch=replica.leader_epoch)
         return refused
     made = PartitionProduceResponse(
         index=data.index,
