@@ -1,6 +1,6 @@
 """A segment's sparse index: at which byte a batch starts, and the largest timestamp before it.
 
-One entry for every `index_interval_bytes` of log, or for every batch if batches are larger. An index only saves reading:
+One entry for every `index_interval_bytes` of log, or every batch if batches are larger. An index only saves reading:
 what it points at is checked against the batch found there, and an index that is missing, short or wrong is rebuilt from
 the log. So it is never synced, and no answer ever depends on it.
 

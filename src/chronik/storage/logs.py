@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Runtime
 from chronik.storage import checkpoint, compaction, recovery
+from chronik.storage.capture import Capture
 from chronik.storage.checkpoint import LogPoint
 from chronik.storage.config import LogConfig, LogsConfig
 from chronik.storage.errors import StorageFailed
@@ -219,14 +220,14 @@ class Logs:
         key = (log.topic_id, log.partition)
         if log.damage is not None:
             # Its line stays as it is, so the new journal must tell how far it had been durable.
-            await self._sync(log.syncs(log.capture_unsynced()))
+            await self._sync(Capture.of_unsynced(log))
             self._journal.note(log, Kind.MARK, *log.durable_mark)
             return
         while not log.deleted and log.segments:
             state = log.state
             if self._checkpointed.get(key) == state:
                 return
-            capture = log.capture_unsynced()
+            capture = Capture.of_unsynced(log)
             snapshot = (log.end_offset, log.producers.encode())
             segment = log.segments[-1]
             point = LogPoint(
@@ -241,7 +242,7 @@ class Logs:
                 log.epochs.entries(),
                 snapshot[1],
             )
-            await self._sync(log.syncs(capture))
+            await self._sync(capture)
             if log.made_durable(capture):
                 log.snapshot = snapshot
                 if not log.deleted:
@@ -249,7 +250,8 @@ class Logs:
                     self._checkpointed[key] = state
                 return
 
-    async def _sync(self, calls: list[Callable[[], None]]) -> None:
+    async def _sync(self, capture: Capture) -> None:
+        calls = capture.syncs(self._disk)
         if not calls:
             return
         try:

@@ -156,10 +156,10 @@ def _why_not_produced(buffer: memoryview, batch_bytes_max: int) -> Malformed:
         return CorruptBatch(what, 8, f"claims magic {magic} and {size} bytes, which is no batch")
     if magic < MAGIC:
         return InvalidRecord(what, MAGIC_AT, f"magic is {magic}; this version of Produce takes magic {MAGIC}")
-    if size != left:
-        return InvalidRecord(what, 8, f"claims {size} bytes, {left} were sent; exactly one batch is expected")
     if size < HEADER_BYTES:
         return CorruptBatch(what, 8, f"claims {size} bytes, a header alone takes {HEADER_BYTES}")
+    if size != left:
+        return InvalidRecord(what, 8, f"claims {size} bytes, {left} were sent; exactly one batch is expected")
     batch = _new(BatchView, (*_unpack_header(buffer), buffer))
     if batch.base_offset != 0:
         return InvalidRecord(what, 0, f"base offset is {batch.base_offset}; the broker assigns it, send 0")
