@@ -252,7 +252,7 @@ def test_bombs_do_not_grow_the_process():
 @pytest.mark.parametrize(
     ("codec", "hexed"),
     [
-        (Codec.SNAPPY, "ffffffff07 00 00"),  # claims 2 GiB
+        (Codec.SNAPPY, "8080808002 00 00"),  # claims 512 MiB
         (Codec.ZSTD, "28b52ffd e0 0000000001000000 010000"),  # claims 4 GiB
         (Codec.LZ4, "04224d18 68 70 0000000001000000 57 00000000"),
     ],
@@ -261,7 +261,8 @@ def test_no_room_is_made_for_what_is_merely_claimed(codec: Codec, hexed: str):
     """The limit is high, the input short: memory follows the input."""
 
     def read() -> None:
-        with pytest.raises(Malformed):
+        # Snappy has to be caught by its claim: its room would not be Python's, and would not show below.
+        with pytest.raises(Malformed, match="claims" if codec is Codec.SNAPPY else None):
             decompress(codec, bytes.fromhex(hexed), 1 << 30)
 
     assert peak_bytes(read) < MIB
