@@ -70,7 +70,9 @@ class Cluster:
         return self.image.brokers[broker_id].epoch
 
 
-def registration(broker_id: int, *, process: int = 1, rack: str | None = None, directory: bytes = b"") -> RegisterBroker:
+def registration(
+    broker_id: int, *, process: int = 1, rack: str | None = None, directory: bytes = b""
+) -> RegisterBroker:
     return RegisterBroker(
         broker_id=broker_id,
         cluster_id=CLUSTER_ID,

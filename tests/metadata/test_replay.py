@@ -1,4 +1,4 @@
-"""Replay: the only way state changes. It shares what it does not touch, tells what it did, and refuses what cannot be."""
+"""Replay: the only way state changes. It shares what it does not touch, tells what it did, refuses what cannot be."""
 
 from __future__ import annotations
 

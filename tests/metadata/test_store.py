@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from itertools import count
 from random import Random
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -65,12 +65,12 @@ def runtime(disk: SimDisk) -> Runtime:
     return Runtime(StillClock(), disk, None, SeededRandomness(next(STARTS)))  # type: ignore[arg-type]
 
 
-async def opened(disk: SimDisk, *, cluster_id: str | None = "the-cluster", **config: object) -> MetadataStore:
-    settings = StoreConfig(voters=ALONE, **config)  # type: ignore[arg-type]
+async def opened(disk: SimDisk, *, cluster_id: str | None = "the-cluster", **config: Any) -> MetadataStore:
+    settings = StoreConfig(voters=ALONE, **config)
     return await MetadataStore.open(runtime(disk), "/meta", node_id=1, cluster_id=cluster_id, config=settings)
 
 
-async def with_broker(disk: SimDisk, **config: object) -> MetadataStore:
+async def with_broker(disk: SimDisk, **config: Any) -> MetadataStore:
     store = await opened(disk, **config)
     asked = registration(1)
     asked.cluster_id = store.image.cluster_id

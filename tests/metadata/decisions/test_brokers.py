@@ -8,7 +8,6 @@ from chronik.metadata.commands import BrokerHeartbeat, ConfigValue, FenceBroker,
 from chronik.metadata.errors import MetadataRefused
 from chronik.metadata.image import NO_LEADER
 from chronik.metadata.topic_configs import TOPIC_CONFIGS
-from chronik.wire.error_codes import ErrorCode
 from tests.metadata.clusters import SESSION_NS, Cluster, cluster, create, new_topic, registration
 
 
@@ -78,7 +77,7 @@ def test_a_broker_may_register_at_once_with_a_controller_that_never_heard_its_pr
 
 
 def test_strangers_are_refused() -> None:
-    """A broker of another cluster, or one too old for the features in use, would corrupt what it does not understand."""
+    """A broker of another cluster, or one too old for the features in use, would harm what it does not understand."""
     on = cluster(1, features={"metadata.version": 30})
     stranger = registration(2)
     stranger.cluster_id = "another"

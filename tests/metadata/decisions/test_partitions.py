@@ -20,7 +20,7 @@ from chronik.metadata.errors import MetadataRefused
 from chronik.wire.error_codes import ErrorCode
 from tests.metadata.clusters import Cluster, cluster, create, new_topic, topic_id
 
-GROWTHS = [
+GROWTHS: list[tuple[str, int, list[list[int]] | None, str]] = [
     ("t", 3, None, "INVALID_PARTITIONS"),
     ("t", 2, None, "INVALID_PARTITIONS"),
     ("t", 0, None, "INVALID_PARTITIONS"),

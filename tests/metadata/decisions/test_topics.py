@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from chronik.metadata.commands import (
@@ -20,7 +22,7 @@ from tests.metadata.clusters import cluster, create, new_topic, topic_id
 
 
 def assigned(name: str, *replicas: tuple[int, list[int]], **more: int) -> NewTopic:
-    numbers = {"partition_count": -1, "replication_factor": -1, **more}
+    numbers: dict[str, Any] = {"partition_count": -1, "replication_factor": -1, **more}
     assignments = [PartitionReplicas(index=index, broker_ids=brokers) for index, brokers in replicas]
     return NewTopic(name=name, topic_id=topic_id(name), assignments=assignments, **numbers)
 
