@@ -4,7 +4,7 @@ The working state is the last committed image with the records of all commands d
 leadership; if a proposal fails, it is thrown away with everything decided on top of it. The controller never waits,
 never sees the quorum, and answers nobody: `store` proposes what it decided and releases the replies when that holds.
 
-A request that was applied before, by this controller or an earlier one, is not decided again: its reply is in the state.
+A request that was applied before, by this controller or an earlier one, is not decided again: the state has its reply.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Controller:
         if request.incarnation < applied.incarnation or request.sequence < applied.answered_below:
             refuse(
                 ErrorCode.STALE_BROKER_EPOCH,
-                f"request {request.sequence} of node {request.node_id} comes from its past, nobody waits for the answer",
+                f"request {request.sequence} of node {request.node_id} comes from its past, and nobody waits for it",
             )
         reply = applied.replies.get(request.sequence)
         return None if reply is None else decode(REPLY_OF[type(command)], 0, reply)

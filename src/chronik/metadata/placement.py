@@ -3,7 +3,7 @@
 A pure function of the brokers and a seed (the topic's id), so every controller places alike. It never looks at load:
 what it spreads is counts, and the seed spreads the starting points of many small topics.
 
-Live brokers stand in a circle in which neighbours are of different racks wherever the racks' sizes allow. Partition p is
+Live brokers stand in a circle in which neighbours are of different racks where the racks' sizes allow. Partition p is
 led at place start + p. Its followers stand behind the leader at a distance that grows with each full turn, so that a
 broker that fails hands its leaderships to many others and not to one neighbour. Fenced brokers take a replica only
 where the live ones are too few, and lead nothing.

@@ -207,6 +207,8 @@ def _writer_of(record: type[Record]) -> tuple[bytes, Any]:
 
 def _reader_of(kind: bytes, at: int) -> Any:
     if len(kind) < 2 or kind[0] not in _TYPES or kind[1] not in _TYPES[kind[0]].versions:
-        raise DamagedMetadata(at, f"record type {kind.hex(' ')} is unknown here: a newer version of the program wrote it")
+        raise DamagedMetadata(
+            at, f"record type {kind.hex(' ')} is unknown here: a newer version of the program wrote it"
+        )
     reader = _readers[kind] = decoder_of(_TYPES[kind[0]], kind[1])
     return reader

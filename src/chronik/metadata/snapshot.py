@@ -65,9 +65,7 @@ def records_of(image: Image) -> Iterator[Record]:
         for key, value in sorted(configs.items()):
             yield ConfigRecord(resource_type=resource.type, resource_name=resource.name, key=key, value=value)
     if image.next_producer_id:
-        yield ProducerIdsRecord(
-            broker_id=_NO_BROKER, broker_epoch=_NO_BROKER, next_producer_id=image.next_producer_id
-        )
+        yield ProducerIdsRecord(broker_id=_NO_BROKER, broker_epoch=_NO_BROKER, next_producer_id=image.next_producer_id)
     for node_id, applied in sorted(image.applied.items()):
         for sequence, reply in sorted(applied.replies.items()):
             yield AppliedRequestRecord(

@@ -1,4 +1,4 @@
-"""What creating topics and adding partitions share: a given assignment is checked, a partition gets its first leader."""
+"""What creating topics and adding partitions share: given replicas are checked, a partition gets its first leader."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ def check_assignment(view: View, broker_ids: Sequence[int], *, replication_facto
         if broker_id not in view.brokers:
             refuse(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"a replica is on broker {broker_id}, which is not registered")
     if len(set(broker_ids)) < len(broker_ids):
-        refuse(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"a broker holds one replica of a partition, not {list(broker_ids)}")
+        refuse(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"a broker holds one replica of a partition, not {list(broker_ids)}"
+        )
     if replication_factor is not None and len(broker_ids) != replication_factor:
         refuse(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,

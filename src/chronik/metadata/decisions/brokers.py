@@ -50,12 +50,12 @@ def register_broker(
     before = view.brokers.get(broker_id)
     if before is not None and before.incarnation_id == command.incarnation_id:
         return Decision([], RegisterBrokerReply(broker_epoch=before.epoch))
-    if before is not None and session_alive and not before.fenced:
-        if not set(before.directory_ids) & set(command.directory_ids):
-            refuse(
-                ErrorCode.DUPLICATE_BROKER_REGISTRATION,
-                f"another live process is broker {broker_id}: give this one a node.id of its own",
-            )
+    same_disk = before is not None and not set(before.directory_ids).isdisjoint(command.directory_ids)
+    if before is not None and session_alive and not before.fenced and not same_disk:
+        refuse(
+            ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+            f"another live process is broker {broker_id}: give this one a node.id of its own",
+        )
     _check_features(view, command)
     records: list[Record] = []
     if before is not None:
@@ -90,7 +90,7 @@ def _check_features(view: View, command: RegisterBroker) -> None:
             ranges = "not at all" if feature is None else f"only at {feature.level_min} to {feature.level_max}"
             refuse(
                 ErrorCode.UNSUPPORTED_VERSION,
-                f"the cluster runs {name} at level {level}, broker {command.broker_id} supports it {ranges}: upgrade it",
+                f"the cluster runs {name} at level {level}, broker {command.broker_id} has it {ranges}: upgrade it",
             )
 
 

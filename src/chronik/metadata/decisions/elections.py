@@ -30,7 +30,9 @@ class Elections:
         self.default_values: dict[str, int] = {}
         self.elr_enabled = view.features.get(ELR_FEATURE, 0) > 0
 
-    def with_isr(self, topic: Topic, index: int, isr: list[int], *, lost: int | None = None) -> PartitionChangeRecord | None:
+    def with_isr(
+        self, topic: Topic, index: int, isr: list[int], *, lost: int | None = None
+    ) -> PartitionChangeRecord | None:
         """The change that makes `isr` the ISR and elects a leader if need be; None when all stays as it is.
 
         `lost` is a broker whose disk may have lost what it had: it leaves the ELR too.
