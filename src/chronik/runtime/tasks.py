@@ -27,6 +27,7 @@ class Tasks:
         task = asyncio.get_running_loop().create_task(self._guard(full_name, work), name=full_name)
         self._running[task] = None
         task.add_done_callback(self._forget)
+        task.add_done_callback(lambda _: work.close())  # a task cancelled before its first step never awaited it
         return task
 
     def names(self) -> list[str]:
