@@ -1,7 +1,7 @@
 """The keys of a node that Chronik acts on. Names, types, defaults and bounds are Kafka's; `chronik.` keys are ours.
 
 Two defaults differ from Kafka's: `log.dir`, because another broker's data may lie in Kafka's; and `node.id` and
-`process.roles`, which Kafka has no default for.
+`process.roles`, which Kafka has no default for. Listeners are opened once, so their keys are read-only here.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ controlled.shutdown.enable  boolean  true  read-only
     On a clean stop, hand leadership over first.
 
 [Listeners]
-listeners  list  PLAINTEXT://:9092  per-broker
+listeners  list  PLAINTEXT://:9092  read-only
     NAME://host:port, one for each socket. No host means all interfaces, port 0 any free port.
 advertised.listeners  list  -  read-only
     What clients are told to connect to; by default the listeners themselves. Port 0 stands for the port the listener got.
-listener.security.protocol.map  string  SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT  per-broker
+listener.security.protocol.map  string  SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT  read-only
     NAME:PROTOCOL for each listener's name. Only PLAINTEXT is served; any other protocol stops the node.
 inter.broker.listener.name  string  -  read-only
     The listener by which brokers reach each other; by default the one named as security.inter.broker.protocol.
