@@ -96,8 +96,7 @@ def client_metrics_entries(own: Mapping[str, str]) -> list[Entry]:
     entries = []
     for name, definition in CLIENT_METRICS_CONFIGS.items():
         source = DYNAMIC_CLIENT_METRICS if name in own else None
-        entry = _of_resource(definition, own.get(name, definition.default), source, [])
-        entries.append(entry._replace(synonyms=[]))
+        entries.append(_of_resource(definition, own.get(name, definition.default), source, []))
     return entries
 
 
@@ -120,7 +119,7 @@ def _of_resource(
 
 
 def _shown(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+    return tuple(dict.fromkeys(value)) if isinstance(value, list) else value
 
 
 def broker_entries(settings: Settings) -> list[Entry]:

@@ -19,7 +19,7 @@ from tests.oracle.jars import kafka_jars
 pytestmark = pytest.mark.java
 
 # Ours on purpose; acted_on.py says why.
-OWN_DEFAULTS = {"log.dir": "/tmp/chronik-logs", "process.roles": "broker,controller", "controller.listener.names": ""}
+OWN_DEFAULTS = {"log.dir": "/tmp/chronik-logs"}
 OWN_MODES = {"listeners": "read-only", "listener.security.protocol.map": "read-only"}
 
 

@@ -90,10 +90,7 @@ def _text(definition: Definition, text: str) -> str:
 
 
 def _list(definition: Definition, text: str) -> tuple[str, ...]:
-    values = parse_list(text)
-    if definition.allowed and len(set(values)) != len(values):
-        raise ValueError("a value is named twice")
-    return values
+    return tuple(dict.fromkeys(parse_list(text)))  # a word that is repeated counts once
 
 
 _parsers: dict[ConfigType, Callable[[Definition, str], Value]] = {
