@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from chronik.broker.context import Context
 
 Q = TypeVar("Q", bound=Request)
-Handler = Callable[[Q, "Context"], "Response | None | Later | Awaitable[Response | None]"]
+Handler = Callable[[Q, "Context"], "Response | Later | Awaitable[Response | None] | None"]
 
 
 class Later(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING
 
 from chronik.broker.limits import FRAME_SECONDS_MAX
@@ -21,7 +22,6 @@ class Connections:
         self._connections_max = connections_max
         self._idle_ms_max = idle_ms_max  # -1: for ever
         self._open: dict[Connection, None] = {}  # a dict keeps their order; a set would not
-        self._all_closed: asyncio.Event = asyncio.Event()
 
     def __len__(self) -> int:
         return len(self._open)
@@ -44,8 +44,8 @@ class Connections:
                 if connection.frame_since_ns and now_ns - connection.frame_since_ns > FRAME_SECONDS_MAX * NS_PER_SECOND:
                     connection.close(f"a request was begun and not finished within {FRAME_SECONDS_MAX} s")
                 elif 0 <= self._idle_ms_max < (now_ns - connection.last_request_ns) // NS_PER_MS:
-                    connection.close(f"idle for more than connections.max.idle.ms={self._idle_ms_max}")
+                    connection.close(f"idle for more than connections.max.idle.ms={self._idle_ms_max}", logging.INFO)
 
     def close_all(self, why: str) -> None:
         for connection in list(self._open):
-            connection.close(why)
+            connection.close(why, logging.DEBUG)

@@ -1,7 +1,7 @@
 """One node: who is made of whom, and in which order everything starts and stops.
 
-Start: data directory, logs, metadata, listeners, registration; a node that is registered serves. Stop: the reverse, with
-the listeners first, so that nobody is answered by half a node. After a failed fsync or a broken invariant the node
+Start: data directory, logs, metadata, listeners, registration; a node that is registered serves. Stop: the reverse,
+with the listeners first, so that nobody is answered by half a node. After a failed fsync or a broken invariant the node
 acknowledges nothing more and ends.
 """
 

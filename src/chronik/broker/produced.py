@@ -1,7 +1,7 @@
 """What a client sent to be appended, as batches of magic 2; and the way back for clients too old to read those.
 
-A batch of magic 2 is checked by its header and CRC alone and stays where it arrived. Only message sets of magic 0 and 1,
-and batches for a topic that wants another codec, are taken apart.
+A batch of magic 2 is checked by its header and CRC alone and stays where it arrived. Only message sets of magic 0 and
+1, and batches for a topic that wants another codec, are taken apart.
 """
 
 from __future__ import annotations

@@ -5,10 +5,13 @@ It never imports Spark, Arrow or the console at the top of a module: a broker ru
 
 from __future__ import annotations
 
+import sys
+
 from cyclopts import App
 
 from chronik import __version__
 from chronik.cli.server import server
+from chronik.cli.up import up
 
 app = App(
     name="chronik",
@@ -18,7 +21,8 @@ app = App(
 
 
 app.command(server)
+app.command(up)
 
 
 def main() -> None:
-    app()
+    sys.exit(app())

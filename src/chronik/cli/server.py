@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
+
+if TYPE_CHECKING:
+    from chronik.broker.node import Node
 
 EXIT_BAD_SETTING = 2
 
@@ -21,8 +24,8 @@ def server(
 ) -> int:
     """Run one node in the foreground.
 
-    FILE is an unchanged KRaft server.properties; its directory is formatted on first start. KAFKA_* environment variables
-    override the file (KAFKA_LOG_DIRS sets log.dirs), and --override key=value overrides both.
+    FILE is an unchanged KRaft server.properties; its directory is formatted on first start. KAFKA_* environment
+    variables override the file (KAFKA_LOG_DIRS sets log.dirs), and --override key=value overrides both.
 
     Parameters
     ----------
@@ -44,4 +47,10 @@ def server(
     except BrokerError as fault:
         print(f"chronik server: {fault}", file=sys.stderr)
         return EXIT_BAD_SETTING
-    return run(settings)
+    return run(settings, _say_ready)
+
+
+def _say_ready(node: Node) -> None:
+    """One line on standard output, for people and for programs that start a node with port 0."""
+    first = next(iter(node.listeners.values()))
+    print(f"ready on {first.host}:{first.port}", flush=True)

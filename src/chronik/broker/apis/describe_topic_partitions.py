@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions (key 75): partitions of topics, paged by a cursor, with eligible leader replicas (KIP-966)."""
+"""DescribeTopicPartitions (key 75): partitions of topics by pages, with their eligible leader replicas (KIP-966)."""
 
 from __future__ import annotations
 

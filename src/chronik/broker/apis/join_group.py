@@ -1,4 +1,7 @@
-"""JoinGroup (key 11): a member enters a group, or stays in it; answered when the rebalance it starts is over. The group coordinator decides."""
+"""JoinGroup (key 11): a member enters a group, or stays in it.
+
+The group coordinator decides, and answers when the rebalance is over.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ListGroups (key 16): the groups that this node coordinates, by state (v4+) and type (v5+). The group coordinator decides."""
+"""ListGroups (key 16): the groups that this node coordinates, by state (v4+) and type (v5+)."""
 
 from __future__ import annotations
 

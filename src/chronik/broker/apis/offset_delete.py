@@ -1,4 +1,4 @@
-"""OffsetDelete (key 47): removes committed offsets of topics that the group does not consume. The group coordinator decides."""
+"""OffsetDelete (key 47): removes committed offsets of topics that the group does not consume."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """OffsetFetch (key 9): how far groups have read. The group coordinator answers; topic ids (v10) are looked up here.
 
-Versions: v2 null means all topics; v7 require_stable waits for commits under way; v8 many groups; v9 members are checked;
-v10 topics by id.
+Versions: v2 null means all topics; v7 require_stable waits for commits under way; v8 many groups; v9 members are
+checked; v10 topics by id.
 """
 
 from __future__ import annotations

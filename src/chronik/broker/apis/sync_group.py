@@ -1,4 +1,4 @@
-"""SyncGroup (key 14): the leader hands in the assignment, everybody takes their part of it. The group coordinator decides."""
+"""SyncGroup (key 14): the leader hands in the assignment, everybody takes their part of it."""
 
 from __future__ import annotations
 
