@@ -10,9 +10,10 @@ import pytest
 from chronik.broker.errors import BadSetting, CannotStart
 from chronik.broker.settings import Listener, Machine, Settings, Voter
 from chronik.broker.settings.acted_on import ACTED_ON
-from chronik.broker.settings.definitions import ConfigType, Definition
+from chronik.broker.settings.definitions import Definition
 from chronik.broker.settings.listeners import Address
 from chronik.broker.settings.without_effect import WITHOUT_EFFECT
+from chronik.metadata.config_definitions import ConfigType
 
 FILES = Path(__file__).with_name("files")
 MACHINE = Machine(memory_bytes=8 << 30, host_name="box")
