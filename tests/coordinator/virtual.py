@@ -32,6 +32,10 @@ class Nothing(Exception):
     """Everybody waits and no timer is set: nothing would ever happen."""
 
 
+class Unseen(Exception):
+    """Something that the event loop would only have logged."""
+
+
 class VirtualLoop(asyncio.SelectorEventLoop):
     """Time jumps to the next timer when there is nothing else to do."""
 
@@ -57,9 +61,15 @@ class _JumpingSelector(selectors.DefaultSelector):
 
 
 def run_virtually(work: Coroutine[Any, Any, T], clock: FakeClock) -> T:
+    """What goes wrong in a callback, where nobody would see it, fails the run as well."""
     loop = VirtualLoop(clock)
+    unseen: list[BaseException] = []
+    loop.set_exception_handler(lambda _, context: unseen.append(context.get("exception") or Unseen(context["message"])))
     try:
-        return loop.run_until_complete(work)
+        result = loop.run_until_complete(work)
+        if unseen:
+            raise unseen[0]
+        return result
     finally:
         for task in asyncio.all_tasks(loop):
             task.cancel()

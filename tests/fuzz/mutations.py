@@ -5,7 +5,9 @@ from __future__ import annotations
 from random import Random
 
 # Lengths and counts live in these: zero, one, the borders of varint sizes and of signed numbers.
-EDGES = [bytes.fromhex(h) for h in ("00", "01", "7f", "80", "ff", "7fff", "ffff", "8001", "7fffffff", "ffffffff", "80000000")]
+EDGES = [
+    bytes.fromhex(h) for h in ("00", "01", "7f", "80", "ff", "7fff", "ffff", "8001", "7fffffff", "ffffffff", "80000000")
+]
 EDGES += [b"\xff" * 5, b"\xff\xff\xff\xff\x0f", b"\x80" * 6, b"\x00" * 8]
 
 

@@ -136,7 +136,9 @@ def test_records_are_neither_copied_nor_joined() -> None:
     from chronik.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 
     pieces = [memoryview(b"one"), memoryview(b"two")]
-    partition = PartitionData(partition_index=0, error_code=0, high_watermark=2, aborted_transactions=None, records=pieces)
+    partition = PartitionData(
+        partition_index=0, error_code=0, high_watermark=2, aborted_transactions=None, records=pieces
+    )
     response = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[partition])])
     parts: list[Any] = []
     encoder_of(FetchResponse, 11)(response, parts)

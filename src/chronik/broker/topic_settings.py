@@ -6,9 +6,10 @@ Which keys a topic may set, and with which values, the controller has checked; s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from chronik.metadata.topic_configs import INTERNAL_TOPIC_CONFIGS, TOPIC_CONFIGS, layers
+from chronik.replication.topic_settings import TopicSettings
 from chronik.storage.config import LogConfig
 
 if TYPE_CHECKING:
@@ -43,13 +44,6 @@ OTHER_KEYS = {
     "compression.zstd.level": "compression_zstd_level",
 }
 _log_fields = tuple((key.removeprefix("chronik.").replace(".", "_"), key, name) for key, name in LOG_KEYS.items())
-
-
-class TopicSettings(NamedTuple):
-    log: LogConfig
-    min_insync_replicas: int
-    compression_type: str  # "producer": as it was sent
-    compression_level: int | None  # of that codec; None where it has none
 
 
 def topic_settings(settings: Settings, own: Mapping[str, str]) -> TopicSettings:

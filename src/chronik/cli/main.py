@@ -18,6 +18,8 @@ from chronik.cli.session import DONE, EXIT_CODES, INTERRUPTED, MISUSED, complain
 
 # Noun: (what is imported when it is called, what `chronik --help` says of it).
 COMMANDS: Final = {
+    "up": ("chronik.cli.up:up", "Start a broker here, with every default right."),
+    "server": ("chronik.cli.server:server", "Run one node on Kafka's own server.properties."),
     "topic": ("chronik.cli.topic:app", "Create, list, describe, alter and delete topics."),
     "produce": ("chronik.cli.produce:produce", "Write records to a topic, from stdin or files."),
     "consume": ("chronik.cli.consume:consume", "Read records of a topic: from an offset, a time, as a group."),
@@ -30,6 +32,7 @@ HELP: Final = """\
 A Kafka-wire-compatible broker cluster with a Raft metadata quorum, and a data pipeline on Spark.
 
 For example:
+  chronik up
   chronik topic create orders --partitions 6
   echo hello | chronik produce orders
   chronik consume orders --from earliest

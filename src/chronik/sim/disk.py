@@ -326,7 +326,10 @@ class SimDisk:
 
     def free_bytes(self, directory: str) -> int:
         self.step("free_bytes", directory)
-        return (1 << 40 if self.capacity_bytes is None else self.capacity_bytes) - _used_bytes(self._root)
+        return self.total_bytes(directory) - _used_bytes(self._root)
+
+    def total_bytes(self, directory: str) -> int:
+        return 1 << 40 if self.capacity_bytes is None else self.capacity_bytes
 
     def lock(self, path: str) -> None:
         self.open(path, create=True)

@@ -94,6 +94,7 @@ class Log:
         self.must_sync = False  # truncated: bytes behind the cut are void only once the segment itself is synced
         self.snapshot: tuple[int, bytes] = (0, b"")  # (offset, producers as of it), from where truncation replays
         self.deleted = False
+        self.on_durable: Callable[[], None] | None = None  # called whenever durable_offset has moved forward
         self.directory_durably = False  # a deleted log had this directory: its removal must not come undone later
         self._bases: list[int] = []
         self._disk = disk
@@ -347,7 +348,10 @@ class Log:
                 segment.entry_synced = True
         if capture.by_sync:
             self.must_sync = False
-        self._durable_offset = max(self._durable_offset, capture.end_offset)
+        if capture.end_offset > self._durable_offset:
+            self._durable_offset = capture.end_offset
+            if self.on_durable is not None:
+                self.on_durable()
         return True
 
     @property

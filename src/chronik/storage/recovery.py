@@ -155,6 +155,7 @@ def restore(log: Log, known: Known, disk: Disk) -> None:
         if segment.size_bytes < size_bytes:
             logger.info("%s: torn tail cut at byte %d, offset %d", segment.path, segment.size_bytes, expected)
             file.truncate(segment.size_bytes)
+            segment.entry_synced = False  # or a checkpoint would trust a file whose tail may come back
             has_cut = True
         if expected < end_offset:
             for stale in bases[index + 1 :]:

@@ -118,9 +118,7 @@ class _Reader:
             raise self.refuse(path, f"{count} elements cannot fit in the {left} bytes left", start)
         per_element, per_three_bytes = self.shape.cost_of_many(element)
         self.spend(path, count * per_element + min(count, left // 3) * per_three_bytes, start)
-        return [
-            self.kind(element, f"{path}[{i}]", compact=self.shape.flexible, nullable=False) for i in range(count)
-        ]
+        return [self.kind(element, f"{path}[{i}]", compact=self.shape.flexible, nullable=False) for i in range(count)]
 
     def spend(self, path: str, cost_bytes: int, at: int) -> None:
         self.budget -= cost_bytes

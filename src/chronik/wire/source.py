@@ -8,7 +8,6 @@ from typing import Any
 
 from chronik.wire.notation import NONE, Field, ListOf, Scalar, Struct, Versions
 
-
 # Objects behind one scalar; small integers and booleans are shared, a records field is a memoryview.
 SCALAR_COST_BYTES = {"boolean": 0, "int8": 0, "uuid": 64, "string": 80, "binary": 48, "records": 208}
 SLOT_COST_BYTES = 12  # a list's own memory per element, its spare room included

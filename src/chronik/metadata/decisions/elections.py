@@ -20,12 +20,14 @@ class Elections:
     """Changes of partitions, decided on one state. `gone` and `back` say what that state does not show yet."""
 
     def __init__(self, view: View, rules: Rules, *, gone: int | None = None, back: int | None = None) -> None:
-        self.view, self.rules = view, rules
+        self.view = view
         self.live = {broker.broker_id for broker in view.brokers.values() if broker.live}
         if gone is not None:
             self.live.discard(gone)
         if back is not None:
             self.live.add(back)
+        self.defaults = BrokerConfigs({}, view.config(ResourceType.BROKER, ""), rules.static_configs)
+        self.default_values: dict[str, int] = {}
         self.elr_enabled = view.features.get(ELR_FEATURE, 0) > 0
 
     def with_isr(self, topic: Topic, index: int, isr: list[int], *, lost: int | None = None) -> PartitionChangeRecord | None:
@@ -93,8 +95,11 @@ class Elections:
 
     def _setting(self, topic: Topic, key: str) -> int:
         own = self.view.config(ResourceType.TOPIC, topic.name)
-        cluster = BrokerConfigs({}, self.view.config(ResourceType.BROKER, ""), self.rules.static_configs)
-        return int(resolve(key, own, cluster))
+        if key in own:
+            return int(resolve(key, own, self.defaults))
+        if key not in self.default_values:
+            self.default_values[key] = int(resolve(key, {}, self.defaults))
+        return self.default_values[key]
 
 
 def _same(before: Partition, isr: list[int], elr: list[int], last_known_elr: list[int]) -> bool:

@@ -21,12 +21,13 @@ from chronik.metadata.commands import (
 )
 from chronik.metadata.decisions.assignments import check_assignment, new_partition
 from chronik.metadata.decisions.brokers import check_broker_epoch
-from chronik.metadata.decisions.decision import Decision
+from chronik.metadata.decisions.decision import Decision, Rules
+from chronik.metadata.decisions.elections import Elections
 from chronik.metadata.decisions.topics import COORDINATOR_TOPICS, PARTITIONS_MAX_PER_COMMAND, require_all_live
 from chronik.metadata.errors import MetadataRefused, refuse
-from chronik.metadata.image import Partition, Topic, View
+from chronik.metadata.image import Topic, View
 from chronik.metadata.placement import Circle
-from chronik.metadata.records import PartitionChangeRecord, PartitionRecord, Record
+from chronik.metadata.records import PartitionRecord, Record
 from chronik.wire.error_codes import ErrorCode
 
 
@@ -88,10 +89,12 @@ def _grow(view: View, growth: TopicGrowth, circle: Circle, *, allowed: int) -> l
     return records
 
 
-def alter_partition(view: View, command: AlterPartition) -> Decision[AlterPartitionReply]:
+def alter_partition(view: View, command: AlterPartition, rules: Rules) -> Decision[AlterPartitionReply]:
     check_broker_epoch(view, command.broker_id, command.broker_epoch)
+    elections = Elections(view, rules)
     records: list[Record] = []
     topics = []
+    times = Counter((asked.topic_id, change.index) for asked in command.topics for change in asked.partitions)
     for asked in command.topics:
         topic = view.topic(asked.topic_id)
         partitions = []
@@ -99,20 +102,23 @@ def alter_partition(view: View, command: AlterPartition) -> Decision[AlterPartit
             reply = AlteredPartition(index=change.index)
             partitions.append(reply)
             try:
-                before = _changeable(view, topic, change, command.broker_id)
+                if times[asked.topic_id, change.index] > 1:
+                    refuse(ErrorCode.INVALID_REQUEST, "one change of a partition at a time")
+                found = _changeable(view, topic, change, command.broker_id)
             except MetadataRefused as refused:
                 reply.error_code = refused.error_code
                 continue
-            isr = [member.broker_id for member in change.isr]
-            record = _isr_change(asked.topic_id, change.index, before, isr)
-            records.append(record)
-            reply.leader, reply.leader_epoch = record.leader, record.leader_epoch
-            reply.partition_epoch, reply.isr = record.partition_epoch, record.isr
+            record = elections.with_isr(found, change.index, [member.broker_id for member in change.isr])
+            if record is not None:
+                records.append(record)
+            after = record or found.partitions[change.index]
+            reply.leader, reply.leader_epoch = after.leader, after.leader_epoch
+            reply.partition_epoch, reply.isr = after.partition_epoch, list(after.isr)
         topics.append(AlteredTopic(topic_id=asked.topic_id, partitions=partitions))
     return Decision(records, AlterPartitionReply(topics=topics))
 
 
-def _changeable(view: View, topic: Topic | None, change: NewIsr, broker_id: int) -> Partition:
+def _changeable(view: View, topic: Topic | None, change: NewIsr, broker_id: int) -> Topic:
     """The checks run in Kafka's order: a leader learns first that it is deposed, then that it is late."""
     if topic is None:
         refuse(ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic of that id")
@@ -137,17 +143,4 @@ def _changeable(view: View, topic: Topic | None, change: NewIsr, broker_id: int)
         broker = view.brokers.get(member.broker_id)
         if broker is None or not broker.live or member.broker_epoch not in (-1, broker.epoch):
             refuse(ErrorCode.INELIGIBLE_REPLICA, f"broker {member.broker_id} is not live in epoch {member.broker_epoch}")
-    return before
-
-
-def _isr_change(topic_id: bytes, index: int, before: Partition, isr: list[int]) -> PartitionChangeRecord:
-    return PartitionChangeRecord(
-        topic_id=topic_id,
-        index=index,
-        leader=before.leader,
-        leader_epoch=before.leader_epoch,
-        partition_epoch=before.partition_epoch + 1,
-        isr=isr,
-        elr=list(before.elr),
-        last_known_elr=list(before.last_known_elr),
-    )
+    return topic

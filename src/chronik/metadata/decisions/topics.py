@@ -30,7 +30,6 @@ from chronik.metadata.errors import MetadataRefused, refuse
 from chronik.metadata.image import ResourceType, Topic, View
 from chronik.metadata.placement import Circle
 from chronik.metadata.records import ConfigRecord, PartitionRecord, Record, RemoveTopicRecord, TopicRecord
-from chronik.runtime.invariants import check
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.notation import ZERO_UUID
 
@@ -51,6 +50,7 @@ def create_topics(view: View, command: CreateTopics, rules: Rules) -> Decision[C
             f"{asked} partitions in one request, at most {PARTITIONS_MAX_PER_COMMAND} are allowed: send several requests",
         )
     times = Counter(topic.name for topic in command.topics)
+    ids = Counter(topic.topic_id for topic in command.topics)
     circle = Circle(view.brokers.values())
     records: list[Record] = []
     replies: dict[str, CreatedTopic] = {}
@@ -58,7 +58,7 @@ def create_topics(view: View, command: CreateTopics, rules: Rules) -> Decision[C
         if topic.name in replies:
             continue
         try:
-            if times[topic.name] > 1:
+            if times[topic.name] > 1 or ids[topic.topic_id] > 1:
                 refuse(ErrorCode.INVALID_REQUEST, f"topic {topic.name!r} stands {times[topic.name]} times in the request")
             made, replies[topic.name] = create_topic(view, topic, rules, circle)
         except MetadataRefused as refused:
@@ -76,7 +76,8 @@ def create_topic(view: View, topic: NewTopic, rules: Rules, circle: Circle) -> t
     check_topic_name(view, name)
     if existing := view.topic_named(name):
         refuse(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} already exists, id {existing.topic_id.hex()}")
-    check(topic_id != ZERO_UUID and view.topic(topic_id) is None, "a new topic comes with an id of its own")
+    if topic_id == ZERO_UUID or view.topic(topic_id) is not None:
+        refuse(ErrorCode.INVALID_REQUEST, f"topic {name!r} comes without an id of its own: {topic_id.hex()}")
     configs = _configs_of(topic)
     check_topic_configs(view, configs, rules)
     placed = _manual(view, topic) if topic.assignments else _automatic(topic, rules, circle)
