@@ -143,8 +143,9 @@ async def _check(world: World, client: Client) -> None:
     for index in range(PARTITIONS):
         replica = node.replicas.get(topic, index)
         assert replica is not None
-        while replica.high_watermark < replica.log.end_offset:  # what survived unacknowledged is committed first
-            await asyncio.sleep(0)
+        committed = replica.when_committed(replica.log.end_offset)  # what survived unacknowledged comes first
+        if committed is not None:
+            await committed
     found: dict[tuple[int, int], bytes] = {}
     for partition in range(PARTITIONS):
         offset = 0
