@@ -84,9 +84,7 @@ def fetch_request() -> bytes:
         FetchPartition(partition=i, current_leader_epoch=0, fetch_offset=1000 + i, partition_max_bytes=1 << 20)
         for i in range(100)
     ]
-    request = FetchRequest(
-        max_wait_ms=500, min_bytes=1, topics=[FetchTopic(topic="topic", partitions=partitions)]
-    )
+    request = FetchRequest(max_wait_ms=500, min_bytes=1, topics=[FetchTopic(topic="topic", partitions=partitions)])
     return encode(request, 12)
 
 
@@ -112,14 +110,13 @@ def rows() -> list[dict[str, Any]]:
         encode_metadata(metadata, parts)
         return b"".join(parts)
 
-    found = [
+    return [
         row("decode Produce v9, 1 KB record", 4, best_us(lambda: decode_produce(produce)), **others.produce(produce)),
         row("encode Metadata v12, 100 x 12", 1000, best_us(encode_joined), **others.metadata(encode_joined())),
         row("decode Fetch v12, 100 partitions", 150, best_us(lambda: decode_fetch(fetch)), **others.fetch(fetch)),
         row("validate a 1 MB batch", 100, best_us(lambda: validate_produced(batch, 1 << 24))),
         row("import chronik.wire (ms)", 30, import_ms()),
     ]
-    return found
 
 
 def row(work: str, bar: float, chronik: float, **beside: float | None) -> dict[str, Any]:

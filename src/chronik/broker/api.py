@@ -3,8 +3,8 @@
     @api(ListOffsetsRequest, ListOffsetsResponse)
     def list_offsets(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse: ...
 
-A handler returns the response; or `Later` when it only waits for one future (no task is made for it); or an awaitable
-when it has more to do. None means that nothing is sent. It never writes to the connection.
+A handler returns the response; or a future of it, or `Later`, when it only waits (no task is made for it); or a
+coroutine when it has more to do. None means that nothing is sent. It never writes to the connection.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from chronik.broker.context import Context
 
 Q = TypeVar("Q", bound=Request)
-Handler = Callable[[Q, "Context"], "Response | None | Later | Awaitable[Response | None]"]
+Handler = Callable[[Q, "Context"], "Response | Later | Awaitable[Response | None] | None"]
 
 
 class Later(NamedTuple):

@@ -104,7 +104,7 @@ class Connection(asyncio.BufferedProtocol):
         self._in_flight_bytes += reply.request_bytes
         try:
             answer = self.node.dispatcher.answer(frame, self)
-        except Exception as fault:
+        except Exception as fault:  # noqa: BLE001 - the edge: see _failed
             return self._failed(fault)
         if isinstance(answer, list) or answer is None:
             reply.parts, reply.is_done = answer, True
@@ -118,7 +118,7 @@ class Connection(asyncio.BufferedProtocol):
     async def _wait(self, reply: _Reply, answer: Awaitable[Parts | None]) -> None:
         try:
             parts = await answer
-        except Exception as fault:
+        except Exception as fault:  # noqa: BLE001 - the edge: see _failed
             return self._failed(fault)
         return self._finish(reply, lambda _: parts, None)
 
@@ -126,7 +126,7 @@ class Connection(asyncio.BufferedProtocol):
         """A reply that had to wait is there, in whatever order; it leaves when it is at the head of the queue."""
         try:
             reply.parts = respond(done)
-        except Exception as fault:
+        except Exception as fault:  # noqa: BLE001 - the edge: see _failed
             return self._failed(fault)
         reply.is_done = True
         if self._replies and self._replies[0] is reply:
@@ -186,10 +186,10 @@ class Connection(asyncio.BufferedProtocol):
         if not self._paused_for and self._transport is not None:
             self._transport.resume_reading()
 
-    def close(self, why: str) -> None:
+    def close(self, why: str, level: int = logging.WARNING) -> None:
         """Ends the connection from our side, with one line in the log."""
         if self._transport is not None:
-            log.warning("closing %s on %s: %s", self.peer, self.listener, why)
+            log.log(level, "closing %s on %s: %s", self.peer, self.listener, why)
             self._transport.abort()
 
 

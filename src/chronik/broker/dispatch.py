@@ -70,6 +70,8 @@ class Dispatcher:
         if isinstance(response, Later):
             respond = response.respond
             return response.future, lambda future: served.parts(respond(future), correlation_id)
+        if isinstance(response, asyncio.Future):
+            return response, lambda future: served.parts(future.result(), correlation_id)
         return _later(served, response, correlation_id)
 
     def _serve(self, key: int, version: int) -> _Served:

@@ -9,6 +9,7 @@ from chronik.wire.notation import ZERO_UUID
 
 if TYPE_CHECKING:
     from chronik.broker.node import Node
+    from chronik.metadata.errors import MetadataError
     from chronik.metadata.image import Topic
     from chronik.replication.replica import Replica
 
@@ -23,6 +24,11 @@ def find_topic(node: Node, name: str, topic_id: bytes) -> Topic | ErrorCode:
     if topic_id != ZERO_UUID:
         return image.topic(topic_id) or ErrorCode.UNKNOWN_TOPIC_ID
     return image.topic_named(name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def refused_by(fault: MetadataError) -> tuple[ErrorCode, str]:
+    """What a client is told when the metadata store could not carry out its command."""
+    return fault.kafka_error, str(fault)
 
 
 def find_replica(node: Node, topic: Topic, index: int) -> Replica | ErrorCode:

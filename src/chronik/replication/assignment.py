@@ -8,20 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from chronik.metadata.image import Image, Topic
+from chronik.metadata.image import EMPTY, Image, Topic
 from chronik.replication.replica import Replica
-from chronik.storage.log import Log, LogConfig
+from chronik.replication.topic_settings import TopicSettings
+from chronik.storage.log import Log
 from chronik.storage.logs import Logs
 
 Key = tuple[bytes, int]  # topic id, partition
 
 
 class Replicas:
-    def __init__(self, node_id: int, logs: Logs, config_of: Callable[[Image, str], LogConfig]) -> None:
+    def __init__(self, node_id: int, logs: Logs, settings_of: Callable[[Image, str], TopicSettings]) -> None:
         self.node_id = node_id
         self.logs = logs
-        self.image = Image.EMPTY
-        self._config_of = config_of
+        self.image = EMPTY
+        self._settings_of = settings_of
         self._replicas: dict[Key, Replica] = {}
 
     def get(self, topic: Topic, index: int) -> Replica | None:
@@ -31,13 +32,10 @@ class Replicas:
             return replica
         if not 0 <= index < len(topic.partitions) or self.node_id not in topic.partitions[index].replicas:
             return None
-        log = self.logs.get(topic.topic_id, index)
-        config = self._config_of(self.image, topic.name)
-        if log is None:
-            log = self.logs.create(topic.name, topic.topic_id, index, config)
-        else:
-            log.config = config
-        made = self._replicas[topic.topic_id, index] = Replica(log, self.node_id, topic.partitions[index])
+        settings = self._settings_of(self.image, topic.name)
+        log = self.logs.create(topic.name, topic.topic_id, index, settings.log)
+        made = Replica(log, self.node_id, topic.partitions[index], settings)
+        self._replicas[topic.topic_id, index] = made
         return made
 
     def all(self) -> Iterable[Replica]:
@@ -64,12 +62,14 @@ class Replicas:
     def configure(self, image: Image, topic: Topic) -> None:
         """A topic's configuration changed: it takes effect at once."""
         self.image = image
-        config = self._config_of(image, topic.name)
+        settings = self._settings_of(image, topic.name)
         for index in range(len(topic.partitions)):
             replica = self._replicas.get((topic.topic_id, index))
-            log = replica.log if replica else self.logs.get(topic.topic_id, index)
+            if replica is not None:
+                replica.settings = settings
+            log = self.logs.get(topic.topic_id, index)
             if log is not None:
-                log.config = config
+                log.config = settings.log
 
     def _leave(self, topic: Topic) -> list[Log]:
         gone = []

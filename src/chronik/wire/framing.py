@@ -25,7 +25,7 @@ class BadFrame(Malformed):
     """The size in front of a frame is negative or over the limit; nothing after it can be trusted."""
 
     def __init__(self, size_bytes: int, size_bytes_max: int) -> None:
-        super().__init__(f"a frame of {size_bytes} bytes, at most {size_bytes_max} are allowed")
+        super().__init__("frame", 0, f"a size of {size_bytes} bytes, at most {size_bytes_max} are allowed")
         self.size_bytes = size_bytes
 
 

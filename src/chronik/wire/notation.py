@@ -186,9 +186,7 @@ class Field(NamedTuple):
 class StructType(type):
     """Gives each struct its slots, and its constructor on first use (most programs use few of the messages)."""
 
-    def __new__(
-        mcs, name: str, bases: tuple[type, ...], body: dict[str, Any], **keywords: Any
-    ) -> StructType:
+    def __new__(mcs, name: str, bases: tuple[type, ...], body: dict[str, Any], **keywords: Any) -> StructType:
         names = [n for n, a in body.get("__annotations__", {}).items() if not str(a).startswith("ClassVar")]
         declared = {n: body.pop(n) for n in names if n in body}
         body["__slots__"] = tuple(names) if bases else ("unknown_tags",)

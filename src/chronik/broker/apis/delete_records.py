@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from chronik.metadata.image import Topic
 
 HIGH_WATERMARK = -1
-DELETE = "delete"
 
 
 @api(DeleteRecordsRequest, DeleteRecordsResponse)
@@ -43,7 +42,7 @@ def _delete_before(
     replica = topic if isinstance(topic, ErrorCode) else find_replica(context.node, topic, asked.partition_index)
     if isinstance(replica, ErrorCode):
         return _refused(asked, replica)
-    if DELETE not in replica.log.config.cleanup_policy:
+    if not replica.log.config.deletes:
         return _refused(asked, ErrorCode.POLICY_VIOLATION)
     try:
         replica.require_leader()

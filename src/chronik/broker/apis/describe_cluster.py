@@ -35,13 +35,17 @@ def describe_cluster(request: DescribeClusterRequest, context: Context) -> Descr
             brokers=[],
         )
     brokers = []
-    for broker in node.store.image.brokers:
-        if broker.fenced and not request.include_fenced_brokers:
-            continue
+    for broker in node.store.image.brokers.values():
         endpoint = broker.endpoint(context.connection.listener)
+        if endpoint is None or (broker.fenced and not request.include_fenced_brokers):
+            continue
         brokers.append(
             DescribeClusterBroker(
-                broker_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack, is_fenced=broker.fenced
+                broker_id=broker.broker_id,
+                host=endpoint.host,
+                port=endpoint.port,
+                rack=broker.rack,
+                is_fenced=broker.fenced,
             )
         )
     response = DescribeClusterResponse(

@@ -40,12 +40,12 @@ def describe_log_dirs(request: DescribeLogDirsRequest, context: Context) -> Desc
                 )
             )
     directory = context.node.settings.log_dir
-    total_bytes, usable_bytes = context.node.runtime.disk.space_bytes(directory)
+    disk = context.node.runtime.disk
     described = DescribeLogDirsResult(
         error_code=0,
         log_dir=directory,
         topics=[DescribeLogDirsTopic(name=name, partitions=found) for name, found in topics.items()],
-        total_bytes=total_bytes,
-        usable_bytes=usable_bytes,
+        total_bytes=disk.total_bytes(directory),
+        usable_bytes=disk.free_bytes(directory),
     )
     return DescribeLogDirsResponse(throttle_time_ms=0, results=[described])

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from chronik.broker import limits
 from chronik.broker.api import api
 from chronik.broker.fetch_sessions import NO_SESSION, Session, Wanted
+from chronik.broker.produced import to_old_magic
 from chronik.broker.topics import find_replica, find_topic
 from chronik.replication.replica import Replica
-from chronik.wire.conversion import down_convert
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.fetch import (
     AbortedTransaction,
@@ -151,10 +151,10 @@ class _Fetch:
             records=b"",
         )
         if asked.last_fetched_epoch >= 0:
-            epoch, end_offset = log.epochs.end_offset_for(asked.last_fetched_epoch)
-            if epoch < asked.last_fetched_epoch or end_offset < asked.fetch_offset:
+            end = log.epochs.end_of(asked.last_fetched_epoch, log.end_offset)
+            if end.epoch < asked.last_fetched_epoch or end.end_offset < asked.fetch_offset:
                 self.must_return = True
-                answer.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
+                answer.diverging_epoch = EpochEndOffset(epoch=end.epoch, end_offset=end.end_offset)
                 return answer
         found = replica.read(
             asked.fetch_offset,
@@ -172,8 +172,8 @@ class _Fetch:
         answer.records = found.buffers
         if self.context.version < VERSION_MAGIC_2:
             magic = 1 if self.context.version >= VERSION_MAGIC_1 else 0
-            answer.records = down_convert(found.buffers, magic, asked.fetch_offset)
-        self.bytes_read += sum(map(len, found.buffers))
+            answer.records = to_old_magic(found.buffers, magic, asked.fetch_offset)
+        self.bytes_read += found.size_bytes
         return answer
 
 

@@ -74,9 +74,9 @@ def find_offset(replica: Replica, timestamp: int, *, committed_only: bool) -> tu
     log = replica.log
     limit = replica.last_stable_offset if committed_only else replica.high_watermark
     if timestamp == LATEST:
-        return limit, -1, log.epochs.epoch_at(limit)
+        return limit, -1, log.epochs.epoch_of(limit)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        return log.start_offset, -1, log.epochs.epoch_at(log.start_offset)
+        return log.start_offset, -1, log.epochs.epoch_of(log.start_offset)
     if timestamp == MAX_TIMESTAMP:
         found = log.max_timestamp()
     elif timestamp < 0:
@@ -91,8 +91,8 @@ def _segment_starts(replica: Replica, asked: ListOffsetsPartition) -> list[int]:
     log = replica.log
     if asked.timestamp == EARLIEST:
         return [log.start_offset][: asked.max_num_offsets]
-    starts = log.segment_starts_before(None if asked.timestamp == LATEST else asked.timestamp)
-    newest_first = [max(start, log.start_offset) for start in sorted(starts, reverse=True)]
+    segments = [s for s in log.segments if asked.timestamp == LATEST or s.max_timestamp_ms <= asked.timestamp]
+    newest_first = [max(segment.base_offset, log.start_offset) for segment in reversed(segments)]
     if asked.timestamp == LATEST:
         newest_first.insert(0, replica.high_watermark)
     return list(dict.fromkeys(newest_first))[: asked.max_num_offsets]

@@ -43,5 +43,5 @@ def _end_of(topic: Topic | ErrorCode, asked: OffsetForLeaderPartition, context: 
         replica.require_leader(asked.current_leader_epoch)
     except context.node.refusals as fault:
         return EpochEndOffset(error_code=fault.kafka_error, partition=asked.partition)
-    epoch, end_offset = replica.log.epochs.end_offset_for(asked.leader_epoch)
-    return EpochEndOffset(error_code=0, partition=asked.partition, leader_epoch=epoch, end_offset=end_offset)
+    end = replica.log.epochs.end_of(asked.leader_epoch, replica.log.end_offset)
+    return EpochEndOffset(error_code=0, partition=asked.partition, leader_epoch=end.epoch, end_offset=end.end_offset)

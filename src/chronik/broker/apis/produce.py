@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from chronik.broker.api import Later, api
 from chronik.broker.errors import Unanswerable
-from chronik.broker.produced import check_produced
+from chronik.broker.produced import read_produced
 from chronik.broker.topics import INTERNAL_TOPICS, find_replica, find_topic
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.produce import (
@@ -63,7 +63,7 @@ def _refuse_silently(response: ProduceResponse) -> None:
     for topic in response.responses:
         for partition in topic.partition_responses:
             if partition.error_code:
-                error = ErrorCode(partition.error_code).name
+                error = ErrorCode.of(partition.error_code).name
                 raise Unanswerable(f"produce with acks=0 to {topic.name}-{partition.index} failed: {error}")
 
 
@@ -91,28 +91,25 @@ def _produce_partition(
     try:
         replica.require_leader()
         if request.acks == ACKS_ALL:
-            replica.require_in_sync(replica.log.config.min_insync_replicas)
-        now_ms = context.node.runtime.clock.wall_ms()
-        buffer, batches = check_produced(data.records, context.version, replica.log.config, now_ms)
-        appended = replica.append(batches, buffer, now_ms=now_ms)
+            replica.require_in_sync()
+        batches = read_produced(data.records, context.version, replica.settings)
+        appended = replica.append(batches, now_ms=context.node.runtime.clock.wall_ms())
     except context.node.refusals as fault:
         refused = _refused(data.index, fault.kafka_error, str(fault))
         if fault.kafka_error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-            refused.current_leader = LeaderIdAndEpoch(
-                leader_id=replica.state.leader, leader_epoch=replica.leader_epoch
-            )
+            refused.current_leader = LeaderIdAndEpoch(leader_id=replica.state.leader, leader_epoch=replica.leader_epoch)
         return refused
     made = PartitionProduceResponse(
         index=data.index,
         error_code=0,
-        base_offset=appended.base_offset,
-        log_append_time_ms=appended.log_append_time_ms,
+        base_offset=appended.first_offset,
+        log_append_time_ms=appended.append_time_ms,
         log_start_offset=replica.log.start_offset,
     )
-    if request.acks == ACKS_ALL:
-        future = replica.when_committed(appended.next_offset)
-        if future is not None:
-            waits.append((future, made))
+    # Asked for whatever the acks: readers see only what is committed, so somebody must start the commit.
+    future = replica.when_committed(appended.last_offset + 1)
+    if future is not None and request.acks == ACKS_ALL:
+        waits.append((future, made))
     return made
 
 

@@ -1,0 +1,13 @@
+"""The real machine as one value. A program calls this once, in its event loop, and passes the result down."""
+
+from __future__ import annotations
+
+from chronik.runtime.interfaces import Runtime
+from chronik.runtime.real_clock import RealClock
+from chronik.runtime.real_disk import RealDisk
+from chronik.runtime.real_network import RealNetwork
+from chronik.runtime.real_randomness import RealRandomness
+
+
+def real_runtime() -> Runtime:
+    return Runtime(RealClock(), RealDisk(), RealNetwork(), RealRandomness())

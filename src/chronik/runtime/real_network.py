@@ -1,0 +1,31 @@
+"""TCP by the running event loop (uvloop in a broker). Never buffers or frames: that is the protocol's own work."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+
+class RealListener:
+    def __init__(self, server: asyncio.Server) -> None:
+        self._server = server
+        self.host, self.port = server.sockets[0].getsockname()[:2]
+
+    def close(self) -> None:
+        self._server.close()
+
+
+class RealNetwork:
+    async def listen(self, host: str, port: int, factory: Callable[[], asyncio.Protocol]) -> RealListener:
+        # A broker restarted at once must get its port back from connections in TIME_WAIT; the backlog takes a
+        # reconnect of every client after a failover.
+        server = await asyncio.get_running_loop().create_server(factory, host, port, reuse_address=True, backlog=1024)
+        return RealListener(server)
+
+    async def connect(
+        self, host: str, port: int, factory: Callable[[], asyncio.Protocol]
+    ) -> tuple[asyncio.Transport, asyncio.Protocol]:
+        try:
+            return await asyncio.get_running_loop().create_connection(factory, host, port)
+        except OSError as error:
+            raise OSError(error.errno, f"cannot connect to {host}:{port}: {error.strerror or error}") from error

@@ -1,0 +1,54 @@
+"""Background tasks with an owner, a name and an end that somebody hears of.
+
+No other module starts a task and no other catches Exception: a task that ends by an error is logged here with its name,
+and its owner is told, so nothing dies silently and nothing runs on half dead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+logger = logging.getLogger("chronik.tasks")
+
+
+class Tasks:
+    """The tasks of one owner. `on_failure` hears the name and the error of a task that did not end by itself."""
+
+    def __init__(self, owner: str, on_failure: Callable[[str, Exception], None] | None = None) -> None:
+        self.owner = owner
+        self._on_failure = on_failure
+        self._running: dict[asyncio.Task[None], None] = {}  # a dict keeps the order of starting
+
+    def start(self, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        full_name = f"{self.owner}.{name}"
+        task = asyncio.get_running_loop().create_task(self._guard(full_name, work), name=full_name)
+        self._running[task] = None
+        task.add_done_callback(self._forget)
+        task.add_done_callback(lambda _: work.close())  # a task cancelled before its first step never awaited it
+        return task
+
+    def names(self) -> list[str]:
+        return [task.get_name() for task in self._running]
+
+    async def stop(self) -> None:
+        """Cancels what runs, the youngest first, and returns when all of it has ended."""
+        for task in reversed(list(self._running)):
+            task.cancel()
+        while self._running:
+            await asyncio.wait(list(self._running))
+
+    async def _guard(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except Exception as error:
+            logger.exception("task %s failed", name)
+            if self._on_failure is not None:
+                self._on_failure(name, error)
+        else:
+            logger.debug("task %s ended", name)
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._running.pop(task, None)

@@ -1,0 +1,377 @@
+"""A disk in memory that loses what was not synced, from one seed. No file, no thread, no clock.
+
+What a power cut may do here, and no more, because more would make durability impossible on any disk:
+- bytes appended since the file's last sync are lost wholly or in part, at 512-byte sectors, in any order; a lost sector
+  inside the file reads as zeros or as garbage;
+- a truncation since the last sync may not have happened;
+- entries made, renamed or removed in a directory since its last sync may be as before, even if the file was synced;
+- synced bytes and synced entries stay, unless a test flips a bit.
+After a failed sync the bytes it was asked for are never kept, though later syncs succeed: Linux behaves so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections import Counter
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import TypeVar
+
+from chronik.runtime.errors import DiskFull, DiskInUse
+from chronik.runtime.interfaces import Buffer
+
+T = TypeVar("T")
+SECTOR_BYTES = 512
+
+
+class PowerCut(BaseException):
+    """Raised by every call once the power is off. Not an Exception: nothing may handle it and go on."""
+
+
+class _Inode:
+    """A file's bytes as the process sees them, and what is known to be on the platter."""
+
+    def __init__(self) -> None:
+        self.content = bytearray()
+        self.synced = b""
+        self.unsynced_from: int | None = None  # the lowest position changed since the last sync
+        self.lost = False  # a sync failed: nothing since then reaches the platter
+
+    def touched(self, position: int) -> None:
+        if self.unsynced_from is None or position < self.unsynced_from:
+            self.unsynced_from = position
+
+    def sync(self) -> None:
+        if not self.lost:
+            self.synced = bytes(self.content)
+            self.unsynced_from = None
+
+    def after_cut(self, random: Random) -> bytes:
+        if self.unsynced_from is None:
+            return self.synced
+        if self.lost or random.random() < 0.3:
+            return self.synced  # nothing since the sync arrived
+        size = len(self.content) if random.random() < 0.4 else random.randint(self.unsynced_from, len(self.content))
+        found = bytearray(self.content[:size])
+        if random.random() < 0.5:
+            return bytes(found)  # a prefix arrived, cut anywhere
+        for sector in range(self.unsynced_from // SECTOR_BYTES * SECTOR_BYTES, size, SECTOR_BYTES):
+            start, end = max(sector, self.unsynced_from), min(sector + SECTOR_BYTES, size)
+            if random.random() < 0.3:
+                old = self.synced[start:end]
+                remains = (bytes(end - start), random.randbytes(end - start), old.ljust(end - start, b"\0"))
+                found[start:end] = random.choice(remains)
+        return bytes(found)
+
+
+class _Directory:
+    def __init__(self) -> None:
+        self.entries: dict[str, _Inode | _Directory] = {}
+        self.synced: dict[str, _Inode | _Directory] = {}
+        self.changes: list[dict[str, _Inode | _Directory]] = []  # the entries after each change since the last sync
+
+    def changed(self) -> None:
+        self.changes.append(dict(self.entries))
+
+    def sync(self) -> None:
+        self.synced = dict(self.entries)
+        self.changes.clear()
+
+    def after_cut(self, random: Random) -> _Directory:
+        found = _Directory()
+        for name, node in random.choice([self.synced, *self.changes]).items():
+            if isinstance(node, _Directory):
+                found.entries[name] = node.after_cut(random)
+            else:
+                inode = _Inode()
+                inode.synced = node.after_cut(random)
+                inode.content = bytearray(inode.synced)
+                found.entries[name] = inode
+        found.synced = dict(found.entries)
+        return found
+
+
+class SimFile:
+    def __init__(self, disk: SimDisk, path: str, inode: _Inode) -> None:
+        self.path = path
+        self._disk = disk
+        self._inode = inode
+
+    def size_bytes(self) -> int:
+        return len(self._inode.content)
+
+    def append(self, buffers: Sequence[Buffer]) -> int:
+        self._disk.step("append", self.path)
+        data = b"".join(buffers)
+        self._disk.take_space(len(data), self.path)
+        position = len(self._inode.content)
+        self._inode.content += data
+        self._inode.touched(position)
+        return position
+
+    def read(self, position: int, size_bytes: int) -> memoryview:
+        self._disk.step("read", self.path)
+        return memoryview(bytes(self._inode.content[position : position + size_bytes]))
+
+    def truncate(self, size_bytes: int) -> None:
+        self._disk.step("truncate", self.path)
+        self._inode.touched(min(size_bytes, len(self._inode.content)))
+        grown = size_bytes - len(self._inode.content)
+        del self._inode.content[size_bytes:]
+        self._inode.content += bytes(max(0, grown))
+
+    def sync(self) -> None:
+        try:
+            self._disk.step("sync", self.path)
+        except OSError:
+            self._inode.lost = True
+            raise
+        self._inode.sync()
+
+    def close(self) -> None:
+        pass
+
+
+class SimLane:
+    """Work runs on the loop, at its next iteration or after `delay_s` of the loop's (virtual) time; always in order."""
+
+    def __init__(self, disk: SimDisk) -> None:
+        self._disk = disk
+        self._loop = asyncio.get_running_loop()
+        self._waiting: list[tuple[asyncio.Future[object], Callable[[], object]]] = []
+
+    def run(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._waiting.append((future, work))  # type: ignore[arg-type]
+        if len(self._waiting) == 1:
+            self._schedule()
+        return future
+
+    def close(self) -> None:
+        while self._waiting:
+            self._serve()
+
+    def _schedule(self) -> None:
+        if self._disk.delay_s:
+            self._loop.call_later(self._disk.delay_s, self._serve)
+        else:
+            self._loop.call_soon(self._serve)
+
+    def _serve(self) -> None:
+        if not self._waiting:
+            return
+        future, work = self._waiting[0]
+        try:
+            result = work()
+        except PowerCut:
+            self._waiting.clear()  # the machine is off: no work ends and nobody is told
+            return
+        except BaseException as error:  # noqa: BLE001 - whoever waits for the work gets it
+            self._waiting.pop(0)
+            if not future.cancelled():
+                future.set_exception(error)
+        else:
+            self._waiting.pop(0)
+            if not future.cancelled():
+                future.set_result(result)
+        if self._waiting:
+            self._schedule()
+
+
+class SimDisk:
+    """A Disk. `capacity_bytes` bounds all files together; `delay_s` is how long a lane takes for a piece of work."""
+
+    def __init__(self, seed: int, capacity_bytes: int | None = None) -> None:
+        self._random = Random(seed)
+        self._root = _Directory()
+        self._locked: set[str] = set()
+        self._failing: list[tuple[str, str, int]] = []
+        self._steps_left = -1
+        self.capacity_bytes = capacity_bytes
+        self.delay_s = 0.0
+        self.on_power_cut: Callable[[], None] | None = None  # told once, at the call that finds the power off
+        self.calls: Counter[str] = Counter()
+
+    # What a test does to the disk.
+
+    def power_cut(self) -> SimDisk:
+        """The disk as it is found when the power is back. The old one refuses every call from now on."""
+        self._steps_left = 0
+        found = SimDisk(self._random.getrandbits(64), self.capacity_bytes)
+        found._root = self._root.after_cut(self._random)
+        return found
+
+    def process_killed(self) -> SimDisk:
+        """The disk as the next process finds it after kill -9: the page cache is intact."""
+        self._steps_left = 0
+        found = SimDisk(self._random.getrandbits(64), self.capacity_bytes)
+        found._root = self._root
+        return found
+
+    def cut_after(self, steps: int) -> None:
+        """The power goes off in the middle of whatever makes the call after `steps` more calls."""
+        self._steps_left = steps
+
+    def fail(self, operation: str, path_part: str = "", code: int = errno.EIO) -> None:
+        """The next `operation` (append, read, sync, truncate, ...) on a path containing `path_part` fails."""
+        self._failing.append((operation, path_part, code))
+
+    def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
+        """Rot: the byte is wrong in cache and on the platter alike, and no call ever failed."""
+        inode = self._file(path)
+        inode.content[position] ^= 1 << bit
+        if position < len(inode.synced):
+            synced = bytearray(inode.synced)
+            synced[position] ^= 1 << bit
+            inode.synced = bytes(synced)
+
+    # What the files call.
+
+    def step(self, operation: str, path: str) -> None:
+        if self._steps_left == 0:
+            told, self.on_power_cut = self.on_power_cut, None
+            if told is not None:
+                told()
+            raise PowerCut
+        self._steps_left -= 1
+        self.calls[operation] += 1
+        for rule in self._failing:
+            if rule[0] == operation and rule[1] in path:
+                self._failing.remove(rule)
+                raise OSError(rule[2], f"simulated fault of {operation}", path)
+
+    def take_space(self, size_bytes: int, path: str) -> None:
+        if self.capacity_bytes is not None and size_bytes > self.capacity_bytes - _used_bytes(self._root):
+            raise DiskFull(f"no space to write {size_bytes} bytes to {path}: free some disk space")
+
+    # The interface.
+
+    def open(self, path: str, *, create: bool = False) -> SimFile:
+        self.step("open", path)
+        parent, name = self._parent(path)
+        node = parent.entries.get(name)
+        if node is None:
+            if not create:
+                raise FileNotFoundError(errno.ENOENT, "no such file", path)
+            node = parent.entries[name] = _Inode()
+            parent.changed()
+        if isinstance(node, _Directory):
+            raise IsADirectoryError(errno.EISDIR, "is a directory", path)
+        return SimFile(self, path, node)
+
+    def exists(self, path: str) -> bool:
+        self.step("exists", path)
+        return self._find(path) is not None
+
+    def list(self, directory: str) -> list[str]:
+        self.step("list", directory)
+        node = self._find(directory)
+        return sorted(node.entries) if isinstance(node, _Directory) else []
+
+    def make_directory(self, path: str, *, durable: bool = True) -> None:
+        self.step("make_directory", path)
+        node = self._root
+        for name in _parts(path):
+            if name not in node.entries:
+                node.entries[name] = _Directory()
+                node.changed()
+                if durable:
+                    node.sync()
+            child = node.entries[name]
+            if not isinstance(child, _Directory):
+                raise FileExistsError(errno.EEXIST, "is a file", path)
+            node = child
+
+    def read_file(self, path: str) -> bytes:
+        self.step("read", path)
+        return bytes(self._file(path).content)
+
+    def replace_file(self, path: str, data: bytes) -> None:
+        temporary = self.open(path + ".tmp", create=True)
+        temporary.truncate(0)
+        temporary.append([data])
+        temporary.sync()
+        self.rename(path + ".tmp", path)
+        self.sync_directory(path.rpartition("/")[0])
+
+    def rename(self, old: str, new: str) -> None:
+        self.step("rename", old)
+        parent, name = self._parent(old)
+        new_parent, new_name = self._parent(new)
+        if name not in parent.entries:
+            raise FileNotFoundError(errno.ENOENT, "no such file", old)
+        new_parent.entries[new_name] = parent.entries.pop(name)
+        parent.changed()
+        if new_parent is not parent:
+            new_parent.changed()
+
+    def remove(self, path: str) -> None:
+        self.step("remove", path)
+        self._file(path)
+        parent, name = self._parent(path)
+        del parent.entries[name]
+        parent.changed()
+
+    def remove_tree(self, directory: str) -> None:
+        self.step("remove_tree", directory)
+        parent, name = self._parent(directory)
+        if not isinstance(parent.entries.get(name), _Directory):
+            raise FileNotFoundError(errno.ENOENT, "no such directory", directory)
+        del parent.entries[name]
+        parent.changed()
+
+    def sync_directory(self, directory: str) -> None:
+        self.step("sync_directory", directory)
+        node = self._find(directory)
+        if not isinstance(node, _Directory):
+            raise FileNotFoundError(errno.ENOENT, "no such directory", directory)
+        node.sync()
+
+    def free_bytes(self, directory: str) -> int:
+        self.step("free_bytes", directory)
+        return self.total_bytes(directory) - _used_bytes(self._root)
+
+    def total_bytes(self, directory: str) -> int:
+        return 1 << 40 if self.capacity_bytes is None else self.capacity_bytes
+
+    def lock(self, path: str) -> None:
+        self.open(path, create=True)
+        if path in self._locked:
+            raise DiskInUse(f"{path} is locked: another broker runs on this directory")
+        self._locked.add(path)
+
+    def unlock(self, path: str) -> None:
+        self._locked.remove(path)
+
+    def lane(self, name: str) -> SimLane:
+        return SimLane(self)
+
+    def _find(self, path: str) -> _Inode | _Directory | None:
+        node: _Inode | _Directory | None = self._root
+        for name in _parts(path):
+            node = node.entries.get(name) if isinstance(node, _Directory) else None
+        return node
+
+    def _file(self, path: str) -> _Inode:
+        node = self._find(path)
+        if not isinstance(node, _Inode):
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        return node
+
+    def _parent(self, path: str) -> tuple[_Directory, str]:
+        directory, _, name = path.rpartition("/")
+        parent = self._find(directory)
+        if not isinstance(parent, _Directory):
+            raise FileNotFoundError(errno.ENOENT, "no such directory", directory)
+        return parent, name
+
+
+def _parts(path: str) -> list[str]:
+    return [name for name in path.split("/") if name]
+
+
+def _used_bytes(directory: _Directory) -> int:
+    return sum(
+        _used_bytes(node) if isinstance(node, _Directory) else len(node.content) for node in directory.entries.values()
+    )

@@ -1,0 +1,52 @@
+"""What only the real disk can show: refusals of the kernel, told apart."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from chronik.runtime.errors import DiskFull
+from chronik.runtime.real_disk import RealDisk
+
+
+def test_a_full_disk_keeps_nothing_of_the_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a batch in a segment would be followed by the next batch, and everything after it would be unreadable."""
+    file = RealDisk().open(f"{tmp_path}/f", create=True)
+    file.append([b"kept"])
+    write = os.write
+
+    def nearly_full(fd: int, data: bytes) -> int:
+        if len(data) < 10:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(fd, data[:10])
+
+    monkeypatch.setattr(os, "write", nearly_full)
+    with pytest.raises(DiskFull, match="free some disk space"):
+        file.append([b"0123456789abcdef"])
+    monkeypatch.undo()
+    assert file.size_bytes() == 4
+    assert file.append([b"!"]) == 4, "appends work again when space is back"
+    assert bytes(file.read(0, 100)) == b"kept!"
+
+
+def test_a_short_write_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel may take fewer bytes than asked; a batch cut in the middle must not be taken for written."""
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda fd, data: write(fd, data[:3]))
+    monkeypatch.setattr(os, "writev", lambda fd, buffers: write(fd, b"".join(buffers)[:3]))
+    file = RealDisk().open(f"{tmp_path}/f", create=True)
+    file.append([b"0123456789"])
+    file.append([b"abcd", b"efgh"])
+    assert bytes(file.read(0, 100)) == b"0123456789abcdefgh"
+
+
+def test_a_short_read_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = RealDisk().open(f"{tmp_path}/f", create=True)
+    file.append([b"0123456789"])
+    pread = os.pread
+    monkeypatch.setattr(os, "pread", lambda fd, size, position: pread(fd, min(size, 3), position))
+    assert bytes(file.read(1, 8)) == b"12345678"
+    assert bytes(file.read(1, 80)) == b"123456789"

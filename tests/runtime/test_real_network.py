@@ -1,0 +1,55 @@
+"""The real network: port 0 tells its port, and a refused connection says where."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from chronik.runtime.real import real_runtime
+
+
+class Echo(asyncio.Protocol):
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self.transport.write(data)  # type: ignore[attr-defined]
+
+
+class Collect(asyncio.Protocol):
+    def __init__(self) -> None:
+        self.received = asyncio.get_running_loop().create_future()
+
+    def data_received(self, data: bytes) -> None:
+        self.received.set_result(data)
+
+
+def test_a_listener_on_port_0_is_reached_at_the_port_it_tells() -> None:
+    """Tests and `chronik up` never use fixed ports."""
+
+    async def run() -> None:
+        network = real_runtime().network
+        listener = await network.listen("127.0.0.1", 0, Echo)
+        transport, protocol = await network.connect(listener.host, listener.port, Collect)
+        transport.write(b"hello")
+        assert await protocol.received == b"hello"
+        transport.close()
+        listener.close()
+
+    asyncio.run(run())
+
+
+def test_a_refused_connection_names_host_and_port() -> None:
+    """The words "connection refused" alone do not tell an operator which of nine addresses is wrong."""
+
+    async def run() -> None:
+        network = real_runtime().network
+        listener = await network.listen("127.0.0.1", 0, Echo)
+        port = listener.port
+        listener.close()
+        await asyncio.sleep(0)
+        with pytest.raises(OSError, match=f"127.0.0.1:{port}"):
+            await network.connect("127.0.0.1", port, Collect)
+
+    asyncio.run(run())
