@@ -13,6 +13,7 @@ from chronik.wire.batches import build, split
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from chronik.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from chronik.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from chronik.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from chronik.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -20,7 +21,6 @@ from chronik.wire.messages.offset_commit import (
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from chronik.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from chronik.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
 from chronik.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from chronik.wire.records import Record, iterate

@@ -1,7 +1,7 @@
 """Everything that reads bytes from a stranger, with valid inputs to start from.
 
-A target takes bytes and either returns or raises Malformed. Anything else is a finding: another exception, a decoder that
-takes too long, one that takes more memory than 16x its input + 1 MiB, or compiled and slow reader disagreeing.
+A target takes bytes and either returns or raises Malformed. Anything else is a finding: another exception, a decoder
+that takes too long, one that takes more memory than 16x its input + 1 MiB, or two readers that disagree.
 """
 
 from __future__ import annotations

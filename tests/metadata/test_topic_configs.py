@@ -79,7 +79,7 @@ def test_definitions_are_kafkas() -> None:
             synonyms.setdefault(name, []).append((key, int(factor)))
             continue
         kind, name, type_name, default, _ = fields
-        if name.startswith(NOT_OURS) and kind == "broker" or name in PER_LISTENER:
+        if (name.startswith(NOT_OURS) and kind == "broker") or name in PER_LISTENER:
             continue
         definition = tables[kind][name]
         assert definition.type.name == type_name, name

@@ -1,6 +1,6 @@
 """Writes docs/configuration.md from the tables of keys, so that it cannot say anything else than the code does.
 
-    python -m chronik.broker.settings.document docs/configuration.md
+python -m chronik.broker.settings.document docs/configuration.md
 """
 
 from __future__ import annotations
