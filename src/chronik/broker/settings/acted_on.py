@@ -43,6 +43,10 @@ controller.listener.names  list  -  read-only
 chronik.admin.listener  string  -  read-only
     host:port of health and metrics, or `none`. By default 127.0.0.1, at the port of the first listener plus 552.
 
+[Security]
+authorizer.class.name  string  ''  read-only
+    Must stay empty: nothing is authorised, and a node that is told to authorise does not start.
+
 [Metadata quorum]
 controller.quorum.voters  list  ''  read-only
     id@host:port of each voter. Empty: this node alone is the quorum.

@@ -1,6 +1,6 @@
 """Writes docs/configuration.md from the tables of keys, so that it cannot say anything else than the code does.
 
-python -m chronik.broker.settings.document docs/configuration.md
+python -m chronik.broker.settings.document > docs/configuration.md
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from itertools import groupby
-from pathlib import Path
 
 from chronik.broker.settings.acted_on import ACTED_ON
 from chronik.broker.settings.definitions import Definition, UpdateMode
@@ -31,8 +30,8 @@ OPENING = """\
 3. environment variables as the usual images take them: `KAFKA_LOG_DIRS` is `log.dirs`, `__` stands for `_` and `___`
    for `-`; `KAFKA_CFG_` works as well as `KAFKA_`;
 4. overrides given on the command line;
-5. what is set at run time for all brokers, then for one (`chronik config`, or any Kafka tool), where the column *change*
-   says so: *cluster* for both, *broker* for one broker only, *restart* for neither.
+5. what is set at run time for all brokers, then for one (`chronik config`, or any Kafka tool), where the column
+   *change* says so: *cluster* for both, *broker* for one broker only, *restart* for neither.
 
 A key that nobody knows is a warning with the nearest known name. A value that cannot be used stops the node and names
 the key, the value and the reason. Keys that begin with `chronik.` are Chronik's own; all others mean what they mean in
@@ -42,8 +41,8 @@ Kafka 4.3.
 TOPICS = """
 ## Keys of topics
 
-Set on a topic (`chronik topic alter`, or any Kafka tool) they take effect at once. Where a topic sets nothing, the node's
-key counts.
+Set on a topic (`chronik topic alter`, or any Kafka tool) they take effect at once. Where a topic sets nothing, the
+node's key counts.
 """
 
 NOTHING = """
@@ -97,4 +96,4 @@ def _shown(default: str | None) -> str:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(document())
+    sys.stdout.write(document())

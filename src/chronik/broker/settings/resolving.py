@@ -26,8 +26,8 @@ from chronik.broker.settings.listeners import (
     parse_voters,
     require_distinct_ports,
 )
-from chronik.broker.settings.machine import GIB, Machine
 from chronik.broker.settings.values import parse_list
+from chronik.runtime.machine import GIB, Machine
 
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 ROLES = ("broker", "controller")

@@ -11,18 +11,18 @@ import dataclasses
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from chronik.broker.errors import BadSetting, CannotStart
 from chronik.broker.settings.keys import BROKER_KEYS, note_keys
 from chronik.broker.settings.layers import Layers
 from chronik.broker.settings.listeners import Address, Listener, Voter
-from chronik.broker.settings.machine import SIMULATED, Machine
 from chronik.broker.settings.properties import parse_properties, settings_in_environment
 from chronik.broker.settings.resolving import resolve
 from chronik.broker.settings.values import parse_value
 from chronik.broker.topic_settings import log_config, topic_default
+from chronik.runtime.machine import SIMULATED, Machine
+from chronik.runtime.real_disk import RealDisk
 from chronik.storage.config import LogConfig
 
 log = logging.getLogger("chronik.broker.settings")
@@ -203,7 +203,7 @@ class Settings:
 
 def _read(path: str) -> str:
     try:
-        data = Path(path).read_bytes()
+        data = RealDisk().read_file(path)
     except OSError as fault:
         raise CannotStart(f"cannot read the configuration {path}: {fault.strerror}") from fault
     try:

@@ -9,7 +9,6 @@ from chronik.broker.settings.definitions import read_table
 
 WITHOUT_EFFECT = read_table("""
 [Security: listeners speak plaintext, and everybody may do everything]
-authorizer.class.name  string  ''  read-only
 connection.failed.authentication.delay.ms  int  100  read-only  0..
 connections.max.reauth.ms  long  0  read-only
 delegation.token.expiry.check.interval.ms  long  3600000  read-only  1..
