@@ -4,8 +4,10 @@
       BadAddress         the user's: text that names no host and port
       Unreachable        no connection, or it ended, or no answer came in time; trying again may help
       Refused            the cluster answered with an error of Kafka's, which `kafka_error` is
+        OffsetOutOfRange ... namely that a partition has no such offset, any more or yet
       Unsupported        the broker serves no version of an API that this client knows
       BadAnswer          what came back cannot be read, or contradicts itself
+      Unsendable         the caller's: a record that has no form on the wire
       DeliveryFailed     records that a producer gave up on; its cause is one of the above
       Closed             used after it was closed
 
@@ -14,7 +16,12 @@ Every message says what was being done, where, and what to do about it.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from chronik.wire.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from chronik.client.topology import TopicPartition
 
 
 class ClientError(Exception):
@@ -47,12 +54,26 @@ class Refused(ClientError):
         return f"{self.what}: {self.kafka_error.name} ({self.detail or self.kafka_error.message})"
 
 
+class OffsetOutOfRange(Refused):
+    """What stood at the offset was deleted by retention, or the log lost it; or it was never written."""
+
+    def __init__(self, at: TopicPartition, offset: int) -> None:
+        detail = f"{at} has no offset {offset}: start from its beginning or its end, or keep more with retention.ms"
+        super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, f"cannot read {at} at offset {offset}", detail)
+        self.at = at
+        self.offset = offset
+
+
 class Unsupported(ClientError):
     """The broker is too old, or too new, for what was asked."""
 
 
 class BadAnswer(ClientError):
     """The peer does not keep to the protocol; its connection is closed."""
+
+
+class Unsendable(ClientError):
+    """A value does not fit its field: a timestamp beyond 64 bits, a header key that is no text."""
 
 
 class DeliveryFailed(ClientError):

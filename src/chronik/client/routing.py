@@ -137,6 +137,10 @@ class Cluster:
         self.topology = self.topology.merged(response, is_everything=names is None)
         return self.topology
 
+    def known_topic(self, name: str) -> Topic | None:
+        """What is known of a topic, if anything is and it is not too old; for those who ask for every record."""
+        return self.topology.topics.get(name) if self.clock.monotonic_ns() < self._stale_from_ns else None
+
     async def topic(self, name: str, *, creates: bool = False) -> Topic:
         """What is known of a topic, learnt now when nothing is or when it may be out of date."""
         now_ns = self.clock.monotonic_ns()

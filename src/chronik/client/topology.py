@@ -66,17 +66,18 @@ class Topology:
             raise Refused(self.errors.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), f"topic {name!r}")
         return self.topics[name]
 
-    def leader(self, at: TopicPartition) -> int:
-        """The node that leads a partition."""
+    def partition(self, at: TopicPartition) -> Partition:
         partition = self.topic(at.topic).partitions.get(at.partition)
         if partition is None:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {at}")
-        if partition.leader_id == NO_LEADER or partition.leader_id not in self.brokers:
-            raise Refused(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {at}")
-        return partition.leader_id
+        return partition
 
-    def leader_epoch(self, at: TopicPartition) -> int:
-        return self.topic(at.topic).partitions[at.partition].leader_epoch
+    def leader(self, at: TopicPartition) -> int:
+        """The node that leads a partition."""
+        leader_id = self.partition(at).leader_id
+        if leader_id == NO_LEADER or leader_id not in self.brokers:
+            raise Refused(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {at}")
+        return leader_id
 
     def merged(self, response: MetadataResponse, *, is_everything: bool) -> Topology:
         """After a Metadata answer about all topics, or about some."""
