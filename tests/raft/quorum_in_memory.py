@@ -157,5 +157,5 @@ class Quorum:
 
     async def until(self, holds: Callable[[], bool], within_s: float = 10.0, every_s: float = 0.005) -> None:
         async with asyncio.timeout(within_s):
-            while not holds():  # noqa: ASYNC110 - virtual time costs nothing, and any state may be waited for
+            while not holds():
                 await asyncio.sleep(every_s)

@@ -43,7 +43,7 @@ async def end(node_id: int, address: Address = ANY, cluster_id: str = "c") -> As
 
 async def until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(DEADLINE_S):
-        while not holds():  # noqa: ASYNC110 - several ends, several kinds of events
+        while not holds():
             await asyncio.sleep(0.002)
 
 
