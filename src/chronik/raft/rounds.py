@@ -39,7 +39,8 @@ class Rounds:
         self._busy = False
         self._closed = False
         self._loop = asyncio.get_running_loop()
-        self.journal_bytes = journal.size_bytes
+        self._compacted_bytes = journal.size_bytes
+        self.grown_bytes = 0  # of journal since the last compaction
 
     def submit(self, ready: Ready) -> None:
         self._waiting.append(ready)
@@ -102,6 +103,7 @@ class Rounds:
         for ready in taken:
             if ready.snapshot:
                 self._stable.restart_behind(ready.snapshot.index, ready.snapshot.term)
+                self._compacted_bytes, self.grown_bytes = self._journal.size_bytes, 0
             self._stable.append(ready.entries)
             self._persisted(ready)
 
@@ -121,6 +123,7 @@ class Rounds:
     def _compacted(self, up_to: int) -> None:
         self._compaction = None
         self._stable.compact(up_to)
+        self._compacted_bytes, self.grown_bytes = self._journal.size_bytes, 0
 
     def _run(self, work: Callable[[], None], done: Callable[[], None]) -> None:
         self._busy = True
@@ -137,7 +140,7 @@ class Rounds:
             self._failed(error)
             return
         self._busy = False
-        self.journal_bytes = self._journal.size_bytes
+        self.grown_bytes = self._journal.size_bytes - self._compacted_bytes
         done()
         self._start()
 
