@@ -105,7 +105,13 @@ class RaftNode:
             applied=self._applied_index,
         )
         self._rounds = Rounds(
-            journal, lane, self._stable, recovered.hard_state, persisted=self._persisted, failed=self._fail
+            journal,
+            lane,
+            self._stable,
+            recovered.hard_state,
+            persisted=self._persisted,
+            settled=self._pump,
+            failed=self._fail,
         )
         self._lease = Lease(config.lease_ms * 1_000_000)
         self._reads = ReadPoints(self._core, runtime.randomness.bytes(8), retry_ticks=config.election_ticks)
@@ -312,7 +318,6 @@ class RaftNode:
 
     def _persisted(self, ready: Ready) -> None:
         self._guarded(lambda: self._keep_promises(ready))
-        self._schedule_pump()
 
     def _keep_promises(self, ready: Ready) -> None:
         if ready.snapshot:

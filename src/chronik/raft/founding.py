@@ -13,7 +13,7 @@ FOUNDING = Base(1, 1)  # not 0: a node that joins empty must see that the log do
 
 
 def found(journal: Journal, voters: Mapping[int, Address]) -> Recovered:
-    """Blocks: it belongs on the journal's lane. A crash halfway leaves an empty directory or a snapshot that will do."""
+    """Blocks: it belongs on the journal's lane. A crash halfway leaves nothing, or a snapshot that will do."""
     members = Membership(tuple(sorted(voters)))
     snapshot = Snapshot(FOUNDING.base_index, FOUNDING.base_term, members, encode_image(voters, None))
     hard_state = HardState(FOUNDING.base_term, NOBODY, FOUNDING.base_index)

@@ -29,10 +29,12 @@ class Rounds:
         hard_state: HardState,
         *,
         persisted: Callable[[Ready], None],
+        settled: Callable[[], None],
         failed: Callable[[BaseException], None],
     ) -> None:
+        """`persisted` hears of each Ready in order, `settled` once behind all that one round made durable."""
         self._journal, self._lane, self._stable = journal, lane, stable
-        self._persisted, self._failed = persisted, failed
+        self._persisted, self._settled, self._failed = persisted, settled, failed
         self._hard_state = hard_state  # newest asked for; a commit alone waits for the next round that must sync
         self._waiting: list[Ready] = []
         self._compaction: tuple[Snapshot, int] | None = None
@@ -143,6 +145,7 @@ class Rounds:
         self.grown_bytes = self._journal.size_bytes - self._compacted_bytes
         done()
         self._start()
+        self._settled()
 
 
 def _must_write(ready: Ready) -> bool:
