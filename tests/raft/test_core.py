@@ -280,6 +280,7 @@ def hostile(random: Random) -> Message:
     )
 
 
+@pytest.mark.slow
 def test_nothing_a_peer_sends_makes_the_core_raise() -> None:
     """100,000 messages that no honest node would send, in all roles, with ticks and Readys between."""
     for seed in range(500):

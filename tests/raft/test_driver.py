@@ -85,6 +85,7 @@ async def test_a_restart_brings_everything_back() -> None:
     assert quorum.ledgers[1].leaders[-1] == (1, quorum.nodes[1].term, True)
 
 
+@pytest.mark.slow
 def test_what_was_acknowledged_survives_a_power_cut_at_any_step() -> None:
     """The disk loses power in the middle of any call, with snapshots every few commands."""
     config = RaftConfig(tick_ms=10, heartbeat_ticks=2, election_ticks=10, lease_ms=45, snapshot_every_bytes=600,
