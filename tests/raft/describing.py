@@ -104,7 +104,7 @@ def parcel(
         text += f" Entries:[{entry(carried[0])}]"
     elif carried:
         text += f" Entries:[\n{indented(entries(carried))}]"
-    if image:
+    if image and image.index:
         text += f"\n  Snapshot: {snapshot(image)}"
     if responses:
         text += " Responses:[\n" + "".join(indented(each + "\n") for each in responses) + "]"

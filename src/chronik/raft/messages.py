@@ -28,7 +28,7 @@ class Entry:
     @property
     def size_bytes(self) -> int:
         """What the entry counts against every size limit: its fields as tagged varints, and its data."""
-        size = 4 + _varint_bytes(self.term) + _varint_bytes(self.index)
+        size = 2 + _varint_bytes(self.term) + _varint_bytes(self.index) + (2 if self.kind else 0)
         return size + 1 + _varint_bytes(len(self.data)) + len(self.data) if self.data else size
 
 

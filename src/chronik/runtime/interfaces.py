@@ -46,7 +46,8 @@ class File(Protocol):
     def sync(self) -> None:
         """Returns when everything appended before the call survives a power cut (fdatasync). After an error, stop."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """A file that is simply let go closes by itself, once no lane works on it any more."""
 
 
 class Lane(Protocol):
@@ -70,8 +71,8 @@ class Disk(Protocol):
     def list(self, directory: str) -> list[str]:
         """Names in the directory, sorted; empty when it does not exist."""
 
-    def make_directory(self, path: str) -> None:
-        """Makes it and its parents, durably."""
+    def make_directory(self, path: str, *, durable: bool = True) -> None:
+        """Makes it and its parents, durably unless told otherwise: `sync_directory` of the parent does that later."""
 
     def read_file(self, path: str) -> bytes: ...
 
@@ -89,8 +90,12 @@ class Disk(Protocol):
 
     def free_bytes(self, directory: str) -> int: ...
 
+    def total_bytes(self, directory: str) -> int: ...
+
     def lock(self, path: str) -> None:
-        """Takes an exclusive lock held until the process ends; raises DiskInUse if another process has it."""
+        """Takes an exclusive lock held until `unlock` or the end of the process; raises DiskInUse if it is taken."""
+
+    def unlock(self, path: str) -> None: ...
 
     def lane(self, name: str) -> Lane: ...
 

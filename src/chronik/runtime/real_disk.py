@@ -49,13 +49,11 @@ class RealFile:
 
     def append(self, buffers: Sequence[Buffer]) -> int:
         position = self._size_bytes
+        is_one = len(buffers) == 1
+        expected = len(buffers[0]) if is_one else sum(map(len, buffers))
         try:
-            if len(buffers) == 1:
-                expected = len(buffers[0])
-                written = os.write(self._fd, buffers[0])
-            else:
-                expected = sum(map(len, buffers))
-                written = os.writev(self._fd, buffers[:BUFFERS_PER_WRITE_MAX])
+            fd = self._fd
+            written = os.write(fd, buffers[0]) if is_one else os.writev(fd, buffers[:BUFFERS_PER_WRITE_MAX])
             if written != expected:
                 self._write_rest(b"".join(buffers), written)
         except OSError as error:
@@ -103,6 +101,8 @@ class RealFile:
             os.close(self._fd)
             self._fd = -1
 
+    __del__ = close  # a lane may still sync a file whose log was deleted: it holds the last reference
+
 
 class RealLane:
     """One thread. Its Python part is a queue, the work, and one call into the loop: each further line would wait for
@@ -131,7 +131,7 @@ class RealLane:
             fault: BaseException | None = None
             try:
                 result = work()
-            except BaseException as raised:
+            except BaseException as raised:  # noqa: BLE001 - whoever waits for the work gets it
                 fault = raised
             try:
                 hand_back(_deliver, future, result, fault)
@@ -167,14 +167,15 @@ class RealDisk:
         except FileNotFoundError:
             return []
 
-    def make_directory(self, path: str) -> None:
+    def make_directory(self, path: str, *, durable: bool = True) -> None:
         missing = []
         while not os.path.isdir(path):
             missing.append(path)
             path = os.path.dirname(path)
         for directory in reversed(missing):
             os.mkdir(directory)
-            self.sync_directory(os.path.dirname(directory))
+            if durable:
+                self.sync_directory(os.path.dirname(directory))
 
     def read_file(self, path: str) -> bytes:
         with open(path, "rb") as file:
@@ -217,6 +218,10 @@ class RealDisk:
         status = os.statvfs(directory)
         return status.f_bavail * status.f_frsize
 
+    def total_bytes(self, directory: str) -> int:
+        status = os.statvfs(directory)
+        return status.f_blocks * status.f_frsize
+
     def lock(self, path: str) -> None:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -224,7 +229,10 @@ class RealDisk:
         except BlockingIOError:
             os.close(fd)
             raise DiskInUse(f"{path} is locked: another broker runs on this directory") from None
-        self._locks[path] = fd  # never closed: the lock ends with the process
+        self._locks[path] = fd
+
+    def unlock(self, path: str) -> None:
+        os.close(self._locks.pop(path))
 
     def lane(self, name: str) -> Lane:
         return RealLane(name)

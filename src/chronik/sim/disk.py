@@ -167,7 +167,7 @@ class SimLane:
         except PowerCut:
             self._waiting.clear()  # the machine is off: no work ends and nobody is told
             return
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - whoever waits for the work gets it
             self._waiting.pop(0)
             if not future.cancelled():
                 future.set_exception(error)
@@ -190,6 +190,7 @@ class SimDisk:
         self._steps_left = -1
         self.capacity_bytes = capacity_bytes
         self.delay_s = 0.0
+        self.on_power_cut: Callable[[], None] | None = None  # told once, at the call that finds the power off
         self.calls: Counter[str] = Counter()
 
     # What a test does to the disk.
@@ -229,6 +230,9 @@ class SimDisk:
 
     def step(self, operation: str, path: str) -> None:
         if self._steps_left == 0:
+            told, self.on_power_cut = self.on_power_cut, None
+            if told is not None:
+                told()
             raise PowerCut
         self._steps_left -= 1
         self.calls[operation] += 1
@@ -265,14 +269,15 @@ class SimDisk:
         node = self._find(directory)
         return sorted(node.entries) if isinstance(node, _Directory) else []
 
-    def make_directory(self, path: str) -> None:
+    def make_directory(self, path: str, *, durable: bool = True) -> None:
         self.step("make_directory", path)
         node = self._root
         for name in _parts(path):
             if name not in node.entries:
                 node.entries[name] = _Directory()
                 node.changed()
-                node.sync()
+                if durable:
+                    node.sync()
             child = node.entries[name]
             if not isinstance(child, _Directory):
                 raise FileExistsError(errno.EEXIST, "is a file", path)
@@ -325,13 +330,19 @@ class SimDisk:
 
     def free_bytes(self, directory: str) -> int:
         self.step("free_bytes", directory)
-        return (1 << 40 if self.capacity_bytes is None else self.capacity_bytes) - _used_bytes(self._root)
+        return self.total_bytes(directory) - _used_bytes(self._root)
+
+    def total_bytes(self, directory: str) -> int:
+        return 1 << 40 if self.capacity_bytes is None else self.capacity_bytes
 
     def lock(self, path: str) -> None:
         self.open(path, create=True)
         if path in self._locked:
             raise DiskInUse(f"{path} is locked: another broker runs on this directory")
         self._locked.add(path)
+
+    def unlock(self, path: str) -> None:
+        self._locked.remove(path)
 
     def lane(self, name: str) -> SimLane:
         return SimLane(self)

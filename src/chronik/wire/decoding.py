@@ -92,14 +92,16 @@ class DecoderWriter:
     def field(self, field: Field) -> str:
         """Adds one field to the run, or reads it; returns the variable that holds or will hold it."""
         compact, nullable = self.shape.compact(field), self.shape.nullable(field)
-        return self.kind(field.name, field.type, compact=compact, nullable=nullable)
+        return self.kind(
+            field.name, field.type, compact=compact, nullable=nullable, null_struct=self.shape.null_struct(field)
+        )
 
-    def kind(self, name: str, kind: Any, *, compact: bool, nullable: bool) -> str:
+    def kind(self, name: str, kind: Any, *, compact: bool, nullable: bool, null_struct: int = -1) -> str:
         if isinstance(kind, Scalar):
             return self.scalar(name, kind, compact=compact, nullable=nullable)
         if isinstance(kind, ListOf):
             return self.array(name, kind.element, compact=compact, nullable=nullable)
-        return self.nullable_struct(name, kind) if nullable else self.struct(kind)
+        return self.nullable_struct(name, kind, null_struct) if nullable else self.struct(kind)
 
     def scalar(self, name: str, scalar: Scalar, *, compact: bool, nullable: bool) -> str:
         line, value = self.source.line, self.source.variable(name)
@@ -143,7 +145,9 @@ class DecoderWriter:
         bytes_min = self.shape.kind_bytes_min(element, compact=self.shape.flexible)
         line(f"if {count} >= 0:")
         self.source.indent += 1
-        line(f"budget -= {count} * {self.shape.cost_bytes(element)}")
+        per_element, per_three_bytes = self.shape.cost_of_many(element)
+        contents = f" + min({count}, (limit - at) // 3) * {per_three_bytes}" if per_three_bytes else ""
+        line(f"budget -= {count} * {per_element}{contents}")
         line(f"if {count} > {primitives.ELEMENTS_MAX} or {count} * {bytes_min} > limit - at or budget < 0:")
         line("    raise Refused")
         self.elements(value, count, element)
@@ -169,8 +173,8 @@ class DecoderWriter:
         line(f"{value}.append({made})")
         self.source.indent -= 1
 
-    def nullable_struct(self, name: str, struct: type[Struct]) -> str:
-        """A single struct that may be null is led by one byte: -1 null, 1 present."""
+    def nullable_struct(self, name: str, struct: type[Struct], null: int) -> str:
+        """A single struct that may be null is led by one byte: `null`, or 1."""
         line, value, present = self.source.line, self.source.variable(name), self.source.variable("present")
         self.run.append(("b", present))
         self.flush()
@@ -178,7 +182,7 @@ class DecoderWriter:
         self.source.indent += 1
         line(f"{value} = {self.struct(struct)}")
         self.source.indent -= 1
-        line(f"elif {present} == -1:")
+        line(f"elif {present} == {null}:")
         line(f"    {value} = None")
         line("else:")
         line("    raise Refused")

@@ -150,9 +150,12 @@ class EncoderWriter:
 
     def field(self, field: Field, expression: str) -> None:
         compact, nullable = self.shape.compact(field), self.shape.nullable(field)
-        self.kind(field.name, field.type, expression, compact=compact, nullable=nullable)
+        null_struct = self.shape.null_struct(field)
+        self.kind(field.name, field.type, expression, compact=compact, nullable=nullable, null_struct=null_struct)
 
-    def kind(self, name: str, kind: Any, expression: str, *, compact: bool, nullable: bool) -> None:
+    def kind(
+        self, name: str, kind: Any, expression: str, *, compact: bool, nullable: bool, null_struct: int = -1
+    ) -> None:
         if isinstance(kind, Scalar) and kind.code:
             self.run.append(("fixed", kind.code, expression))
         elif isinstance(kind, Scalar):
@@ -160,7 +163,7 @@ class EncoderWriter:
         elif isinstance(kind, ListOf):
             self.array(name, kind.element, expression, compact=compact, nullable=nullable)
         else:
-            self.single(name, kind, expression, nullable=nullable)
+            self.single(name, kind, expression, null_struct if nullable else None)
 
     def length(self, size: str, code: str, *, compact: bool) -> None:
         """A length of -1 means null; on the wire a compact one is one more than it says."""
@@ -218,14 +221,14 @@ class EncoderWriter:
         self.flush()
         self.source.indent -= 1
 
-    def single(self, name: str, struct: type[Struct], expression: str, *, nullable: bool) -> None:
+    def single(self, name: str, struct: type[Struct], expression: str, null: int | None) -> None:
         value = self.source.variable(name)
         self.source.line(f"{value} = {expression}")
-        if not nullable:
+        if null is None:
             return self.struct(struct, value)
         self.flush()
         self.source.line(f"if {value} is None:")
-        self.source.line("    add(b'\\xff')")
+        self.source.line(f"    add({Packing('>b').pack(null)!r})")
         self.source.line("else:")
         self.source.indent += 1
         self.run.append(("fixed", "b", "1"))

@@ -1,8 +1,8 @@
 """Kafka's error codes, as Kafka 4.3.1 numbers them: -1 to 133, with what each says and what the receiver may do.
 
-A code is an `int` everywhere (it goes onto the wire as it is). `retriable` means that the same request may succeed later;
-`refreshes_metadata` means that it can only succeed after the sender has learnt anew who leads what, and implies retriable.
-This module never decides which code an error gets: errors carry theirs (see `errors`).
+A code is an `int` everywhere (it goes onto the wire as it is). `retriable` means that the same request may succeed
+later; `refreshes_metadata` implies that, and means that the sender first has to learn anew who leads what. This module
+never decides which code an error gets: errors carry theirs (see `errors`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ErrorCode(IntEnum):
 
     @classmethod
     def of(cls, code: int) -> ErrorCode:
-        """The member of that number; a number from a newer peer counts as UNKNOWN_SERVER_ERROR, as Kafka's clients do."""
+        """The member of that number. One from a newer peer counts as UNKNOWN_SERVER_ERROR, as in Kafka's clients."""
         found = cls._value2member_map_.get(code)
         return found if isinstance(found, cls) else cls.UNKNOWN_SERVER_ERROR
 

@@ -72,20 +72,21 @@ class _Reader:
 
     def field(self, field: Field, path: str) -> Any:
         compact, nullable = self.shape.compact(field), self.shape.nullable(field)
-        return self.kind(field.type, path, compact=compact, nullable=nullable)
+        null_struct = self.shape.null_struct(field)
+        return self.kind(field.type, path, compact=compact, nullable=nullable, null_struct=null_struct)
 
-    def kind(self, kind: Any, path: str, *, compact: bool, nullable: bool) -> Any:
+    def kind(self, kind: Any, path: str, *, compact: bool, nullable: bool, null_struct: int = -1) -> Any:
         if isinstance(kind, ListOf):
             return self.array(kind.element, path, compact=compact, nullable=nullable)
         if not isinstance(kind, Scalar):
-            return self.nullable_struct(kind, path) if nullable else self.struct(kind, path)
+            return self.nullable_struct(kind, path, null_struct) if nullable else self.struct(kind, path)
         if kind.code:
             return self.number(path, kind.code)
         size_bytes = self.length(path, "h" if kind.name == "string" else "i", compact=compact, nullable=nullable)
         if size_bytes is None:
             return None
         if kind.name == "string" and size_bytes > primitives.STRING_BYTES_MAX:
-            raise self.refuse(path, f"a string of {size_bytes} bytes, at most {primitives.STRING_BYTES_MAX} are allowed")
+            raise self.refuse(path, f"a string of {size_bytes} bytes, at most {primitives.STRING_BYTES_MAX} may be")
         data = self.take(path, size_bytes)
         if kind.name == "records":
             return data
@@ -115,22 +116,21 @@ class _Reader:
             raise self.refuse(path, f"{count} elements, at most {primitives.ELEMENTS_MAX} are allowed", start)
         if count * self.shape.kind_bytes_min(element, compact=self.shape.flexible) > left:
             raise self.refuse(path, f"{count} elements cannot fit in the {left} bytes left", start)
-        self.spend(path, count * self.shape.cost_bytes(element), start)
-        return [
-            self.kind(element, f"{path}[{i}]", compact=self.shape.flexible, nullable=False) for i in range(count)
-        ]
+        per_element, per_three_bytes = self.shape.cost_of_many(element)
+        self.spend(path, count * per_element + min(count, left // 3) * per_three_bytes, start)
+        return [self.kind(element, f"{path}[{i}]", compact=self.shape.flexible, nullable=False) for i in range(count)]
 
     def spend(self, path: str, cost_bytes: int, at: int) -> None:
         self.budget -= cost_bytes
         if self.budget < 0:
             raise self.refuse(path, "would take more memory than a message of this size may", at)
 
-    def nullable_struct(self, struct: type[Struct], path: str) -> Any:
+    def nullable_struct(self, struct: type[Struct], path: str, null: int) -> Any:
         present = self.number(path, "b")
-        if present == -1:
+        if present == null:
             return None
         if present != 1:
-            raise self.refuse(path, f"{present} where 1 (present) or -1 (null) must stand", self.at - 1)
+            raise self.refuse(path, f"{present} where 1 (present) or {null} (null) must stand", self.at - 1)
         return self.struct(struct, path)
 
     def tags(self, struct: type[Struct], made: Any, path: str) -> None:

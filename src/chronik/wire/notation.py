@@ -10,7 +10,7 @@
         topics: list[ListOffsetsTopic]
 
 A bare annotation is present in every version and must be given; `= literal` is present in every version with that
-default; `= field(...)` says the rest. `T | None` may be null wherever the field is present, unless `nullable` narrows it.
+default; `= field(...)` says the rest. `T | None` may be null wherever it is present, unless `nullable` narrows it.
 Editors and type checkers read the same lines as plain dataclasses (keyword arguments only). Files that use the notation
 start with `from __future__ import annotations`, so a message may stand above the structs it is made of.
 
@@ -186,9 +186,7 @@ class Field(NamedTuple):
 class StructType(type):
     """Gives each struct its slots, and its constructor on first use (most programs use few of the messages)."""
 
-    def __new__(
-        mcs, name: str, bases: tuple[type, ...], body: dict[str, Any], **keywords: Any
-    ) -> StructType:
+    def __new__(mcs, name: str, bases: tuple[type, ...], body: dict[str, Any], **keywords: Any) -> StructType:
         names = [n for n, a in body.get("__annotations__", {}).items() if not str(a).startswith("ClassVar")]
         declared = {n: body.pop(n) for n in names if n in body}
         body["__slots__"] = tuple(names) if bases else ("unknown_tags",)

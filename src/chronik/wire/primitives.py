@@ -12,7 +12,7 @@ TAGS_MAX = 10_000  # per struct; Kafka 4.4's bound
 STRING_BYTES_MAX = 32_767  # what a non-compact string can say; Java holds compact ones to it too
 TAG_COST_BYTES = 192  # a kept unknown tag: tuple, int, bytes and list slot
 
-# A decoder may allocate 16x its input + 1 MiB. Text may grow 4x (one wide character widens all), so objects get the rest.
+# A decoder may allocate 16x its input + 1 MiB. Text may grow 4x (one wide character widens all); objects get the rest.
 OBJECT_BYTES_PER_WIRE_BYTE = 12
 OBJECT_BYTES_FREE = (1 << 20) - (64 << 10)
 

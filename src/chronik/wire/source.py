@@ -8,6 +8,11 @@ from typing import Any
 
 from chronik.wire.notation import NONE, Field, ListOf, Scalar, Struct, Versions
 
+# Objects behind one scalar; small integers and booleans are shared, a records field is a memoryview.
+SCALAR_COST_BYTES = {"boolean": 0, "int8": 0, "uuid": 64, "string": 80, "binary": 48, "records": 208}
+SLOT_COST_BYTES = 12  # a list's own memory per element, its spare room included
+LIST_COST_BYTES = 112  # an empty list that grows by its first element
+
 
 class Source:
     """Indented lines plus the objects they refer to by name."""
@@ -61,6 +66,10 @@ class Shape:
     def nullable(self, field: Field) -> bool:
         return self.version in field.nullable
 
+    def null_struct(self, field: Field) -> int:
+        """The byte that stands for a null struct, 1 for a present one: an int8 in its place, a varint in a tag."""
+        return 0 if self.version in field.tagged else -1
+
     def compact(self, field: Field) -> bool:
         """Whether its length is a varint; RequestHeader.client_id stays old in a flexible header."""
         override: Versions | None = field.flexible
@@ -82,13 +91,22 @@ class Shape:
     def struct_bytes_min(self, struct: type[Struct]) -> int:
         return sum(map(self.bytes_min, self.in_place(struct))) + (1 if self.flexible else 0)
 
+    def cost_of_many(self, kind: Any) -> tuple[int, int]:
+        """What an array may take: bytes per element, and bytes per three bytes of wire that are left.
+
+        Text and blobs of less than two bytes are shared objects, so only as many cost memory as the wire can carry.
+        """
+        if isinstance(kind, Scalar) and kind.name in ("string", "binary"):
+            return SLOT_COST_BYTES, SCALAR_COST_BYTES[kind.name]
+        return self.cost_bytes(kind), 0
+
     def cost_bytes(self, kind: Any) -> int:
         """What an element with empty contents takes in memory, its list slot included (64-bit CPython, rounded up)."""
         if isinstance(kind, Scalar):
-            return 10 + {"boolean": 0, "int8": 0, "uuid": 64, "string": 64, "binary": 48, "records": 208}.get(kind.name, 32)
+            return SLOT_COST_BYTES + SCALAR_COST_BYTES.get(kind.name, 32)
         if isinstance(kind, ListOf):
-            return 10 + 64
+            return SLOT_COST_BYTES + LIST_COST_BYTES
         present = [*self.in_place(kind), *self.tagged(kind)]
-        fields = sum(self.cost_bytes(f.type) - 10 for f in present)
-        lists = sum(64 for f in self.absent(kind) if isinstance(f.type, ListOf))
-        return 10 + 48 + 8 * (len(kind.fields) + 1) + fields + lists
+        fields = sum(self.cost_bytes(f.type) - SLOT_COST_BYTES for f in present)
+        lists = sum(LIST_COST_BYTES for f in self.absent(kind) if isinstance(f.type, ListOf))
+        return SLOT_COST_BYTES + 48 + 8 * (len(kind.fields) + 1) + fields + lists

@@ -83,8 +83,6 @@ def _process_ready(environment: Environment, node_id: int) -> None:
     sent += [environment.parcel(message) for message in ready.after_persist if message.to != node_id]
     environment.write(describing.ready(ready, [parcel.text for parcel in sent]))
     node.append(ready)
-    if ready.snapshot:
-        node.history.append(ready.snapshot)
     node.apply(ready.committed)
     environment.parcels.extend(sent)
     node.core.advance(ready)
@@ -106,13 +104,7 @@ def _append_work(environment: Environment, node: Node, ready: Ready) -> list[str
         carried=ready.entries,
         image=ready.snapshot,
     )
-
-    def do() -> None:
-        node.append(ready)
-        if ready.snapshot:
-            node.history.append(ready.snapshot)
-
-    node.append_work.append(Work(text(), do, responses))
+    node.append_work.append(Work(text(), lambda: node.append(ready), responses))
     return [text(responses=tuple(response.text for response in responses))]
 
 

@@ -1,0 +1,73 @@
+"""The node's checkpoint: for each log how far its own files hold it, so that recovery need not look before that.
+
+One text file for all logs, replaced as a whole, so that any number of logs costs one sync. Journals below `journal` are
+void: everything in them is in the segments. Pure functions.
+
+    chronik checkpoint 1 CRC32C
+    journal NUMBER
+    TOPIC PARTITION TOPIC_ID SEGMENT POSITION OFFSET START COMPACTED EPOCHS PRODUCERS
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from chronik.storage.errors import CorruptCheckpoint
+
+TITLE = "chronik checkpoint 1"
+
+
+class LogPoint(NamedTuple):
+    """Below `offset`, which is at `position` of the segment that starts at `segment`, the log's files are synced."""
+
+    topic: str
+    partition: int
+    topic_id: bytes
+    segment: int
+    position: int
+    offset: int
+    start_offset: int
+    compacted_offset: int
+    epochs: list[tuple[int, int]]
+    producers: bytes  # a snapshot as of `offset`
+
+    def line(self) -> str:
+        epochs = ",".join([f"{epoch}:{start}" for epoch, start in self.epochs]) or "-"
+        producers = b64encode(self.producers).decode() or "-"
+        return (
+            f"{self.topic} {self.partition} {self.topic_id.hex()} {self.segment} {self.position} {self.offset} "
+            f"{self.start_offset} {self.compacted_offset} {epochs} {producers}"
+        )
+
+    @classmethod
+    def parse(cls, line: str) -> LogPoint:
+        topic, partition, topic_id, segment, position, offset, start, compacted, epochs, producers = line.split(" ")
+        pairs = [] if epochs == "-" else [pair.split(":") for pair in epochs.split(",")]
+        return cls(
+            topic,
+            int(partition),
+            bytes.fromhex(topic_id),
+            int(segment),
+            int(position),
+            int(offset),
+            int(start),
+            int(compacted),
+            [(int(epoch), int(start)) for epoch, start in pairs],
+            b"" if producers == "-" else b64decode(producers),
+        )
+
+
+def encode(journal: int, lines: list[str]) -> bytes:
+    body = "\n".join([f"journal {journal}", *lines, ""]).encode()
+    return f"{TITLE} {crc32c(body):08x}\n".encode() + body
+
+
+def decode(path: str, data: bytes) -> tuple[int, list[LogPoint]]:
+    title, _, body = data.partition(b"\n")
+    if title != f"{TITLE} {crc32c(body):08x}".encode():
+        raise CorruptCheckpoint(path)
+    lines = body.decode().splitlines()
+    return int(lines[0].removeprefix("journal ")), [LogPoint.parse(line) for line in lines[1:]]

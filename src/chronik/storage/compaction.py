@@ -1,0 +1,293 @@
+"""Log compaction: of each key the last record stays. Offsets never change, and the last segment is never touched.
+
+What goes: records that a later one of the same key replaces, records of aborted transactions; tombstones and markers
+`delete.retention.ms` after a pass first saw that nothing else needs them (the batch carries that time as its delete
+horizon). What stays although empty: the last batch of each producer, whose sequence number it is.
+
+The work runs on the loop in short steps, because a second busy Python thread would slow every system call of the loop
+down to the interpreter's switch interval; only syncs are on the lane. New files are written beside the old ones; a
+rename to BASE-END.swap, synced, decides, and recovery finishes what was decided and forgets what was not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from chronik.runtime.errors import DiskFull
+from chronik.runtime.interfaces import Disk, Lane
+from chronik.storage.errors import CorruptSegment
+from chronik.storage.log import Log
+from chronik.storage.segment import OFFSET_SPAN_MAX, Segment, segment_path
+from chronik.wire import records
+from chronik.wire.batches import BatchView, build
+from chronik.wire.records import ControlType, Record
+from chronik.wire.records import TimestampType as Stamp
+
+logger = logging.getLogger("chronik.storage")
+
+RECORDS_PER_STEP = 1000  # read before the loop gets its turn: one to two milliseconds
+DECOMPRESSED_BYTES_MAX = 64 << 20
+KEY_BYTES_MAX = 32  # a longer key is held by its digest of this size, so that keys of any size take the same memory
+
+
+class Cleanable(NamedTuple):
+    dirty_index: int  # the first segment with records that no pass has seen
+    end_index: int  # the first segment that must stay as it is
+
+
+def is_due(log: Log, now_ms: int) -> bool:
+    """Whether enough of the log is new since the last pass, or something has waited for too long."""
+    if not log.config.compacts or log.damage is not None or len(log.segments) < 2:
+        return False
+    dirty_index, end_index = _cleanable(log, now_ms)
+    if dirty_index >= end_index:
+        return False
+    sizes = [segment.size_bytes for segment in log.segments[:end_index]]
+    if sum(sizes[dirty_index:]) >= log.config.min_cleanable_dirty_ratio * sum(sizes):
+        return True
+    oldest_ms = log.segments[dirty_index].first_timestamp_ms
+    return 0 <= oldest_ms < now_ms - log.config.max_compaction_lag_ms
+
+
+def _cleanable(log: Log, now_ms: int) -> Cleanable:
+    settled = log.last_stable_offset(log.high_watermark)
+    end_index = 0
+    for index, segment in enumerate(log.segments[:-1]):
+        is_young = segment.max_timestamp_ms > now_ms - log.config.min_compaction_lag_ms
+        if log.segments[index + 1].base_offset > settled or (is_young and log.config.min_compaction_lag_ms > 0):
+            break
+        end_index = index + 1
+    dirty_index = 0
+    while dirty_index < end_index and log.segments[dirty_index + 1].base_offset <= log.compacted_offset:
+        dirty_index += 1
+    return Cleanable(dirty_index, end_index)
+
+
+async def compact(log: Log, now_ms: int, disk: Disk, lane: Lane, keys_max: int) -> None:
+    """One pass. Gives up without a trace if the log is truncated or deleted meanwhile, or the disk is full."""
+    dirty_index, end_index = _cleanable(log, now_ms)
+    segments = log.segments[:end_index]
+    generation = log.generation
+    try:
+        latest, end_offset = await _latest_offsets(log, segments[dirty_index:], keys_max)
+        cleaning = _Cleaning(log, latest, end_offset, now_ms)
+        for group in _groups([segment for segment in segments if segment.base_offset < end_offset], log):
+            if not await _replace(log, group, cleaning, generation, disk, lane):
+                return
+    except DiskFull as error:
+        logger.warning("%r is not compacted for now: %s", log, error)
+        return
+    except CorruptSegment as error:
+        logger.error("%r is not compacted: %s", log, error)
+        return
+    log.compacted_offset = max(log.compacted_offset, end_offset)
+
+
+async def _latest_offsets(log: Log, segments: list[Segment], keys_max: int) -> tuple[dict[bytes, int], int]:
+    """The last offset of each key, and where the map ends: at a segment's end, or before when it is full."""
+    latest: dict[bytes, int] = {}
+    aborted = _Aborted(log, segments[0].base_offset)
+    count = 0
+    end_offset = segments[0].base_offset
+    for segment in segments:
+        for batch in _batches(segment):
+            if not batch.is_control and not aborted.covers(batch):
+                for record in records.iterate(batch, DECOMPRESSED_BYTES_MAX):
+                    if record.key is not None:
+                        latest[_held(record.key)] = record.offset
+                count += batch.record_count
+            if count >= RECORDS_PER_STEP:
+                count = 0
+                await asyncio.sleep(0)
+            if len(latest) >= keys_max:
+                return latest, batch.next_offset
+        if segment not in log.segments:
+            break
+        end_offset = log.segments[log.segments.index(segment) + 1].base_offset
+    return latest, end_offset
+
+
+class _Aborted:
+    """Which batches belong to aborted transactions; asked in the order of offsets."""
+
+    def __init__(self, log: Log, first_offset: int) -> None:
+        self._ranges: dict[int, list[tuple[int, int]]] = {}
+        for aborted in log.aborted_transactions(first_offset, log.end_offset):
+            self._ranges.setdefault(aborted.producer_id, []).append((aborted.first_offset, aborted.last_offset))
+
+    def covers(self, batch: BatchView) -> bool:
+        if not batch.is_transactional or batch.is_control:
+            return False
+        ranges = self._ranges.get(batch.producer_id, ())
+        return any(first <= batch.base_offset < last for first, last in ranges)
+
+
+class _Cleaning:
+    """What a pass keeps of each batch, in the order of offsets."""
+
+    def __init__(self, log: Log, latest: dict[bytes, int], end_offset: int, now_ms: int) -> None:
+        self._latest = latest
+        self._end_offset = end_offset
+        self._now_ms = now_ms
+        self._horizon_ms = now_ms + log.config.delete_retention_ms
+        self._aborted = _Aborted(log, log.segments[0].base_offset)
+        self._with_data: set[int] = set()  # producers with a batch kept since their last marker
+        self._last_offsets = {
+            producer_id: producer.batches[-1].last_offset if producer.batches else -1
+            for producer_id, producer in log.producers.producers.items()
+        }
+
+    def keep(self, batch: BatchView) -> memoryview | bytes | None:
+        """The batch as it was, a smaller one, or None."""
+        if batch.base_offset >= self._end_offset:
+            return batch.data  # behind the map: the next pass decides
+        horizon_passed = batch.has_delete_horizon and batch.base_timestamp <= self._now_ms
+        if batch.is_control:
+            return self._keep_marker(batch, horizon_passed=horizon_passed)
+        kept: list[Record] = []
+        has_tombstone = False
+        if not self._aborted.covers(batch):
+            for record in records.iterate(batch, DECOMPRESSED_BYTES_MAX):
+                if record.key is None or record.offset < self._latest.get(_held(record.key), -1):
+                    continue
+                if record.value is None:
+                    if horizon_passed:
+                        continue
+                    has_tombstone = True
+                kept.append(record)
+        if not kept and self._last_offsets.get(batch.producer_id) != batch.last_offset:
+            return None
+        if batch.is_transactional:
+            self._with_data.add(batch.producer_id)
+        sets_horizon = has_tombstone and not batch.has_delete_horizon
+        if len(kept) == batch.record_count and not sets_horizon:
+            return batch.data
+        return self._rebuilt(batch, kept, sets_horizon=sets_horizon)
+
+    def _keep_marker(self, batch: BatchView, *, horizon_passed: bool) -> memoryview | bytes | None:
+        marker = next(iter(records.iterate(batch, DECOMPRESSED_BYTES_MAX)), None)
+        if marker is None or records.control_type(marker) not in (ControlType.COMMIT, ControlType.ABORT):
+            return batch.data
+        if batch.producer_id in self._with_data:
+            self._with_data.discard(batch.producer_id)
+            return batch.data
+        if horizon_passed:
+            return None
+        if batch.has_delete_horizon:
+            return batch.data
+        return self._rebuilt(batch, [marker], sets_horizon=True)
+
+    def _rebuilt(self, batch: BatchView, kept: list[Record], *, sets_horizon: bool) -> bytes:
+        stamped = batch.timestamp_type is Stamp.LOG_APPEND_TIME
+        return build(
+            kept,
+            batch.compression,
+            base_offset=batch.base_offset,
+            last_offset=batch.last_offset,
+            base_timestamp=self._horizon_ms if sets_horizon else batch.base_timestamp,
+            max_timestamp=batch.max_timestamp if stamped or not kept else None,
+            timestamp_type=batch.timestamp_type,
+            leader_epoch=batch.partition_leader_epoch,
+            producer_id=batch.producer_id,
+            producer_epoch=batch.producer_epoch,
+            base_sequence=batch.base_sequence,
+            is_transactional=batch.is_transactional,
+            is_control=batch.is_control,
+            has_delete_horizon=sets_horizon or batch.has_delete_horizon,
+        )
+
+
+def _groups(segments: list[Segment], log: Log) -> Iterator[list[Segment]]:
+    """Neighbours that fit into one segment together, so that compacted logs do not end up as many small files."""
+    group: list[Segment] = []
+    size_bytes = 0
+    for segment in segments:
+        fits = size_bytes + segment.size_bytes <= log.config.segment_bytes
+        if group and not (fits and segment.base_offset - group[0].base_offset < OFFSET_SPAN_MAX // 2):
+            yield group
+            group, size_bytes = [], 0
+        group.append(segment)
+        size_bytes += segment.size_bytes
+    if group:
+        yield group
+
+
+async def _replace(
+    log: Log, group: list[Segment], cleaning: _Cleaning, generation: int, disk: Disk, lane: Lane
+) -> bool:
+    """Writes what stays of a group into one new segment and puts it in place; False if the log has changed."""
+    directory, base = log.directory, group[0].base_offset
+    cleaned_path = segment_path(directory, base, "cleaned")
+    cleaned = disk.open(cleaned_path, create=True)
+    cleaned.truncate(0)
+    count = 0
+    try:
+        for segment in group:
+            for batch in _batches(segment):
+                kept = cleaning.keep(batch)
+                if kept is not None:
+                    cleaned.append([kept])
+                count += batch.record_count
+                if count >= RECORDS_PER_STEP:
+                    count = 0
+                    await asyncio.sleep(0)
+                    if _changed(log, generation):
+                        return False
+    except (DiskFull, CorruptSegment):
+        disk.remove(cleaned_path)
+        raise
+    await lane.run(cleaned.sync)
+    if _changed(log, generation):
+        return False
+    first = log.segments.index(group[0])
+    end = first + len(group)
+    swap_path = f"{directory}/{base:020}-{log.segments[end].base_offset:020}.swap"
+    disk.rename(cleaned_path, swap_path)
+    await lane.run(lambda: disk.sync_directory(directory))
+    if _changed(log, generation):
+        if disk.exists(swap_path):
+            disk.remove(swap_path)
+        return False
+    for segment in group:
+        segment.remove()
+    disk.rename(swap_path, segment_path(directory, base))
+    replacement = Segment(disk, directory, base, cleaned.size_bytes())
+    replacement.checked(0)
+    if replacement.size_bytes:
+        replacement.rebuild_index(log.config.index_interval_bytes)
+    log.replace_segments(first, end, [replacement])
+    await lane.run(lambda: disk.sync_directory(directory))
+    return True
+
+
+def _changed(log: Log, generation: int) -> bool:
+    return log.deleted or log.generation != generation
+
+
+def finish_swaps(directory: str, disk: Disk) -> None:
+    """At a start: what was decided is done, what was not is forgotten."""
+    names = disk.list(directory)
+    for name in names:
+        if name.endswith(".cleaned"):
+            disk.remove(f"{directory}/{name}")
+        elif name.endswith(".swap"):
+            base, end = (int(part) for part in name.removesuffix(".swap").split("-"))
+            for old in names:
+                stem, _, suffix = old.partition(".")
+                if suffix in ("log", "index") and base <= int(stem) < end:
+                    disk.remove(f"{directory}/{old}")
+            disk.rename(f"{directory}/{name}", segment_path(directory, base))
+            disk.sync_directory(directory)
+
+
+def _batches(segment: Segment) -> Iterator[BatchView]:
+    for position, header in segment.headers():
+        yield segment.batch_at(position, header)
+
+
+def _held(key: bytes) -> bytes:
+    return key if len(key) < KEY_BYTES_MAX else hashlib.blake2b(key, digest_size=KEY_BYTES_MAX).digest()

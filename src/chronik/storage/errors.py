@@ -1,0 +1,94 @@
+"""What storage refuses, and why.
+
+StorageError
+  OffsetOutOfRange, RecordTooLarge, InvalidRecord                       the client's fault
+  OutOfOrderSequence, InvalidProducerEpoch, CoordinatorFenced           a producer's state disagrees
+  LogFull                                                               no space; heals when there is some
+  CorruptSegment, CorruptJournal, CorruptCheckpoint                     bytes once acknowledged are damaged
+  StorageFailed                                                         a sync failed; the node must stop
+"""
+
+from __future__ import annotations
+
+from chronik.wire.error_codes import ErrorCode
+
+
+class StorageError(Exception):
+    kafka_error = ErrorCode.KAFKA_STORAGE_ERROR
+
+
+class OffsetOutOfRange(StorageError):
+    kafka_error = ErrorCode.OFFSET_OUT_OF_RANGE
+
+    def __init__(self, offset: int, start: int, end: int) -> None:
+        super().__init__(
+            f"offset {offset} is outside {start}..{end}: reset the consumer's position, or keep more with retention.ms"
+        )
+
+
+class RecordTooLarge(StorageError):
+    kafka_error = ErrorCode.MESSAGE_TOO_LARGE
+
+    def __init__(self, size_bytes: int, max_message_bytes: int) -> None:
+        super().__init__(f"a batch of {size_bytes} bytes exceeds max.message.bytes={max_message_bytes} of the topic")
+
+
+class InvalidRecord(StorageError):
+    kafka_error = ErrorCode.INVALID_RECORD
+
+
+class OutOfOrderSequence(StorageError):
+    kafka_error = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+    def __init__(self, producer_id: int, sequence: int, expected: int) -> None:
+        super().__init__(f"producer {producer_id} sent sequence {sequence} where {expected} was expected")
+
+
+class InvalidProducerEpoch(StorageError):
+    kafka_error = ErrorCode.INVALID_PRODUCER_EPOCH
+
+    def __init__(self, producer_id: int, epoch: int, current: int) -> None:
+        super().__init__(f"producer {producer_id} has epoch {epoch}, but a later instance has epoch {current}")
+
+
+class CoordinatorFenced(StorageError):
+    kafka_error = ErrorCode.TRANSACTION_COORDINATOR_FENCED
+
+    def __init__(self, producer_id: int, epoch: int, current: int) -> None:
+        super().__init__(
+            f"a marker of producer {producer_id} comes from coordinator epoch {epoch}, but epoch {current} has written"
+        )
+
+
+class LogFull(StorageError):
+    """No space left: nothing of the append was kept. The same append succeeds when there is space again."""
+
+
+class CorruptSegment(StorageError):
+    def __init__(self, path: str, position: int, offset: int, reason: str) -> None:
+        super().__init__(
+            f"{path} is damaged at byte {position}, where offset {offset} should be ({reason}): it is not served; "
+            "restore the file, or delete the partition's directory on this node to fetch it from another replica"
+        )
+        self.path, self.position, self.offset = path, position, offset
+
+
+class CorruptJournal(StorageError):
+    def __init__(self, path: str, position: int) -> None:
+        super().__init__(
+            f"{path} is damaged at byte {position}, below what had been synced: acknowledged records may be lost; "
+            "restore the file, or move it away to start with what the segments hold"
+        )
+        self.path, self.position = path, position
+
+
+class CorruptCheckpoint(StorageError):
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path} is damaged: restore it; without it nobody knows which directory is which topic's")
+
+
+class StorageFailed(StorageError):
+    """A sync failed: the kernel may have dropped bytes that nobody can write again. Only a restart helps."""
+
+    def __init__(self, cause: BaseException) -> None:
+        super().__init__(f"the disk failed ({cause}): the node acknowledges nothing more and must be restarted")

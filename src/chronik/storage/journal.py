@@ -1,0 +1,283 @@
+"""A node's journal: group commit for all its logs. It never reads: recovery does.
+
+Every append is in its segment, in the page cache, before anybody waits here. A round makes all logs that somebody waits
+for durable at once, and one round runs at a time, for everything that arrived during the one before:
+- logs with much new data: their segments are synced, so that no byte is written twice;
+- logs with little: their new bytes go into the journal together, which costs one sync for any number of logs;
+- a single log with little: its segment is synced, which costs one sync as well.
+
+Invariants. A round covers exactly what stood in the segments when it started. Notes (truncation, start, deletion) are
+written at once and synced with the next round, whatever it syncs besides, so nothing is acknowledged on top of a note
+that a power cut could take back. After a failed sync nothing is acknowledged any more, and nothing is tried again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from chronik.runtime.errors import DiskFull
+from chronik.runtime.interfaces import Disk, File
+from chronik.storage.capture import Capture
+from chronik.storage.errors import LogFull, StorageFailed
+from chronik.storage.journal_format import Kind, declaration, frame, record_header
+
+if TYPE_CHECKING:
+    from chronik.storage.log import Log
+
+# Where writing bytes a second time costs about as much as one more fdatasync (0.2 ms against 1 GB/s).
+SYNC_SEGMENT_BYTES_MIN = 256 << 10
+
+
+def journal_path(directory: str, number: int) -> str:
+    return f"{directory}/{number:020}.journal"
+
+
+class Journal:
+    """`failed` is None until a sync fails; `on_failure` hears of it once."""
+
+    def __init__(self, disk: Disk, directory: str, number: int, on_failure: Callable[[StorageFailed], None]) -> None:
+        self.directory = directory
+        self.number = number
+        self.failed: StorageFailed | None = None
+        self.running: asyncio.Future[None] | None = None  # resolves when the round under way has ended
+        self.round_count = 0
+        self.sync_count = 0
+        self._on_failure = on_failure
+        self._disk = disk
+        self._loop = asyncio.get_running_loop()
+        self._lane = disk.lane("journal")
+        self._file = self._create(number)
+        self._handles: dict[Log, int] = {}  # of the logs declared in this file
+        self._handle_next = 0
+        self._gathering: dict[Log, None] = {}
+        self._gathered: asyncio.Future[None] | None = None  # of the round that is next
+        self._captures: list[Capture] = []
+        self._synced_bytes = 0
+        self._syncing_bytes = 0
+        self._notes_unsynced = False
+        self._next_file: tuple[File, asyncio.Future[None]] | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        return self._file.size_bytes()
+
+    def when_durable(self, log: Log) -> asyncio.Future[None]:
+        """Resolves when all that `log` holds now is durable; shared by everybody who waits for the same round."""
+        future = self._gathered
+        if future is None:
+            future = self._gathered = self._loop.create_future()
+            if self.failed is not None:
+                future.set_exception(self.failed)
+                self._gathered = None
+                return future
+            if self.running is None:
+                # Not at once: what arrives in this iteration of the loop shares the round.
+                self._loop.call_soon(self._start)
+        self._gathering[log] = None
+        return future
+
+    def note(self, log: Log, kind: Kind, segment: int = 0, position: int = 0, offset: int = 0) -> None:
+        """Writes down what recovery could not see in the segments. Durable with the next round, or by `sync_notes`."""
+        if self.failed is not None:
+            raise self.failed
+        parts: list[bytes | memoryview] = []
+        handle = self._handle(log, parts)
+        parts.append(record_header(kind, handle, segment, position, offset, 0))
+        try:
+            self._write(parts)
+        except DiskFull as error:
+            self.forget(log)  # its declaration, if there was one, is not written
+            raise LogFull(f"no space in {self.directory}: free some disk space") from error
+        self._notes_unsynced = True
+
+    def sync_notes(self) -> None:
+        """Blocks until the notes are durable: for the rare change to files that must not get ahead of its note."""
+        try:
+            self._file.sync()
+        except OSError as error:
+            raise self.fail(error) from error
+        self._synced_bytes = max(self._synced_bytes, self._file.size_bytes())
+        self._notes_unsynced = False
+
+    def forget(self, log: Log) -> None:
+        """A deleted log: nobody waits for it any more, and a round under way may end without it."""
+        self._gathering.pop(log, None)
+        self._handles.pop(log, None)
+
+    async def rotate(self) -> None:
+        """Goes on in a new file; everything written before stays in the files below `number`."""
+        if self.failed is not None:
+            raise self.failed
+        file = await self._lane.run(lambda: self._create(self.number + 1))
+        switched = self._loop.create_future()
+        self._next_file = (file, switched)
+        while not switched.done():
+            await self.flush_notes()
+
+    async def flush_notes(self) -> None:
+        """A round, whether or not a log has anything new."""
+        if self.failed is not None:
+            raise self.failed
+        if self._gathered is None:
+            self._gathered = self._loop.create_future()
+            if self.running is None:
+                self._loop.call_soon(self._start)
+        await asyncio.shield(self._gathered)
+
+    async def close(self) -> None:
+        while self.running is not None:
+            await asyncio.wait([self.running])
+        self._lane.close()
+        self._file.close()
+
+    def fail(self, cause: BaseException) -> StorageFailed:
+        """Ends all acknowledging, and returns what to raise."""
+        if self.failed is not None:
+            return self.failed
+        self.failed = StorageFailed(cause)
+        switched = self._next_file[1] if self._next_file is not None else None
+        for future in (self.running, self._gathered, switched):
+            if future is not None and not future.done():
+                future.set_exception(self.failed)
+                future.exception()  # read here: a round that nobody waits for is no error of its own
+        self.running = self._gathered = None
+        self._gathering.clear()
+        self._on_failure(self.failed)
+        return self.failed
+
+    def _start(self) -> None:
+        future = self._gathered
+        if future is None or self.running is not None:
+            return
+        self.running, self._gathered = future, None
+        logs, self._gathering = self._gathering, {}
+        if self._next_file is not None:
+            self._switch_file()
+        captures = self._captures = self._capture(logs)
+        syncs: list[Callable[[], None]] = []
+        parts: list[bytes | memoryview] = []
+        for capture in captures:
+            if capture.by_sync:
+                self._handle(capture.log, parts)
+            else:
+                self._collect(capture, parts)
+        if parts:
+            self._notes_unsynced = True
+            try:
+                self._write(parts)
+            except DiskFull:
+                # The segments have their space already, so syncing them is what still works. Declarations are lost,
+                # which a log that was declared in an earlier file survives, and a new one had its note refused.
+                for capture in captures:
+                    capture.by_sync = True
+        for capture in captures:
+            if capture.by_sync:
+                syncs += capture.syncs(self._disk)
+        if self._notes_unsynced:
+            syncs.insert(0, self._file.sync)
+            self._syncing_bytes = self._file.size_bytes()
+        self._notes_unsynced = False
+        self.round_count += 1
+        self.sync_count += len(syncs)
+        self._lane.run(syncs[0] if len(syncs) == 1 else in_order(syncs)).add_done_callback(self._finished)
+
+    def _capture(self, logs: dict[Log, None]) -> list[Capture]:
+        """What each log has now, and who is made durable by syncing its segment."""
+        captures: list[Capture] = []
+        small: Capture | None = None
+        small_count = 0
+        for log in logs:
+            capture = log.capture()
+            captures.append(capture)
+            if capture.size_bytes >= SYNC_SEGMENT_BYTES_MIN or log.must_sync:
+                capture.by_sync = True
+            else:
+                small = capture
+                small_count += 1
+        if small_count == 1 and small is not None and not self._notes_unsynced and small.log in self._handles:
+            small.by_sync = small.log.entries_synced
+        return captures
+
+    def _collect(self, capture: Capture, parts: list[bytes | memoryview]) -> None:
+        handle = self._handle(capture.log, parts)
+        last = len(capture.pieces) - 1
+        for index, (segment, start, end) in enumerate(capture.pieces):
+            # The offset holds when all of the log's pieces are there, and a frame is whole or void.
+            offset = capture.end_offset if index == last else segment.base_offset
+            parts.append(record_header(Kind.BYTES, handle, segment.base_offset, start, offset, end - start))
+            parts += segment.take_new(start, end)
+
+    def _handle(self, log: Log, parts: list[bytes | memoryview]) -> int:
+        handle = self._handles.get(log)
+        if handle is None:
+            handle = self._handles[log] = self._handle_next
+            self._handle_next += 1
+            parts.append(declaration(handle, log.topic_id, log.partition, log.topic))
+        return handle
+
+    def _finished(self, done: asyncio.Future[None]) -> None:
+        error = done.exception()
+        if error is not None:
+            self.fail(error)
+        future = self.running
+        if future is None:  # failed meanwhile
+            return
+        self._synced_bytes = max(self._synced_bytes, self._syncing_bytes)
+        marks: list[bytes | memoryview] = []
+        for capture in self._captures:
+            handle = self._handles.get(capture.log)
+            still_holds = capture.log.made_durable(capture)
+            if still_holds and capture.by_sync and capture.pieces and handle is not None:
+                segment, _, end = capture.pieces[-1]
+                marks.append(record_header(Kind.MARK, handle, segment.base_offset, end, capture.end_offset, 0))
+        self._captures = []
+        self.running = None
+        if marks:
+            self._mark(marks)
+        if self._gathered is not None:
+            self._start()
+        future.set_result(None)
+
+    def _mark(self, marks: list[bytes | memoryview]) -> None:
+        """Tells recovery how far synced segments can be trusted. Not synced: it may be lost, never wrong."""
+        try:
+            self._write(marks)
+        except DiskFull:
+            return
+
+    def _write(self, parts: list[bytes | memoryview]) -> None:
+        try:
+            self._file.append(frame(parts, self._synced_bytes))
+        except OSError as error:
+            raise self.fail(error) from error
+
+    def _create(self, number: int) -> File:
+        file = self._disk.open(journal_path(self.directory, number), create=True)
+        self._disk.sync_directory(self.directory)
+        return file
+
+    def _switch_file(self) -> None:
+        """Between rounds only. Notes in the old file are synced with it before anything new is acknowledged."""
+        if self._next_file is None:
+            return
+        if self._notes_unsynced:
+            return
+        self._file, switched = self._next_file
+        self._next_file = None
+        self.number += 1
+        self._handles.clear()
+        self._handle_next = 0
+        self._synced_bytes = self._syncing_bytes = 0
+        switched.set_result(None)
+
+
+def in_order(syncs: list[Callable[[], None]]) -> Callable[[], None]:
+    """One piece of work for a lane."""
+
+    def run() -> None:
+        for sync in syncs:
+            sync()
+
+    return run

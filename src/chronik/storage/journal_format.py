@@ -1,0 +1,126 @@
+"""The journal's bytes: frames of records, one frame a round. Pure functions.
+
+A frame is whole or void: its checksum covers everything in it. Only the last frames of a journal may be torn, because a
+round is synced before the next one is written; `synced_bytes` in each frame says how far the file was known to be on
+disk when the frame was written, which tells a torn tail (cut it) from damage to what had been acknowledged (report it).
+
+    frame   magic u32, crc32c u32 (of what follows), body_bytes u32, synced_bytes u64, records
+    record  kind u8, handle u32, segment i64, position i64, offset i64, data_bytes u32, data
+A handle stands for a log within one journal file; DECLARE introduces it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+MAGIC = 0x43484A31
+FRAME = struct.Struct(">IIIQ")
+FRAME_CHECKED = struct.Struct(">IQ")  # what the checksum covers of the header
+RECORD = struct.Struct(">BIqqqI")
+IDENTITY = struct.Struct(">16si")
+
+
+class Kind(IntEnum):
+    DECLARE = 1  # data: topic id, partition, topic name
+    BYTES = 2  # data: what stands at `position` of `segment`; afterwards the log is durable up to `offset`
+    MARK = 3  # the log is durable up to `offset`, at `position` of `segment`, by the segments themselves
+    TRUNCATE = 4  # everything from `offset`, at `position` of `segment`, is void
+    START = 5  # the log starts at `offset`
+    DROP = 6  # the log was deleted
+    ROLL = 7  # `segment` was started: a file of the log's directory that no roll tells of is none of the log
+
+
+class Record(NamedTuple):
+    kind: int
+    handle: int
+    segment: int
+    position: int
+    offset: int
+    data: bytes | memoryview
+
+
+class Frame(NamedTuple):
+    position: int
+    records: list[Record]
+
+
+class Torn(NamedTuple):
+    """Where whole frames end, and whether that lies below what a later frame knew to be synced."""
+
+    position: int
+    damaged: bool
+
+
+def record_header(kind: int, handle: int, segment: int, position: int, offset: int, data_bytes: int) -> bytes:
+    return RECORD.pack(kind, handle, segment, position, offset, data_bytes)
+
+
+def declaration(handle: int, topic_id: bytes, partition: int, topic: str) -> bytes:
+    data = IDENTITY.pack(topic_id, partition) + topic.encode()
+    return RECORD.pack(Kind.DECLARE, handle, 0, 0, 0, len(data)) + data
+
+
+def identity(data: bytes | memoryview) -> tuple[str, bytes, int]:
+    topic_id, partition = IDENTITY.unpack_from(data)
+    return bytes(data[IDENTITY.size :]).decode(), topic_id, partition
+
+
+def frame(parts: Sequence[bytes | memoryview], synced_bytes: int) -> list[bytes | memoryview]:
+    """The frame around records given in parts, ready to append. The parts are not copied."""
+    body_bytes = 0
+    for part in parts:
+        body_bytes += len(part)
+    checksum = crc32c(FRAME_CHECKED.pack(body_bytes, synced_bytes))
+    for part in parts:
+        checksum = crc32c(part, checksum)
+    return [FRAME.pack(MAGIC, checksum, body_bytes, synced_bytes), *parts]
+
+
+def read_frames(data: memoryview) -> tuple[list[Frame], Torn]:
+    """All whole frames from the beginning, and how they end."""
+    frames: list[Frame] = []
+    position = 0
+    while (found := _frame_at(data, position)) is not None:
+        body_bytes, _ = found
+        start = position + FRAME.size
+        frames.append(Frame(position, list(_records(data[start : start + body_bytes]))))
+        position = start + body_bytes
+    return frames, Torn(position, _synced_past(data, position))
+
+
+def _frame_at(data: memoryview, position: int) -> tuple[int, int] | None:
+    """(body_bytes, synced_bytes) of a whole frame there, else None."""
+    if position + FRAME.size > len(data):
+        return None
+    magic, checksum, body_bytes, synced_bytes = FRAME.unpack_from(data, position)
+    end = position + FRAME.size + body_bytes
+    if magic != MAGIC or end > len(data) or crc32c(data[position + 8 : end]) != checksum:
+        return None
+    return body_bytes, synced_bytes
+
+
+def _synced_past(data: memoryview, position: int) -> bool:
+    """Whether any whole frame behind `position` proves that the bytes at `position` had been synced."""
+    rest = bytes(data[position:])
+    magic = MAGIC.to_bytes(4, "big")
+    at = rest.find(magic)
+    while at >= 0:
+        found = _frame_at(data, position + at)
+        if found is not None and found[1] > position:
+            return True
+        at = rest.find(magic, at + 1)
+    return False
+
+
+def _records(body: memoryview) -> Iterator[Record]:
+    position = 0
+    while position < len(body):
+        kind, handle, segment, at, offset, data_bytes = RECORD.unpack_from(body, position)
+        position += RECORD.size
+        yield Record(kind, handle, segment, at, offset, body[position : position + data_bytes])
+        position += data_bytes

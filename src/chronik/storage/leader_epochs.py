@@ -1,0 +1,74 @@
+"""Which leader epoch wrote which offsets of a log, as KIP-101 and KIP-279 need it. Pure state, no I/O.
+
+Entries are (epoch, start offset), both strictly rising. They follow from the batches, which carry the epoch; the node's
+checkpoint keeps them so that a log is not read from its beginning on every start.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from typing import NamedTuple
+
+
+class EpochEnd(NamedTuple):
+    epoch: int  # -1: unknown
+    end_offset: int  # the first offset not written by it; -1: unknown
+
+
+class LeaderEpochs:
+    def __init__(self, entries: Iterable[tuple[int, int]] = ()) -> None:
+        self._epochs: list[int] = []
+        self._starts: list[int] = []
+        self.latest = -1
+        for epoch, start in entries:
+            self.assign(epoch, start)
+
+    def entries(self) -> list[tuple[int, int]]:
+        return list(zip(self._epochs, self._starts, strict=True))
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """The batch at `start_offset` was written in `epoch`. Not later than what is known: nothing to learn."""
+        if epoch <= self.latest:
+            return
+        while self._starts and self._starts[-1] >= start_offset:  # an epoch that wrote nothing
+            self._starts.pop()
+            self._epochs.pop()
+        self._epochs.append(epoch)
+        self._starts.append(start_offset)
+        self.latest = epoch
+
+    def epoch_of(self, offset: int) -> int:
+        """The epoch that wrote the record there; -1 if it is older than all entries."""
+        index = bisect_right(self._starts, offset) - 1
+        return self._epochs[index] if index >= 0 else -1
+
+    def end_of(self, epoch: int, log_end_offset: int) -> EpochEnd:
+        """The largest epoch not above the asked one, and where it ends: what OffsetForLeaderEpoch answers."""
+        if epoch < 0 or not self._epochs or epoch > self.latest:
+            return EpochEnd(-1, -1)
+        if epoch == self.latest:
+            return EpochEnd(epoch, log_end_offset)
+        index = bisect_right(self._epochs, epoch)
+        if index == 0:  # older than everything kept: the follower may hold nothing of it that we know
+            return EpochEnd(epoch, self._starts[0])
+        return EpochEnd(self._epochs[index - 1], self._starts[index])
+
+    def truncate_end(self, offset: int) -> None:
+        """Forgets epochs that start at or after `offset`: their records are gone."""
+        while self._starts and self._starts[-1] >= offset:
+            self._starts.pop()
+            self._epochs.pop()
+        self.latest = self._epochs[-1] if self._epochs else -1
+
+    def truncate_start(self, offset: int) -> None:
+        """The log starts at `offset` now; the epoch that wrote this offset starts there too."""
+        index = bisect_right(self._starts, offset) - 1
+        if index >= 0:
+            del self._starts[:index], self._epochs[:index]
+            self._starts[0] = offset
+
+    def clear(self) -> None:
+        self._epochs.clear()
+        self._starts.clear()
+        self.latest = -1

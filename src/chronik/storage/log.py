@@ -1,0 +1,452 @@
+"""One partition's log: append, read, roll, truncate. What is durable, it learns from the journal.
+
+Everything here runs on the event loop, in sections without await, so offsets are assigned in the order of the calls and
+no reader ever sees half an append. A log never waits: `when_durable` hands out a future, nothing else is asynchronous.
+
+Offsets: start_offset <= durable_offset <= end_offset. Nothing is on disk before the first append, so that thousands of
+new partitions cost nothing. `high_watermark` is the replica's; here it only bounds what retention and compaction touch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_right
+from collections.abc import Callable
+from operator import attrgetter
+from typing import NamedTuple
+
+from chronik.runtime.errors import DiskFull
+from chronik.runtime.interfaces import Buffer, Disk
+from chronik.runtime.invariants import check
+from chronik.storage import rules, time_lookup
+from chronik.storage.capture import Capture
+from chronik.storage.config import LogConfig
+from chronik.storage.errors import (
+    CorruptSegment,
+    InvalidRecord,
+    LogFull,
+    OffsetOutOfRange,
+    StorageError,
+)
+from chronik.storage.journal import Journal
+from chronik.storage.journal_format import Kind
+from chronik.storage.leader_epochs import LeaderEpochs
+from chronik.storage.producer_state import AbortedTransaction, ProducerState
+from chronik.storage.segment import OFFSET_SPAN_MAX, Segment
+from chronik.storage.time_lookup import TimestampedOffset
+from chronik.wire.batches import (
+    LENGTH_COVERS_FROM,
+    NO_PRODUCER_ID,
+    BatchView,
+    patch,
+    patch_append_time,
+    stamped,
+    validate_replicated,
+)
+
+JOINED_BYTES_MAX = 4096  # up to here one copy is cheaper than a system call with several buffers
+_new = tuple.__new__
+_base_offset = attrgetter("base_offset")
+
+
+class Appended(NamedTuple):
+    first_offset: int
+    last_offset: int
+    append_time_ms: int  # -1 unless the topic has LogAppendTime
+    is_duplicate: bool  # an idempotent producer sent it again: nothing was written, the offsets are the first ones
+
+
+class LogRead(NamedTuple):
+    """Whole batches. The first may start before the asked offset, which then lies inside it, as Kafka has it too."""
+
+    buffers: list[memoryview]
+    size_bytes: int
+    next_offset: int  # where to go on; the asked offset if nothing was read
+
+
+class Log:
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        topic: str,
+        topic_id: bytes,
+        partition: int,
+        config: LogConfig,
+        journal: Journal,
+    ) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.partition = partition
+        self.directory = f"{directory}/{topic}-{partition}"
+        self.config = config
+        self.start_offset = 0
+        self.end_offset = 0
+        self.high_watermark = 0
+        self.compacted_offset = 0  # below it compaction has seen every record
+        self.generation = 0  # counts truncations: what was captured before one is void
+        self.producers = ProducerState()
+        self.epochs = LeaderEpochs()
+        self.segments: list[Segment] = []  # by base offset; the last one is written to
+        self.damage: CorruptSegment | None = None  # found by recovery below the durable mark: nothing is appended
+        self.durable_mark = (0, 0, 0)  # segment, position and offset, as recovery found it: for damaged logs
+        self.must_sync = False  # truncated: bytes behind the cut are void only once the segment itself is synced
+        self.snapshot: tuple[int, bytes] = (0, b"")  # (offset, producers as of it), from where truncation replays
+        self.deleted = False
+        self.on_durable: Callable[[], None] | None = None  # called whenever durable_offset has moved forward
+        self.directory_durably = False  # a deleted log had this directory: its removal must not come undone later
+        self._disk = disk
+        self._journal = journal
+        self._durable_offset = 0
+        self._round_offset = 0  # what the round under way makes durable
+
+    def __repr__(self) -> str:
+        return f"<Log {self.topic}-{self.partition} {self.start_offset}..{self.end_offset}>"
+
+    @property
+    def durable_offset(self) -> int:
+        """The end of what survives a power cut; with durability "os", of what survives the end of the process."""
+        return self.end_offset if self.config.durability == "os" else self._durable_offset
+
+    @property
+    def size_bytes(self) -> int:
+        return sum([segment.size_bytes for segment in self.segments])
+
+    # Appending.
+
+    def append(self, batches: list[BatchView], *, leader_epoch: int, now_ms: int, from_client: bool = True) -> Appended:
+        """Assigns offsets and writes, or raises and changes nothing. A repeated batch is answered, not written.
+
+        `from_client=False` leaves out the topic's rules about sizes, keys and times, which coordinators need not prove.
+        """
+        if self._journal.failed is not None or self.damage is not None:
+            raise self._journal.failed or self.damage or StorageError
+        config = self.config
+        stamps_time = config.message_timestamp_type == "LogAppendTime"
+        offset = first_offset = self.end_offset
+        buffers: list[Buffer] = []
+        size_bytes = 0
+        for batch in batches:
+            if batch.producer_id != NO_PRODUCER_ID:
+                if len(batches) > 1:
+                    raise InvalidRecord("an idempotent producer sends one batch for a partition in one request")
+                written = self.producers.check_batch(batch)
+                if written is not None:
+                    append_time_ms = written.timestamp_ms if stamps_time else -1
+                    return Appended(written.first_offset, written.last_offset, append_time_ms, True)
+            if from_client:
+                rules.check_produced(batch, config, now_ms)
+            if stamps_time:
+                data = bytearray(batch.data)
+                patch(data, 0, offset, leader_epoch)
+                patch_append_time(data, 0, now_ms)
+                buffers.append(data)
+            else:
+                buffers += stamped(batch, offset, leader_epoch)
+            size_bytes += batch.length_bytes + LENGTH_COVERS_FROM
+            offset += batch.last_offset_delta + 1
+        segment = self._room_for(size_bytes, offset, now_ms if stamps_time else batches[0].max_timestamp)
+        if size_bytes < JOINED_BYTES_MAX:
+            buffers = [b"".join(buffers)]
+        check(leader_epoch >= self.epochs.latest, "a leader's epoch never goes back")
+        position = self._write(segment, buffers, size_bytes)
+        self.epochs.assign(leader_epoch, first_offset)
+        self.end_offset = offset
+        offset = first_offset
+        for batch in batches:
+            next_offset = offset + batch.last_offset_delta + 1
+            end = position + batch.length_bytes + LENGTH_COVERS_FROM
+            timestamp_ms = now_ms if stamps_time else batch.max_timestamp
+            segment.note(offset, next_offset, position, end, timestamp_ms, config.index_interval_bytes)
+            if batch.producer_id != NO_PRODUCER_ID:
+                self.producers.note_batch(batch, offset, timestamp_ms)
+            position, offset = end, next_offset
+        return _new(Appended, (first_offset, offset - 1, now_ms if stamps_time else -1, False))
+
+    def append_fetched(self, buffer: memoryview) -> None:
+        """A follower's append: offsets and epochs are the leader's. A batch cut short at the end is left out."""
+        if self._journal.failed is not None or self.damage is not None:
+            raise self._journal.failed or self.damage or StorageError
+        batches = validate_replicated(buffer, self.end_offset)
+        if not batches:
+            return
+        size_bytes = sum([batch.size_bytes for batch in batches])
+        next_offset = batches[-1].next_offset
+        segment = self._room_for(size_bytes, next_offset, batches[0].max_timestamp)
+        position = self._write(segment, [buffer[:size_bytes]], size_bytes)
+        for batch in batches:
+            self.note_batch(segment, position, batch)
+            position += batch.size_bytes
+        self.end_offset = next_offset
+
+    def note_batch(self, segment: Segment, position: int, batch: BatchView) -> None:
+        """Takes a batch that is in the segment into everything derived from the log; recovery and followers use it."""
+        end = position + batch.size_bytes
+        interval_bytes = self.config.index_interval_bytes
+        segment.note(batch.base_offset, batch.next_offset, position, end, batch.max_timestamp, interval_bytes)
+        self.epochs.assign(batch.partition_leader_epoch, batch.base_offset)
+        if batch.producer_id != NO_PRODUCER_ID:
+            self.producers.note_batch(batch, batch.base_offset, batch.max_timestamp)
+
+    def _room_for(self, size_bytes: int, next_offset: int, timestamp_ms: int) -> Segment:
+        """The segment to write to; a new one when the present one is full or old enough."""
+        if not self.segments:
+            self._disk.make_directory(self.directory, durable=self.directory_durably)
+            return self._add_segment(self.end_offset)
+        segment = self.segments[-1]
+        if segment.size_bytes and (
+            segment.size_bytes + size_bytes > self.config.segment_bytes
+            or next_offset - segment.base_offset > OFFSET_SPAN_MAX
+            or 0 <= segment.first_timestamp_ms < timestamp_ms - self.config.segment_ms
+        ):
+            return self.roll()
+        return segment
+
+    def roll(self) -> Segment:
+        """Starts a new segment at the end."""
+        self.segments[-1].seal()
+        return self._add_segment(self.end_offset)
+
+    def _add_segment(self, base_offset: int) -> Segment:
+        self._journal.note(self, Kind.ROLL, base_offset)
+        segment = Segment(self._disk, self.directory, base_offset)
+        try:
+            segment.file.truncate(0)  # creates it; bytes of an older segment of this name are none of ours
+        except OSError as error:
+            raise self._journal.fail(error) from error
+        self.segments.append(segment)
+        return segment
+
+    def _write(self, segment: Segment, buffers: list[Buffer], size_bytes: int) -> int:
+        try:
+            return segment.write(buffers, size_bytes)
+        except DiskFull as error:
+            raise LogFull(f"no space for {size_bytes} bytes in {segment.path}: free some disk space") from error
+        except OSError as error:
+            raise self._journal.fail(error) from error
+
+    # Durability.
+
+    def when_durable(self, offset: int) -> asyncio.Future[None] | None:
+        """None if everything below `offset` is durable already; else what resolves when it is, shared by all waiters.
+
+        It fails with StorageFailed if a sync failed. A log may be truncated while somebody waits: what counts in the
+        end is `durable_offset`.
+        """
+        if offset <= self._durable_offset or self.config.durability == "os":
+            return None
+        if offset <= self._round_offset and self._journal.running is not None:
+            return self._journal.running
+        return self._journal.when_durable(self)
+
+    @property
+    def entries_synced(self) -> bool:
+        return not self.segments or self.segments[-1].entry_synced
+
+    def capture(self) -> Capture:
+        """For the round that starts now."""
+        self._round_offset = self.end_offset
+        return Capture.of_undurable(self)
+
+    def made_durable(self, capture: Capture) -> bool:
+        """False if the log was truncated meanwhile: the capture says nothing about it any more."""
+        if capture.generation != self.generation:
+            return False
+        for segment, _, end in capture.pieces:
+            segment.durable_bytes = max(segment.durable_bytes, end)
+        if capture.by_sync:
+            self.made_synced(capture)
+        if capture.end_offset > self._durable_offset:
+            self._durable_offset = capture.end_offset
+            if self.on_durable is not None:
+                self.on_durable()
+        return True
+
+    def made_synced(self, capture: Capture) -> bool:
+        """As `made_durable`, of the segments alone: until the journal is synced, a note may be lost that they need."""
+        if capture.generation != self.generation:
+            return False
+        for segment, _, end in capture.pieces:
+            segment.synced_bytes = max(segment.synced_bytes, end)
+            segment.entry_synced = True
+        self.must_sync = False
+        return True
+
+    @property
+    def state(self) -> tuple[int, int, int]:
+        """Changes with everything that a checkpoint holds."""
+        return self.generation, self.start_offset, self.end_offset
+
+    # Reading.
+
+    def read(self, offset: int, *, bytes_max: int, offset_limit: int, at_least_one: bool = True) -> LogRead:
+        """Whole batches from the one that holds `offset`, all below `offset_limit`, of one segment at a time.
+
+        `at_least_one` returns a first batch that is larger than `bytes_max`, so that a reader always gets on.
+        """
+        if not self.start_offset <= offset <= self.end_offset:
+            raise OffsetOutOfRange(offset, self.start_offset, self.end_offset)
+        limit = min(offset_limit, self.end_offset)
+        if self.damage is not None:
+            limit = min(limit, self.damage.offset)
+            if offset >= limit:
+                raise self.damage
+        if offset >= limit:
+            return LogRead([], 0, offset)
+        index = self._index_at(offset)
+        while True:
+            segment = self.segments[index]
+            is_last = index + 1 == len(self.segments)
+            segment_end = self.end_offset if is_last else self.segments[index + 1].base_offset
+            start = segment.position_of(offset)
+            stop = segment.size_bytes if limit >= segment_end else segment.position_of(limit)
+            if start < stop:
+                break
+            if is_last or segment_end >= limit:
+                return LogRead([], 0, offset)  # compaction left nothing between here and the limit
+            index += 1
+        size_bytes = stop - start
+        next_offset = min(limit, segment_end)
+        if size_bytes > bytes_max:
+            data = segment.read(start, bytes_max)
+            size_bytes, next_offset = segment.whole_batches(data, start)
+            if size_bytes == 0:
+                if not at_least_one:
+                    return LogRead([], 0, offset)
+                _, first = next(segment.headers(start))
+                size_bytes, next_offset = first.size_bytes, first.next_offset
+                data = segment.read(start, size_bytes)
+            data = data[:size_bytes]
+        else:
+            data = segment.read(start, size_bytes)
+        segment.check(data, start)
+        segment.remember(next_offset, start + size_bytes)
+        return _new(LogRead, ([data], size_bytes, next_offset))
+
+    def offset_for_timestamp(self, timestamp_ms: int, offset_limit: int) -> TimestampedOffset | None:
+        """The first record at or after a time, below `offset_limit`."""
+        return time_lookup.first_at_or_after(self.segments, timestamp_ms, self.start_offset, offset_limit, self.epochs)
+
+    def max_timestamp(self) -> TimestampedOffset | None:
+        """The first record with the largest timestamp."""
+        return time_lookup.latest(self.segments, self.start_offset, self.epochs)
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        return self.producers.last_stable_offset(high_watermark)
+
+    def aborted_transactions(self, first_offset: int, last_offset: int) -> list[AbortedTransaction]:
+        return self.producers.aborted(first_offset, last_offset)
+
+    # Cutting.
+
+    def truncate_to(self, offset: int) -> None:
+        """Drops every batch that reaches `offset` or lies behind it. A batch across the offset goes as a whole."""
+        if offset >= self.end_offset:
+            return
+        if offset < self.start_offset or not self.segments:
+            self.restart_at(offset)
+            return
+        index = self._index_at(offset)
+        segment = self.segments[index]
+        position = segment.position_of(offset)
+        header = next(segment.headers(position), None)
+        offset = offset if header is None else min(offset, header[1].base_offset)
+        # First the note: a file found shorter than the journal says would count as damaged.
+        self._journal.note(self, Kind.TRUNCATE, segment.base_offset, position, offset)
+        self._journal.sync_notes()
+        self._drop_segments(index + 1, len(self.segments))
+        segment.truncate(position)
+        self._cut_back(offset)
+        self.epochs.truncate_end(offset)
+        self._rebuild_producers()
+
+    def restart_at(self, offset: int) -> None:
+        """Drops everything and goes on at `offset`."""
+        self._journal.note(self, Kind.TRUNCATE, offset, 0, offset)
+        self._journal.note(self, Kind.START, offset=offset)
+        self._journal.sync_notes()
+        self._drop_segments(0, len(self.segments))
+        self._disk.make_directory(self.directory, durable=False)
+        self.start_offset = offset
+        self._add_segment(offset)
+        self._cut_back(offset)
+        self._durable_offset = offset
+        self.damage = None
+        self.epochs.clear()
+        self.producers.clear()
+        self.snapshot = (offset, b"")
+
+    def _cut_back(self, offset: int) -> None:
+        self.end_offset = offset
+        self._durable_offset = self._round_offset = min(self._durable_offset, offset)
+        self.high_watermark = min(self.high_watermark, offset)
+        self.compacted_offset = min(self.compacted_offset, offset)
+        self.must_sync = True
+        self.generation += 1
+
+    def _rebuild_producers(self) -> None:
+        offset, data = self.snapshot
+        if offset > self.end_offset:
+            offset, data = self.start_offset, b""
+            self.snapshot = (offset, data)
+        self.producers = ProducerState.decode(data)
+        self.replay_producers(offset)
+
+    def replay_producers(self, offset: int) -> None:
+        """Reads from `offset` on what producers wrote."""
+        for index in range(self._index_at(offset), len(self.segments)):
+            segment = self.segments[index]
+            for position, header in segment.headers(segment.position_of(offset)):
+                if header.producer_id == NO_PRODUCER_ID or header.base_offset < offset:
+                    continue
+                batch = segment.batch_at(position, header) if header.is_control else header
+                self.producers.note_batch(batch, batch.base_offset, batch.max_timestamp)
+
+    def advance_start(self, offset: int) -> None:
+        """No reader gets anything below `offset` any more (DeleteRecords, retention). Files go by maintenance."""
+        if not self.start_offset < offset <= self.end_offset:
+            return
+        self._journal.note(self, Kind.START, offset=offset)
+        self.start_offset = offset
+        self.epochs.truncate_start(offset)
+        self.producers.truncate_start(offset)
+
+    def drop_below_start(self) -> None:
+        """Removes segments that hold nothing at or above start_offset. The one that is written to stays."""
+        count = 0
+        while count + 1 < len(self.segments) and self.segments[count + 1].base_offset <= self.start_offset:
+            count += 1
+        self._drop_segments(0, count)
+
+    def _drop_segments(self, first: int, end: int) -> None:
+        for segment in self.segments[first:end]:
+            segment.remove()
+        del self.segments[first:end]
+
+    def _index_at(self, offset: int) -> int:
+        """Of the segment that holds `offset`, or of the first."""
+        return max(0, bisect_right(self.segments, offset, key=_base_offset) - 1)
+
+    def replace_segments(self, first: int, end: int, replacements: list[Segment]) -> None:
+        """Compaction has put other files in place of segments first..end."""
+        self.segments[first:end] = replacements
+
+    def adopt(self, segments: list[Segment], durable_offset: int) -> None:
+        """Recovery hands over what it found."""
+        self.segments = segments
+        self._durable_offset = durable_offset
+
+    def note_cut(self) -> None:
+        """Recovery has cut a torn tail, or removed files: what an older journal says of them is void."""
+        segment = self.segments[-1]
+        self._journal.note(self, Kind.TRUNCATE, segment.base_offset, segment.size_bytes, self.end_offset)
+        self.must_sync = True
+
+    def let_go(self) -> None:
+        """Of a deleted log: files that a lane works on stay open until it is done."""
+        self.deleted = True
+        self.segments = []
+
+    def close(self) -> None:
+        for segment in self.segments:
+            segment.close()

@@ -1,0 +1,296 @@
+"""All logs of one node, in one directory, with their one journal. Opens, makes, deletes, maintains and closes them.
+
+    DIRECTORY/.lock  checkpoint  reserve  journal/NUMBER.journal  TOPIC-PARTITION/BASE.log BASE.index
+
+The checkpoint and the journals together are the truth about which logs exist; a partition's directory appears with its
+first append and nothing refers to it by name alone. Maintenance runs in steps on the loop and waits for disks on a lane
+of its own, so that group commit never stands behind it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+
+from chronik.runtime.errors import DiskFull
+from chronik.runtime.interfaces import Runtime
+from chronik.storage import checkpoint, compaction, recovery
+from chronik.storage.capture import Capture
+from chronik.storage.checkpoint import LogPoint
+from chronik.storage.config import LogConfig, LogsConfig
+from chronik.storage.errors import LogFull, StorageFailed
+from chronik.storage.journal import Journal, in_order, journal_path
+from chronik.storage.journal_format import Kind
+from chronik.storage.log import Log
+from chronik.storage.recovery import LogKey
+from chronik.storage.retention import start_after_retention
+
+logger = logging.getLogger("chronik.storage")
+
+# Given up when the disk is full: deleting old segments takes a few notes in the journal, and those take space.
+RESERVE_BYTES = 1 << 20
+LOGS_PER_STEP = 50  # looked at before the loop gets its turn: about a millisecond
+
+
+class Logs:
+    """`failed` is set when a sync failed: from then on nothing is acknowledged, and the node must stop."""
+
+    def __init__(self, runtime: Runtime, directory: str, config: LogsConfig, journal: Journal) -> None:
+        self.directory = directory
+        self.config = config
+        self._runtime = runtime
+        self._disk = runtime.disk
+        self._journal = journal
+        self._lane = runtime.disk.lane("storage")
+        self._logs: dict[LogKey, Log] = {}
+        self._lines: dict[LogKey, str] = {}  # of the checkpoint
+        self._checkpointed: dict[LogKey, tuple[int, int, int]] = {}
+        self._checkpoint_due = False
+        self._maintaining = asyncio.Lock()
+        self._reserve = f"{directory}/reserve"
+        self._renamed: set[str] = set()  # directories given free by a deletion that may not have reached the disk
+
+    @classmethod
+    async def open(
+        cls,
+        runtime: Runtime,
+        directory: str,
+        config: LogsConfig,
+        on_failure: Callable[[StorageFailed], None] = lambda failure: None,
+    ) -> Logs:
+        disk = runtime.disk
+        journals = f"{directory}/journal"
+        disk.make_directory(journals)
+        disk.lock(f"{directory}/.lock")
+        first, points = 0, list[LogPoint]()
+        if disk.exists(f"{directory}/checkpoint"):
+            path = f"{directory}/checkpoint"
+            first, points = checkpoint.decode(path, disk.read_file(path))
+        numbers = [int(name[:20]) for name in disk.list(journals) if name.endswith(".journal")]
+        contents = [
+            (journal_path(journals, n), disk.read_file(journal_path(journals, n))) for n in numbers if n >= first
+        ]
+        for path, _ in contents:
+            # After kill -9 the last round may be in the page cache only, and what is read here counts as durable.
+            disk.open(path).sync()
+        known = recovery.gather(points, contents)
+        journal = Journal(disk, journals, max([first, *[number + 1 for number in numbers]]), on_failure)
+        logs = cls(runtime, directory, config, journal)
+        logs._restore(known)
+        logs._checkpoint_due = bool(contents)
+        return logs
+
+    def _restore(self, known: dict[LogKey, recovery.Known]) -> None:
+        expected: set[str] = set()
+        names = self._disk.list(self.directory)
+        for name in names:
+            if name.endswith("-delete"):
+                topic_id, _, partition = name.removesuffix("-delete").rpartition(".")[2].partition("_")
+                known.pop((bytes.fromhex(topic_id), int(partition)), None)
+                self._disk.remove_tree(f"{self.directory}/{name}")
+        for key, facts in known.items():
+            if facts.dropped:
+                continue
+            log = self._new(facts.topic, facts.topic_id, facts.partition, LogConfig())
+            recovery.restore(log, facts, self._disk)
+            expected.add(f"{facts.topic}-{facts.partition}")
+            self._lines[key] = facts.point.line()
+        for name in names:
+            _, dash, partition = name.rpartition("-")
+            if dash and partition.isdigit() and name not in expected:
+                # Nothing in it was ever durable, or its topic was deleted. It may still be somebody's only copy.
+                logger.warning("%s/%s belongs to no topic known here: moved to %s.stray", self.directory, name, name)
+                if self._disk.exists(f"{self.directory}/{name}.stray"):
+                    self._disk.remove_tree(f"{self.directory}/{name}.stray")
+                self._disk.rename(f"{self.directory}/{name}", f"{self.directory}/{name}.stray")
+
+    @property
+    def failed(self) -> StorageFailed | None:
+        return self._journal.failed
+
+    @property
+    def journal(self) -> Journal:
+        return self._journal
+
+    def get(self, topic_id: bytes, partition: int) -> Log | None:
+        return self._logs.get((topic_id, partition))
+
+    def all(self) -> Iterable[Log]:
+        return self._logs.values()
+
+    def create(self, topic: str, topic_id: bytes, partition: int, config: LogConfig) -> Log:
+        """A log without files: they appear with the first append. One that exists is returned, with this config."""
+        log = self._logs.get((topic_id, partition))
+        if log is None:
+            return self._new(topic, topic_id, partition, config)
+        log.config = config
+        return log
+
+    def _new(self, topic: str, topic_id: bytes, partition: int, config: LogConfig) -> Log:
+        log = Log(self._disk, self.directory, topic, topic_id, partition, config, self._journal)
+        log.directory_durably = log.directory in self._renamed
+        self._logs[topic_id, partition] = log
+        return log
+
+    async def delete(self, log: Log) -> None:
+        """Gone for every caller at once; files go when the journal knows it. The name is free again at once too."""
+        key = (log.topic_id, log.partition)
+        del self._logs[key]
+        self._lines.pop(key, None)
+        self._checkpointed.pop(key, None)
+        is_empty = not log.segments
+        log.let_go()
+        if is_empty:
+            return
+        doomed = f"{log.directory}.{log.topic_id.hex()}_{log.partition}-delete"
+        self._disk.rename(log.directory, doomed)
+        self._renamed.add(log.directory)
+        self._journal.note(log, Kind.DROP)
+        self._journal.forget(log)
+        await self._journal.flush_notes()
+        await self._lane.run(lambda: self._disk.remove_tree(doomed))
+
+    async def maintain(self, now_ms: int) -> None:
+        """One step of everything that is due: retention, compaction, checkpoint. Never two at a time.
+
+        A full disk puts off what needs space until the next step; retention, which makes some, has a reserve.
+        """
+        async with self._maintaining:
+            try:
+                await self._maintain(now_ms)
+            except (DiskFull, LogFull) as error:
+                logger.warning("maintenance of %s waits for space: %s", self.directory, error)
+                self._checkpoint_due = True
+                self._free_reserve()
+
+    async def _maintain(self, now_ms: int) -> None:
+        await self._retain(now_ms)
+        due = [log for log in self._logs.values() if compaction.is_due(log, now_ms)]
+        unsynced_bytes = sum([Capture.unsynced_bytes(log) for log in self._logs.values()])
+        if (
+            due
+            or self._checkpoint_due
+            or self._journal.size_bytes > self.config.journal_bytes_max
+            or unsynced_bytes > self.config.unsynced_bytes_max
+        ):
+            await self._checkpoint()
+        for log in due:
+            if not log.deleted:
+                await compaction.compact(log, now_ms, self._disk, self._lane, self.config.compaction_keys_max)
+
+    async def checkpoint(self) -> None:
+        """Syncs every segment and cuts the journal behind that."""
+        async with self._maintaining:
+            await self._checkpoint()
+
+    async def close(self) -> None:
+        """A clean end: everything synced, so that the next start has nothing to recover."""
+        async with self._maintaining:
+            try:
+                if self._journal.failed is None:
+                    await self._checkpoint()
+            except DiskFull as error:
+                logger.warning("closed without a checkpoint, the next start will take longer: %s", error)
+            await self._journal.close()
+            self._lane.close()
+            for log in self._logs.values():
+                log.close()
+            self._disk.unlock(f"{self.directory}/.lock")
+
+    async def _retain(self, now_ms: int) -> None:
+        shortened = []
+        for count, log in enumerate(list(self._logs.values())):
+            if count % LOGS_PER_STEP == LOGS_PER_STEP - 1:
+                await asyncio.sleep(0)
+            if log.deleted or log.damage is not None:
+                continue
+            log.producers.expire(now_ms, self.config.producer_id_expiration_ms)
+            log.advance_start(start_after_retention(log, now_ms))
+            if len(log.segments) > 1 and log.segments[1].base_offset <= log.start_offset:
+                shortened.append(log)
+            for segment in log.segments[:-1]:
+                segment.rest()
+        if shortened:
+            # The journal first: a missing segment is only right if the log is known to start behind it.
+            await self._journal.flush_notes()
+            for log in shortened:
+                if not log.deleted:
+                    log.drop_below_start()
+
+    async def _checkpoint(self) -> None:
+        self._checkpoint_due = False
+        await self._journal.rotate()
+        number = self._journal.number
+        captures = [await self._checkpoint_log(log) for log in list(self._logs.values())]
+        await self._journal.flush_notes()
+        for capture in captures:
+            if capture is not None:
+                capture.log.made_durable(capture)
+        data = checkpoint.encode(number, list(self._lines.values()))
+        await self._lane.run(lambda: self._disk.replace_file(f"{self.directory}/checkpoint", data))
+        self._renamed.clear()  # replacing a file syncs the directory
+        await self._lane.run(lambda: self._remove_journals(number))
+        await self._lane.run(self._keep_reserve)
+
+    async def _checkpoint_log(self, log: Log) -> Capture | None:
+        """Syncs a log's segments and writes its line; what that makes durable, once the journal is synced too."""
+        key = (log.topic_id, log.partition)
+        if log.damage is not None:
+            # Its line stays as it is, so the new journal must tell how far it had been durable.
+            await self._sync(Capture.of_unsynced(log))
+            self._journal.note(log, Kind.MARK, *log.durable_mark)
+            return None
+        while not log.deleted and log.segments:
+            state = log.state
+            if self._checkpointed.get(key) == state:
+                return None
+            capture = Capture.of_unsynced(log)
+            snapshot = (log.end_offset, log.producers.encode())
+            segment = log.segments[-1]
+            point = LogPoint(
+                log.topic,
+                log.partition,
+                log.topic_id,
+                segment.base_offset,
+                segment.size_bytes,
+                log.end_offset,
+                log.start_offset,
+                log.compacted_offset,
+                log.epochs.entries(),
+                snapshot[1],
+            )
+            await self._sync(capture)
+            if log.made_synced(capture):
+                log.snapshot = snapshot
+                if not log.deleted:
+                    self._lines[key] = point.line()
+                    self._checkpointed[key] = state
+                return capture
+        return None
+
+    async def _sync(self, capture: Capture) -> None:
+        calls = capture.syncs(self._disk)
+        if not calls:
+            return
+        try:
+            await self._lane.run(in_order(calls))
+        except OSError as error:
+            raise self._journal.fail(error) from error
+
+    def _keep_reserve(self) -> None:
+        if self._disk.exists(self._reserve):
+            return
+        try:
+            self._disk.replace_file(self._reserve, bytes(RESERVE_BYTES))
+        except DiskFull:
+            return
+
+    def _free_reserve(self) -> None:
+        if self._disk.exists(self._reserve):
+            self._disk.remove(self._reserve)
+
+    def _remove_journals(self, number: int) -> None:
+        for name in self._disk.list(self._journal.directory):
+            if name.endswith(".journal") and int(name[:20]) < number:
+                self._disk.remove(f"{self._journal.directory}/{name}")

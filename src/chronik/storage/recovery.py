@@ -1,0 +1,271 @@
+"""What a node does with its files before anything else: find every log as it was when it was last durable, or later.
+
+Sources, in this order: the checkpoint says how far each log's segments are synced; the journals written since say what
+became durable after that, and carry the bytes of small appends; the segments hold everything, perhaps torn at the end.
+
+For each log: the journal's bytes are put where segments lack them; then all batches behind the checkpoint are read. A
+batch that is not whole is a torn tail if it lies behind the durable mark, and is cut. Below the mark it is damage: the
+log keeps its end offset, says which file and byte, serves what lies before, and takes no appends.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from chronik.runtime.interfaces import Disk, File
+from chronik.storage.checkpoint import LogPoint
+from chronik.storage.compaction import finish_swaps
+from chronik.storage.config import FOREVER
+from chronik.storage.errors import CorruptJournal, CorruptSegment
+from chronik.storage.journal_format import Frame, Kind, Record, identity, read_frames
+from chronik.storage.leader_epochs import LeaderEpochs
+from chronik.storage.log import Log
+from chronik.storage.producer_state import ProducerState
+from chronik.storage.segment import Segment, segment_path
+from chronik.wire.batches import HEADER_BYTES, LENGTH_COVERS_FROM, BatchView, crc_holds, split
+from chronik.wire.errors import WireError
+
+logger = logging.getLogger("chronik.storage")
+
+LogKey = tuple[bytes, int]  # topic id, partition
+UNINDEXED_BYTES_MAX = 1 << 20  # walked over by every lookup; more is indexed anew, which a lost index file makes rare
+SCAN_BYTES = 4 << 20  # read at once when batches are checked
+
+
+class Known:
+    """What checkpoint and journal say of one log."""
+
+    def __init__(self, topic: str, topic_id: bytes, partition: int) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.partition = partition
+        self.point = LogPoint(topic, partition, topic_id, 0, 0, 0, 0, 0, [], b"")
+        self.durable = (0, 0, 0)  # segment, position, offset
+        self.start_offset = 0
+        self.pieces: list[tuple[int, int, bytes | memoryview]] = []  # segment, position, bytes
+        self.rolls: set[int] = set()  # segments started since the checkpoint
+        self.last_trusted = -1  # up to this segment the directory, as the checkpoint left it, is right
+        self.dropped = False
+
+    @classmethod
+    def at(cls, point: LogPoint) -> Known:
+        known = cls(point.topic, point.topic_id, point.partition)
+        known.point = point
+        known.durable = (point.segment, point.position, point.offset)
+        known.start_offset = point.start_offset
+        known.last_trusted = point.segment
+        return known
+
+    def apply(self, record: Record) -> None:
+        if record.kind == Kind.BYTES:
+            self.pieces.append((record.segment, record.position, record.data))
+            self.durable = max(self.durable, (record.segment, record.position + len(record.data), record.offset))
+        elif record.kind == Kind.MARK:
+            self.durable = max(self.durable, (record.segment, record.position, record.offset))
+        elif record.kind == Kind.TRUNCATE:
+            self._truncate(record.segment, record.position, record.offset)
+        elif record.kind == Kind.ROLL:
+            self.rolls.add(record.segment)
+        elif record.kind == Kind.START:
+            self.start_offset = record.offset
+        elif record.kind == Kind.DROP:
+            self.dropped = True
+
+    def _truncate(self, segment: int, position: int, offset: int) -> None:
+        kept: list[tuple[int, int, bytes | memoryview]] = []
+        for piece_segment, piece_position, data in self.pieces:
+            if piece_segment == segment:
+                data = data[: max(0, position - piece_position)]
+            if piece_segment <= segment and len(data):
+                kept.append((piece_segment, piece_position, data))
+        self.pieces = kept
+        self.rolls = {base for base in self.rolls if base <= segment}
+        self.last_trusted = min(self.last_trusted, segment)
+        if self.durable[2] >= offset:
+            self.durable = (segment, position, offset)
+        point = self.point
+        if point.offset > offset:
+            # Epochs and producers of the checkpoint are from behind the cut: everything is read anew.
+            self.point = LogPoint(self.topic, self.partition, self.topic_id, 0, 0, 0, point.start_offset, 0, [], b"")
+
+
+def gather(points: Iterable[LogPoint], journals: Iterable[tuple[str, bytes]]) -> dict[LogKey, Known]:
+    """Folds the journals, given as (path, content) in order, into the checkpoint."""
+    known = {(point.topic_id, point.partition): Known.at(point) for point in points}
+    for path, data in journals:
+        frames, torn = read_frames(memoryview(data))
+        if torn.damaged:
+            raise CorruptJournal(path, torn.position)
+        _apply(known, frames)
+    return known
+
+
+def _apply(known: dict[LogKey, Known], frames: list[Frame]) -> None:
+    by_handle: dict[int, Known] = {}
+    for frame in frames:
+        for record in frame.records:
+            if record.kind == Kind.DECLARE:
+                topic, topic_id, partition = identity(record.data)
+                log = known.get((topic_id, partition))
+                if log is None or log.dropped:
+                    log = known[topic_id, partition] = Known(topic, topic_id, partition)
+                by_handle[record.handle] = log
+            else:
+                by_handle[record.handle].apply(record)
+
+
+def restore(log: Log, known: Known, disk: Disk) -> None:
+    """Brings one log's files and state to where they belong. `log` is new."""
+    finish_swaps(log.directory, disk)
+    bases, found_stale = _segment_bases(log, known, disk)
+    if bases:
+        disk.make_directory(log.directory, durable=False)
+    _put_journaled_bytes(log, known, disk, set(bases))
+    point, durable = known.point, known.durable
+    log.start_offset = max(known.start_offset, bases[0] if bases else 0)
+    log.compacted_offset = point.compacted_offset
+    log.durable_mark = durable
+    log.epochs = LeaderEpochs(point.epochs)
+    log.producers = ProducerState.decode(point.producers)
+    log.snapshot = (point.offset, point.producers)
+    segments: list[Segment] = []
+    expected = point.offset
+    has_cut = found_stale
+    for index, base in enumerate(bases):
+        file = disk.open(segment_path(log.directory, base), create=True)
+        size_bytes = file.size_bytes()
+        if base < point.segment:
+            segments.append(Segment(disk, log.directory, base, size_bytes))
+            continue
+        scan_from = min(point.position, size_bytes) if base == point.segment else 0
+        segment = Segment(disk, log.directory, base, scan_from)
+        segment.index.truncate(scan_from)
+        if scan_from - segment.index.last_position() > UNINDEXED_BYTES_MAX:
+            segment.extend_index(log.config.index_interval_bytes)
+        segments.append(segment)
+        end_offset = bases[index + 1] if index + 1 < len(bases) else FOREVER
+        expected = _scan(log, segment, file, scan_from, size_bytes, max(expected, base), end_offset)
+        segment.durable_bytes = _durable_bytes(segment, durable)
+        segment.synced_bytes = scan_from if base == point.segment else 0
+        segment.entry_synced = base == point.segment and scan_from > 0
+        segment.checked(scan_from)
+        if expected < end_offset and (base, segment.size_bytes) < durable[:2]:
+            log.damage = CorruptSegment(segment.path, segment.size_bytes, expected, "below the durable mark")
+            logger.error("%s", log.damage)
+            expected = max(expected, durable[2])
+            break
+        if segment.size_bytes < size_bytes:
+            logger.info("%s: torn tail cut at byte %d, offset %d", segment.path, segment.size_bytes, expected)
+            file.truncate(segment.size_bytes)
+            segment.entry_synced = False  # or a checkpoint would trust a file whose tail may come back
+            has_cut = True
+        if expected < end_offset:
+            for stale in bases[index + 1 :]:
+                Segment(disk, log.directory, stale, 1).remove()
+                has_cut = True
+            break
+    log.end_offset = max(expected, log.start_offset)
+    log.adopt(segments, min(max(durable[2], log.start_offset), log.end_offset))
+    if not segments and durable[2] > known.start_offset:
+        log.damage = CorruptSegment(segment_path(log.directory, durable[0]), 0, log.start_offset, "the file is gone")
+        log.end_offset = durable[2]
+    elif segments and expected < log.start_offset:
+        log.restart_at(log.start_offset)
+    elif segments and has_cut and log.damage is None:
+        log.note_cut()
+
+
+def _segment_bases(log: Log, known: Known, disk: Disk) -> tuple[list[int], bool]:
+    """Where the log's segments start; and whether the directory held others, which are gone now.
+
+    Others lie below the start, or are of before a truncation and their removal did not reach the disk, or were started
+    and the power went before anything in them could be durable.
+    """
+    found = {int(name[:20]) for name in disk.list(log.directory) if name.endswith(".log") and name[:20].isdigit()}
+    rolled = known.rolls | {segment for segment, _, _ in known.pieces}
+    bases = sorted({base for base in found if base <= known.last_trusted} | rolled)
+    while len(bases) > 1 and bases[1] <= known.start_offset:
+        bases.pop(0)
+    stale = sorted(found - set(bases))
+    for base in stale:
+        Segment(disk, log.directory, base, 1).remove()
+    return bases, bool(stale)
+
+
+def _put_journaled_bytes(log: Log, known: Known, disk: Disk, bases: set[int]) -> None:
+    """Writes what the journal holds and the segments lack. What a segment has besides stays."""
+    files: dict[int, File] = {}
+    for base, position, data in known.pieces:
+        if base not in bases:
+            continue
+        if base not in files:
+            files[base] = disk.open(segment_path(log.directory, base), create=True)
+        file = files[base]
+        found = file.read(position, len(data))
+        if found == data:
+            continue
+        if file.size_bytes() < position:
+            return  # bytes that were synced are gone; the scan says where
+        rest = bytes(file.read(position + len(data), file.size_bytes()))
+        if rest and any(rest):
+            # Perhaps synced by itself: it must not be lost if the power goes now.
+            disk.replace_file(file.path, bytes(file.read(0, position)) + bytes(data) + rest)
+            files[base] = disk.open(file.path)
+        else:
+            file.truncate(position)
+            file.append([data])
+
+
+def _durable_bytes(segment: Segment, durable: tuple[int, int, int]) -> int:
+    if segment.base_offset < durable[0]:
+        return segment.size_bytes
+    return min(segment.size_bytes, durable[1]) if segment.base_offset == durable[0] else 0
+
+
+def _scan(log: Log, segment: Segment, file: File, position: int, end: int, expected: int, end_offset: int) -> int:
+    """Takes whole, undamaged batches below `end_offset` into the log's state; returns the offset behind them."""
+    while position < end:
+        data = file.read(position, min(SCAN_BYTES, end - position))
+        batches, needed = _whole(data)
+        if not batches:
+            if needed <= len(data) or position + needed > end:
+                return expected
+            data = file.read(position, needed)
+            batches, _ = _whole(data)
+            if not batches:
+                return expected
+        for batch in batches:
+            if batch.base_offset < expected or batch.last_offset_delta < 0 or not crc_holds(batch):
+                return expected
+            if batch.base_offset >= end_offset or batch.partition_leader_epoch < log.epochs.latest:
+                return expected  # of before a truncation: leaders never write an older epoch behind a newer one
+            segment.size_bytes = position + batch.size_bytes
+            log.note_batch(segment, position, batch)
+            position += batch.size_bytes
+            expected = batch.next_offset
+    return expected
+
+
+def _whole(data: memoryview) -> tuple[list[BatchView], int]:
+    """The batches at the beginning of `data`, and, if there is none, how many bytes the first one claims."""
+    try:
+        batches = split(data, cut_tail=True)
+    except WireError:
+        batches = _before_the_fault(data)
+    if batches or len(data) < HEADER_BYTES:
+        return batches, 0
+    return [], int.from_bytes(data[8:12], "big", signed=True) + LENGTH_COVERS_FROM
+
+
+def _before_the_fault(data: memoryview) -> list[BatchView]:
+    batches: list[BatchView] = []
+    while True:
+        size_bytes = int.from_bytes(data[8:12], "big", signed=True) + LENGTH_COVERS_FROM
+        try:
+            batches += split(data[:size_bytes]) if size_bytes >= HEADER_BYTES else split(data[:1])
+        except WireError:
+            return batches
+        data = data[size_bytes:]
+        if not data:
+            return batches

@@ -1,0 +1,339 @@
+"""One file of a log: record batches as they came over the wire, one after the other, and where they start.
+
+A segment never decides when to roll, what is durable or who may read; its log does. Its file is opened on first use.
+
+Positions: `durable_bytes` survive a power cut, by the journal or by a sync of this file; `synced_bytes` survive by this
+file alone. Bytes that an earlier process wrote are checked against their CRC when they are read for the first time, so
+that a damaged batch is reported and never served.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from chronik.runtime.errors import DiskFull
+from chronik.runtime.interfaces import Buffer, Disk, File
+from chronik.storage.errors import CorruptSegment
+from chronik.storage.indexes import CHUNK_ENTRIES, Index, IndexEntry
+from chronik.wire.batches import HEADER, HEADER_BYTES, LENGTH_COVERS_FROM, MAGIC, BatchView, crc_holds, split
+from chronik.wire.errors import WireError
+
+WALK_BYTES = 8192  # read at once when walking from batch to batch: an index interval and the next header
+RECENT_MAX = 512  # boundaries remembered, so that a tailing reader needs neither index nor walk
+TAIL_BYTES_MAX = 2048  # of small appends kept for the journal, which spares a system call a log; of each log, so little
+OFFSET_SPAN_MAX = 2**31 - 1  # an index entry counts offsets from the base in 32 bits
+NO_DATA = memoryview(b"")
+_unpack = HEADER.unpack_from
+
+
+def segment_path(directory: str, base_offset: int, suffix: str = "log") -> str:
+    return f"{directory}/{base_offset:020}.{suffix}"
+
+
+class Segment:
+    __slots__ = (
+        "_checked_from",
+        "_checked_to",
+        "_disk",
+        "_file",
+        "_first_timestamp_ms",
+        "_index",
+        "_max_timestamp_ms",
+        "_recent",
+        "_tail",
+        "_tail_bytes",
+        "_tail_from",
+        "base_offset",
+        "durable_bytes",
+        "entry_synced",
+        "path",
+        "size_bytes",
+        "synced_bytes",
+        "used",
+    )
+
+    def __init__(self, disk: Disk, directory: str, base_offset: int, size_bytes: int = 0) -> None:
+        self.base_offset = base_offset
+        self.path = segment_path(directory, base_offset)
+        self.size_bytes = size_bytes
+        self.durable_bytes = size_bytes
+        self.synced_bytes = size_bytes
+        self.entry_synced = size_bytes > 0  # whether its name in the directory survives a power cut
+        self.used = True  # since the last `rest`
+        self._disk = disk
+        self._file: File | None = None
+        self._first_timestamp_ms: int | None = None
+        self._index: Index | None = Index(segment_path(directory, base_offset, "index")) if not size_bytes else None
+        self._max_timestamp_ms: int | None = None if size_bytes else -1  # None: not known yet
+        self._recent: dict[int, int] = {base_offset: 0}  # offset -> where the first batch at or behind it starts
+        self._tail: list[bytes] = []  # what was written last, if it was little, from `_tail_from` on
+        self._tail_bytes = 0
+        self._tail_from = size_bytes
+        self._checked_to = 0  # below here, and from `_checked_from` on, the CRCs are known to hold
+        self._checked_from = size_bytes
+
+    @property
+    def file(self) -> File:
+        if self._file is None:
+            self._file = self._disk.open(self.path, create=True)
+        self.used = True
+        return self._file
+
+    @property
+    def index(self) -> Index:
+        if self._index is None:
+            self._index = Index(segment_path(self.path.rpartition("/")[0], self.base_offset, "index"))
+            self._index.load(self._disk, self.size_bytes)
+        self.used = True
+        return self._index
+
+    # Writing.
+
+    def write(self, buffers: Sequence[Buffer], size_bytes: int) -> int:
+        position = self.file.append(buffers)
+        if position != self.size_bytes:
+            raise CorruptSegment(self.path, self.size_bytes, -1, f"the file has {position} bytes: somebody else wrote")
+        self.size_bytes = position + size_bytes
+        data = buffers[0]
+        if type(data) is bytes and len(buffers) == 1 and self._tail_bytes + size_bytes <= TAIL_BYTES_MAX:
+            self._tail.append(data)
+            self._tail_bytes += size_bytes
+        else:
+            self._forget_tail()
+        return position
+
+    def take_new(self, start: int, end: int) -> list[bytes] | list[memoryview]:
+        """The bytes from `start` to `end`, which is the end, for the journal."""
+        if start == self._tail_from and end == start + self._tail_bytes:
+            tail = self._tail
+            self._forget_tail()
+            return tail
+        self._forget_tail()
+        return [self.read(start, end - start)]
+
+    def _forget_tail(self) -> None:
+        self._tail = []
+        self._tail_bytes = 0
+        self._tail_from = self.size_bytes
+
+    def note(
+        self, base_offset: int, next_offset: int, position: int, end: int, max_timestamp_ms: int, interval_bytes: int
+    ) -> None:
+        """Takes a batch just written, or found by recovery, into the index."""
+        largest = self._max_timestamp_ms
+        if largest is None:
+            largest = self.max_timestamp_ms
+        index = self._index
+        if index is None:
+            index = self.index
+        last = index.last_position()
+        if last < 0 or position - last >= interval_bytes:
+            index.add(base_offset - self.base_offset, position, largest)
+            if index.unwritten >= CHUNK_ENTRIES:
+                self._write_index(index)
+        if max_timestamp_ms > largest:
+            self._max_timestamp_ms = max_timestamp_ms
+        recent = self._recent
+        if len(recent) >= RECENT_MAX:
+            recent.clear()
+        recent[next_offset] = end
+
+    def _write_index(self, index: Index) -> None:
+        try:
+            index.write(self._disk)
+        except DiskFull:
+            return  # what is not in the file is found again by reading the log
+
+    def truncate(self, position: int) -> None:
+        self.file.truncate(position)
+        self.index.truncate(position)
+        self.size_bytes = position
+        self.durable_bytes = min(self.durable_bytes, position)
+        self.synced_bytes = min(self.synced_bytes, position)
+        self.entry_synced = False  # segments behind this one go too, and their removal must be synced
+        self._checked_to = min(self._checked_to, position)
+        self._checked_from = min(self._checked_from, position)
+        self._forget_tail()
+        self._recent = {self.base_offset: 0}
+        self._max_timestamp_ms = None if position else -1
+        self._first_timestamp_ms = None
+
+    def seal(self) -> None:
+        """No batch is added any more."""
+        if self.index.unwritten:
+            self._write_index(self.index)
+        self._recent.clear()
+
+    def syncs(self) -> list[Callable[[], None]]:
+        """For a lane. The index too, as far as it is written: no answer needs it, but without it the first is slow."""
+        calls: list[Callable[[], None]] = [self.file.sync]
+        if self._index is not None and self._index.file is not None:
+            calls.append(self._index.file.sync)
+        return calls
+
+    def remove(self) -> None:
+        """Files of a segment that a lane still works on stay open until the lane lets go of them."""
+        for path in (self.path, segment_path(self.path.rpartition("/")[0], self.base_offset, "index")):
+            if self._disk.exists(path):
+                self._disk.remove(path)
+        self._file = self._index = None
+
+    def rest(self) -> None:
+        """Lets go of the open file and the index of a sealed segment that nobody used since the last call."""
+        if not self.used:
+            self._file = self._index = None
+        self.used = False
+
+    def close(self) -> None:
+        if self._index is not None:
+            if self._index.unwritten:
+                self._write_index(self._index)
+            self._index.close()
+        if self._file is not None:
+            self._file.close()
+        self._file = self._index = None
+
+    # Reading.
+
+    def read(self, position: int, size_bytes: int) -> memoryview:
+        return self.file.read(position, size_bytes)
+
+    def check(self, data: memoryview, position: int) -> None:
+        """Raises CorruptSegment if `data`, whole batches read at `position`, is not what was written."""
+        end = position + len(data)
+        if end <= self._checked_to or position >= self._checked_from:
+            return
+        at = position
+        try:
+            for batch in split(data):
+                if not crc_holds(batch):
+                    raise CorruptSegment(self.path, at, batch.base_offset, "its checksum does not hold")
+                at += batch.size_bytes
+        except WireError as error:
+            raise CorruptSegment(self.path, position, self._offset_near(position), str(error)) from error
+        if position <= self._checked_to:
+            self._checked_to = max(self._checked_to, end)
+
+    def checked(self, from_position: int) -> None:
+        """Recovery has checked everything from there on."""
+        self._checked_from = min(self._checked_from, from_position)
+
+    def position_of(self, offset: int) -> int:
+        """Where the first batch that reaches `offset` starts; the segment's size if there is none."""
+        position = self._recent.get(offset)
+        if position is None:
+            for at, header in self._walk(self.index.before_offset(offset - self.base_offset)):
+                if header[0] + header[6] >= offset:
+                    return at
+            return self.size_bytes
+        return position
+
+    def whole_batches(self, data: memoryview, position: int) -> tuple[int, int]:
+        """(size in bytes, next offset) of the whole batches at the beginning of `data`, read at `position`."""
+        entry = self.index.before_position(position + len(data) - HEADER_BYTES)
+        at = max(0, entry.position - position)
+        if at and _unpack(data, at)[0] != self.base_offset + entry.offset:
+            at = 0  # the index is wrong: walk from where the data starts, which is a boundary
+        next_offset = -1
+        while at + HEADER_BYTES <= len(data):
+            header = _unpack(data, at)
+            size_bytes = header[1] + LENGTH_COVERS_FROM
+            if size_bytes < HEADER_BYTES or header[3] != MAGIC:
+                raise CorruptSegment(self.path, position + at, self._offset_near(position + at), "no batch is there")
+            if at + size_bytes > len(data):
+                break
+            at += size_bytes
+            next_offset = header[0] + header[6] + 1
+        if next_offset < 0 and at:
+            next_offset = int(_unpack(data, at)[0])
+        return at, next_offset
+
+    def remember(self, offset: int, position: int) -> None:
+        if len(self._recent) >= RECENT_MAX:
+            self._recent.clear()
+        self._recent[offset] = position
+
+    def headers(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchView]]:
+        """(position, header) of the batches from a boundary on; `data` of these views is empty."""
+        for at, header in self._walk_from(position, self.size_bytes if end is None else end):
+            yield at, BatchView._make((*header, NO_DATA))
+
+    def headers_from(self, entry: IndexEntry) -> Iterator[tuple[int, BatchView]]:
+        """As `headers`, from where the index points."""
+        for at, header in self._walk(entry):
+            yield at, BatchView._make((*header, NO_DATA))
+
+    def batch_at(self, position: int, header: BatchView) -> BatchView:
+        """The batch whose header was found at `position`, with its bytes, checked."""
+        data = self.read(position, header.size_bytes)
+        self.check(data, position)
+        return split(data)[0]
+
+    @property
+    def max_timestamp_ms(self) -> int:
+        """-1 if no batch has one."""
+        if self._max_timestamp_ms is None:
+            index = self.index
+            entry = index.entry(len(index) - 1) if len(index) else IndexEntry(0, 0, -1)
+            largest = entry.timestamp_before_ms
+            for _, header in self._walk(entry):
+                largest = max(largest, header[8])
+            self._max_timestamp_ms = largest
+        return self._max_timestamp_ms
+
+    @property
+    def first_timestamp_ms(self) -> int:
+        """Of the first batch, from which segment.ms counts; -1 if the segment is empty."""
+        if self._first_timestamp_ms is None and self.size_bytes:
+            self._first_timestamp_ms = HEADER.unpack(self.read(0, HEADER_BYTES))[8]
+        return -1 if self._first_timestamp_ms is None else self._first_timestamp_ms
+
+    def rebuild_index(self, interval_bytes: int) -> None:
+        """From the batches themselves."""
+        self.index.clear()
+        self.extend_index(interval_bytes)
+
+    def extend_index(self, interval_bytes: int) -> None:
+        """From the batches behind its last entry."""
+        index = self.index
+        entry = index.entry(len(index) - 1) if len(index) else IndexEntry(0, 0, -1)
+        largest = entry.timestamp_before_ms
+        for position, header in self._walk_from(entry.position, self.size_bytes):
+            last = index.last_position()
+            if last < 0 or position - last >= interval_bytes:
+                index.add(header[0] - self.base_offset, position, largest)
+            largest = max(largest, header[8])
+        self._max_timestamp_ms = largest
+        self._write_index(index)
+
+    def _walk(self, entry: IndexEntry) -> Iterator[tuple[int, tuple[int, ...]]]:
+        """From what the index says, if the batch there agrees; else from the beginning, with a new index."""
+        if entry.position:
+            data = self.read(entry.position, HEADER_BYTES)
+            agrees = len(data) == HEADER_BYTES and HEADER.unpack(data)[0] == self.base_offset + entry.offset
+            if not agrees:
+                self.rebuild_index(WALK_BYTES)
+                entry = IndexEntry(0, 0, -1)
+        return self._walk_from(entry.position, self.size_bytes)
+
+    def _walk_from(self, position: int, end: int) -> Iterator[tuple[int, tuple[int, ...]]]:
+        window = memoryview(b"")
+        window_start = position
+        while position < end:
+            at = position - window_start
+            if at + HEADER_BYTES > len(window):
+                window = self.read(position, WALK_BYTES)
+                window_start = position
+                at = 0
+                if len(window) < HEADER_BYTES:
+                    raise CorruptSegment(self.path, position, self._offset_near(position), "a header is cut short")
+            header = _unpack(window, at)
+            size_bytes = header[1] + LENGTH_COVERS_FROM
+            if size_bytes < HEADER_BYTES or header[3] != MAGIC or position + size_bytes > self.size_bytes:
+                raise CorruptSegment(self.path, position, self._offset_near(position), "no batch is there")
+            yield position, header
+            position += size_bytes
+
+    def _offset_near(self, position: int) -> int:
+        index = self._index
+        return self.base_offset + (index.before_position(position).offset if index is not None else 0)

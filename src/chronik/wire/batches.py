@@ -1,0 +1,327 @@
+"""Record batches of magic 2: a 61-byte header, a view of it, its checks, its patches, and writing whole batches.
+
+    bytes   0 base_offset  8 length  12 partition_leader_epoch  16 magic  17 crc  21 attributes  23 last_offset_delta
+           27 base_timestamp  35 max_timestamp  43 producer_id  51 producer_epoch  53 base_sequence  57 record_count
+
+The CRC-32C covers everything from the attributes on, so base offset and epoch can be patched into a batch that somebody
+else wrote. Nothing here walks records: `validate_produced` is all that a produced batch costs the broker, and is one
+unpack, one checksum and one chain of comparisons when the batch is good. Only a bad one is looked at field by field.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from struct import error as StructError  # noqa: N812 - the standard library's only lower-case exception
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from chronik.wire import records as record_codec
+from chronik.wire.checksums import crc32c
+from chronik.wire.compression import CODEC_BITS, CODECS, Codec, compress
+from chronik.wire.errors import (
+    CorruptBatch,
+    InvalidRecord,
+    InvalidTimestamp,
+    Malformed,
+    TooLarge,
+    Unencodable,
+    UnsupportedCompression,
+)
+from chronik.wire.records import NO_TIMESTAMP, RECORD_BYTES_MIN, Record, TimestampType
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+HEADER: Final = Struct(">qiibIhiqqqhii")
+HEADER_BYTES: Final = HEADER.size
+LENGTH_COVERS_FROM: Final = 12  # `length` does not count the base offset and itself
+CRC_COVERS_FROM: Final = 21
+MAGIC: Final = 2
+MAGIC_AT: Final = 16  # in every magic; it tells how to read the rest
+HEADER_BYTES_TO_MAGIC: Final = MAGIC_AT + 1
+LEGACY_BYTES_MIN: Final = 26  # no batch of any magic is shorter
+
+LOG_APPEND_TIME: Final = 0x08
+TRANSACTIONAL: Final = 0x10
+CONTROL: Final = 0x20
+DELETE_HORIZON: Final = 0x40
+
+NO_PRODUCER_ID: Final = -1
+NO_PRODUCER_EPOCH: Final = -1
+NO_SEQUENCE: Final = -1
+NO_LEADER_EPOCH: Final = -1
+
+_INT64, _INT32 = Struct(">q"), Struct(">i")
+_STAMP = Struct(">qii")  # base offset, length, epoch: what stands before the magic
+_CRC = Struct(">I")
+_ATTRIBUTES = Struct(">h")
+_unpack_header = HEADER.unpack_from
+_new = tuple.__new__
+
+
+class BatchView(NamedTuple):
+    """The header of one batch as it stands in the bytes, and the bytes themselves. A patch does not change the view."""
+
+    base_offset: int
+    length_bytes: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+    data: memoryview  # the whole batch, header included
+
+    @property
+    def size_bytes(self) -> int:
+        return self.length_bytes + LENGTH_COVERS_FROM
+
+    @property
+    def payload(self) -> memoryview:
+        """The records, compressed or not."""
+        return self.data[HEADER_BYTES:]
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def compression(self) -> Codec:
+        return CODECS[self.attributes & CODEC_BITS]
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        return TimestampType.LOG_APPEND_TIME if self.attributes & LOG_APPEND_TIME else TimestampType.CREATE_TIME
+
+    @property
+    def is_transactional(self) -> bool:
+        return self.attributes & TRANSACTIONAL != 0
+
+    @property
+    def is_control(self) -> bool:
+        return self.attributes & CONTROL != 0
+
+    @property
+    def has_delete_horizon(self) -> bool:
+        """Set by compaction: `base_timestamp` is the time after which tombstones of this batch may go."""
+        return self.attributes & DELETE_HORIZON != 0
+
+    @property
+    def has_producer_id(self) -> bool:
+        return self.producer_id > NO_PRODUCER_ID
+
+
+def validate_produced(buffer: memoryview, batch_bytes_max: int) -> BatchView:
+    """Checks what a client sent for one partition: exactly one batch, by the rules that Kafka's broker applies.
+
+    Whether keys are there and times within bounds is the topic's business (`records.verify`), as is the sequence.
+    """
+    size = len(buffer)
+    if size >= HEADER_BYTES:
+        fields = _unpack_header(buffer)
+        base_offset, length, _, magic, crc, attributes, last_delta, _, _, producer_id, _, sequence, count = fields
+        if (
+            length + LENGTH_COVERS_FROM == size <= batch_bytes_max
+            and magic == MAGIC
+            and crc32c(buffer[CRC_COVERS_FROM:]) == crc
+            and base_offset == 0
+            and 0 < count == last_delta + 1
+            and (attributes & CODEC_BITS or count * RECORD_BYTES_MIN <= size - HEADER_BYTES)
+            and attributes & (CONTROL | LOG_APPEND_TIME) == 0
+            and attributes & CODEC_BITS < len(CODECS)
+            and (producer_id < 0 or sequence >= 0)
+        ):
+            return _new(BatchView, (*fields, buffer))
+    raise _why_not_produced(buffer, batch_bytes_max)
+
+
+def _why_not_produced(buffer: memoryview, batch_bytes_max: int) -> Malformed:
+    """The first rule that is broken, in the order in which Kafka looks. (It drops bytes after a batch; we refuse.)"""
+    what = "produced batch"
+    left = len(buffer)
+    if left < HEADER_BYTES_TO_MAGIC:
+        return InvalidRecord(what, 0, f"there is none: {left} bytes were sent, and one batch is expected")
+    size = _INT32.unpack_from(buffer, 8)[0] + LENGTH_COVERS_FROM
+    magic = buffer[MAGIC_AT]
+    if magic > MAGIC or size < LEGACY_BYTES_MIN:
+        return CorruptBatch(what, 8, f"claims magic {magic} and {size} bytes, which is no batch")
+    if magic < MAGIC:
+        return InvalidRecord(what, MAGIC_AT, f"magic is {magic}; this version of Produce takes magic {MAGIC}")
+    if size < HEADER_BYTES:
+        return CorruptBatch(what, 8, f"claims {size} bytes, a header alone takes {HEADER_BYTES}")
+    if size != left:
+        return InvalidRecord(what, 8, f"claims {size} bytes, {left} were sent; exactly one batch is expected")
+    batch = _new(BatchView, (*_unpack_header(buffer), buffer))
+    if batch.base_offset != 0:
+        return InvalidRecord(what, 0, f"base offset is {batch.base_offset}; the broker assigns it, send 0")
+    if size > batch_bytes_max:
+        return TooLarge(what, 8, f"{size} bytes, above the {batch_bytes_max} of max.message.bytes")
+    if not crc_holds(batch):
+        return _crc_fails(what, batch)
+    codec = batch.attributes & CODEC_BITS
+    if codec >= len(CODECS):
+        return UnsupportedCompression(what, 21, f"there is no codec {codec}: 0 none to 4 zstd exist")
+    if not 0 < batch.record_count == batch.last_offset_delta + 1:
+        counts = f"{batch.record_count} records, but a last offset delta of {batch.last_offset_delta}"
+        return InvalidRecord(what, 57, counts)
+    if batch.is_control:
+        return InvalidRecord(what, 21, "is a control batch, which only the broker writes")
+    if batch.has_producer_id and batch.base_sequence < 0:
+        return InvalidRecord(what, 53, f"producer {batch.producer_id} sent sequence number {batch.base_sequence}")
+    if batch.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        return InvalidTimestamp(what, 21, "says LogAppendTime, which only the broker sets")
+    return InvalidRecord(what, 57, f"{batch.record_count} records cannot fit into {size - HEADER_BYTES} bytes")
+
+
+def validate_replicated(buffer: memoryview, next_offset: int) -> list[BatchView]:
+    """Checks what a leader sent a follower: whole batches with right checksums, offsets upwards from `next_offset`.
+
+    A last batch that is cut short is left out: a fetch answers up to a number of bytes, not of batches.
+    """
+    batches = split(buffer, cut_tail=True)
+    for batch in batches:
+        if not crc_holds(batch):
+            raise _crc_fails(f"replicated batch at offset {batch.base_offset}", batch)
+        if batch.base_offset < next_offset or batch.last_offset_delta < 0:
+            raise CorruptBatch(
+                "replicated batch", 0, f"offsets {batch.base_offset} to {batch.last_offset}, {next_offset} is next"
+            )
+        next_offset = batch.next_offset
+    return batches
+
+
+def split(buffer: memoryview, *, cut_tail: bool = False) -> list[BatchView]:
+    """Views of the batches that stand one after the other, by their headers alone; no checksum is looked at.
+
+    `cut_tail` leaves out a last batch that is not there in full, instead of raising.
+    """
+    batches = []
+    at = 0
+    end = len(buffer)
+    while at < end:
+        left = end - at
+        if left < HEADER_BYTES:
+            if cut_tail:
+                break
+            raise CorruptBatch("record batch", at, f"{left} bytes are left, a header takes {HEADER_BYTES}")
+        fields = _unpack_header(buffer, at)
+        size = fields[1] + LENGTH_COVERS_FROM
+        if fields[3] != MAGIC:
+            raise CorruptBatch("record batch", at + MAGIC_AT, f"magic is {fields[3]}, not {MAGIC}")
+        if size < HEADER_BYTES:
+            raise CorruptBatch("record batch", at + 8, f"claims {size} bytes, a header alone takes {HEADER_BYTES}")
+        if size > left:
+            if cut_tail:
+                break
+            raise CorruptBatch("record batch", at + 8, f"claims {size} bytes, {left} are left")
+        if fields[5] & CODEC_BITS >= len(CODECS):
+            raise UnsupportedCompression(
+                "record batch", at + 21, f"there is no codec {fields[5] & CODEC_BITS}: 0 none to 4 zstd exist"
+            )
+        batches.append(_new(BatchView, (*fields, buffer[at : at + size])))
+        at += size
+    return batches
+
+
+def crc_holds(batch: BatchView) -> bool:
+    """Whether the bytes are those that were written."""
+    return crc32c(batch.data[CRC_COVERS_FROM:]) == batch.crc
+
+
+def _crc_fails(what: str, batch: BatchView) -> CorruptBatch:
+    found = crc32c(batch.data[CRC_COVERS_FROM:])
+    return CorruptBatch(what, 17, f"CRC-32C is {found:#010x}, the header says {batch.crc:#010x}")
+
+
+def patch(buffer: bytearray | memoryview, at: int, base_offset: int, leader_epoch: int) -> None:
+    """Puts the offset and epoch that the leader assigned into the batch at `at`. The CRC covers neither."""
+    _INT64.pack_into(buffer, at, base_offset)
+    _INT32.pack_into(buffer, at + LENGTH_COVERS_FROM, leader_epoch)
+
+
+def stamped(batch: BatchView, base_offset: int, leader_epoch: int) -> tuple[bytes, memoryview]:
+    """As `patch`, for bytes that cannot be written to: a new head of 16 bytes and the unchanged rest."""
+    return _STAMP.pack(base_offset, batch.length_bytes, leader_epoch), batch.data[_STAMP.size :]
+
+
+def patch_append_time(buffer: bytearray | memoryview, at: int, timestamp: int) -> None:
+    """Makes the batch at `at` one of LogAppendTime: type, largest timestamp and therefore the CRC. Deltas stay."""
+    view = memoryview(buffer)
+    (length,) = _INT32.unpack_from(view, at + 8)
+    (attributes,) = _ATTRIBUTES.unpack_from(view, at + 21)
+    _ATTRIBUTES.pack_into(view, at + 21, attributes | LOG_APPEND_TIME)
+    _INT64.pack_into(view, at + 35, timestamp)
+    _CRC.pack_into(view, at + 17, crc32c(view[at + CRC_COVERS_FROM : at + LENGTH_COVERS_FROM + length]))
+
+
+def build(
+    records: Sequence[Record],
+    codec: Codec = Codec.NONE,
+    *,
+    level: int | None = None,
+    base_offset: int | None = None,
+    last_offset: int | None = None,
+    base_timestamp: int | None = None,
+    max_timestamp: int | None = None,
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+    leader_epoch: int = NO_LEADER_EPOCH,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    is_transactional: bool = False,
+    is_control: bool = False,
+    has_delete_horizon: bool = False,
+) -> bytes:
+    """One batch.
+
+    Offsets and times of the header follow from the records, unless given: compaction keeps those of a batch whose
+    records it drops. With LogAppendTime `max_timestamp` is the time of the append; a delete horizon is given as
+    `base_timestamp`.
+    """
+    if records:
+        base_offset = records[0].offset if base_offset is None else base_offset
+        last_offset = records[-1].offset if last_offset is None else last_offset
+        base_timestamp = records[0].timestamp if base_timestamp is None else base_timestamp
+        max_timestamp = max([record.timestamp for record in records]) if max_timestamp is None else max_timestamp
+    elif base_offset is None or last_offset is None:
+        raise Unencodable("a batch without records needs base_offset and last_offset")
+    base_timestamp = NO_TIMESTAMP if base_timestamp is None else base_timestamp
+    max_timestamp = NO_TIMESTAMP if max_timestamp is None else max_timestamp
+    payload = record_codec.encode(records, base_offset, base_timestamp)
+    if records:
+        payload = compress(codec, payload, level)
+    attributes = (
+        codec
+        | (LOG_APPEND_TIME if timestamp_type is TimestampType.LOG_APPEND_TIME else 0)
+        | (TRANSACTIONAL if is_transactional else 0)
+        | (CONTROL if is_control else 0)
+        | (DELETE_HORIZON if has_delete_horizon else 0)
+    )
+    try:
+        header = HEADER.pack(
+            base_offset,
+            HEADER_BYTES - LENGTH_COVERS_FROM + len(payload),
+            leader_epoch,
+            MAGIC,
+            0,
+            attributes,
+            last_offset - base_offset,
+            base_timestamp,
+            max_timestamp,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            len(records),
+        )
+    except StructError as error:
+        raise Unencodable(f"a field of the batch header does not fit: {error}") from None
+    crc = crc32c(payload, crc32c(header[CRC_COVERS_FROM:]))
+    return b"".join((header[:17], _CRC.pack(crc), header[CRC_COVERS_FROM:], payload))
