@@ -84,7 +84,7 @@ class Quorum:
 
 async def until(holds: Callable[[], bool]) -> None:
     """Turns of the loop, until it does."""
-    while not holds():  # noqa: ASYNC110 - nobody could set an event for what is about to be found out
+    while not holds():
         await asyncio.sleep(0)
 
 
