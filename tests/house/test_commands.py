@@ -58,6 +58,8 @@ def test_documents_name_only_commands_that_exist(document: str) -> None:
         ("jdk", {"javac": "echo 'no Java runtime present' >&2; exit 1"}, "no javac runs", "brew install openjdk@17"),
         ("maven", {"apt_get": ""}, "Maven is missing", "sudo apt-get install -y maven"),
         ("compiler", {"apk": ""}, "C compiler is missing", "sudo apk add build-base"),
+        ("go", {"dnf": ""}, "Go is missing", "sudo dnf install -y golang"),
+        ("npm", {"apt_get": ""}, "Node.js with npm is missing", "sudo apt-get install -y npm"),
         ("uv", {}, "uv", "pip install uv"),
     ],
 )

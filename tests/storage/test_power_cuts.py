@@ -153,7 +153,9 @@ class Life:
         for each in batches_of(log):
             if each.producer_id >= 0:
                 last = each.base_sequence + each.last_offset_delta
-                again.append(5, 0, each.base_sequence, last, each.base_offset, each.last_offset, NOW_MS, transactional=False)
+                again.append(
+                    5, 0, each.base_sequence, last, each.base_offset, each.last_offset, NOW_MS, transactional=False
+                )
         assert log.producers.encode() == again.encode()
 
 
@@ -178,10 +180,7 @@ def cycle(seed: int) -> None:
     models = [Model() for _ in range(random.randint(1, 4))]
     for _ in range(random.randint(2, 4)):
         asyncio.run(Life(random, models).run(disk))
-        if random.random() < 0.25:
-            disk = disk.process_killed()
-        else:
-            disk = disk.power_cut()
+        disk = disk.process_killed() if random.random() < 0.25 else disk.power_cut()
     life = Life(random, models)
 
     async def last_look() -> None:

@@ -190,6 +190,7 @@ class SimDisk:
         self._steps_left = -1
         self.capacity_bytes = capacity_bytes
         self.delay_s = 0.0
+        self.on_power_cut: Callable[[], None] | None = None  # told once, at the call that finds the power off
         self.calls: Counter[str] = Counter()
 
     # What a test does to the disk.
@@ -229,6 +230,9 @@ class SimDisk:
 
     def step(self, operation: str, path: str) -> None:
         if self._steps_left == 0:
+            told, self.on_power_cut = self.on_power_cut, None
+            if told is not None:
+                told()
             raise PowerCut
         self._steps_left -= 1
         self.calls[operation] += 1

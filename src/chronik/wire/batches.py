@@ -14,9 +14,8 @@ from struct import Struct
 from struct import error as StructError  # noqa: N812 - the standard library's only lower-case exception
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from crc32c import crc32c
-
 from chronik.wire import records as record_codec
+from chronik.wire.checksums import crc32c
 from chronik.wire.compression import CODEC_BITS, CODECS, Codec, compress
 from chronik.wire.errors import (
     CorruptBatch,
@@ -156,10 +155,10 @@ def _why_not_produced(buffer: memoryview, batch_bytes_max: int) -> Malformed:
         return CorruptBatch(what, 8, f"claims magic {magic} and {size} bytes, which is no batch")
     if magic < MAGIC:
         return InvalidRecord(what, MAGIC_AT, f"magic is {magic}; this version of Produce takes magic {MAGIC}")
-    if size != left:
-        return InvalidRecord(what, 8, f"claims {size} bytes, {left} were sent; exactly one batch is expected")
     if size < HEADER_BYTES:
         return CorruptBatch(what, 8, f"claims {size} bytes, a header alone takes {HEADER_BYTES}")
+    if size != left:
+        return InvalidRecord(what, 8, f"claims {size} bytes, {left} were sent; exactly one batch is expected")
     batch = _new(BatchView, (*_unpack_header(buffer), buffer))
     if batch.base_offset != 0:
         return InvalidRecord(what, 0, f"base offset is {batch.base_offset}; the broker assigns it, send 0")
