@@ -1,4 +1,4 @@
-"""A whole node in memory: a disk that can lose power, a network without sockets, and a client that speaks in structs."""
+"""A whole node in memory: a disk that can lose power, a network without sockets, a client that speaks in structs."""
 
 from __future__ import annotations
 

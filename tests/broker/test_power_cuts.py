@@ -13,6 +13,7 @@ from chronik.wire.batches import build, split
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from chronik.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from chronik.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from chronik.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from chronik.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -20,7 +21,6 @@ from chronik.wire.messages.offset_commit import (
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from chronik.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from chronik.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
 from chronik.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from chronik.wire.records import Record, iterate
@@ -143,8 +143,9 @@ async def _check(world: World, client: Client) -> None:
     for index in range(PARTITIONS):
         replica = node.replicas.get(topic, index)
         assert replica is not None
-        while replica.high_watermark < replica.log.end_offset:  # what survived unacknowledged is committed first
-            await asyncio.sleep(0)
+        committed = replica.when_committed(replica.log.end_offset)  # what survived unacknowledged comes first
+        if committed is not None:
+            await committed
     found: dict[tuple[int, int], bytes] = {}
     for partition in range(PARTITIONS):
         offset = 0

@@ -88,7 +88,8 @@ class ClientContract:
         driver.join("b", group, topic)
         wait_until(lambda: 0 < len(driver.assignment("b")) < 3, "the second member gets its share")
         wait_until(
-            lambda: sorted(driver.assignment("a") + driver.assignment("b")) == [0, 1, 2], "every partition has one owner"
+            lambda: sorted(driver.assignment("a") + driver.assignment("b")) == [0, 1, 2],
+            "every partition has one owner",
         )
         driver.produce(topic, [Sent(f"more {n}", partition=n % 3) for n in range(30)])
         wait_until(

@@ -268,7 +268,7 @@ def test_groups_are_answered_for_by_their_partitions_alone() -> None:
             leave = LeaveGroupRequest(group_id=name, member_id="m")
             for answer in (
                 join(coordinator, name),
-                coordinator.sync_group(sync, FakeCaller(5)),
+                coordinator.sync_group(sync, FakeCaller(4)),
                 coordinator.leave_group(leave, FakeCaller(2)),
             ):
                 assert not isinstance(answer, asyncio.Future)

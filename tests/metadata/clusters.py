@@ -49,10 +49,10 @@ class Cluster:
         """The reply, after the decision holds. MetadataRefused as it comes."""
         self.sequence += 1
         request = request or RequestId(0, 1, self.sequence, self.sequence)
-        records, reply = self.controller.handle(command, request, self.now_ns)
-        if records:
-            self.apply(records)
-        return reply
+        decision = self.controller.handle(command, request, self.now_ns)
+        if decision.records:
+            self.apply(decision.records)
+        return decision.reply
 
     def change_controller(self) -> None:
         """A new leader starts from what is applied; what the old one knew beside that is gone."""

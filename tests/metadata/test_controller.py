@@ -32,15 +32,12 @@ def test_every_command_is_decided_by_someone_and_answered() -> None:
 def test_commands_see_what_was_decided_before_them_though_it_is_not_committed() -> None:
     """Two creations of one name in one entry would fork the state; the second must see the first."""
     on = cluster(1)
-    first, reply = on.controller.handle(creation("t"), RequestId(1, 1, 1, 1), 0)
-    assert reply.topics[0].error_code == 0  # type: ignore[attr-defined]
-    second, reply = on.controller.handle(creation("t"), RequestId(1, 1, 2, 1), 0)
-    assert reply.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS  # type: ignore[attr-defined]
-    third, _ = on.controller.handle(DeleteTopics(topics=[TopicName(name="t")]), RequestId(1, 1, 3, 1), 0)
-    fourth, reply = on.controller.handle(creation("t"), RequestId(1, 1, 4, 1), 0)
-    assert reply.topics[0].error_code == 0  # type: ignore[attr-defined]
-    assert second == []
-    on.apply([*first, *third, *fourth])
+    commands = [creation("t"), creation("t"), DeleteTopics(topics=[TopicName(name="t")]), creation("t")]
+    made = [on.controller.handle(each, RequestId(1, 1, at, 1), 0) for at, each in enumerate(commands, 1)]
+    codes = [decision.reply.topics[0].error_code for decision in made]  # type: ignore[attr-defined]
+    assert codes == [0, ErrorCode.TOPIC_ALREADY_EXISTS, 0, 0]
+    assert made[1].records == []
+    on.apply([record for decision in made for record in decision.records])
     assert on.image.topic_named("t") is not None
 
 

@@ -92,11 +92,12 @@ class History:
     def ask(self, command: Command) -> Any:
         self.sequence += 1
         request = RequestId(self.sequence % 3, 1, self.sequence, max(self.sequence - 7, 0))
-        records, reply = self.controller.handle(command, request, 0)
-        self.pending += records
-        if self.random.random() < 0.1:
-            assert self.controller.handle(command, request, 0) == ([], reply) or not records
-        return reply
+        decision = self.controller.handle(command, request, 0)
+        self.pending += decision.records
+        if decision.records and self.random.random() < 0.1:
+            again = self.controller.handle(command, request, 0)
+            assert (again.records, again.reply) == ([], decision.reply)
+        return decision.reply
 
     def commit(self) -> None:
         """The decisions since the last time become an entry, as a follower gets it."""

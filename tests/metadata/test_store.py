@@ -143,6 +143,28 @@ def test_all_that_is_asked_in_one_turn_shares_an_entry() -> None:
     run(test)
 
 
+def test_a_large_move_of_leaderships_is_several_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten thousand leaders in one entry would stall every node's loop while it is applied."""
+
+    async def test() -> None:
+        store = await with_broker(SimDisk(1))
+        await store.submit(CreateTopics(topics=[NewTopic(name=f"t{n}", partition_count=5) for n in range(20)]))
+        monkeypatch.setattr("chronik.metadata.writer.BATCH_RECORDS", 30)
+        before = store.raft.applied_index
+        heartbeat = BrokerHeartbeat(broker_id=1, broker_epoch=1, want_fence=True)
+        fenced, later = await asyncio.gather(store.submit(heartbeat), store.submit(creation("u")))
+        assert fenced.is_fenced
+        assert later.topics[0].error_code == ErrorCode.INVALID_REPLICATION_FACTOR, "decided after the fencing"
+        assert store.raft.applied_index - before == 4  # 100 partitions, the broker, the request
+        assert all(p.leader == -1 for topic in store.image.all_topics() for p in topic.partitions)
+        assert store.image.brokers[1].fenced
+        await store.submit(BrokerHeartbeat(broker_id=1, broker_epoch=1))
+        assert all(p.leader == 1 for topic in store.image.all_topics() for p in topic.partitions)
+        await store.close()
+
+    run(test)
+
+
 def test_what_comes_while_an_entry_is_under_way_becomes_the_next_one() -> None:
     """However many come: two entries, not one each, and each sees what was decided before it."""
 

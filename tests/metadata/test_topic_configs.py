@@ -29,12 +29,13 @@ NOT_OURS = ("remote.", "follower.fetch.last.tiered.")
 
 NONE = BrokerConfigs({}, {}, {})
 VALUES = [
-    "", " ", "0", "1", "-1", "-2", "-3", "2", "5", "9", "10", "17", "18", "22", "23", "99", "100", "999", "1000", "1048575",
-    "1048576", "524287", "524288", "2147483647", "2147483648", "-2147483648", "-2147483649", "9223372036854775807",
-    "9223372036854775808", "-131072", "-131073", "0.5", "1.0", "1.1", "-0.1", "1e3", "1.5e2", "5d", "0x10", "1_000", "+5",
-    " 5 ", "٣", "NaN", "true", "TRUE", " false ", "yes", "compact", "delete", "compact,delete", "delete, delete", "Compact",
-    "zstd", "uncompressed", "none", "producer", "CreateTime", "LogAppendTime", "createtime", "*", "0:1", "0:1,1:2", "0:1,*",
-    "0:a", "0:1:2", "fsync", "earliest", "latest", "by_duration:PT1H", "by_duration:P", "by_duration:1", "read_committed",
+    "", " ", "0", "1", "-1", "-2", "-3", "2", "5", "9", "10", "17", "18", "22", "23", "99", "100", "999", "1000",
+    "1048575", "1048576", "524287", "524288", "2147483647", "2147483648", "-2147483648", "-2147483649",
+    "9223372036854775807", "9223372036854775808", "-131072", "-131073", "0.5", "1.0", "1.1", "-0.1", "1e3", "1.5e2",
+    "5d", "0x10", "1_000", "+5", " 5 ", "٣", "NaN", "true", "TRUE", " false ", "yes", "compact", "delete",
+    "compact,delete", "delete, delete", "Compact", "zstd", "uncompressed", "none", "producer", "CreateTime",
+    "LogAppendTime", "createtime", "*", "0:1", "0:1,1:2", "0:1,*", "0:a", "0:1:2", "fsync", "earliest", "latest",
+    "by_duration:PT1H", "by_duration:P", "by_duration:1", "read_committed",
 ]  # fmt: skip
 
 
@@ -79,7 +80,7 @@ def test_definitions_are_kafkas() -> None:
             synonyms.setdefault(name, []).append((key, int(factor)))
             continue
         kind, name, type_name, default, _ = fields
-        if name.startswith(NOT_OURS) and kind == "broker" or name in PER_LISTENER:
+        if (name.startswith(NOT_OURS) and kind == "broker") or name in PER_LISTENER:
             continue
         definition = tables[kind][name]
         assert definition.type.name == type_name, name
@@ -103,7 +104,7 @@ def test_definitions_are_kafkas() -> None:
 
 
 def deliberate(kind: str, name: str, text: str) -> bool:
-    """Where we refuse what Kafka takes and cannot obey, or judge a key together with others, as decisions/configs does."""
+    """Where we refuse what Kafka takes and cannot obey, or judge keys together, as decisions/configs does."""
     if name in {*OURS, "remote.storage.enable", "remote.log.copy.disable"} or text == "NaN":
         return True
     # The topic's key has a lower limit; the broker's, which is its default, has none in Kafka.

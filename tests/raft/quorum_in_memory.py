@@ -155,7 +155,7 @@ class Quorum:
                         return node
                 await asyncio.sleep(0.005)
 
-    async def until(self, holds: Callable[[], bool], within_s: float = 10.0) -> None:
+    async def until(self, holds: Callable[[], bool], within_s: float = 10.0, every_s: float = 0.005) -> None:
         async with asyncio.timeout(within_s):
-            while not holds():  # noqa: ASYNC110 - virtual time costs nothing, and any state may be waited for
-                await asyncio.sleep(0.005)
+            while not holds():
+                await asyncio.sleep(every_s)

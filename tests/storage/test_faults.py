@@ -11,7 +11,7 @@ from chronik.storage.config import LogConfig
 from chronik.storage.errors import CorruptJournal, CorruptSegment, LogFull, StorageFailed
 from chronik.storage.log import Log
 from chronik.wire.error_codes import ErrorCode
-from tests.storage.driving import append, batch, batches_of, durable, open_logs, run, topic_id, values_of
+from tests.storage.driving import NOW_MS, append, batch, batches_of, durable, open_logs, run, topic_id, values_of
 
 FIRST = "/data/t-0/00000000000000000000.log"
 
@@ -71,6 +71,37 @@ def test_a_full_disk_refuses_appends_and_heals() -> None:
         assert log.end_offset == 2
 
     run(scenario)
+
+
+def test_retention_frees_a_disk_that_is_full_to_the_last_byte() -> None:
+    """Deleting takes a note in the journal, which takes space: without a reserve a full disk would stay full."""
+
+    async def scenario() -> None:
+        disk = SimDisk(1)
+        logs = await open_logs(disk)
+        log = logs.create("t", topic_id(1), 0, LogConfig(segment_bytes=2000, retention_bytes=4000))
+        for index in range(40):
+            append(log, batch([b"%d" % index * 200]))
+        await logs.checkpoint()
+        log.high_watermark = 40
+        disk.capacity_bytes = 1  # what is there stays, nothing more fits
+        with pytest.raises(LogFull):
+            append(log, batch([b"x"]))
+        disk.capacity_bytes = used_bytes(disk) + 10
+        await logs.maintain(NOW_MS)
+        assert log.start_offset == 0, "the first step only gives up the reserve"
+        await logs.maintain(NOW_MS)
+        assert log.start_offset > 20
+        append(log, batch([b"x"]))
+        await durable(log)
+        again = await open_logs(disk.power_cut())
+        assert [(each.start_offset, each.end_offset) for each in again.all()] == [(log.start_offset, 41)]
+
+    run(scenario)
+
+
+def used_bytes(disk: SimDisk) -> int:
+    return (1 << 40) - disk.free_bytes("/data") if disk.capacity_bytes is None else 1 - disk.free_bytes("/data")
 
 
 def test_a_journal_without_space_leaves_durability_to_the_segments() -> None:

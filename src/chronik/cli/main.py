@@ -1,28 +1,69 @@
 """The `chronik` command: parses what was typed and hands it to one file per noun.
 
-It never imports Spark, Arrow or the console at the top of a module: a broker runs where they are not installed.
+Nouns are named here as text and imported when they are called, so that `chronik --help` is quick and a broker runs
+where the console's or the pipeline's packages are not installed. A new noun is one line in COMMANDS and one file.
 """
 
 from __future__ import annotations
 
+import os
 import sys
+from typing import Final
 
-from cyclopts import App
+from cyclopts import App, CycloptsError, Parameter
 
 from chronik import __version__
-from chronik.cli.server import server
-from chronik.cli.up import up
+from chronik.cli.errors import CommandError
+from chronik.cli.session import DONE, EXIT_CODES, INTERRUPTED, MISUSED, complain
+
+# Noun: (what is imported when it is called, what `chronik --help` says of it).
+COMMANDS: Final = {
+    "up": ("chronik.cli.up:up", "Start a broker here, with every default right."),
+    "server": ("chronik.cli.server:server", "Run one node on Kafka's own server.properties."),
+    "topic": ("chronik.cli.topic:app", "Create, list, describe, alter and delete topics."),
+    "produce": ("chronik.cli.produce:produce", "Write records to a topic, from stdin or files."),
+    "consume": ("chronik.cli.consume:consume", "Read records of a topic: from an offset, a time, as a group."),
+    "group": ("chronik.cli.group:app", "List, describe, reset and delete consumer groups."),
+    "config": ("chronik.cli.config:app", "Read and change the configuration of topics, brokers and groups."),
+    "compat": ("chronik.cli.compat:compat", "Which Kafka APIs a broker serves, in which versions."),
+}
+
+HELP: Final = """\
+A Kafka-wire-compatible broker cluster with a Raft metadata quorum, and a data pipeline on Spark.
+
+For example:
+  chronik up
+  chronik topic create orders --partitions 6
+  echo hello | chronik produce orders
+  chronik consume orders --from earliest
+  chronik group describe billing
+
+Every command takes --bootstrap (or CHRONIK_BOOTSTRAP) and --format json."""
 
 app = App(
     name="chronik",
-    help="A Kafka-wire-compatible broker cluster with a Raft metadata quorum, and a data pipeline on Spark.",
+    help=HELP,
+    help_format="plaintext",
+    help_epilogue=EXIT_CODES,
     version=__version__,
+    # A flag is there or not; defaults are told in the words of each option, where they need telling.
+    default_parameter=Parameter(negative="", show_default=False),
 )
-
-
-app.command(server)
-app.command(up)
+for _noun, (_target, _help) in COMMANDS.items():
+    app.command(_target, name=_noun, help=_help)
 
 
 def main() -> None:
-    sys.exit(app())
+    try:
+        app(exit_on_error=False)
+    except CycloptsError:  # it has been printed
+        sys.exit(MISUSED)
+    except CommandError as error:
+        complain(str(error))
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:
+        # Whoever read our output has had enough, which is no error. Python must not try to flush what is left.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(DONE)

@@ -59,13 +59,13 @@ class Controller:
         """The state that the next command will be decided on."""
         return self._delta
 
-    def handle(self, command: Command, request: RequestId, now_ns: int) -> tuple[list[Record], Reply]:
+    def handle(self, command: Command, request: RequestId, now_ns: int) -> Decision[Reply]:
         """Decides, and takes the decision as made. Raises MetadataRefused; then nothing changed."""
         if (earlier := self._reply_to(command, request)) is not None:
-            return [], earlier
+            return Decision([], earlier)
         decision = self._decide(command, now_ns)
         if not decision.records:
-            return [], decision.reply
+            return decision
         applied = AppliedRequestRecord(
             node_id=request.node_id,
             incarnation=request.incarnation,
@@ -73,9 +73,9 @@ class Controller:
             answered_below=request.answered_below,
             reply=encode(decision.reply, 0),
         )
-        records = [*decision.records, applied]
-        self.assume(records)
-        return records, decision.reply
+        decision.records.append(applied)
+        self.assume(decision.records)
+        return decision
 
     def assume(self, records: list[Record]) -> None:
         """Goes on from a state in which these records hold."""

@@ -24,6 +24,7 @@ class Circle:
     def __init__(self, brokers: Iterable[Broker]) -> None:
         everyone = sorted(brokers)
         self.racks = _racks([broker for broker in everyone if broker.live])
+        # Of the live ones alone: who is in it is live.
         self.rack_of = {broker_id: at for at, rack in enumerate(self.racks) for broker_id in rack}
         self.live = _mix(self.racks)
         self.fenced = [broker.broker_id for broker in everyone if not broker.live]

@@ -14,6 +14,7 @@ from chronik.metadata.delta import Changes
 from chronik.metadata.errors import DamagedMetadata
 from chronik.metadata.image import EMPTY, Broker, ConfigResource, Image, Topic
 from chronik.metadata.records import (
+    NOBODY,
     AppliedRequestRecord,
     ClusterRecord,
     ConfigRecord,
@@ -108,8 +109,8 @@ def _topic_records(topic: Topic) -> Iterator[Record]:
             partition_epoch=partition.partition_epoch,
             replicas=list(partition.replicas),
             isr=list(partition.isr),
-            elr=list(partition.elr),
-            last_known_elr=list(partition.last_known_elr),
+            elr=list(partition.elr) or NOBODY,
+            last_known_elr=list(partition.last_known_elr) or NOBODY,
         )
 
 

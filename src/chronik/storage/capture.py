@@ -65,9 +65,19 @@ class Capture:
         capture.by_sync = True
         return capture
 
+    @staticmethod
+    def unsynced_bytes(log: Log) -> int:
+        """How much a checkpoint would sync; recovery would have to read at least that."""
+        size_bytes = 0
+        for segment in reversed(log.segments):
+            if segment.size_bytes and segment.synced_bytes == segment.size_bytes:
+                break
+            size_bytes += segment.size_bytes - segment.synced_bytes
+        return size_bytes
+
     def syncs(self, disk: Disk) -> list[Callable[[], None]]:
         """The calls that make the segments durable, to run in order on a lane."""
-        calls: list[Callable[[], None]] = [segment.file.sync for segment, _, _ in self.pieces]
+        calls = [sync for segment, _, _ in self.pieces for sync in segment.syncs()]
         if not all(segment.entry_synced for segment, _, _ in self.pieces):
             directory = self.log.directory
             parent = directory.rpartition("/")[0]

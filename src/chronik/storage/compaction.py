@@ -105,10 +105,9 @@ async def _latest_offsets(log: Log, segments: list[Segment], keys_max: int) -> t
                 await asyncio.sleep(0)
             if len(latest) >= keys_max:
                 return latest, batch.next_offset
-        index = log.index_of(segment)
-        if index < 0:
+        if segment not in log.segments:
             break
-        end_offset = log.segments[index + 1].base_offset
+        end_offset = log.segments[log.segments.index(segment) + 1].base_offset
     return latest, end_offset
 
 
@@ -244,7 +243,7 @@ async def _replace(
     await lane.run(cleaned.sync)
     if _changed(log, generation):
         return False
-    first = log.index_of(group[0])
+    first = log.segments.index(group[0])
     end = first + len(group)
     swap_path = f"{directory}/{base:020}-{log.segments[end].base_offset:020}.swap"
     disk.rename(cleaned_path, swap_path)

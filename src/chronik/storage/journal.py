@@ -97,8 +97,7 @@ class Journal:
         try:
             self._file.sync()
         except OSError as error:
-            self.fail(error)
-            raise self.failed or error from error
+            raise self.fail(error) from error
         self._synced_bytes = max(self._synced_bytes, self._file.size_bytes())
         self._notes_unsynced = False
 
@@ -133,9 +132,10 @@ class Journal:
         self._lane.close()
         self._file.close()
 
-    def fail(self, cause: BaseException) -> None:
+    def fail(self, cause: BaseException) -> StorageFailed:
+        """Ends all acknowledging, and returns what to raise."""
         if self.failed is not None:
-            return
+            return self.failed
         self.failed = StorageFailed(cause)
         switched = self._next_file[1] if self._next_file is not None else None
         for future in (self.running, self._gathered, switched):
@@ -145,6 +145,7 @@ class Journal:
         self.running = self._gathered = None
         self._gathering.clear()
         self._on_failure(self.failed)
+        return self.failed
 
     def _start(self) -> None:
         future = self._gathered
@@ -250,8 +251,7 @@ class Journal:
         try:
             self._file.append(frame(parts, self._synced_bytes))
         except OSError as error:
-            self.fail(error)
-            raise self.failed or error from error
+            raise self.fail(error) from error
 
     def _create(self, number: int) -> File:
         file = self._disk.open(journal_path(self.directory, number), create=True)

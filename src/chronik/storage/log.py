@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
+from collections.abc import Callable
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -88,7 +89,7 @@ class Log:
         self.epochs = LeaderEpochs()
         self.segments: list[Segment] = []  # by base offset; the last one is written to
         self.damage: CorruptSegment | None = None  # found by recovery below the durable mark: nothing is appended
-        self.durable_mark = (0, 0, 0)  # segment, position and offset known to recovery; only kept for damaged logs
+        self.durable_mark = (0, 0, 0)  # segment, position and offset, as recovery found it: for damaged logs
         self.must_sync = False  # truncated: bytes behind the cut are void only once the segment itself is synced
         self.snapshot: tuple[int, bytes] = (0, b"")  # (offset, producers as of it), from where truncation replays
         self.deleted = False
@@ -144,8 +145,7 @@ class Log:
                 buffers += stamped(batch, offset, leader_epoch)
             size_bytes += batch.length_bytes + LENGTH_COVERS_FROM
             offset += batch.last_offset_delta + 1
-        largest_ms = now_ms if stamps_time else batches[0].max_timestamp
-        segment = self._room_for(size_bytes, offset, largest_ms, now_ms)
+        segment = self._room_for(size_bytes, offset, now_ms if stamps_time else batches[0].max_timestamp)
         if size_bytes < JOINED_BYTES_MAX:
             buffers = [b"".join(buffers)]
         check(leader_epoch >= self.epochs.latest, "a leader's epoch never goes back")
@@ -172,7 +172,7 @@ class Log:
             return
         size_bytes = sum([batch.size_bytes for batch in batches])
         next_offset = batches[-1].next_offset
-        segment = self._room_for(size_bytes, next_offset, batches[0].max_timestamp, batches[0].max_timestamp)
+        segment = self._room_for(size_bytes, next_offset, batches[0].max_timestamp)
         position = self._write(segment, [buffer[:size_bytes]], size_bytes)
         for batch in batches:
             self.note_batch(segment, position, batch)
@@ -188,7 +188,7 @@ class Log:
         if batch.producer_id != NO_PRODUCER_ID:
             self.producers.note_batch(batch, batch.base_offset, batch.max_timestamp)
 
-    def _room_for(self, size_bytes: int, next_offset: int, timestamp_ms: int, now_ms: int) -> Segment:
+    def _room_for(self, size_bytes: int, next_offset: int, timestamp_ms: int) -> Segment:
         """The segment to write to; a new one when the present one is full or old enough."""
         if not self.segments:
             self._disk.make_directory(self.directory, durable=self.directory_durably)
@@ -197,7 +197,7 @@ class Log:
         if segment.size_bytes and (
             segment.size_bytes + size_bytes > self.config.segment_bytes
             or next_offset - segment.base_offset > OFFSET_SPAN_MAX
-            or timestamp_ms - segment.first_timestamp_ms > self.config.segment_ms
+            or 0 <= segment.first_timestamp_ms < timestamp_ms - self.config.segment_ms
         ):
             return self.roll()
         return segment
@@ -213,8 +213,7 @@ class Log:
         try:
             segment.file.truncate(0)  # creates it; bytes of an older segment of this name are none of ours
         except OSError as error:
-            self._journal.fail(error)
-            raise self._journal.failed or error from error
+            raise self._journal.fail(error) from error
         self.segments.append(segment)
         return segment
 
@@ -224,8 +223,7 @@ class Log:
         except DiskFull as error:
             raise LogFull(f"no space for {size_bytes} bytes in {segment.path}: free some disk space") from error
         except OSError as error:
-            self._journal.fail(error)
-            raise self._journal.failed or error from error
+            raise self._journal.fail(error) from error
 
     # Durability.
 
@@ -256,26 +254,28 @@ class Log:
             return False
         for segment, _, end in capture.pieces:
             segment.durable_bytes = max(segment.durable_bytes, end)
-            if capture.by_sync:
-                segment.synced_bytes = max(segment.synced_bytes, end)
-                segment.entry_synced = True
         if capture.by_sync:
-            self.must_sync = False
+            self.made_synced(capture)
         if capture.end_offset > self._durable_offset:
             self._durable_offset = capture.end_offset
             if self.on_durable is not None:
                 self.on_durable()
         return True
 
+    def made_synced(self, capture: Capture) -> bool:
+        """As `made_durable`, of the segments alone: until the journal is synced, a note may be lost that they need."""
+        if capture.generation != self.generation:
+            return False
+        for segment, _, end in capture.pieces:
+            segment.synced_bytes = max(segment.synced_bytes, end)
+            segment.entry_synced = True
+        self.must_sync = False
+        return True
+
     @property
     def state(self) -> tuple[int, int, int]:
         """Changes with everything that a checkpoint holds."""
         return self.generation, self.start_offset, self.end_offset
-
-    @property
-    def unsynced_bytes(self) -> int:
-        segments = self.segments
-        return segments[-1].size_bytes - segments[-1].synced_bytes if segments else 0
 
     # Reading.
 
@@ -313,7 +313,7 @@ class Log:
             if size_bytes == 0:
                 if not at_least_one:
                     return LogRead([], 0, offset)
-                first = next(iter(segment.headers(start)))[1]
+                _, first = next(segment.headers(start))
                 size_bytes, next_offset = first.size_bytes, first.next_offset
                 data = segment.read(start, size_bytes)
             data = data[:size_bytes]
@@ -349,9 +349,8 @@ class Log:
         index = self._index_at(offset)
         segment = self.segments[index]
         position = segment.position_of(offset)
-        for _, header in segment.headers(position):
-            offset = min(offset, header.base_offset)
-            break
+        header = next(segment.headers(position), None)
+        offset = offset if header is None else min(offset, header[1].base_offset)
         # First the note: a file found shorter than the journal says would count as damaged.
         self._journal.note(self, Kind.TRUNCATE, segment.base_offset, position, offset)
         self._journal.sync_notes()
@@ -427,10 +426,6 @@ class Log:
     def _index_at(self, offset: int) -> int:
         """Of the segment that holds `offset`, or of the first."""
         return max(0, bisect_right(self.segments, offset, key=_base_offset) - 1)
-
-    def index_of(self, segment: Segment) -> int:
-        """Where a segment stands; -1 if it is not there any more."""
-        return self.segments.index(segment) if segment in self.segments else -1
 
     def replace_segments(self, first: int, end: int, replacements: list[Segment]) -> None:
         """Compaction has put other files in place of segments first..end."""

@@ -29,6 +29,7 @@ from chronik.wire.errors import WireError
 logger = logging.getLogger("chronik.storage")
 
 LogKey = tuple[bytes, int]  # topic id, partition
+UNINDEXED_BYTES_MAX = 1 << 20  # walked over by every lookup; more is indexed anew, which a lost index file makes rare
 SCAN_BYTES = 4 << 20  # read at once when batches are checked
 
 
@@ -140,6 +141,8 @@ def restore(log: Log, known: Known, disk: Disk) -> None:
         scan_from = min(point.position, size_bytes) if base == point.segment else 0
         segment = Segment(disk, log.directory, base, scan_from)
         segment.index.truncate(scan_from)
+        if scan_from - segment.index.last_position() > UNINDEXED_BYTES_MAX:
+            segment.extend_index(log.config.index_interval_bytes)
         segments.append(segment)
         end_offset = bases[index + 1] if index + 1 < len(bases) else FOREVER
         expected = _scan(log, segment, file, scan_from, size_bytes, max(expected, base), end_offset)

@@ -9,7 +9,7 @@ that a damaged batch is reported and never served.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Buffer, Disk, File
@@ -164,6 +164,13 @@ class Segment:
             self._write_index(self.index)
         self._recent.clear()
 
+    def syncs(self) -> list[Callable[[], None]]:
+        """For a lane. The index too, as far as it is written: no answer needs it, but without it the first is slow."""
+        calls: list[Callable[[], None]] = [self.file.sync]
+        if self._index is not None and self._index.file is not None:
+            calls.append(self._index.file.sync)
+        return calls
+
     def remove(self) -> None:
         """Files of a segment that a lane still works on stay open until the lane lets go of them."""
         for path in (self.path, segment_path(self.path.rpartition("/")[0], self.base_offset, "index")):
@@ -283,10 +290,15 @@ class Segment:
 
     def rebuild_index(self, interval_bytes: int) -> None:
         """From the batches themselves."""
+        self.index.clear()
+        self.extend_index(interval_bytes)
+
+    def extend_index(self, interval_bytes: int) -> None:
+        """From the batches behind its last entry."""
         index = self.index
-        index.clear()
-        largest = -1
-        for position, header in self._walk_from(0, self.size_bytes):
+        entry = index.entry(len(index) - 1) if len(index) else IndexEntry(0, 0, -1)
+        largest = entry.timestamp_before_ms
+        for position, header in self._walk_from(entry.position, self.size_bytes):
             last = index.last_position()
             if last < 0 or position - last >= interval_bytes:
                 index.add(header[0] - self.base_offset, position, largest)

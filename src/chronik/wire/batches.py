@@ -14,9 +14,8 @@ from struct import Struct
 from struct import error as StructError  # noqa: N812 - the standard library's only lower-case exception
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from crc32c import crc32c
-
 from chronik.wire import records as record_codec
+from chronik.wire.checksums import crc32c
 from chronik.wire.compression import CODEC_BITS, CODECS, Codec, compress
 from chronik.wire.errors import (
     CorruptBatch,

@@ -93,7 +93,7 @@ class GroupCoordinator:
             try:
                 self._shard(request.group_id).join(request, caller, reply)
             except CoordinatorError as error:
-                reply(join_error(error.kafka_error, request.member_id))
+                reply(join_error(error.kafka_error))
         return answer.take()
 
     def sync_group(self, request: SyncGroupRequest, caller: Caller) -> Answer[SyncGroupResponse]:

@@ -85,7 +85,9 @@ def _grow(view: View, growth: TopicGrowth, circle: Circle, *, allowed: int) -> l
         placed = [assignment.broker_ids for assignment in growth.assignments]
         for broker_ids in placed:
             check_assignment(view, broker_ids, replication_factor=replication_factor)
-    records = [new_partition(view, topic.topic_id, count + at, replicas) for at, replicas in enumerate(placed)]
+    records = [
+        new_partition(topic.topic_id, count + at, replicas, circle.rack_of) for at, replicas in enumerate(placed)
+    ]
     if growth.name in COORDINATOR_TOPICS:
         require_all_live(growth.name, records)
     return records

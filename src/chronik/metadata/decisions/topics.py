@@ -83,7 +83,7 @@ def create_topic(view: View, topic: NewTopic, rules: Rules, circle: Circle) -> t
     configs = _configs_of(topic)
     check_topic_configs(view, configs, rules)
     placed = _manual(view, topic) if topic.assignments else _automatic(topic, rules, circle)
-    partitions = [new_partition(view, topic_id, index, replicas) for index, replicas in enumerate(placed)]
+    partitions = [new_partition(topic_id, index, replicas, circle.rack_of) for index, replicas in enumerate(placed)]
     if name in COORDINATOR_TOPICS:
         require_all_live(name, partitions)
     records: list[Record] = [TopicRecord(topic_id=topic_id, name=name), *partitions]
