@@ -62,7 +62,7 @@ class Cluster:
 
     async def until(self, holds: Callable[[], bool]) -> None:
         async with asyncio.timeout(DEADLINE_S):
-            while not holds():  # noqa: ASYNC110 - any state of any node may be waited for
+            while not holds():
                 await asyncio.sleep(0.005)
 
 
