@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 
 import pytest
@@ -50,3 +51,21 @@ def test_stop_returns_when_every_task_has_ended() -> None:
         assert tasks.names() == []
 
     asyncio.run(run())
+
+
+def test_stopping_a_task_before_its_first_step_leaves_nothing_behind() -> None:
+    """Whoever starts and stops within one turn of the loop must not leave a coroutine that was never awaited."""
+
+    async def never() -> None:
+        raise AssertionError("it was stopped before it began")
+
+    work = never()
+
+    async def run() -> None:
+        tasks = Tasks("node-1")
+        tasks.start("late", work)
+        await tasks.stop()
+        await asyncio.sleep(0)
+
+    asyncio.run(run())
+    assert inspect.getcoroutinestate(work) == inspect.CORO_CLOSED

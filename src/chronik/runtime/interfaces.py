@@ -90,6 +90,8 @@ class Disk(Protocol):
 
     def free_bytes(self, directory: str) -> int: ...
 
+    def total_bytes(self, directory: str) -> int: ...
+
     def lock(self, path: str) -> None:
         """Takes an exclusive lock held until `unlock` or the end of the process; raises DiskInUse if it is taken."""
 

@@ -218,6 +218,10 @@ class RealDisk:
         status = os.statvfs(directory)
         return status.f_bavail * status.f_frsize
 
+    def total_bytes(self, directory: str) -> int:
+        status = os.statvfs(directory)
+        return status.f_blocks * status.f_frsize
+
     def lock(self, path: str) -> None:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:

@@ -27,6 +27,8 @@ class Tasks:
         task = asyncio.get_running_loop().create_task(self._guard(full_name, work), name=full_name)
         self._running[task] = None
         task.add_done_callback(self._forget)
+        # A task that is cancelled before its first step never touches its work, which Python would complain about.
+        task.add_done_callback(lambda _: work.close())
         return task
 
     def names(self) -> list[str]:

@@ -215,6 +215,7 @@ class SimDisk:
         self._steps_left = -1
         self.capacity_bytes = capacity_bytes
         self.delay_s = 0.0
+        self.on_power_cut: Callable[[], None] | None = None  # told once, at the call that finds the power off
         self.calls: Counter[str] = Counter()
 
     # What a test does to the disk.
@@ -254,6 +255,9 @@ class SimDisk:
 
     def step(self, operation: str, path: str) -> None:
         if self._steps_left == 0:
+            told, self.on_power_cut = self.on_power_cut, None
+            if told is not None:
+                told()
             raise PowerCut
         self._steps_left -= 1
         self.calls[operation] += 1
@@ -347,7 +351,10 @@ class SimDisk:
 
     def free_bytes(self, directory: str) -> int:
         self.step("free_bytes", directory)
-        return (1 << 40 if self.capacity_bytes is None else self.capacity_bytes) - _used_bytes(self._root)
+        return self.total_bytes(directory) - _used_bytes(self._root)
+
+    def total_bytes(self, directory: str) -> int:
+        return 1 << 40 if self.capacity_bytes is None else self.capacity_bytes
 
     def lock(self, path: str) -> None:
         self.open(path, create=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
+from collections.abc import Callable
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -92,6 +93,7 @@ class Log:
         self.must_sync = False  # truncated: bytes behind the cut are void only once the segment itself is synced
         self.snapshot: tuple[int, bytes] = (0, b"")  # (offset, producers as of it), from where truncation replays
         self.deleted = False
+        self.on_durable: Callable[[], None] | None = None  # called whenever durable_offset has moved forward
         self.directory_durably = False  # a deleted log had this directory: its removal must not come undone later
         self._disk = disk
         self._journal = journal
@@ -254,7 +256,10 @@ class Log:
             segment.durable_bytes = max(segment.durable_bytes, end)
         if capture.by_sync:
             self.made_synced(capture)
-        self._durable_offset = max(self._durable_offset, capture.end_offset)
+        if capture.end_offset > self._durable_offset:
+            self._durable_offset = capture.end_offset
+            if self.on_durable is not None:
+                self.on_durable()
         return True
 
     def made_synced(self, capture: Capture) -> bool:

@@ -5,12 +5,12 @@
         current_leader_epoch: int32 = field("4+", default=-1)
         timestamp: int64
 
-    class ListOffsetsRequest(Request, key=2, versions="0-11", flexible="6+"):
+    class ListOffsetsRequest(Request, api_key=2, versions="0-11", flexible="6+"):
         replica_id: int32
         topics: list[ListOffsetsTopic]
 
 A bare annotation is present in every version and must be given; `= literal` is present in every version with that
-default; `= field(...)` says the rest. `T | None` may be null wherever the field is present, unless `nullable` narrows it.
+default; `= field(...)` says the rest. `T | None` may be null wherever it is present, unless `nullable` narrows it.
 Editors and type checkers read the same lines as plain dataclasses (keyword arguments only). Files that use the notation
 start with `from __future__ import annotations`, so a message may stand above the structs it is made of.
 
@@ -25,7 +25,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, dataclass_transform
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    int8 = int16 = uint16 = int32 = uint32 = int64 = int
+    # One line each: a chained assignment would make them variables, which annotations cannot use.
+    int8 = int
+    int16 = int
+    uint16 = int
+    int32 = int
+    uint32 = int
+    int64 = int
     float64 = float
     boolean = bool
     string = str
@@ -48,7 +54,7 @@ class Versions(NamedTuple):
     def __contains__(self, version: object) -> bool:
         return isinstance(version, int) and self.first <= version <= self.last
 
-    def __iter__(self) -> Iterator[int]:  # type: ignore[override]
+    def __iter__(self) -> Iterator[int]:
         return iter(range(self.first, self.last + 1))
 
     def __str__(self) -> str:
@@ -96,6 +102,7 @@ def field(
     """A field that is not in every version, or is tagged, or is null only in some versions.
 
     Without `default` it is the type's zero: 0, False, "", b"", an empty list, an all-default struct, or ZERO_UUID.
+    The all-default struct of a tagged field is one shared object: put another in its place, never change it.
     """
     present = Versions.parse(versions)
     return FieldSpec(
@@ -116,14 +123,14 @@ class Scalar(NamedTuple):
     size_bytes: int
     zero: Any
 
-    def __or__(self, other: None) -> Nullable:  # type: ignore[override]
+    def __or__(self, other: None) -> Nullable:
         return Nullable(self)
 
 
 class ListOf(NamedTuple):
     element: Any  # Scalar or a Struct class
 
-    def __or__(self, other: None) -> Nullable:  # type: ignore[override]
+    def __or__(self, other: None) -> Nullable:
         return Nullable(self)
 
 
@@ -179,9 +186,7 @@ class Field(NamedTuple):
 class StructType(type):
     """Gives each struct its slots, and its constructor on first use (most programs use few of the messages)."""
 
-    def __new__(
-        mcs, name: str, bases: tuple[type, ...], body: dict[str, Any], **keywords: Any
-    ) -> StructType:
+    def __new__(mcs, name: str, bases: tuple[type, ...], body: dict[str, Any], **keywords: Any) -> StructType:
         names = [n for n, a in body.get("__annotations__", {}).items() if not str(a).startswith("ClassVar")]
         declared = {n: body.pop(n) for n in names if n in body}
         body["__slots__"] = tuple(names) if bases else ("unknown_tags",)
@@ -237,25 +242,31 @@ class Struct(metaclass=StructType):
 
 
 class Request(Struct):
-    """A message that a client sends. `key` is Kafka's API key."""
+    """A message that a client sends."""
 
-    key: ClassVar[int]
+    api_key: ClassVar[int]
 
 
 class Response(Struct):
     """The answer to the request of the same key and version."""
 
-    key: ClassVar[int]
+    api_key: ClassVar[int]
 
 
 class Data(Struct):
     """A message that is stored rather than sent: internal topics, embedded blobs, headers."""
 
 
+class InternalRecord(Data):
+    """Key or value of a record in an internal topic. An int16 comes first: a key's record_type, a value's version."""
+
+    record_type: ClassVar[int]
+
+
 def _resolve(cls: type) -> Iterator[Field]:
     names = {**vars(sys.modules[cls.__module__]), **_ANNOTATION_NAMES}
     for name, written in cls._declared.items():  # type: ignore[attr-defined]
-        annotation = eval(cls.__annotations__[name], names)  # noqa: S307 - our own source, never input
+        annotation = eval(cls.__annotations__[name], names)  # our own source, never input
         kind = annotation.type if isinstance(annotation, Nullable) else annotation
         spec = written if isinstance(written, FieldSpec) else field(default=written)
         can_be_null = spec.versions if spec.nullable is None else spec.nullable
@@ -288,7 +299,8 @@ def zero_struct(cls: type[Struct]) -> Any:
 
 
 def _fresh(each: Field) -> Any:
-    return None if each.default is None else zero_of(each.type)
+    shared = each.default is None or (each.tag is not None and not isinstance(each.type, ListOf))
+    return each.default if shared else zero_of(each.type)
 
 
 def _make_constructor(cls: type) -> Any:
@@ -299,7 +311,7 @@ def _make_constructor(cls: type) -> Any:
         if each.required:
             arguments.append(each.name)
             lines.append(f"self.{each.name} = {each.name}")
-        elif isinstance(each.type, Scalar) or each.default is None:
+        elif isinstance(each.type, Scalar) or _fresh(each) is each.default:
             names[f"default_{each.name}"] = each.default
             arguments.append(f"{each.name}=default_{each.name}")
             lines.append(f"self.{each.name} = {each.name}")

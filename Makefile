@@ -1,0 +1,100 @@
+# Every command of this repository. Each sets up what it needs inside the clone, from lock files, and starts at once the
+# second time. `make` alone lists them.
+
+# Where the jars of the real Kafkas are kept; point it at a folder of yours to share them between clones.
+CHRONIK_CACHE ?= $(CURDIR)/.cache
+# Test processes; the suites are written for two cores.
+JOBS ?= 2
+# Inputs of one `make fuzz`, shared among its tests.
+FUZZ_INPUTS ?= 1000000
+# Kills of one `make kills`.
+KILLS ?= 50
+# More words for pytest, the demo or the benchmark: make quick ARGS="-k records -x"
+ARGS ?=
+
+KAFKA_VERSIONS := 4.3.1 3.9.1
+JARS := $(KAFKA_VERSIONS:%=$(CHRONIK_CACHE)/kafka-%)
+
+BENCHMARKS := $(wildcard benchmarks/*.py)
+
+BIN := .venv/bin
+PYTEST := $(BIN)/pytest -n $(JOBS)
+PREPARE := sh tools/python tools/prepare_venv.py
+REQUIRE := sh tools/require
+
+export CHRONIK_CACHE
+# Packages of the user's own must neither satisfy nor break what the lock says.
+export PYTHONNOUSERSITE := 1
+unexport PYTHONPATH PYTHONHOME
+
+.NOTPARALLEL:
+.DEFAULT_GOAL := help
+.PHONY: help demo test quick lint fmt bench compat fuzz kills sim setup jars lock clean venv jdk
+
+# A command whose subject has not been written yet says so, and fails.
+exists = @test -e $(1) || { echo "chronik: nothing to $@ yet: there is no $(1)" >&2; exit 1; }
+
+help:  ## this list
+	@echo "Chronik. Needs Python 3.11+, a JDK 17+ with Maven for the tests against real Kafka; the rest it sets up itself."
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+demo: venv  ## shows what works today
+	@$(BIN)/python tools/demo.py $(ARGS)
+
+test: jdk lint jars  ## everything that CI runs: lint, types, layers, all tests; under 12 minutes on 2 cores
+	$(PYTEST) $(ARGS)
+
+quick: venv  ## the tests to run all day: no JVM, nothing slow; under 60 seconds
+	$(PYTEST) -m "not slow and not java" $(ARGS)
+
+lint: venv  ## style, types, and who may import whom
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+fmt: venv  ## formats the code and mends what can be mended
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench: $(BENCHMARKS:benchmarks/%.py=bench-%)  ## measures what benchmarks/ holds, prints and stores it; bench-wire for one
+
+bench-%: venv
+	$(BIN)/python benchmarks/$*.py $(ARGS)
+
+compat: venv jdk jars  ## compares us with real Kafkas and with other people's clients
+	$(PYTEST) -m java $(ARGS)
+
+fuzz: venv  ## feeds a million mutated inputs to the decoders; FUZZ_INPUTS=1000 for fewer
+	$(BIN)/python -m tests.fuzz.run --inputs $(FUZZ_INPUTS) --jobs $(JOBS) $(ARGS)
+
+kills: venv  ## kill -9 under load, 50 times; KILLS=500 for more
+	CHRONIK_KILLS=$(KILLS) $(BIN)/pytest tests/broker/test_kills.py --timeout 7200 $(ARGS)
+
+sim: venv  ## runs whole clusters in virtual time under faults
+	$(call exists,tests/sim)
+	$(PYTEST) tests/sim $(ARGS)
+
+setup:  ## makes .venv with broker, dev and spark extras
+	@$(PREPARE) all
+
+jars: $(JARS)  ## fetches the jars of the real Kafkas that we are compared with
+
+lock:  ## writes the lock files anew after a change of dependencies
+	@$(REQUIRE) uv
+	@sh tools/lock
+
+clean:  ## removes everything the other commands made, except fetched jars
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
+
+venv:
+	@$(PREPARE) dev
+
+jdk:
+	@$(REQUIRE) jdk maven
+
+# A folder that is there is complete, however old it is, so it has no prerequisites.
+$(JARS): $(CHRONIK_CACHE)/kafka-%:
+	@$(REQUIRE) jdk maven
+	@sh tools/python tools/fetch_jars.py $* $@

@@ -1,0 +1,67 @@
+"""How a handler says what it serves. ApiVersions is derived from these lines and from nothing else.
+
+    @api(ListOffsetsRequest, ListOffsetsResponse)
+    def list_offsets(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse: ...
+
+A handler returns the response; or a future of it, or `Later`, when it only waits (no task is made for it); or a
+coroutine when it has more to do. None means that nothing is sent. It never writes to the connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import pkgutil
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from chronik.wire.notation import Request, Response, Versions
+
+if TYPE_CHECKING:
+    from chronik.broker.context import Context
+
+Q = TypeVar("Q", bound=Request)
+Handler = Callable[[Q, "Context"], "Response | Later | Awaitable[Response | None] | None"]
+
+
+class Later(NamedTuple):
+    """A response that is sent when `future` is done; `respond` reads the future and builds it."""
+
+    future: asyncio.Future[Any]
+    respond: Callable[[asyncio.Future[Any]], Response | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    key: int
+    name: str  # Kafka's: ListOffsets
+    versions: Versions
+    request: type[Request]
+    response: type[Response]
+    handle: Callable[[Any, Any], Any]
+    file: str
+
+
+_served: dict[int, Api] = {}
+
+
+def api(request: type[Q], response: type[Response], versions: str | None = None) -> Callable[[Handler[Q]], Handler[Q]]:
+    """Serves `request` in every version its schema has, or in `versions` when an API is served only in part."""
+
+    def register(handle: Handler[Q]) -> Handler[Q]:
+        served = Versions.parse(versions) if versions else request.versions
+        name = request.__name__.removesuffix("Request")
+        _served[request.api_key] = Api(request.api_key, name, served, request, response, handle, handle.__module__)
+        return handle
+
+    return register
+
+
+def served_apis() -> dict[int, Api]:
+    """Every API in `broker/apis`, by key. Importing a file is all it takes to serve it."""
+    from chronik.broker import apis
+
+    for module in pkgutil.iter_modules(apis.__path__):
+        importlib.import_module(f"{apis.__name__}.{module.name}")
+    return dict(sorted(_served.items()))

@@ -1,0 +1,40 @@
+"""ApiVersions (key 18): which APIs and versions are served, as the handlers themselves say.
+
+A client that asks in a version we do not know gets v0 with UNSUPPORTED_VERSION and the whole list (KIP-511).
+Versions: v1 throttle_time_ms; v3 flexible, client software name and version, features; v4 features with a minimum of 0.
+"""
+
+from __future__ import annotations
+
+import re
+
+from chronik.broker.api import api, served_apis
+from chronik.broker.context import Context
+from chronik.wire.error_codes import ErrorCode
+from chronik.wire.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+)
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+@api(ApiVersionsRequest, ApiVersionsResponse)
+def api_versions(request: ApiVersionsRequest | None, context: Context) -> ApiVersionsResponse:
+    """`request` is None when its version is unknown to us."""
+    error = ErrorCode.NONE
+    if request is None:
+        error = ErrorCode.UNSUPPORTED_VERSION
+    elif context.version >= 3:
+        name, version = request.client_software_name, request.client_software_version
+        if _SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version):
+            context.connection.client_software = (name, version)
+        else:
+            error = ErrorCode.INVALID_REQUEST
+            return ApiVersionsResponse(error_code=error, api_keys=[])
+    apis = [
+        ApiVersion(api_key=served.key, min_version=served.versions.first, max_version=served.versions.last)
+        for served in served_apis().values()
+    ]
+    return ApiVersionsResponse(error_code=error, api_keys=apis)

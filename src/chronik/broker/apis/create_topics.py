@@ -1,0 +1,75 @@
+"""CreateTopics (key 19): the controller creates them; answered when every partition has a leader.
+
+Versions: v1 validate_only and messages; v4 -1 asks for the cluster's defaults; v5 returns the topic's configuration;
+v7 topic ids.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chronik.broker.api import api
+from chronik.broker.apis.describe_configs import topic_entries
+from chronik.broker.topics import refused_by
+from chronik.metadata.commands import ConfigValue, CreateTopics, NewTopic, PartitionReplicas
+from chronik.metadata.errors import MetadataError
+from chronik.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+if TYPE_CHECKING:
+    from chronik.broker.context import Context
+
+
+@api(CreateTopicsRequest, CreateTopicsResponse)
+async def create_topics(request: CreateTopicsRequest, context: Context) -> CreateTopicsResponse:
+    command = CreateTopics(topics=[_asked(topic) for topic in request.topics], validate_only=request.validate_only)
+    try:
+        reply = await context.node.store.submit(command)
+    except MetadataError as fault:
+        error, message = refused_by(fault)
+        return CreateTopicsResponse(
+            topics=[
+                CreatableTopicResult(name=topic.name, error_code=error, error_message=message, configs=[])
+                for topic in request.topics
+            ]
+        )
+    results = []
+    for created in reply.topics:
+        result = CreatableTopicResult(
+            name=created.name,
+            topic_id=created.topic_id,
+            error_code=created.error_code,
+            error_message=created.error_message,
+            num_partitions=created.partition_count,
+            replication_factor=created.replication_factor,
+            configs=[],
+        )
+        if not created.error_code:
+            own = {c.name: c.value for t in request.topics if t.name == created.name for c in t.configs}
+            result.configs = [
+                CreatableTopicConfigs(
+                    name=entry.name,
+                    value=entry.value,
+                    read_only=entry.read_only,
+                    config_source=entry.config_source,
+                    is_sensitive=entry.is_sensitive,
+                )
+                for entry in topic_entries(context.node, own)
+            ]
+        results.append(result)
+    return CreateTopicsResponse(topics=results)
+
+
+def _asked(topic: CreatableTopic) -> NewTopic:
+    return NewTopic(
+        name=topic.name,
+        partition_count=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignments=[PartitionReplicas(index=a.partition_index, broker_ids=a.broker_ids) for a in topic.assignments],
+        configs=[ConfigValue(key=config.name, value=config.value) for config in topic.configs],
+    )

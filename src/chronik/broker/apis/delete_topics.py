@@ -1,0 +1,51 @@
+"""DeleteTopics (key 20): by name, or by id (v6). Gone for every client when answered; files go soon after."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chronik.broker.api import api
+from chronik.broker.topics import refused_by
+from chronik.metadata.commands import DeleteTopics, TopicName
+from chronik.metadata.errors import MetadataError
+from chronik.wire.error_codes import ErrorCode
+from chronik.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+
+if TYPE_CHECKING:
+    from chronik.broker.context import Context
+
+VERSION_BY_ID = 6
+
+
+@api(DeleteTopicsRequest, DeleteTopicsResponse)
+async def delete_topics(request: DeleteTopicsRequest, context: Context) -> DeleteTopicsResponse:
+    if context.version >= VERSION_BY_ID:
+        asked = [TopicName(name=topic.name, topic_id=topic.topic_id) for topic in request.topics]
+    else:
+        asked = [TopicName(name=name) for name in request.topic_names]
+    if not context.node.settings.delete_topic_enable:
+        return _all(asked, ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
+    try:
+        reply = await context.node.store.submit(DeleteTopics(topics=asked))
+    except MetadataError as fault:
+        return _all(asked, *refused_by(fault))
+    return DeleteTopicsResponse(
+        responses=[
+            DeletableTopicResult(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                error_code=topic.error_code,
+                error_message=topic.error_message,
+            )
+            for topic in reply.topics
+        ]
+    )
+
+
+def _all(asked: list[TopicName], error: ErrorCode, message: str) -> DeleteTopicsResponse:
+    return DeleteTopicsResponse(
+        responses=[
+            DeletableTopicResult(name=topic.name, topic_id=topic.topic_id, error_code=error, error_message=message)
+            for topic in asked
+        ]
+    )

@@ -1,0 +1,61 @@
+"""DescribeCluster (key 60): the cluster's id, its controller and its brokers.
+
+Versions: v1 endpoint_type (2, the controllers, is refused on a broker listener); v2 fenced brokers when asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chronik.broker.api import api
+from chronik.broker.authorized import CLUSTER_OPERATIONS
+from chronik.wire.error_codes import ErrorCode
+from chronik.wire.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+
+if TYPE_CHECKING:
+    from chronik.broker.context import Context
+
+ENDPOINT_BROKERS, ENDPOINT_CONTROLLERS = 1, 2
+
+
+@api(DescribeClusterRequest, DescribeClusterResponse)
+def describe_cluster(request: DescribeClusterRequest, context: Context) -> DescribeClusterResponse:
+    node = context.node
+    if request.endpoint_type != ENDPOINT_BROKERS:
+        known = request.endpoint_type == ENDPOINT_CONTROLLERS
+        return DescribeClusterResponse(
+            throttle_time_ms=0,
+            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE if known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+            error_message="this listener describes brokers: ask with endpoint type 1",
+            cluster_id="",
+            brokers=[],
+        )
+    brokers = []
+    for broker in node.store.image.brokers.values():
+        endpoint = broker.endpoint(context.connection.listener)
+        if endpoint is None or (broker.fenced and not request.include_fenced_brokers):
+            continue
+        brokers.append(
+            DescribeClusterBroker(
+                broker_id=broker.broker_id,
+                host=endpoint.host,
+                port=endpoint.port,
+                rack=broker.rack,
+                is_fenced=broker.fenced,
+            )
+        )
+    response = DescribeClusterResponse(
+        throttle_time_ms=0,
+        error_code=0,
+        endpoint_type=request.endpoint_type,
+        cluster_id=node.cluster_id,
+        controller_id=node.controller_id,
+        brokers=brokers,
+    )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+    return response

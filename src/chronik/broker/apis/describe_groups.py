@@ -1,0 +1,21 @@
+"""DescribeGroups (key 15): state, protocol and members of groups. The group coordinator decides."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chronik.broker.api import api
+from chronik.broker.authorized import GROUP_OPERATIONS
+from chronik.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+
+if TYPE_CHECKING:
+    from chronik.broker.context import Context
+
+
+@api(DescribeGroupsRequest, DescribeGroupsResponse)
+def describe_groups(request: DescribeGroupsRequest, context: Context) -> DescribeGroupsResponse:
+    response = context.node.groups.describe_groups(request, context)
+    if request.include_authorized_operations:
+        for group in response.groups:
+            group.authorized_operations = GROUP_OPERATIONS
+    return response

@@ -1,0 +1,51 @@
+"""DescribeLogDirs (key 35): how much each partition takes on disk here, and how much room is left.
+
+Versions: v3 top-level error; v4 total and usable bytes; v5 is_cordoned (never here).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chronik.broker.api import api
+from chronik.wire.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+if TYPE_CHECKING:
+    from chronik.broker.context import Context
+
+
+@api(DescribeLogDirsRequest, DescribeLogDirsResponse)
+def describe_log_dirs(request: DescribeLogDirsRequest, context: Context) -> DescribeLogDirsResponse:
+    wanted = None if request.topics is None else {(t.topic, p) for t in request.topics for p in t.partitions}
+    topics: dict[str, list[DescribeLogDirsPartition]] = {}
+    for topic in sorted(context.node.store.image.topics.values(), key=lambda each: each.name):
+        for index, partition in enumerate(topic.partitions):
+            if context.node.node_id not in partition.replicas:
+                continue
+            if wanted is not None and (topic.name, index) not in wanted:
+                continue
+            log = context.node.logs.get(topic.topic_id, index)
+            topics.setdefault(topic.name, []).append(
+                DescribeLogDirsPartition(
+                    partition_index=index,
+                    partition_size=log.size_bytes if log else 0,
+                    offset_lag=0,
+                    is_future_key=False,
+                )
+            )
+    directory = context.node.settings.log_dir
+    disk = context.node.runtime.disk
+    described = DescribeLogDirsResult(
+        error_code=0,
+        log_dir=directory,
+        topics=[DescribeLogDirsTopic(name=name, partitions=found) for name, found in topics.items()],
+        total_bytes=disk.total_bytes(directory),
+        usable_bytes=disk.free_bytes(directory),
+    )
+    return DescribeLogDirsResponse(throttle_time_ms=0, results=[described])

@@ -1,0 +1,53 @@
+"""DescribeProducers (key 61): the producers that a partition remembers, and the transactions they have open."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chronik.broker.api import api
+from chronik.broker.topics import find_replica, find_topic
+from chronik.wire.error_codes import ErrorCode
+from chronik.wire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+from chronik.wire.notation import ZERO_UUID
+
+if TYPE_CHECKING:
+    from chronik.broker.context import Context
+    from chronik.metadata.image import Topic
+
+
+@api(DescribeProducersRequest, DescribeProducersResponse)
+def describe_producers(request: DescribeProducersRequest, context: Context) -> DescribeProducersResponse:
+    topics = []
+    for asked in request.topics:
+        topic = find_topic(context.node, asked.name, ZERO_UUID)
+        partitions = [_describe(topic, index, context) for index in asked.partition_indexes]
+        topics.append(TopicResponse(name=asked.name, partitions=partitions))
+    return DescribeProducersResponse(throttle_time_ms=0, topics=topics)
+
+
+def _describe(topic: Topic | ErrorCode, index: int, context: Context) -> PartitionResponse:
+    replica = topic if isinstance(topic, ErrorCode) else find_replica(context.node, topic, index)
+    if isinstance(replica, ErrorCode):
+        return PartitionResponse(partition_index=index, error_code=replica, active_producers=[])
+    try:
+        replica.require_leader()
+    except context.node.refusals as fault:
+        return PartitionResponse(partition_index=index, error_code=fault.kafka_error, active_producers=[])
+    producers = [
+        ProducerState(
+            producer_id=producer_id,
+            producer_epoch=producer.epoch,
+            last_sequence=producer.last_sequence,
+            last_timestamp=producer.last_timestamp_ms,
+            coordinator_epoch=producer.coordinator_epoch,
+            current_txn_start_offset=producer.transaction_first_offset,
+        )
+        for producer_id, producer in sorted(replica.log.producers.producers.items())
+    ]
+    return PartitionResponse(partition_index=index, error_code=0, active_producers=producers)

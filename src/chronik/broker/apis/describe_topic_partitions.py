@@ -1,0 +1,93 @@
+"""DescribeTopicPartitions (key 75): partitions of topics by pages, with their eligible leader replicas (KIP-966)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chronik.broker.api import api
+from chronik.broker.authorized import TOPIC_OPERATIONS
+from chronik.broker.topics import INTERNAL_TOPICS
+from chronik.metadata.decisions.topics import why_not_a_topic_name
+from chronik.wire.error_codes import ErrorCode
+from chronik.wire.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from chronik.wire.notation import ZERO_UUID
+
+if TYPE_CHECKING:
+    from chronik.broker.context import Context
+    from chronik.metadata.image import Image, Partition, Topic
+
+PARTITIONS_MAX = 2000  # in one response, whatever is asked for (max.request.partition.size.limit)
+
+
+@api(DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse)
+def describe_topic_partitions(
+    request: DescribeTopicPartitionsRequest, context: Context
+) -> DescribeTopicPartitionsResponse:
+    """Topics in the order of their names, from the cursor on; what does not fit is where the next cursor points."""
+    image = context.node.store.image
+    everything = not request.topics
+    names = sorted(image.topics_by_name) if everything else sorted({topic.name for topic in request.topics})
+    first_index, cursor = 0, request.cursor
+    if cursor is not None:
+        names = [name for name in names if name >= cursor.topic_name]
+        first_index = cursor.partition_index if names and names[0] == cursor.topic_name else 0
+    room = min(max(request.response_partition_limit, 1), PARTITIONS_MAX)
+    response = DescribeTopicPartitionsResponse(throttle_time_ms=0, topics=[])
+    for name in names:
+        topic = image.topic_named(name)
+        if room <= 0:
+            response.next_cursor = Cursor(topic_name=name, partition_index=0)
+            break
+        if topic is None:
+            response.topics.append(_unknown(name))
+            continue
+        end = min(len(topic.partitions), first_index + room)
+        response.topics.append(_describe(topic, range(first_index, end), image))
+        if end < len(topic.partitions):
+            response.next_cursor = Cursor(topic_name=name, partition_index=end)
+            break
+        room -= end - first_index
+        first_index = 0
+    return response
+
+
+def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+    is_bad = why_not_a_topic_name(name) is not None
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=ErrorCode.INVALID_TOPIC_EXCEPTION if is_bad else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        name=name,
+        topic_id=ZERO_UUID,
+        is_internal=name in INTERNAL_TOPICS,
+        partitions=[],
+    )
+
+
+def _describe(topic: Topic, indexes: range, image: Image) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=0,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=[_describe_partition(index, topic.partitions[index], image) for index in indexes],
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def _describe_partition(index: int, state: Partition, image: Image) -> DescribeTopicPartitionsResponsePartition:
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=ErrorCode.NONE if state.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
+        partition_index=index,
+        leader_id=state.leader,
+        leader_epoch=state.leader_epoch,
+        replica_nodes=list(state.replicas),
+        isr_nodes=list(state.isr),
+        eligible_leader_replicas=list(state.elr),
+        last_known_elr=list(state.last_known_elr),
+        offline_replicas=[replica for replica in state.replicas if not image.is_live(replica)],
+    )

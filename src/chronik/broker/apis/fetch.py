@@ -1,0 +1,187 @@
+"""Fetch (key 1): record batches from an offset on, as they lie in the log.
+
+Answers at once when enough bytes are there, anything went wrong or the client does not wait; otherwise when more is
+committed or the wait is over. The first batch may begin before the offset asked for: a batch is never cut, and is
+returned even when it alone exceeds the limits, or a consumer could never pass it (v3+).
+Versions: v0-v1 get magic 0, v2-v3 magic 1; v4 isolation; v7 sessions; v9 leader epochs are checked; v12 a log that
+diverged from what the client has is told by diverging_epoch; v13 topics by id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from chronik.broker import limits
+from chronik.broker.api import api
+from chronik.broker.fetch_sessions import NO_SESSION, Session, Wanted
+from chronik.broker.produced import to_old_magic
+from chronik.broker.topics import find_replica, find_topic
+from chronik.replication.replica import Replica
+from chronik.wire.error_codes import ErrorCode
+from chronik.wire.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    PartitionData,
+)
+
+if TYPE_CHECKING:
+    from chronik.broker.context import Context
+
+READ_COMMITTED = 1
+VERSION_MAGIC_1, VERSION_WHOLE_BATCHES, VERSION_MAGIC_2, VERSION_TOPIC_IDS = 2, 3, 4, 13
+
+
+@api(FetchRequest, FetchResponse)
+def fetch(request: FetchRequest, context: Context) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
+    opened = context.node.fetch_sessions.open(request, by_id=context.version >= VERSION_TOPIC_IDS)
+    if isinstance(opened, ErrorCode):
+        return FetchResponse(error_code=opened, responses=[])
+    session, wanted = opened
+    work = _Fetch(request, context, session, wanted)
+    work.read()
+    return work.response() if work.is_enough() else work.wait()
+
+
+class _Fetch:
+    """One request from reading to response. Reading again after a wait starts from nothing."""
+
+    def __init__(self, request: FetchRequest, context: Context, session: Session | None, wanted: list[Wanted]) -> None:
+        self.request, self.context, self.session, self.wanted = request, context, session, wanted
+        self.is_incremental = session is not None and request.session_epoch > 0
+        self.bytes_max = min(request.max_bytes, limits.FETCH_BYTES_MAX)
+        self.answers: list[tuple[Wanted, PartitionData]] = []
+        self.replicas: list[Replica] = []
+        self.bytes_read = 0
+        self.must_return = False  # an error or a divergence, which no waiting will mend
+
+    def read(self) -> None:
+        self.answers, self.replicas, self.bytes_read = [], [], 0
+        for wanted in self.wanted:
+            self.answers.append((wanted, self._read_partition(wanted)))
+
+    def is_enough(self) -> bool:
+        nothing_to_wait_for = self.request.max_wait_ms <= 0 or not self.wanted
+        return self.must_return or nothing_to_wait_for or self.bytes_read >= self.request.min_bytes
+
+    async def wait(self) -> FetchResponse:
+        """Reads again whenever a partition moved, until it is enough or the time is up."""
+        loop = asyncio.get_running_loop()
+        moved: asyncio.Future[None] = loop.create_future()
+
+        def wake() -> None:
+            if not moved.done():
+                moved.set_result(None)
+
+        wait_ms = min(self.request.max_wait_ms, limits.FETCH_WAIT_MS_MAX)
+        is_over = False
+
+        def time_is_up() -> None:
+            nonlocal is_over
+            is_over = True
+            wake()
+
+        timer = loop.call_later(wait_ms / 1000, time_is_up)
+        watched = self.replicas
+        for replica in watched:
+            replica.watch(wake)
+        try:
+            while not is_over and not self.is_enough():
+                await moved
+                moved = loop.create_future()
+                self.read()
+        finally:
+            timer.cancel()
+            for replica in watched:
+                replica.unwatch(wake)
+        return self.response()
+
+    def response(self) -> FetchResponse:
+        topics: list[FetchableTopicResponse] = []
+        for wanted, answer in self.answers:
+            if self.session is not None:
+                is_news = self.session.is_news(wanted, answer)
+                if answer.records:
+                    self.session.served(wanted)
+                if self.is_incremental and not is_news:
+                    continue
+            if not topics or (topics[-1].topic, topics[-1].topic_id) != (wanted.name, wanted.topic_id):
+                topics.append(FetchableTopicResponse(topic=wanted.name, topic_id=wanted.topic_id, partitions=[]))
+            topics[-1].partitions.append(answer)
+        session_id = self.session.session_id if self.session else NO_SESSION
+        return FetchResponse(session_id=session_id, responses=topics)
+
+    def _read_partition(self, wanted: Wanted) -> PartitionData:
+        node, asked = self.context.node, wanted.partition
+        topic = find_topic(node, wanted.name, wanted.topic_id)
+        replica = topic if isinstance(topic, ErrorCode) else find_replica(node, topic, asked.partition)
+        if isinstance(replica, ErrorCode):
+            self.must_return = True
+            return refused(asked.partition, replica)
+        try:
+            replica.require_leader(asked.current_leader_epoch)
+            self.replicas.append(replica)
+            return self._read_replica(replica, wanted)
+        except node.refusals as fault:
+            self.must_return = True
+            answer = refused(asked.partition, fault.kafka_error)
+            if fault.kafka_error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
+                answer.current_leader = LeaderIdAndEpoch(
+                    leader_id=replica.state.leader, leader_epoch=replica.leader_epoch
+                )
+            return answer
+
+    def _read_replica(self, replica: Replica, wanted: Wanted) -> PartitionData:
+        asked, log = wanted.partition, replica.log
+        is_committed_only = self.request.isolation_level == READ_COMMITTED
+        stable = replica.last_stable_offset
+        limit = stable if is_committed_only else replica.high_watermark
+        answer = PartitionData(
+            partition_index=asked.partition,
+            error_code=0,
+            high_watermark=replica.high_watermark,
+            last_stable_offset=stable,
+            log_start_offset=log.start_offset,
+            aborted_transactions=[] if is_committed_only else None,
+            records=b"",
+        )
+        if asked.last_fetched_epoch >= 0:
+            end = log.epochs.end_of(asked.last_fetched_epoch, log.end_offset)
+            if end.epoch < asked.last_fetched_epoch or end.end_offset < asked.fetch_offset:
+                self.must_return = True
+                answer.diverging_epoch = EpochEndOffset(epoch=end.epoch, end_offset=end.end_offset)
+                return answer
+        found = replica.read(
+            asked.fetch_offset,
+            bytes_max=min(asked.partition_max_bytes, self.bytes_max - self.bytes_read),
+            offset_limit=limit,
+            at_least_one=self.bytes_read == 0 and self.context.version >= VERSION_WHOLE_BATCHES,
+        )
+        if not found.buffers:
+            return answer
+        if is_committed_only:
+            answer.aborted_transactions = [
+                AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
+                for aborted in log.aborted_transactions(asked.fetch_offset, found.next_offset)
+            ]
+        answer.records = found.buffers
+        if self.context.version < VERSION_MAGIC_2:
+            magic = 1 if self.context.version >= VERSION_MAGIC_1 else 0
+            answer.records = to_old_magic(found.buffers, magic, asked.fetch_offset)
+        self.bytes_read += found.size_bytes
+        return answer
+
+
+def refused(index: int, error: ErrorCode) -> PartitionData:
+    return PartitionData(
+        partition_index=index,
+        error_code=error,
+        high_watermark=-1,
+        aborted_transactions=None,
+        records=b"",
+    )

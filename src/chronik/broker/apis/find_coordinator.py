@@ -1,0 +1,77 @@
+"""FindCoordinator (key 10): which broker coordinates a group.
+
+The group's partition of __consumer_offsets decides. The topic is created when first needed, with all the replicas it is
+configured to have or not at all: until enough brokers live the answer is COORDINATOR_NOT_AVAILABLE.
+Versions: v1 key_type; v4 many keys. Transactions and share groups have no coordinator here yet: their keys are answered
+COORDINATOR_NOT_AVAILABLE and INVALID_REQUEST.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from chronik.broker.api import api
+from chronik.broker.creation import create_missing
+from chronik.broker.topics import OFFSETS_TOPIC
+from chronik.wire.error_codes import ErrorCode
+from chronik.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+
+if TYPE_CHECKING:
+    from chronik.broker.context import Context
+
+GROUP, TRANSACTION, SHARE = 0, 1, 2
+VERSION_MANY = 4
+
+
+@api(FindCoordinatorRequest, FindCoordinatorResponse)
+def find_coordinator(
+    request: FindCoordinatorRequest, context: Context
+) -> FindCoordinatorResponse | Coroutine[Any, Any, FindCoordinatorResponse]:
+    if request.key_type == GROUP and context.node.store.image.topic_named(OFFSETS_TOPIC) is None:
+        return _after_creating(request, context)
+    return _answer(request, context)
+
+
+async def _after_creating(request: FindCoordinatorRequest, context: Context) -> FindCoordinatorResponse:
+    await create_missing(context.node, [OFFSETS_TOPIC])
+    return _answer(request, context)
+
+
+def _answer(request: FindCoordinatorRequest, context: Context) -> FindCoordinatorResponse:
+    if context.version >= VERSION_MANY:
+        found = [_find(key, request.key_type, context) for key in request.coordinator_keys]
+        return FindCoordinatorResponse(coordinators=found)
+    one = _find(request.key, request.key_type, context)
+    return FindCoordinatorResponse(
+        error_code=one.error_code,
+        error_message=one.error_message,
+        node_id=one.node_id,
+        host=one.host,
+        port=one.port,
+    )
+
+
+def _find(key: str, key_type: int, context: Context) -> Coordinator:
+    if key_type != GROUP:
+        return _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE if key_type == TRANSACTION else ErrorCode.INVALID_REQUEST)
+    image = context.node.store.image
+    topic = image.topic_named(OFFSETS_TOPIC)
+    if topic is None:
+        return _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    leader = image.brokers.get(topic.partitions[context.node.groups.partition_for(key)].leader)
+    endpoint = leader.endpoint(context.connection.listener) if leader is not None else None
+    if leader is None or endpoint is None:
+        return _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    return Coordinator(
+        key=key,
+        node_id=leader.broker_id,
+        host=endpoint.host,
+        port=endpoint.port,
+        error_code=0,
+        error_message="" if context.version >= VERSION_MANY else "NONE",
+    )
+
+
+def _none(key: str, error: ErrorCode) -> Coordinator:
+    return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=error, error_message=error.message)

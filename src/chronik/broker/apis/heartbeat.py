@@ -1,0 +1,16 @@
+"""Heartbeat (key 12): a member is alive, and learns whether a rebalance is under way. The group coordinator decides."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chronik.broker.api import api
+from chronik.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+if TYPE_CHECKING:
+    from chronik.broker.context import Context
+
+
+@api(HeartbeatRequest, HeartbeatResponse)
+def heartbeat(request: HeartbeatRequest, context: Context) -> HeartbeatResponse:
+    return context.node.groups.heartbeat(request, context)

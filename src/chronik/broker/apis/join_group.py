@@ -1,0 +1,20 @@
+"""JoinGroup (key 11): a member enters a group, or stays in it.
+
+The group coordinator decides, and answers when the rebalance is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from chronik.broker.api import api
+from chronik.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+
+if TYPE_CHECKING:
+    from chronik.broker.context import Context
+
+
+@api(JoinGroupRequest, JoinGroupResponse)
+def join_group(request: JoinGroupRequest, context: Context) -> JoinGroupResponse | asyncio.Future[JoinGroupResponse]:
+    return context.node.groups.join_group(request, context)

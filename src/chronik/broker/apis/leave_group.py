@@ -1,0 +1,19 @@
+"""LeaveGroup (key 13): members leave: one (v0-v2) or many (v3+). The group coordinator decides."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from chronik.broker.api import api
+from chronik.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+
+if TYPE_CHECKING:
+    from chronik.broker.context import Context
+
+
+@api(LeaveGroupRequest, LeaveGroupResponse)
+def leave_group(
+    request: LeaveGroupRequest, context: Context
+) -> LeaveGroupResponse | asyncio.Future[LeaveGroupResponse]:
+    return context.node.groups.leave_group(request, context)

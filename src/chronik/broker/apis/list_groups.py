@@ -1,0 +1,16 @@
+"""ListGroups (key 16): the groups that this node coordinates, by state (v4+) and type (v5+)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chronik.broker.api import api
+from chronik.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+
+if TYPE_CHECKING:
+    from chronik.broker.context import Context
+
+
+@api(ListGroupsRequest, ListGroupsResponse)
+def list_groups(request: ListGroupsRequest, context: Context) -> ListGroupsResponse:
+    return context.node.groups.list_groups(request, context)

@@ -1,0 +1,98 @@
+"""ListOffsets (key 2): the offset at a position or a time, per partition.
+
+Times: -1 end (hw; lso when read_committed), -2 log start, -3 largest timestamp (v7+), -4 local log start (v8+, here as
+-2), -5 and -6 ask about tiers (v9+, v11+); we have none, so offset -1. Any other: first record at or after it, else -1.
+Versions: v0 a list of offsets; v1 one offset and its timestamp; v2 isolation_level; v4 leader epochs; v10 timeout_ms.
+Only the leader answers; the epoch returned is that of the record, not of the partition.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chronik.broker.api import api
+from chronik.broker.topics import find_replica, find_topic
+from chronik.wire.error_codes import ErrorCode
+from chronik.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from chronik.wire.notation import ZERO_UUID
+
+if TYPE_CHECKING:
+    from chronik.broker.context import Context
+    from chronik.replication.replica import Replica
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
+SINCE_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+READ_COMMITTED = 1
+NO_OFFSET = (-1, -1, -1)  # offset, timestamp, leader epoch
+
+
+@api(ListOffsetsRequest, ListOffsetsResponse)
+def list_offsets(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse:
+    topics = []
+    for asked in request.topics:
+        topic = find_topic(context.node, asked.name, ZERO_UUID)
+        results = []
+        for partition in asked.partitions:
+            index = partition.partition_index
+            replica = topic if isinstance(topic, ErrorCode) else find_replica(context.node, topic, index)
+            results.append(_list_one(request, partition, replica, context))
+        topics.append(ListOffsetsTopicResponse(name=asked.name, partitions=results))
+    return ListOffsetsResponse(topics=topics)
+
+
+def _list_one(
+    request: ListOffsetsRequest, asked: ListOffsetsPartition, replica: Replica | ErrorCode, context: Context
+) -> ListOffsetsPartitionResponse:
+    answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=0)
+    if isinstance(replica, ErrorCode):
+        answer.error_code = replica
+        return answer
+    if context.version < SINCE_VERSION.get(asked.timestamp, 0):
+        answer.error_code = ErrorCode.UNSUPPORTED_VERSION
+        return answer
+    try:
+        replica.require_leader(asked.current_leader_epoch)
+        if context.version == 0:
+            answer.old_style_offsets = _segment_starts(replica, asked)
+        else:
+            committed_only = request.isolation_level == READ_COMMITTED
+            found = find_offset(replica, asked.timestamp, committed_only=committed_only)
+            answer.offset, answer.timestamp, answer.leader_epoch = found
+    except context.node.refusals as fault:
+        answer.error_code = fault.kafka_error
+    return answer
+
+
+def find_offset(replica: Replica, timestamp: int, *, committed_only: bool) -> tuple[int, int, int]:
+    """(offset, timestamp, leader epoch); -1 for what does not exist."""
+    log = replica.log
+    limit = replica.last_stable_offset if committed_only else replica.high_watermark
+    if timestamp == LATEST:
+        return limit, -1, log.epochs.epoch_of(limit)
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return log.start_offset, -1, log.epochs.epoch_of(log.start_offset)
+    if timestamp == MAX_TIMESTAMP:
+        found = log.max_timestamp()
+    elif timestamp < 0:
+        return NO_OFFSET
+    else:
+        found = log.offset_for_timestamp(timestamp, limit)
+    return NO_OFFSET if found is None else (found.offset, found.timestamp_ms, found.leader_epoch)
+
+
+def _segment_starts(replica: Replica, asked: ListOffsetsPartition) -> list[int]:
+    """v0 answers with the first offsets of segments written before a time, newest first, as many as asked for."""
+    log = replica.log
+    if asked.timestamp == EARLIEST:
+        return [log.start_offset][: asked.max_num_offsets]
+    segments = [s for s in log.segments if asked.timestamp == LATEST or s.max_timestamp_ms <= asked.timestamp]
+    newest_first = [max(segment.base_offset, log.start_offset) for segment in reversed(segments)]
+    if asked.timestamp == LATEST:
+        newest_first.insert(0, replica.high_watermark)
+    return list(dict.fromkeys(newest_first))[: asked.max_num_offsets]

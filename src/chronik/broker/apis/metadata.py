@@ -1,0 +1,132 @@
+"""Metadata (key 3): brokers, topics, and who leads each partition; creates a topic that is asked for and missing.
+
+An unknown topic is created by the controller and answered when it exists, or with the code that says why not. Internal
+topics are created even when auto.create.topics.enable is false, never with fewer replicas than configured.
+Versions: v0 an empty list means all topics, later null does; v1 controller and racks; v2 cluster_id; v4 the client may
+forbid creation; v8 authorised operations; v10 topic ids in the answer; v12 lookup by id; v13 top-level error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from chronik.broker.api import api
+from chronik.broker.authorized import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from chronik.broker.creation import create_missing
+from chronik.broker.topics import INTERNAL_TOPICS
+from chronik.metadata.decisions.topics import why_not_a_topic_name
+from chronik.wire.error_codes import ErrorCode
+from chronik.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from chronik.wire.notation import ZERO_UUID
+
+if TYPE_CHECKING:
+    from chronik.broker.context import Context
+    from chronik.metadata.image import Image, Partition, Topic
+
+VERSION_NULL_MEANS_ALL, VERSION_TOPIC_IDS = 1, 12
+NO_LEADER = -1
+
+
+@api(MetadataRequest, MetadataResponse)
+def metadata(request: MetadataRequest, context: Context) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
+    image = context.node.store.image
+    wanted = request.topics
+    if wanted is None or (not wanted and context.version < VERSION_NULL_MEANS_ALL):
+        everything = sorted(image.topics_by_name.values(), key=lambda topic: topic.name)
+        return _response(request, context, [_describe(topic, image, request) for topic in everything])
+    missing = [topic.name for topic in wanted if topic.name and image.topic_named(topic.name) is None]
+    may_create = request.allow_auto_topic_creation and context.node.settings.auto_create_topics_enable
+    creatable = [name for name in missing if may_create or name in INTERNAL_TOPICS]
+    if creatable:
+        return _after_creating(creatable, request, context)
+    return _answer(request, context, {})
+
+
+async def _after_creating(names: list[str], request: MetadataRequest, context: Context) -> MetadataResponse:
+    return _answer(request, context, await create_missing(context.node, names))
+
+
+def _answer(request: MetadataRequest, context: Context, refused: dict[str, ErrorCode]) -> MetadataResponse:
+    image = context.node.store.image
+    topics = [_find(asked, image, request, refused) for asked in request.topics or []]
+    return _response(request, context, topics)
+
+
+def _find(
+    asked: MetadataRequestTopic, image: Image, request: MetadataRequest, refused: dict[str, ErrorCode]
+) -> MetadataResponseTopic:
+    if asked.topic_id != ZERO_UUID and asked.name is None:
+        topic = image.topic(asked.topic_id)
+        if topic is None:
+            return _unknown(None, asked.topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
+        return _describe(topic, image, request)
+    name = asked.name or ""
+    topic = image.topic_named(name)
+    if topic is None:
+        error = refused.get(name) or _why_unknown(name)
+        return _unknown(name, ZERO_UUID, error)
+    return _describe(topic, image, request)
+
+
+def _why_unknown(name: str) -> ErrorCode:
+    is_bad = why_not_a_topic_name(name) is not None
+    return ErrorCode.INVALID_TOPIC_EXCEPTION if is_bad else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _unknown(name: str | None, topic_id: bytes, error: ErrorCode) -> MetadataResponseTopic:
+    is_internal = name in INTERNAL_TOPICS
+    return MetadataResponseTopic(error_code=error, name=name, topic_id=topic_id, is_internal=is_internal, partitions=[])
+
+
+def _describe(topic: Topic, image: Image, request: MetadataRequest) -> MetadataResponseTopic:
+    partitions = [_describe_partition(index, state, image) for index, state in enumerate(topic.partitions)]
+    described = MetadataResponseTopic(
+        error_code=0,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=partitions,
+    )
+    if request.include_topic_authorized_operations:
+        described.topic_authorized_operations = TOPIC_OPERATIONS
+    return described
+
+
+def _describe_partition(index: int, state: Partition, image: Image) -> MetadataResponsePartition:
+    has_leader = state.leader != NO_LEADER
+    return MetadataResponsePartition(
+        error_code=ErrorCode.NONE if has_leader else ErrorCode.LEADER_NOT_AVAILABLE,
+        partition_index=index,
+        leader_id=state.leader,
+        leader_epoch=state.leader_epoch,
+        replica_nodes=list(state.replicas),
+        isr_nodes=list(state.isr),
+        offline_replicas=[replica for replica in state.replicas if not image.is_live(replica)],
+    )
+
+
+def _response(request: MetadataRequest, context: Context, topics: list[MetadataResponseTopic]) -> MetadataResponse:
+    node = context.node
+    brokers = []
+    for broker in node.store.image.live_brokers:
+        endpoint = broker.endpoint(context.connection.listener)
+        if endpoint is not None:
+            brokers.append(
+                MetadataResponseBroker(
+                    node_id=broker.broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack
+                )
+            )
+    response = MetadataResponse(
+        brokers=brokers, cluster_id=node.cluster_id, controller_id=node.controller_id, topics=topics
+    )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+    return response

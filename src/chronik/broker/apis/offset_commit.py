@@ -1,0 +1,75 @@
+"""OffsetCommit (key 8): remembers how far a group has read; answered when the offsets are durable.
+
+Topics and partitions that do not exist are refused one by one; the rest goes to the group coordinator.
+Versions: v1 members and generations; v2-v4 retention_time_ms; v6 leader epochs; v7 static members; v10 topics by id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from chronik.broker.api import Later, api
+from chronik.broker.topics import find_topic
+from chronik.wire.error_codes import ErrorCode
+from chronik.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from chronik.broker.context import Context
+
+Refused = dict[tuple[str, bytes, int], ErrorCode]
+
+
+@api(OffsetCommitRequest, OffsetCommitResponse)
+def offset_commit(request: OffsetCommitRequest, context: Context) -> OffsetCommitResponse | Later:
+    asked, refused = request.topics, Refused()
+    request.topics = [known for topic in asked if (known := _known(topic, context, refused)).partitions]
+    if asked and not request.topics:
+        return _in_order(asked, refused, OffsetCommitResponse(topics=[]))
+    answer = context.node.groups.offset_commit(request, context)
+    if isinstance(answer, asyncio.Future):
+        return Later(answer, lambda done: _in_order(asked, refused, done.result()))
+    return _in_order(asked, refused, answer)
+
+
+def _known(topic: OffsetCommitRequestTopic, context: Context, refused: Refused) -> OffsetCommitRequestTopic:
+    """The part of a topic that exists, with both its name and its id; what does not goes to `refused`."""
+    found = find_topic(context.node, topic.name, topic.topic_id)
+    count = 0 if isinstance(found, ErrorCode) else len(found.partitions)
+    error = found if isinstance(found, ErrorCode) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    kept = []
+    for partition in topic.partitions:
+        if 0 <= partition.partition_index < count:
+            kept.append(partition)
+        else:
+            refused[topic.name, topic.topic_id, partition.partition_index] = error
+    name = topic.name if isinstance(found, ErrorCode) else found.name
+    return OffsetCommitRequestTopic(name=name, topic_id=topic.topic_id, partitions=kept)
+
+
+def _in_order(
+    asked: list[OffsetCommitRequestTopic], refused: Refused, answer: OffsetCommitResponse
+) -> OffsetCommitResponse:
+    """The coordinator's answer and the refusals, in the order of the request."""
+    codes: dict[tuple[str | bytes, int], int] = {}
+    for answered in answer.topics:
+        for each in answered.partitions:
+            codes[answered.topic_id, each.partition_index] = each.error_code
+            codes[answered.name, each.partition_index] = each.error_code
+    topics = []
+    for topic in asked:
+        results = []
+        for partition in topic.partitions:
+            index = partition.partition_index
+            error: int | None = refused.get((topic.name, topic.topic_id, index))
+            if error is None:
+                error = codes[topic.name or topic.topic_id, index]
+            results.append(OffsetCommitResponsePartition(partition_index=index, error_code=error))
+        topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=results))
+    return OffsetCommitResponse(topics=topics, throttle_time_ms=answer.throttle_time_ms)

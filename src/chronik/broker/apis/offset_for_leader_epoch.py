@@ -1,0 +1,47 @@
+"""OffsetForLeaderEpoch (key 23): where a leader epoch ended in this log; how a client finds where its data diverged.
+
+Answers the largest epoch not above the one asked for, and the offset at which the next began (or the log end).
+Versions: v1 leader_epoch in the answer; v2 current_leader_epoch is checked; v3 replica_id.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chronik.broker.api import api
+from chronik.broker.topics import find_replica, find_topic
+from chronik.wire.error_codes import ErrorCode
+from chronik.wire.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+from chronik.wire.notation import ZERO_UUID
+
+if TYPE_CHECKING:
+    from chronik.broker.context import Context
+    from chronik.metadata.image import Topic
+
+
+@api(OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse)
+def offset_for_leader_epoch(request: OffsetForLeaderEpochRequest, context: Context) -> OffsetForLeaderEpochResponse:
+    topics = []
+    for asked in request.topics:
+        topic = find_topic(context.node, asked.topic, ZERO_UUID)
+        results = [_end_of(topic, partition, context) for partition in asked.partitions]
+        topics.append(OffsetForLeaderTopicResult(topic=asked.topic, partitions=results))
+    return OffsetForLeaderEpochResponse(topics=topics)
+
+
+def _end_of(topic: Topic | ErrorCode, asked: OffsetForLeaderPartition, context: Context) -> EpochEndOffset:
+    replica = topic if isinstance(topic, ErrorCode) else find_replica(context.node, topic, asked.partition)
+    if isinstance(replica, ErrorCode):
+        return EpochEndOffset(error_code=replica, partition=asked.partition)
+    try:
+        replica.require_leader(asked.current_leader_epoch)
+    except context.node.refusals as fault:
+        return EpochEndOffset(error_code=fault.kafka_error, partition=asked.partition)
+    end = replica.log.epochs.end_of(asked.leader_epoch, replica.log.end_offset)
+    return EpochEndOffset(error_code=0, partition=asked.partition, leader_epoch=end.epoch, end_offset=end.end_offset)

@@ -1,0 +1,117 @@
+"""Produce (key 0): appends record batches to the partitions that this node leads.
+
+Order of checks, per partition: acks, topic, partition, leader, in-sync replicas, batch, sequence, append. acks=all is
+answered when the batch is committed: durable on every in-sync replica. acks=1 is answered after the append. acks=0 has
+no answer; an error closes the connection instead, which is all that such a producer can notice.
+Versions: v0-v2 carry message sets of magic 0 and 1, which are stored as magic 2; v13 names topics by id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from chronik.broker.api import Later, api
+from chronik.broker.errors import Unanswerable
+from chronik.broker.produced import read_produced
+from chronik.broker.topics import INTERNAL_TOPICS, find_replica, find_topic
+from chronik.wire.error_codes import ErrorCode
+from chronik.wire.messages.produce import (
+    LeaderIdAndEpoch,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+
+if TYPE_CHECKING:
+    from chronik.broker.context import Context
+    from chronik.metadata.image import Topic
+
+ACKS_ALL, ACKS_LEADER, ACKS_NONE = -1, 1, 0
+Waits = list[tuple[asyncio.Future[None], PartitionProduceResponse]]
+
+
+@api(ProduceRequest, ProduceResponse)
+def produce(request: ProduceRequest, context: Context) -> ProduceResponse | Later | None:
+    waits: Waits = []
+    topics = [_produce_topic(topic, request, context, waits) for topic in request.topic_data]
+    response = ProduceResponse(responses=topics)
+    if request.acks == ACKS_NONE:
+        _refuse_silently(response)
+        return None
+    if not waits:
+        return response
+    futures = list(dict.fromkeys(future for future, _ in waits))
+    future: asyncio.Future[Any] = futures[0] if len(futures) == 1 else asyncio.ensure_future(asyncio.wait(futures))
+    return Later(future, lambda _: _settled(response, waits))
+
+
+def _settled(response: ProduceResponse, waits: Waits) -> ProduceResponse:
+    """Every wait is over: those that failed say so."""
+    for future, partition in waits:
+        fault = future.exception()
+        if fault is not None:
+            partition.error_code = getattr(fault, "kafka_error", ErrorCode.KAFKA_STORAGE_ERROR)
+            partition.base_offset, partition.error_message = -1, str(fault)
+    return response
+
+
+def _refuse_silently(response: ProduceResponse) -> None:
+    for topic in response.responses:
+        for partition in topic.partition_responses:
+            if partition.error_code:
+                error = ErrorCode.of(partition.error_code).name
+                raise Unanswerable(f"produce with acks=0 to {topic.name}-{partition.index} failed: {error}")
+
+
+def _produce_topic(
+    data: TopicProduceData, request: ProduceRequest, context: Context, waits: Waits
+) -> TopicProduceResponse:
+    topic = find_topic(context.node, data.name, data.topic_id)
+    if isinstance(topic, ErrorCode):
+        results = [_refused(partition.index, topic) for partition in data.partition_data]
+    elif topic.name in INTERNAL_TOPICS:
+        results = [_refused(partition.index, ErrorCode.INVALID_TOPIC_EXCEPTION) for partition in data.partition_data]
+    else:
+        results = [_produce_partition(topic, partition, request, context, waits) for partition in data.partition_data]
+    return TopicProduceResponse(name=data.name, topic_id=data.topic_id, partition_responses=results)
+
+
+def _produce_partition(
+    topic: Topic, data: PartitionProduceData, request: ProduceRequest, context: Context, waits: Waits
+) -> PartitionProduceResponse:
+    if request.acks not in (ACKS_ALL, ACKS_LEADER, ACKS_NONE):
+        return _refused(data.index, ErrorCode.INVALID_REQUIRED_ACKS)
+    replica = find_replica(context.node, topic, data.index)
+    if isinstance(replica, ErrorCode):
+        return _refused(data.index, replica)
+    try:
+        replica.require_leader()
+        if request.acks == ACKS_ALL:
+            replica.require_in_sync()
+        batches = read_produced(data.records, context.version, replica.settings)
+        appended = replica.append(batches, now_ms=context.node.runtime.clock.wall_ms())
+    except context.node.refusals as fault:
+        refused = _refused(data.index, fault.kafka_error, str(fault))
+        if fault.kafka_error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            refused.current_leader = LeaderIdAndEpoch(leader_id=replica.state.leader, leader_epoch=replica.leader_epoch)
+        return refused
+    made = PartitionProduceResponse(
+        index=data.index,
+        error_code=0,
+        base_offset=appended.first_offset,
+        log_append_time_ms=appended.append_time_ms,
+        log_start_offset=replica.log.start_offset,
+    )
+    # Asked for whatever the acks: readers see only what is committed, so somebody must start the commit.
+    future = replica.when_committed(appended.last_offset + 1)
+    if future is not None and request.acks == ACKS_ALL:
+        waits.append((future, made))
+    return made
+
+
+def _refused(index: int, error: ErrorCode, message: str | None = None) -> PartitionProduceResponse:
+    return PartitionProduceResponse(index=index, error_code=error, base_offset=-1, error_message=message)

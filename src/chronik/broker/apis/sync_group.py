@@ -1,0 +1,17 @@
+"""SyncGroup (key 14): the leader hands in the assignment, everybody takes their part of it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from chronik.broker.api import api
+from chronik.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+if TYPE_CHECKING:
+    from chronik.broker.context import Context
+
+
+@api(SyncGroupRequest, SyncGroupResponse)
+def sync_group(request: SyncGroupRequest, context: Context) -> SyncGroupResponse | asyncio.Future[SyncGroupResponse]:
+    return context.node.groups.sync_group(request, context)

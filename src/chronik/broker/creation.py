@@ -1,0 +1,62 @@
+"""Topics that come to be because somebody used them: auto-created ones, and the internal ones of the coordinators.
+
+Both go through the controller like any other creation. Two askers at once are no conflict: the later one finds the
+topic there. Nothing here makes a topic that only this node would know.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chronik.broker.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from chronik.metadata.commands import ConfigValue, CreateTopics, NewTopic
+from chronik.metadata.errors import MetadataError
+from chronik.wire.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from chronik.broker.node import Node
+    from chronik.broker.settings import Settings
+
+
+async def create_missing(node: Node, names: list[str]) -> dict[str, ErrorCode]:
+    """Creates each topic with the node's defaults. Returns why not, for those that were refused."""
+    topics = [new_topic(name, node.settings) for name in dict.fromkeys(names)]
+    try:
+        reply = await node.store.submit(CreateTopics(topics=topics))
+    except MetadataError as fault:
+        error = ErrorCode.LEADER_NOT_AVAILABLE if fault.kafka_error.retriable else fault.kafka_error
+        return dict.fromkeys(names, error)
+    refused = {}
+    for topic in reply.topics:
+        if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            refused[topic.name] = ErrorCode.of(topic.error_code)
+    return refused
+
+
+def new_topic(name: str, settings: Settings) -> NewTopic:
+    if name == OFFSETS_TOPIC:
+        return NewTopic(
+            name=name,
+            partition_count=settings.offsets_topic_num_partitions,
+            replication_factor=settings.offsets_topic_replication_factor,
+            configs=[
+                ConfigValue(key="cleanup.policy", value="compact"),
+                ConfigValue(key="compression.type", value="producer"),
+                ConfigValue(key="segment.bytes", value=str(settings.offsets_topic_segment_bytes)),
+            ],
+        )
+    if name == TRANSACTIONS_TOPIC:
+        return NewTopic(
+            name=name,
+            partition_count=settings.transaction_state_log_num_partitions,
+            replication_factor=settings.transaction_state_log_replication_factor,
+            configs=[
+                ConfigValue(key="cleanup.policy", value="compact"),
+                ConfigValue(key="compression.type", value="uncompressed"),
+                ConfigValue(key="min.insync.replicas", value=str(settings.transaction_state_log_min_isr)),
+                ConfigValue(key="segment.bytes", value=str(settings.transaction_state_log_segment_bytes)),
+            ],
+        )
+    return NewTopic(
+        name=name, partition_count=settings.num_partitions, replication_factor=settings.default_replication_factor
+    )

@@ -1,0 +1,29 @@
+"""What goes wrong at a node's edge.
+
+BrokerError
+├── Unanswerable    a peer's request that Kafka's protocol has no answer for: its connection is closed
+├── BadSetting      the operator's: a key, its value, the reason
+└── CannotStart     the operator's: what stands in the way, and what to do
+"""
+
+from __future__ import annotations
+
+
+class BrokerError(Exception):
+    """Base of this package's errors."""
+
+
+class Unanswerable(BrokerError):
+    """The request cannot be answered; close the connection with one log line."""
+
+
+class BadSetting(BrokerError):
+    """A configuration value that cannot be used."""
+
+    def __init__(self, key: str, value: object, reason: str) -> None:
+        super().__init__(f"{key}={value}: {reason}")
+        self.key, self.value, self.reason = key, value, reason
+
+
+class CannotStart(BrokerError):
+    """The node cannot start here and now."""

@@ -1,0 +1,99 @@
+"""What a node does when the image changes: replicas follow, logs of deleted topics go, coordinators come and leave.
+
+The listener runs inside the apply of the metadata log, so it only turns changes into state and tasks; it never waits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chronik.broker.settings import Settings
+from chronik.broker.topics import OFFSETS_TOPIC
+from chronik.metadata.delta import Changes
+from chronik.metadata.image import Image, ResourceType, Topic
+from chronik.replication.replica import CoordinatorPartition
+from chronik.storage.log import Log
+
+if TYPE_CHECKING:
+    from chronik.broker.node import Node
+
+CLUSTER_DEFAULT = ""  # the name of the broker resource that stands for all brokers
+
+
+class Following:
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._loaded: dict[int, int] = {}  # partitions of the offsets topic led here -> leader epoch
+
+    def begin(self) -> None:
+        """Takes the image as it was recovered, then every change to it."""
+        node, image = self._node, self._node.store.image
+        self._configure(image)
+        node.replicas.follow(image, (), ())
+        known = {(topic.topic_id, index) for topic in image.topics.values() for index in range(len(topic.partitions))}
+        for log in list(node.logs.all()):
+            if (log.topic_id, log.partition) not in known:
+                self._delete(log)  # its topic was deleted while we were down
+        for topic in image.topics.values():
+            node.replicas.configure(image, topic)
+        self._follow_offsets_topic(image)
+        node.store.subscribe(self._changed)
+
+    def _changed(self, before: Image, after: Image, changes: Changes) -> None:
+        node = self._node
+        changed = [*changes.topics_added, *(topic for _, topic in changes.topics_changed)]
+        for log in node.replicas.follow(after, changed, changes.topics_removed):
+            self._delete(log)
+        for topic in changes.topics_removed:
+            node.groups.topic_deleted(topic.name, topic.topic_id)
+        if any(resource.type == ResourceType.BROKER for resource in changes.configs):
+            self._configure(after)
+        for resource in changes.configs:
+            configured = after.topic_named(resource.name) if resource.type == ResourceType.TOPIC else None
+            if configured is not None:
+                node.replicas.configure(after, configured)
+        if any(topic.name == OFFSETS_TOPIC for topic in (*changed, *changes.topics_removed)):
+            self._follow_offsets_topic(after)
+
+    def _configure(self, image: Image) -> None:
+        """Broker configs set at run time take effect at once, for topics that do not set them themselves."""
+        node = self._node
+        node.settings = with_dynamic_configs(node.settings, image, node.node_id)
+        for topic in image.topics.values():
+            node.replicas.configure(image, topic)
+
+    def _delete(self, log: Log) -> None:
+        name = f"delete {log.topic}-{log.partition}"
+        self._node.tasks.start(name, self._node.logs.delete(log))
+
+    def _follow_offsets_topic(self, image: Image) -> None:
+        """Loads the groups of partitions that this node leads now, lets go of those it does not."""
+        node = self._node
+        topic = image.topic_named(OFFSETS_TOPIC)
+        led = _led_partitions(topic, node.node_id)
+        for index, epoch in list(self._loaded.items()):
+            if led.get(index) != epoch:
+                del self._loaded[index]
+                node.groups.unload(index)
+        if topic is None:
+            return
+        node.groups.partition_count = len(topic.partitions)
+        for index, epoch in led.items():
+            replica = node.replicas.get(topic, index)
+            if index in self._loaded or replica is None:
+                continue
+            self._loaded[index] = epoch
+            partition = CoordinatorPartition(replica, node.runtime.clock.wall_ms)
+            node.tasks.start(f"load groups of partition {index}", node.groups.load(partition))
+
+
+def _led_partitions(topic: Topic | None, node_id: int) -> dict[int, int]:
+    if topic is None:
+        return {}
+    return {index: state.leader_epoch for index, state in enumerate(topic.partitions) if state.leader == node_id}
+
+
+def with_dynamic_configs(settings: Settings, image: Image, node_id: int) -> Settings:
+    cluster = image.config(ResourceType.BROKER, CLUSTER_DEFAULT)
+    own = image.config(ResourceType.BROKER, str(node_id))
+    return settings.with_dynamic(cluster, own)

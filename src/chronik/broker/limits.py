@@ -1,0 +1,23 @@
+"""Every bound of the broker, with its reason. Relations between them are checked where they stand."""
+
+from __future__ import annotations
+
+from chronik.runtime.invariants import check
+
+KIB, MIB = 1 << 10, 1 << 20
+
+FRAME_BYTES_MAX = 100 * MIB  # Kafka's socket.request.max.bytes
+FRAME_BYTES_MAX_BEFORE_LOGIN = 64 * KIB  # SASL tokens fit; anything larger from a stranger is an attack
+check(FRAME_BYTES_MAX_BEFORE_LOGIN < FRAME_BYTES_MAX, "a stranger may not cost more than a user")
+
+IN_FLIGHT_REQUESTS_MAX = 128  # per connection; clients send 5, librdkafka may send many
+IN_FLIGHT_BYTES_HIGH = 64 * MIB  # per connection; reading stops above and goes on below the low mark
+IN_FLIGHT_BYTES_LOW = 32 * MIB
+check(IN_FLIGHT_BYTES_LOW < IN_FLIGHT_BYTES_HIGH, "reading must be able to go on")
+
+WRITE_BUFFER_BYTES_HIGH = 4 * MIB  # a reader that is slower than this waits; its next request is not started
+
+CONNECTIONS_MAX = 10_000  # file descriptors are finite; one more is refused with a log line
+FRAME_SECONDS_MAX = 30  # the time in which a started frame must be whole: a slow loris is closed
+FETCH_BYTES_MAX = 55 * MIB  # Kafka's fetch.max.bytes
+FETCH_WAIT_MS_MAX = 5 * 60 * 1000

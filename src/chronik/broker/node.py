@@ -1,0 +1,230 @@
+"""One node: who is made of whom, and in which order everything starts and stops.
+
+Start: data directory, logs, metadata, listeners, registration; a node that is registered serves. Stop: the reverse,
+with the listeners first, so that nobody is answered by half a node. After a failed fsync or a broken invariant the node
+acknowledges nothing more and ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+
+from chronik.broker.api import served_apis
+from chronik.broker.connection import Connection
+from chronik.broker.connections import Connections
+from chronik.broker.dispatch import Dispatcher
+from chronik.broker.fetch_sessions import FetchSessions
+from chronik.broker.following import Following
+from chronik.broker.memory import MemoryBudget
+from chronik.broker.producer_ids import ProducerIds
+from chronik.broker.settings import Settings
+from chronik.broker.settings.keys import BROKER_KEYS
+from chronik.broker.topic_settings import topic_settings
+from chronik.broker.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from chronik.coordinator.groups.config import MINUTE_MS, GroupsConfig
+from chronik.coordinator.groups.coordinator import GroupCoordinator
+from chronik.metadata.commands import BrokerHeartbeat, EndpointAt, RegisterBroker
+from chronik.metadata.decisions.decision import Rules, TopicShape
+from chronik.metadata.errors import MetadataError
+from chronik.metadata.image import Image, ResourceType
+from chronik.metadata.store import MetadataStore, StoreConfig
+from chronik.raft.addresses import Address
+from chronik.replication.assignment import Replicas
+from chronik.replication.errors import ReplicationError
+from chronik.replication.topic_settings import TopicSettings
+from chronik.runtime.interfaces import Listener, Runtime
+from chronik.runtime.invariants import InvariantBroken
+from chronik.runtime.tasks import Tasks
+from chronik.storage.config import LogsConfig
+from chronik.storage.errors import StorageError
+from chronik.storage.logs import Logs
+from chronik.wire.errors import WireError
+
+log = logging.getLogger("chronik.broker")
+
+
+class Node:
+    """Made by `start`; `wait_stopped` returns when it has ended, by `stop` or by itself."""
+
+    # What a handler may meet below and answer with its Kafka error; anything else is a bug and costs the connection.
+    refusals = (StorageError, ReplicationError, WireError, MetadataError)
+
+    logs: Logs
+    store: MetadataStore
+    replicas: Replicas
+    groups: GroupCoordinator
+    broker_epoch: int
+
+    def __init__(self, runtime: Runtime, settings: Settings) -> None:
+        self.runtime = runtime
+        self.settings = settings
+        self.node_id = settings.node_id
+        self.tasks = Tasks(f"node {settings.node_id}", self._task_failed)
+        self.memory = MemoryBudget(settings.memory_budget_bytes)
+        self.connections = Connections(
+            runtime.clock,
+            connections_max=settings.max_connections,
+            idle_ms_max=settings.connections_max_idle_ms,
+        )
+        self.fetch_sessions = FetchSessions(
+            settings.max_incremental_fetch_session_cache_slots, runtime.randomness.below
+        )
+        self.producer_ids = ProducerIds(self)
+        self.dispatcher = Dispatcher(self, served_apis())
+        self.listeners: dict[str, Listener] = {}  # by listener name
+        self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    @classmethod
+    async def start(cls, runtime: Runtime, settings: Settings) -> Node:
+        node = cls(runtime, settings)
+        try:
+            await node._open()
+        except BaseException:
+            await node.stop()
+            raise
+        return node
+
+    async def _open(self) -> None:
+        runtime, settings = self.runtime, self.settings
+        runtime.disk.make_directory(settings.log_dir)
+        self.logs = await Logs.open(
+            runtime,
+            settings.log_dir,
+            LogsConfig(producer_id_expiration_ms=settings.producer_id_expiration_ms),
+            self._storage_failed,
+        )
+        self.replicas = Replicas(self.node_id, self.logs, self._settings_of)
+        self.groups = GroupCoordinator(
+            groups_config(settings), runtime.clock, runtime.randomness, settings.offsets_topic_num_partitions
+        )
+        self.store = await MetadataStore.open(
+            runtime, settings.metadata_dir, node_id=self.node_id, cluster_id=None, config=store_config(settings)
+        )
+        self.store.on_failure = self._store_failed
+        self.following = Following(self)
+        self.following.begin()
+        for listener in settings.listeners:
+            made = partial(Connection, self, listener.name)
+            self.listeners[listener.name] = await runtime.network.listen(listener.host, listener.port, made)  # type: ignore[arg-type]
+        await self._register()
+        self.tasks.start("connections", self.connections.sweep())
+        self.tasks.start("maintenance", self._maintain())
+        self.tasks.start("group expiry", self._expire_groups())
+
+    async def _register(self) -> None:
+        """Tells the controller who and where we are; from its answer on clients are sent here."""
+        advertised = [
+            EndpointAt(name=each.name, host=each.host, port=each.port or self.listeners[each.name].port)
+            for each in self.settings.advertised_listeners
+        ]
+        reply = await self.store.submit(
+            RegisterBroker(
+                broker_id=self.node_id,
+                cluster_id=self.store.image.cluster_id,
+                incarnation_id=self.runtime.randomness.bytes(16),
+                endpoints=advertised,
+                rack=self.settings.rack,
+            )
+        )
+        self.broker_epoch = reply.broker_epoch
+        await self.store.submit(BrokerHeartbeat(broker_id=self.node_id, broker_epoch=self.broker_epoch))
+
+    # --- what handlers ask
+
+    @property
+    def cluster_id(self) -> str:
+        return self.store.image.cluster_id
+
+    @property
+    def controller_id(self) -> int:
+        return self.store.leader_id or -1
+
+    def port(self, listener: str | None = None) -> int:
+        """The real port, also where 0 was asked for."""
+        return self.listeners[listener or next(iter(self.listeners))].port
+
+    def _settings_of(self, image: Image, topic: str) -> TopicSettings:
+        return topic_settings(self.settings, image.config(ResourceType.TOPIC, topic))
+
+    # --- background work
+
+    async def _maintain(self) -> None:
+        while True:
+            await asyncio.sleep(min(self.settings.log_retention_check_interval_ms, 15_000) / 1000)
+            await self.logs.maintain(self.runtime.clock.wall_ms())
+
+    async def _expire_groups(self) -> None:
+        while True:
+            await asyncio.sleep(self.settings.offsets_retention_check_interval_ms / 1000)
+            await self.groups.expire(self.runtime.clock.wall_ms())
+
+    # --- the end
+
+    async def stop(self) -> None:
+        """A clean end: no new requests, answers under way are given up, everything synced."""
+        for listener in self.listeners.values():
+            listener.close()
+        self.connections.close_all("the node is stopping")
+        await self.tasks.stop()
+        if hasattr(self, "store"):
+            await self.store.close()
+        if hasattr(self, "logs"):
+            await self.logs.close()
+        if not self._ended.done():
+            self._ended.set_result(None)
+
+    async def wait_stopped(self) -> None:
+        """Returns after `stop`; raises what made the node end by itself."""
+        await asyncio.shield(self._ended)
+
+    def stop_broken(self, cause: BaseException) -> None:
+        """Something that must never happen did: acknowledge nothing more, and end."""
+        log.critical("stopping: %s", cause, exc_info=cause)
+        for listener in self.listeners.values():
+            listener.close()
+        self.connections.close_all("the node has failed")
+        if not self._ended.done():
+            self._ended.set_exception(cause)
+
+    def _storage_failed(self, failure: BaseException) -> None:
+        self.stop_broken(failure)
+
+    def _store_failed(self, failure: BaseException) -> None:
+        self.stop_broken(failure)
+
+    def _task_failed(self, name: str, failure: Exception) -> None:
+        if isinstance(failure, InvariantBroken):
+            self.stop_broken(failure)
+
+
+def store_config(settings: Settings) -> StoreConfig:
+    offsets = TopicShape(settings.offsets_topic_num_partitions, settings.offsets_topic_replication_factor)
+    transactions = TopicShape(
+        settings.transaction_state_log_num_partitions, settings.transaction_state_log_replication_factor
+    )
+    voters = {voter.node_id: Address(voter.host, voter.port) for voter in settings.voters}
+    return StoreConfig(
+        voters=voters or {settings.node_id: Address("", 0)},
+        rules=Rules(
+            topic_default=TopicShape(settings.num_partitions, settings.default_replication_factor),
+            coordinator_topics={OFFSETS_TOPIC: offsets, TRANSACTIONS_TOPIC: transactions},
+            static_configs=settings.layers.static,
+            broker_keys=frozenset(each.name for each in BROKER_KEYS),
+        ),
+        broker_session_timeout_ms=settings.broker_session_timeout_ms,
+        batching=settings.metadata_batching_enable,
+    )
+
+
+def groups_config(settings: Settings) -> GroupsConfig:
+    return GroupsConfig(
+        session_timeout_ms_min=settings.group_min_session_timeout_ms,
+        session_timeout_ms_max=settings.group_max_session_timeout_ms,
+        size_max=settings.group_max_size,
+        initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms,
+        offset_metadata_chars_max=settings.offset_metadata_max_bytes,
+        offsets_retention_ms=settings.offsets_retention_minutes * MINUTE_MS,
+        offset_commit_timeout_ms=settings.offsets_commit_timeout_ms,
+    )

@@ -1,0 +1,57 @@
+"""A node as a process: event loop, signals, log lines, exit code. The only place where the real machine is chosen."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import uvloop
+
+from chronik.broker.errors import BrokerError
+from chronik.broker.node import Node
+from chronik.broker.settings import Settings
+from chronik.runtime.real import real_runtime
+
+EXIT_OK, EXIT_FAILED, EXIT_CANNOT_START = 0, 1, 2
+
+
+def run(settings: Settings, started: Callable[[Node], None] = lambda node: None) -> int:
+    """Serves until SIGTERM or SIGINT; returns the exit code."""
+    return uvloop.run(_serve(settings, started))
+
+
+async def _serve(settings: Settings, started: Callable[[Node], None]) -> int:
+    log = logging.getLogger("chronik")
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    try:
+        node = await Node.start(real_runtime(), settings)
+    except (BrokerError, OSError) as fault:
+        log.error("cannot start: %s", fault)
+        return EXIT_CANNOT_START
+    started(node)
+    waits = [asyncio.ensure_future(stopping.wait()), asyncio.ensure_future(node.wait_stopped())]
+    done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    if waits[1] in done and waits[1].exception() is not None:
+        return EXIT_FAILED
+    log.info("stopping")
+    await node.stop()
+    return EXIT_OK
+
+
+def log_to_stderr(level: str = "INFO") -> None:
+    """One line per event, with a time stamp that names its zone."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
+    logging.basicConfig(handlers=[handler], level=level)
+
+
+class _Formatter(logging.Formatter):
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802 - logging's name
+        return datetime.fromtimestamp(record.created, tz=UTC).astimezone().isoformat(timespec="milliseconds")

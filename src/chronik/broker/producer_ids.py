@@ -1,0 +1,31 @@
+"""Ids for idempotent producers, handed out from blocks that the controller allocates. An id is never given twice."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from chronik.metadata.commands import AllocateProducerIds
+
+if TYPE_CHECKING:
+    from chronik.broker.node import Node
+
+
+class ProducerIds:
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._next = self._end = 0  # of the block in hand; a restart loses the rest of it
+        self._fetching = asyncio.Lock()
+
+    async def next(self) -> int:
+        while self._next == self._end:
+            async with self._fetching:
+                if self._next == self._end:
+                    await self._fetch()
+        self._next += 1
+        return self._next - 1
+
+    async def _fetch(self) -> None:
+        node = self._node
+        reply = await node.store.submit(AllocateProducerIds(broker_id=node.node_id, broker_epoch=node.broker_epoch))
+        self._next, self._end = reply.first_producer_id, reply.first_producer_id + reply.count

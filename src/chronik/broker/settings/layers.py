@@ -1,0 +1,64 @@
+"""The text of every value and where it was set.
+
+Kafka's order, strongest first: this broker, all brokers, start-up, default. What is set at
+run time counts only for keys that may change at run time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from chronik.broker.settings.definitions import UpdateMode
+from chronik.broker.settings.keys import BROKER_KEYS
+from chronik.metadata.topic_configs import BrokerConfigs, ConfigSource
+
+
+class Setting(NamedTuple):
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    static: Mapping[str, str]  # file, environment and overrides
+    cluster: Mapping[str, str] = field(default_factory=dict)  # set at run time for all brokers
+    own: Mapping[str, str] = field(default_factory=dict)  # set at run time for this broker
+
+    def settings(self, name: str) -> list[Setting]:
+        """Everywhere the key has a value, the one that counts first; empty when it has none."""
+        found = []
+        definition = BROKER_KEYS.get(name)
+        if definition is None or definition.mode is not UpdateMode.READ_ONLY:
+            if name in self.own:
+                found.append(Setting(name, self.own[name], ConfigSource.DYNAMIC_BROKER))
+            if name in self.cluster:
+                found.append(Setting(name, self.cluster[name], ConfigSource.DYNAMIC_DEFAULT_BROKER))
+        if name in self.static:
+            found.append(Setting(name, self.static[name], ConfigSource.STATIC_BROKER))
+        if definition is not None and definition.default is not None:
+            found.append(Setting(name, definition.default, ConfigSource.DEFAULT))
+        return found
+
+    def without(self, name: str) -> Layers:
+        """Without what was set for a key at run time; if nothing was, without all that was set at run time."""
+        if name not in self.cluster and name not in self.own:
+            return Layers(self.static)
+        cluster = {key: value for key, value in self.cluster.items() if key != name}
+        own = {key: value for key, value in self.own.items() if key != name}
+        return Layers(self.static, cluster, own)
+
+    @property
+    def of_broker(self) -> BrokerConfigs:
+        """As topics see them, whose defaults they are."""
+        return BrokerConfigs(dynamic=self.own, dynamic_default=self.cluster, static=self.static)
+
+    def value(self, name: str) -> str | None:
+        """The text that counts."""
+        return next((setting.value for setting in self.settings(name)), None)
+
+    def is_set(self, name: str) -> bool:
+        """Whether anybody set it: a default does not count."""
+        return any(setting.source is not ConfigSource.DEFAULT for setting in self.settings(name))

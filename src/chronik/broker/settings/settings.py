@@ -1,0 +1,228 @@
+"""Everything a node is told, once and typed. The node is built from this object and from no other configuration.
+
+A field is named as its key, with `_` for `.` and without `chronik.`; fields made of several keys stand first. Values
+are layered as Kafka layers them: default, then file, environment and overrides, then what was set for all brokers at
+run time, then for this one. Settings never change; `with_dynamic` makes the next ones.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from chronik.broker.errors import BadSetting, CannotStart
+from chronik.broker.settings.keys import BROKER_KEYS, note_keys
+from chronik.broker.settings.layers import Layers
+from chronik.broker.settings.listeners import Address, Listener, Voter
+from chronik.broker.settings.properties import parse_properties, settings_in_environment
+from chronik.broker.settings.resolving import resolve
+from chronik.broker.settings.values import parse_value
+from chronik.broker.topic_settings import log_config, topic_default
+from chronik.runtime.machine import SIMULATED, Machine
+from chronik.runtime.real_disk import RealDisk
+from chronik.storage.config import LogConfig
+
+log = logging.getLogger("chronik.broker.settings")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    layers: Layers  # the values as text, and where each was set
+    machine: Machine
+
+    # --- made of several keys
+    node_id: int
+    is_broker: bool
+    is_controller: bool
+    rack: str | None
+    log_dir: str
+    metadata_dir: str
+    listeners: tuple[Listener, ...]  # for clients and brokers; those of the quorum are apart
+    advertised_listeners: tuple[Listener, ...]  # port 0: the one the listener of that name got
+    controller_listeners: tuple[Listener, ...]
+    inter_broker_listener_name: str
+    admin_listener: Address | None  # None: no health, no metrics
+    voters: tuple[Voter, ...]  # ascending; empty: this node alone, or see controller_quorum_bootstrap_servers
+    controller_quorum_bootstrap_servers: tuple[Address, ...]
+    memory_budget_bytes: int
+    log_retention_ms: int  # -1: for ever
+    log_roll_ms: int
+    max_connections_per_ip_overrides: Mapping[str, int]
+
+    # --- one key each
+    controlled_shutdown_enable: bool
+    controller_quorum_election_timeout_ms: int
+    controller_quorum_fetch_timeout_ms: int
+    controller_quorum_request_timeout_ms: int
+    metadata_log_max_record_bytes_between_snapshots: int
+    broker_heartbeat_interval_ms: int
+    broker_session_timeout_ms: int
+    initial_broker_registration_timeout_ms: int
+    auto_leader_rebalance_enable: bool
+    leader_imbalance_check_interval_seconds: int
+    metadata_forwarding_enable: bool
+    metadata_batching_enable: bool
+    metadata_leases_enable: bool
+
+    socket_request_max_bytes: int
+    max_connections: int
+    max_connections_per_ip: int
+    connections_max_idle_ms: int
+    queued_max_requests: int
+    queued_max_request_bytes: int
+    request_timeout_ms: int
+    max_incremental_fetch_session_cache_slots: int
+    fetch_max_bytes: int
+    max_request_partition_size_limit: int
+
+    num_partitions: int
+    default_replication_factor: int
+    min_insync_replicas: int
+    auto_create_topics_enable: bool
+    delete_topic_enable: bool
+    message_max_bytes: int
+    compression_type: str
+    compression_gzip_level: int
+    compression_lz4_level: int
+    compression_zstd_level: int
+    log_message_timestamp_type: str
+    log_message_timestamp_before_max_ms: int
+    log_message_timestamp_after_max_ms: int
+
+    durability: str  # "fsync" or "os"
+    log_retention_bytes: int
+    log_retention_check_interval_ms: int
+    log_segment_bytes: int
+    log_segment_delete_delay_ms: int
+    log_index_interval_bytes: int
+    log_cleanup_policy: tuple[str, ...]
+    log_cleaner_enable: bool
+    log_cleaner_backoff_ms: int
+    log_cleaner_delete_retention_ms: int
+    log_cleaner_min_cleanable_ratio: float
+    log_cleaner_min_compaction_lag_ms: int
+    log_cleaner_max_compaction_lag_ms: int
+    producer_id_expiration_ms: int
+
+    replica_lag_time_max_ms: int
+    replica_fetch_min_bytes: int
+    replica_fetch_wait_max_ms: int
+    replica_fetch_max_bytes: int
+    replica_fetch_response_max_bytes: int
+    replica_fetch_backoff_ms: int
+
+    group_initial_rebalance_delay_ms: int
+    group_min_session_timeout_ms: int
+    group_max_session_timeout_ms: int
+    group_max_size: int
+    offsets_topic_replication_factor: int
+    offsets_topic_num_partitions: int
+    offsets_topic_segment_bytes: int
+    offsets_topic_compression_codec: int
+    offsets_retention_minutes: int
+    offsets_retention_check_interval_ms: int
+    offsets_commit_timeout_ms: int
+    offset_metadata_max_bytes: int
+
+    transaction_state_log_replication_factor: int
+    transaction_state_log_num_partitions: int
+    transaction_state_log_min_isr: int
+    transaction_state_log_segment_bytes: int
+    transaction_max_timeout_ms: int
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int
+    transaction_remove_expired_transaction_cleanup_interval_ms: int
+    transactional_id_expiration_ms: int
+
+    @classmethod
+    def load(
+        cls,
+        path: str | None,
+        *,
+        environment: Mapping[str, str],
+        overrides: Mapping[str, str],
+        machine: Machine | None = None,
+    ) -> Settings:
+        """Of a file (if any), the KAFKA_* variables and explicit overrides; the later wins. Raises BadSetting."""
+        static: dict[str, str] = {}
+        sources = {}
+        if path is not None:
+            static = parse_properties(_read(path))
+            sources = dict.fromkeys(static, path)
+        for key, (variable, value) in settings_in_environment(environment).items():
+            static[key], sources[key] = value, variable
+        for key, value in overrides.items():
+            static[key], sources[key] = value, "the command line"
+        note_keys(static, sources, log)
+        settings = cls.of(Layers(_with_both_ids(static)), machine or Machine.here())
+        if "," in static.get("log.dirs", ""):
+            log.warning("of the directories in log.dirs only %s is used: run a node for each disk", settings.log_dir)
+        return settings
+
+    @classmethod
+    def default(cls, **overrides: object) -> Settings:
+        """For tests and simulations: nothing depends on the machine. `num_partitions=3` sets num.partitions."""
+        static = {BROKER_KEYS.key_of(name): _as_text(value) for name, value in overrides.items()}
+        return cls.of(Layers(_with_both_ids(static)), SIMULATED)
+
+    @classmethod
+    def of(cls, layers: Layers, machine: Machine) -> Settings:
+        """Of text that is already layered. Raises BadSetting."""
+        values: dict[str, Any] = {each.name: parse_value(each, layers.value(each.name)) for each in BROKER_KEYS}
+        made = {"layers": layers, "machine": machine, **resolve(values, layers, machine)}
+        names = [field.name for field in dataclasses.fields(cls)]
+        return cls(**{name: made[name] if name in made else values[BROKER_KEYS.key_of(name)] for name in names})
+
+    def __hash__(self) -> int:
+        """By what tells nodes apart: what is made of settings may be kept for as long as they hold."""
+        return hash((self.node_id, self.log_dir))
+
+    def require_dynamic(self, cluster: Mapping[str, str], own: Mapping[str, str]) -> None:
+        """Raises BadSetting when this node could not use what would be set at run time."""
+        self.of(Layers(self.layers.static, dict(cluster), dict(own)), self.machine)
+
+    def with_dynamic(self, cluster: Mapping[str, str], own: Mapping[str, str]) -> Settings:
+        """With what was set at run time, for all brokers and for this one.
+
+        Never raises: what is set for all brokers may contradict the file of one. It goes on without that key.
+        """
+        layers = Layers(self.layers.static, dict(cluster), dict(own))
+        while True:
+            try:
+                return self.of(layers, self.machine)
+            except BadSetting as fault:
+                log.warning("not used, though set at run time: %s", fault)
+                layers = layers.without(fault.key)
+
+    def topic_default(self, name: str) -> str:
+        """What holds for topics that do not set this topic-level key, as text."""
+        return topic_default(self, name)
+
+    def log_config(self, topic_overrides: Mapping[str, str]) -> LogConfig:
+        """How a log is kept whose topic sets these keys."""
+        return log_config(self, topic_overrides)
+
+
+def _read(path: str) -> str:
+    try:
+        data = RealDisk().read_file(path)
+    except OSError as fault:
+        raise CannotStart(f"cannot read the configuration {path}: {fault.strerror}") from fault
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data.decode("latin-1")  # what Java reads
+
+
+def _with_both_ids(static: dict[str, str]) -> dict[str, str]:
+    """node.id and broker.id are one setting under two names; whoever asks for either sees it."""
+    for name, other in (("node.id", "broker.id"), ("broker.id", "node.id")):
+        if name in static and other not in static:
+            static[other] = static[name]
+    return static
+
+
+def _as_text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

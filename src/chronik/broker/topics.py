@@ -1,0 +1,41 @@
+"""How handlers find what a request names: topics by name or id, and the replicas of this node."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chronik.wire.error_codes import ErrorCode
+from chronik.wire.notation import ZERO_UUID
+
+if TYPE_CHECKING:
+    from chronik.broker.node import Node
+    from chronik.metadata.errors import MetadataError
+    from chronik.metadata.image import Topic
+    from chronik.replication.replica import Replica
+
+OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTIONS_TOPIC = "__transaction_state"
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
+
+
+def find_topic(node: Node, name: str, topic_id: bytes) -> Topic | ErrorCode:
+    """By id when the request carries one, else by name."""
+    image = node.store.image
+    if topic_id != ZERO_UUID:
+        return image.topic(topic_id) or ErrorCode.UNKNOWN_TOPIC_ID
+    return image.topic_named(name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def refused_by(fault: MetadataError) -> tuple[ErrorCode, str]:
+    """What a client is told when the metadata store could not carry out its command."""
+    return fault.kafka_error, str(fault)
+
+
+def find_replica(node: Node, topic: Topic, index: int) -> Replica | ErrorCode:
+    """The replica here, or why there is none."""
+    replica = node.replicas.get(topic, index)
+    if replica is not None:
+        return replica
+    if 0 <= index < len(topic.partitions):
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

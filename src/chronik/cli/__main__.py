@@ -1,0 +1,5 @@
+"""`python -m chronik.cli` is `chronik`."""
+
+from chronik.cli.main import main
+
+main()

@@ -1,0 +1,73 @@
+"""The `chronik` command: parses what was typed and hands it to one file per noun.
+
+Nouns are named here as text and imported when they are called, so that `chronik --help` is quick and a broker runs
+where the console's or the pipeline's packages are not installed. A new noun is one line in COMMANDS and one file.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Final
+
+from cyclopts import App, CycloptsError, Parameter
+
+from chronik import __version__
+from chronik.cli.errors import CommandError
+from chronik.cli.session import DONE, EXIT_CODES, INTERRUPTED, MISUSED, complain
+
+# What is imported when a noun is called, or when all are listed: a line of help is what a noun says of itself. So these
+# modules import what they need of other packages inside their functions.
+COMMANDS: Final = {
+    "up": "chronik.cli.up:up",
+    "server": "chronik.cli.server:server",
+    "topic": "chronik.cli.topic:app",
+    "produce": "chronik.cli.produce:produce",
+    "consume": "chronik.cli.consume:consume",
+    "group": "chronik.cli.group:app",
+    "config": "chronik.cli.config:app",
+    "compat": "chronik.cli.compat:compat",
+}
+
+HELP: Final = """\
+A Kafka-wire-compatible broker cluster with a Raft metadata quorum, and a data pipeline on Spark.
+
+For example:
+  chronik up
+  chronik topic create orders --partitions 6
+  echo hello | chronik produce orders
+  chronik consume orders --from earliest
+  chronik group describe billing
+
+Every command takes --bootstrap (or CHRONIK_BOOTSTRAP) and --format json."""
+
+app = App(
+    name="chronik",
+    help=HELP,
+    help_format="plaintext",
+    help_epilogue=EXIT_CODES,
+    version=__version__,
+    # A flag is there or not; defaults are told in the words of each option, where they need telling.
+    default_parameter=Parameter(negative="", show_default=False),
+)
+for _noun, _target in COMMANDS.items():
+    app.command(_target, name=_noun)
+
+
+def main() -> None:
+    try:
+        if sys.argv[1:2] in ([], ["--help"], ["-h"]):
+            for noun in COMMANDS:
+                app[noun]
+        app(exit_on_error=False)
+    except CycloptsError:  # it has been printed
+        sys.exit(MISUSED)
+    except CommandError as error:
+        complain(str(error))
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:
+        # Whoever read our output has had enough, which is no error. Python must not try to flush what is left.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(DONE)

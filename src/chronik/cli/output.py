@@ -1,0 +1,119 @@
+"""What commands print: tables for people, JSON for programs, from the same rows.
+
+A row is a dict; a `Column` says which key to show, under which title and how. JSON gets the rows as they are: numbers
+stay numbers and sizes stay bytes. People get units, a sign for "none", and times with their zone. Colours and the width
+of the terminal matter only when there is one.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+Row = Mapping[str, Any]
+
+NOTHING: Final = "-"
+PIPED_WIDTH: Final = 10_000  # nobody wraps a pipe
+UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+SECONDS_PER: Final = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    key: str
+    title: str
+    show: Callable[[Any], str] = str
+    is_number: bool = False
+
+
+def console() -> Console:
+    from rich.console import Console
+
+    return Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else PIPED_WIDTH)
+
+
+def print_rows(rows: Sequence[Row], columns: Sequence[Column], *, as_json: bool, empty: str = "") -> None:
+    """`empty` is said to people in place of a table without rows."""
+    if as_json:
+        print_json(list(rows))
+        return
+    if not rows:
+        print(empty, file=sys.stderr)
+        return
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for column in columns:
+        table.add_column(column.title, justify="right" if column.is_number else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*(_cell(row.get(column.key), column) for column in columns))
+    out = console()
+    with out.capture() as captured:
+        out.print(table)
+    # Cells are padded to their column's width; at the end of a line that is only noise.
+    print("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
+def _cell(value: Any, column: Column) -> str:
+    from rich.markup import escape
+
+    return NOTHING if value is None else escape(column.show(value))
+
+
+def print_json(value: Any) -> None:
+    """One document; indented only where somebody reads it."""
+    print(json.dumps(value, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None))
+
+
+def human_bytes(size_bytes: int) -> str:
+    """As people say it: 1023 B, 1.5 KiB, 20 MiB."""
+    value = float(size_bytes)
+    for unit in UNITS[:-1]:
+        if abs(value) < 1024:
+            return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} {UNITS[-1]}"
+
+
+def human_count(count: int) -> str:
+    return f"{count:,}"
+
+
+def human_duration(duration_ms: int) -> str:
+    """The two largest units that say something: 850ms, 4.2s, 3m 20s, 2d 4h."""
+    if duration_ms < 1000:
+        return f"{duration_ms}ms"
+    if duration_ms < 60_000:
+        return f"{duration_ms / 1000:.1f}s"
+    left_s = duration_ms // 1000
+    parts = []
+    for unit, unit_s in SECONDS_PER:
+        count, left_s = divmod(left_s, unit_s)
+        if count:
+            parts.append(f"{count}{unit}")
+    return " ".join(parts[:2])
+
+
+def yes_or_no(flag: bool) -> str:  # noqa: FBT001 - the flag is what is shown
+    return "yes" if flag else "no"
+
+
+def id_list(ids: Sequence[int]) -> str:
+    return ",".join(map(str, ids))
+
+
+def time_text(timestamp_ms: int) -> str | None:
+    """ISO 8601 with the zone of this machine; None for a record without time."""
+    if timestamp_ms < 0:
+        return None
+    try:
+        return datetime.fromtimestamp(timestamp_ms / 1000).astimezone().isoformat(timespec="milliseconds")
+    except (OverflowError, ValueError, OSError):  # a client may write any 64 bits
+        return str(timestamp_ms)

@@ -1,0 +1,350 @@
+"""`chronik topic`: create, list, describe, alter and delete topics."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import App, Parameter
+
+from chronik.cli.errors import CommandFailed, Misused
+from chronik.cli.naming import did_you_mean, existing_topic, nearest_topic_config, parse_settings
+from chronik.cli.output import Column, Row, human_bytes, human_count, id_list, print_json, print_rows, yes_or_no
+from chronik.cli.session import DEFAULTS, DONE, REFUSED, Options, complain, progress, run
+
+if TYPE_CHECKING:
+    from chronik.client.errors import Refused
+    from chronik.client.routing import Cluster
+    from chronik.client.topology import Topic
+
+app = App(
+    name="topic",
+    help="""\
+Create, list, describe, alter and delete topics.
+
+For example:
+  chronik topic create orders --partitions 6 --config retention.ms=86400000
+  chronik topic list
+  chronik topic describe orders
+  chronik topic alter orders --partitions 12
+  chronik topic delete orders""",
+)
+
+CREATED_COLUMNS = (
+    Column("name", "TOPIC"),
+    Column("partitions", "PARTITIONS", human_count, is_number=True),
+    Column("replication_factor", "REPLICAS", is_number=True),
+    Column("created", "CREATED", yes_or_no),
+)
+LISTED_COLUMNS = (
+    Column("name", "TOPIC"),
+    Column("partitions", "PARTITIONS", human_count, is_number=True),
+    Column("replication_factor", "REPLICAS", is_number=True),
+    Column("under_replicated", "UNDER-REPLICATED", human_count, is_number=True),
+    Column("size_bytes", "SIZE", human_bytes, is_number=True),
+)
+PARTITION_COLUMNS = (
+    Column("partition", "PARTITION", is_number=True),
+    Column("leader", "LEADER", is_number=True),
+    Column("leader_epoch", "EPOCH", is_number=True),
+    Column("replicas", "REPLICAS", id_list),
+    Column("isr", "ISR", id_list),
+    Column("start_offset", "START", human_count, is_number=True),
+    Column("end_offset", "END", human_count, is_number=True),
+    Column("size_bytes", "SIZE", human_bytes, is_number=True),
+)
+
+
+@app.command
+def create(
+    *names: str,
+    partitions: Annotated[int, Parameter(name=["--partitions", "-p"])] = -1,
+    replication_factor: Annotated[int, Parameter(name=["--replication-factor", "-r"])] = -1,
+    config: Annotated[tuple[str, ...], Parameter(name=["--config", "-c"])] = (),
+    if_not_exists: bool = False,
+    validate_only: bool = False,
+    options: Options = DEFAULTS,
+) -> int:
+    """Create topics.
+
+    Each topic is created whole or not at all; one that is refused does not stop the others.
+
+    For example:
+      chronik topic create orders
+      chronik topic create orders payments --partitions 6 --replication-factor 3
+      chronik topic create state --config cleanup.policy=compact
+
+    Parameters
+    ----------
+    names
+        Names of the topics.
+    partitions
+        How many partitions; -1 takes the broker's num.partitions.
+    replication_factor
+        How many replicas of each; -1 takes the broker's default.replication.factor.
+    config
+        A setting as key=value; may be given several times.
+    if_not_exists
+        A topic that exists is fine.
+    validate_only
+        Let the cluster check, and create nothing.
+    """
+    if not names:
+        raise Misused("name at least one topic: chronik topic create NAME")
+    settings = parse_settings(config, "--config")
+
+    async def work(cluster: Cluster) -> int:
+        from chronik.client.admin import topics
+        from chronik.client.errors import Refused
+        from chronik.wire.error_codes import ErrorCode
+
+        wanted = [topics.NewTopic(name, partitions, replication_factor, settings) for name in names]
+        with progress(f"creating {len(wanted)} topics"):
+            results = await topics.create(cluster, wanted, validate_only=validate_only)
+        rows: list[Row] = []
+        faults: list[Refused] = []
+        for name, result in results.items():
+            if not isinstance(result, Refused):
+                rows.append(
+                    {
+                        "name": name,
+                        "topic_id": topic_id_text(result.topic_id),
+                        "partitions": result.partition_count,
+                        "replication_factor": result.replication_factor,
+                        "created": not validate_only,
+                    }
+                )
+            elif if_not_exists and result.kafka_error is ErrorCode.TOPIC_ALREADY_EXISTS:
+                rows.append({"name": name, "created": False})
+            else:
+                faults.append(result)
+        for fault in faults:
+            complain(f"{fault}{nearest_topic_config(fault, settings)}")
+        if rows:
+            print_rows(rows, CREATED_COLUMNS, as_json=options.wants_json)
+        return REFUSED if faults else DONE
+
+    return run(options, work)
+
+
+@app.command(name="list")
+def list_topics(*, internal: bool = False, sizes: bool = False, options: Options = DEFAULTS) -> int:
+    """List topics.
+
+    For example:
+      chronik topic list
+      chronik topic list --sizes
+      chronik topic list --format json | jq -r '.[].name'
+
+    Parameters
+    ----------
+    internal
+        Also those that the cluster keeps for itself, such as __consumer_offsets.
+    sizes
+        Also ask every broker how much of each topic it stores, replicas included.
+    """
+
+    async def work(cluster: Cluster) -> None:
+        from chronik.client.admin import nodes
+
+        with progress("asking for topics"):
+            topology = await cluster.retrying(lambda: cluster.refresh(None))
+            sizes_bytes: dict[str, int] = {}
+            for directory in await nodes.log_directories(cluster) if sizes else []:
+                for at, size_bytes in directory.sizes_bytes.items():
+                    sizes_bytes[at.topic] = sizes_bytes.get(at.topic, 0) + size_bytes
+        rows: list[Row] = [
+            _listed(topic) | ({"size_bytes": sizes_bytes.get(topic.name, 0)} if sizes else {})
+            for topic in sorted(topology.topics.values(), key=lambda topic: topic.name)
+            if internal or not topic.is_internal
+        ]
+        columns = LISTED_COLUMNS if sizes else LISTED_COLUMNS[:-1]
+        print_rows(
+            rows, columns, as_json=options.wants_json, empty="There are no topics yet: chronik topic create NAME"
+        )
+
+    return run(options, work)
+
+
+@app.command
+def describe(*names: str, options: Options = DEFAULTS) -> int:
+    """Show a topic's partitions, offsets, sizes, and the settings that are its own.
+
+    For example:
+      chronik topic describe orders
+      chronik topic describe orders --format json | jq '.[0].partitions[].end_offset'
+
+    Parameters
+    ----------
+    names
+        Names of the topics.
+    """
+    if not names:
+        raise Misused("name at least one topic: chronik topic describe NAME")
+
+    async def work(cluster: Cluster) -> None:
+        with progress("asking for topics"):
+            documents = [await _described(cluster, await existing_topic(cluster, name)) for name in names]
+        if options.wants_json:
+            print_json(documents)
+            return
+        for index, document in enumerate(documents):
+            settings = ", ".join(f"{key}={value}" for key, value in document["configs"].items())
+            print(f"{chr(10) if index else ''}{document['name']}  id {document['topic_id']}")
+            print(f"settings: {settings or 'none of its own'}")
+            print_rows(document["partitions"], PARTITION_COLUMNS, as_json=False)
+
+    return run(options, work)
+
+
+@app.command
+def alter(
+    name: str,
+    *,
+    partitions: Annotated[int | None, Parameter(name=["--partitions", "-p"])] = None,
+    config: Annotated[tuple[str, ...], Parameter(name=["--config", "-c"])] = (),
+    unset: tuple[str, ...] = (),
+    options: Options = DEFAULTS,
+) -> int:
+    """Give a topic more partitions, or change its settings.
+
+    With more partitions, keys go to other partitions than before: records of one key are then in two of them.
+
+    For example:
+      chronik topic alter orders --partitions 12
+      chronik topic alter orders --config retention.ms=3600000 --unset max.message.bytes
+
+    Parameters
+    ----------
+    name
+        Name of the topic.
+    partitions
+        How many partitions it is to have in all; never fewer than it has.
+    config
+        A setting as key=value; may be given several times.
+    unset
+        A setting to take back to the broker's default; may be given several times.
+    """
+    settings = parse_settings(config, "--config")
+    if partitions is None and not settings and not unset:
+        raise Misused("nothing to change: give --partitions, --config or --unset")
+
+    async def work(cluster: Cluster) -> None:
+        from chronik.client.admin import configs, topics
+        from chronik.client.errors import Refused
+
+        await existing_topic(cluster, name)
+        if settings or unset:
+            resource = configs.Resource(configs.ResourceKind.TOPIC, name)
+            try:
+                await configs.alter(cluster, resource, set_to=settings, unset=unset)
+            except Refused as fault:
+                raise CommandFailed(f"{fault}{nearest_topic_config(fault, (*settings, *unset))}") from fault
+        if partitions is not None:
+            with progress(f"adding partitions to {name}"):
+                await topics.grow(cluster, name, partitions)
+        document = {"name": name, "partitions": partitions, "set": settings, "unset": list(unset)}
+        if options.wants_json:
+            print_json(document)
+        else:
+            print(f"altered {name}")
+
+    return run(options, work)
+
+
+@app.command
+def delete(*names: str, if_exists: bool = False, options: Options = DEFAULTS) -> int:
+    """Delete topics with all their records. There is no way back.
+
+    For example:
+      chronik topic delete orders
+      chronik topic delete orders payments --if-exists
+
+    Parameters
+    ----------
+    names
+        Names of the topics.
+    if_exists
+        A topic that does not exist is fine.
+    """
+    if not names:
+        raise Misused("name at least one topic: chronik topic delete NAME")
+
+    async def work(cluster: Cluster) -> int:
+        from chronik.client.admin import topics
+        from chronik.wire.error_codes import ErrorCode
+
+        with progress(f"deleting {len(names)} topics"):
+            results = await topics.delete(cluster, names)
+        exit_code = DONE
+        rows: list[Row] = []
+        for name, fault in results.items():
+            if fault is None:
+                rows.append({"name": name, "deleted": True})
+            elif if_exists and fault.kafka_error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                rows.append({"name": name, "deleted": False})
+            else:
+                known = (await cluster.refresh(None)).topics
+                complain(f"{fault}{did_you_mean(name, known)}")
+                exit_code = REFUSED
+        if rows:
+            columns = (Column("name", "TOPIC"), Column("deleted", "DELETED", yes_or_no))
+            print_rows(rows, columns, as_json=options.wants_json)
+        return exit_code
+
+    return run(options, work)
+
+
+def _listed(topic: Topic) -> dict[str, Any]:
+    partitions = topic.partitions.values()
+    return {
+        "name": topic.name,
+        "topic_id": topic_id_text(topic.topic_id),
+        "internal": topic.is_internal,
+        "partitions": len(partitions),
+        "replication_factor": max((len(each.replicas) for each in partitions), default=0),
+        "under_replicated": sum(len(each.isr) < len(each.replicas) for each in partitions),
+    }
+
+
+async def _described(cluster: Cluster, topic: Topic) -> dict[str, Any]:
+    from chronik.client.admin import configs, nodes, offsets
+    from chronik.client.topology import NO_LEADER, TopicPartition
+
+    led = [
+        TopicPartition(topic.name, each.partition) for each in topic.partitions.values() if each.leader_id != NO_LEADER
+    ]
+    starts = await offsets.look_up(cluster, dict.fromkeys(led, offsets.EARLIEST))
+    ends = await offsets.look_up(cluster, dict.fromkeys(led, offsets.LATEST))
+    sizes_bytes: dict[TopicPartition, int] = {}
+    for directory in await nodes.log_directories(cluster):
+        for at, size_bytes in directory.sizes_bytes.items():
+            sizes_bytes[at] = max(size_bytes, sizes_bytes.get(at, 0))
+    own = [
+        config
+        for config in await configs.describe(cluster, configs.Resource(configs.ResourceKind.TOPIC, topic.name))
+        if config.source is configs.Source.TOPIC
+    ]
+    rows = []
+    for each in topic.partitions.values():
+        at = TopicPartition(topic.name, each.partition)
+        start, end = starts.get(at), ends.get(at)
+        rows.append(
+            {
+                "partition": each.partition,
+                "leader": None if each.leader_id == NO_LEADER else each.leader_id,
+                "leader_epoch": each.leader_epoch,
+                "replicas": list(each.replicas),
+                "isr": list(each.isr),
+                "offline": list(each.offline),
+                "start_offset": start.offset if isinstance(start, offsets.OffsetAt) else None,
+                "end_offset": end.offset if isinstance(end, offsets.OffsetAt) else None,
+                "size_bytes": sizes_bytes.get(at),
+            }
+        )
+    return _listed(topic) | {"configs": {config.name: config.value for config in own}, "partitions": rows}
+
+
+def topic_id_text(topic_id: bytes) -> str:
+    """As Kafka's own tools print it: URL-safe base64 without padding."""
+    return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")

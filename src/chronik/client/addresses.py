@@ -1,0 +1,43 @@
+"""Where brokers listen: `host:port`, and the comma-separated lists that users write. Never resolves a name."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from chronik.client.errors import BadAddress
+
+PORT_DEFAULT = 9092
+PORT_MAX = 65_535
+
+
+class Address(NamedTuple):
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_addresses(text: str) -> tuple[Address, ...]:
+    """Reads `host:port,host:port`; a port that is left out is 9092, an IPv6 address stands in brackets."""
+    addresses = tuple(parse_address(each.strip()) for each in text.split(",") if each.strip())
+    if not addresses:
+        raise BadAddress(f"{text!r} names no broker: write host:port, as in localhost:{PORT_DEFAULT}")
+    return addresses
+
+
+def parse_address(text: str) -> Address:
+    if text.startswith("["):
+        host, bracket, rest = text[1:].partition("]")
+        separator, port = rest[:1], rest[1:]
+        is_wrong = not bracket or (rest != "" and separator != ":")
+    else:
+        host, separator, port = text.partition(":")
+        is_wrong = ":" in port
+    if is_wrong or not host or (separator and not port):
+        raise BadAddress(f"{text!r} is no address: write host:port, or [ipv6]:port")
+    if not port:
+        return Address(host, PORT_DEFAULT)
+    if not (port.isascii() and port.isdigit()) or not 0 < int(port) <= PORT_MAX:
+        raise BadAddress(f"{text!r} is no address: {port!r} is not a port from 1 to {PORT_MAX}")
+    return Address(host, int(port))

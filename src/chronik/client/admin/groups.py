@@ -1,0 +1,181 @@
+"""Groups: which there are, who is in them, what each member reads, and deleting them.
+
+Every broker knows the groups it coordinates, so a list is the answers of all of them. A group is described in the way
+of its type: classic groups carry their subscriptions as opaque bytes, groups of the new protocol in fields.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from chronik.client.errors import Refused, refuse
+from chronik.client.topology import TopicPartition
+from chronik.wire.compiler import decoder_of
+from chronik.wire.error_codes import ErrorCode
+from chronik.wire.errors import Malformed
+from chronik.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from chronik.wire.messages.consumer_protocol import ConsumerProtocolAssignment
+from chronik.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from chronik.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from chronik.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+
+if TYPE_CHECKING:
+    from chronik.client.routing import Cluster
+
+CLASSIC, CONSUMER = "classic", "consumer"
+CONSUMER_PROTOCOL = "consumer"  # the protocol type of classic groups whose members are consumers
+
+
+@dataclass(frozen=True, slots=True)
+class ListedGroup:
+    group_id: str
+    group_type: str  # classic, consumer, share, streams; "" when the broker is too old to tell
+    state: str
+    protocol_type: str
+    coordinator_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    group_id: str
+    group_type: str
+    state: str
+    assignor: str
+    coordinator_id: int
+    members: tuple[Member, ...]
+
+
+async def list_all(cluster: Cluster) -> list[ListedGroup]:
+    """All groups of the cluster, by name."""
+
+    async def of(node_id: int) -> list[ListedGroup]:
+        connection = await cluster.to_node(node_id)
+        response = await connection.ask(ListGroupsRequest(), ListGroupsResponse)
+        refuse(response.error_code, f"cannot list the groups of broker {node_id}")
+        return [
+            ListedGroup(each.group_id, each.group_type.lower(), each.group_state, each.protocol_type, node_id)
+            for each in response.groups
+        ]
+
+    async def attempt() -> list[ListedGroup]:
+        await cluster.refresh([])
+        lists = await asyncio.gather(*(of(node_id) for node_id in cluster.topology.brokers))
+        # While a coordinator moves, two brokers may name the same group.
+        groups = {group.group_id: group for groups in lists for group in groups}
+        return sorted(groups.values(), key=lambda group: group.group_id)
+
+    return await cluster.retrying(attempt)
+
+
+async def describe(cluster: Cluster, group_id: str) -> Group:
+    """Raises GROUP_ID_NOT_FOUND for a group that does not exist."""
+
+    async def attempt() -> Group:
+        coordinator_id = await cluster.coordinator(group_id)
+        connection = await cluster.to_node(coordinator_id)
+        if ConsumerGroupDescribeRequest.api_key in connection.apis:
+            found = await _describe_consumer(cluster, group_id, coordinator_id)
+            if found is not None:
+                return found
+        return await _describe_classic(cluster, group_id, coordinator_id)
+
+    return await cluster.retrying(attempt)
+
+
+async def _describe_consumer(cluster: Cluster, group_id: str, coordinator_id: int) -> Group | None:
+    request = ConsumerGroupDescribeRequest(group_ids=[group_id], include_authorized_operations=False)
+    response = await cluster.ask_coordinator(group_id, request, ConsumerGroupDescribeResponse)
+    [told] = response.groups
+    if told.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+        return None  # or of another type
+    cluster.refuse_from_coordinator(group_id, told.error_code, f"group {group_id!r}", told.error_message)
+    members = tuple(
+        Member(
+            each.member_id,
+            each.instance_id,
+            each.client_id,
+            each.client_host,
+            tuple(
+                TopicPartition(topic.topic_name, partition)
+                for topic in each.assignment.topic_partitions
+                for partition in topic.partitions
+            ),
+        )
+        for each in told.members
+    )
+    return Group(group_id, CONSUMER, told.group_state, told.assignor_name, coordinator_id, members)
+
+
+async def _describe_classic(cluster: Cluster, group_id: str, coordinator_id: int) -> Group:
+    request = DescribeGroupsRequest(groups=[group_id])
+    response = await cluster.ask_coordinator(group_id, request, DescribeGroupsResponse)
+    [told] = response.groups
+    cluster.refuse_from_coordinator(group_id, told.error_code, f"group {group_id!r}", told.error_message)
+    if told.group_state == "Dead":  # how brokers before DescribeGroups v6 say it
+        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id!r}")
+    members = tuple(
+        Member(
+            each.member_id,
+            each.group_instance_id,
+            each.client_id,
+            each.client_host.removeprefix("/"),
+            assigned_partitions(each.member_assignment) if told.protocol_type == CONSUMER_PROTOCOL else (),
+        )
+        for each in told.members
+    )
+    return Group(group_id, CLASSIC, told.group_state, told.protocol_data, coordinator_id, members)
+
+
+def assigned_partitions(data: bytes) -> tuple[TopicPartition, ...]:
+    """What the opaque assignment of a classic consumer says; nothing when it is empty or somebody else's format."""
+    version_bytes = 2
+    if len(data) < version_bytes:
+        return ()
+    version = min(int.from_bytes(data[:version_bytes], "big", signed=True), ConsumerProtocolAssignment.versions.last)
+    if version < 0:
+        return ()
+    try:
+        assignment, _ = decoder_of(ConsumerProtocolAssignment, version)(memoryview(data), version_bytes)
+    except Malformed:
+        return ()
+    return tuple(
+        TopicPartition(each.topic, partition)
+        for each in assignment.assigned_partitions
+        for partition in sorted(each.partitions)
+    )
+
+
+async def delete(cluster: Cluster, group_ids: Sequence[str]) -> dict[str, Refused | None]:
+    """Deletes groups with their offsets; a group with members is refused as NON_EMPTY_GROUP."""
+
+    async def one(group_id: str) -> None:
+        async def attempt() -> None:
+            response = await cluster.ask_coordinator(
+                group_id, DeleteGroupsRequest(groups_names=[group_id]), DeleteGroupsResponse
+            )
+            [told] = response.results
+            cluster.refuse_from_coordinator(group_id, told.error_code, f"cannot delete group {group_id!r}")
+
+        await cluster.retrying(attempt)
+
+    results: dict[str, Refused | None] = {}
+    for group_id in group_ids:
+        try:
+            await one(group_id)
+        except Refused as fault:
+            results[group_id] = fault
+        else:
+            results[group_id] = None
+    return results

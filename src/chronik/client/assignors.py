@@ -1,0 +1,166 @@
+"""Who reads which partition, as the leader of a classic group decides it. Pure functions of the members' subscriptions.
+
+`range` and `roundrobin` give every group the same result as Kafka's own assignors of these names, because members of
+one group may be different clients and any of them may lead. `cooperative-sticky` keeps what members own as far as
+balance allows, and gives a partition that changes hands to nobody until its owner has let go of it in the next round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple, Protocol
+
+from chronik.client.errors import ClientError
+from chronik.client.topology import TopicPartition
+
+
+class Subscription(NamedTuple):
+    """What a member said when it joined."""
+
+    topics: tuple[str, ...]
+    owned: tuple[TopicPartition, ...] = ()
+    generation: int = -1  # in which it came to own them; of two who claim a partition the later one has it
+    instance_id: str | None = None
+
+
+Assignment = dict[str, list[TopicPartition]]  # by member id; every member is there
+
+
+class Assignor(Protocol):
+    name: str
+    is_cooperative: bool
+
+    def assign(self, counts: Mapping[str, int], members: Mapping[str, Subscription]) -> Assignment:
+        """`counts` has the number of partitions of every topic that exists; others are not assigned."""
+
+
+def in_order(members: Mapping[str, Subscription]) -> list[str]:
+    """Kafka's order of members: static ones by their instance id, then the others by their member id."""
+
+    def place(member_id: str) -> tuple[bool, str]:
+        instance_id = members[member_id].instance_id
+        return (True, member_id) if instance_id is None else (False, instance_id)
+
+    return sorted(members, key=place)
+
+
+def partitions_of(topics: Iterable[str], counts: Mapping[str, int]) -> list[TopicPartition]:
+    return [TopicPartition(topic, index) for topic in sorted(topics) for index in range(counts.get(topic, 0))]
+
+
+class RangeAssignor:
+    """Topic by topic, a run of neighbouring partitions each; the first members get one more when it does not divide."""
+
+    name = "range"
+    is_cooperative = False
+
+    def assign(self, counts: Mapping[str, int], members: Mapping[str, Subscription]) -> Assignment:
+        assigned: Assignment = {member_id: [] for member_id in members}
+        ordered = in_order(members)
+        for topic in sorted({topic for member in members.values() for topic in member.topics}):
+            readers = [member_id for member_id in ordered if topic in members[member_id].topics]
+            each, extra = divmod(counts.get(topic, 0), len(readers))
+            first = 0
+            for index, member_id in enumerate(readers):
+                count = each + (index < extra)
+                assigned[member_id] += [TopicPartition(topic, first + at) for at in range(count)]
+                first += count
+        return assigned
+
+
+class RoundRobinAssignor:
+    """All partitions of all topics dealt out in turn, past members that do not read the topic."""
+
+    name = "roundrobin"
+    is_cooperative = False
+
+    def assign(self, counts: Mapping[str, int], members: Mapping[str, Subscription]) -> Assignment:
+        assigned: Assignment = {member_id: [] for member_id in members}
+        ordered = in_order(members)
+        turn = 0
+        for at in partitions_of({topic for member in members.values() for topic in member.topics}, counts):
+            while at.topic not in members[ordered[turn % len(ordered)]].topics:
+                turn += 1
+            assigned[ordered[turn % len(ordered)]].append(at)
+            turn += 1
+        return assigned
+
+
+class CooperativeStickyAssignor:
+    """Balanced like `roundrobin`, moving as little as possible, and never while somebody still reads."""
+
+    name = "cooperative-sticky"
+    is_cooperative = True
+
+    def assign(self, counts: Mapping[str, int], members: Mapping[str, Subscription]) -> Assignment:
+        owners = self._owners(counts, members)
+        wanted = self._balance(counts, members, owners)
+        # Whoever owns a partition that is to move sees that it is not his any more, lets go and joins again.
+        return {
+            member_id: sorted(at for at in partitions if owners.get(at, member_id) == member_id)
+            for member_id, partitions in wanted.items()
+        }
+
+    def _owners(self, counts: Mapping[str, int], members: Mapping[str, Subscription]) -> dict[TopicPartition, str]:
+        """Whose each partition is; of two who claim it, his who got it in the later generation, or nobody's."""
+        claims: dict[TopicPartition, list[tuple[int, str]]] = {}
+        for member_id in in_order(members):
+            member = members[member_id]
+            for at in member.owned:
+                if at.partition < counts.get(at.topic, 0) and at.topic in member.topics:
+                    claims.setdefault(at, []).append((member.generation, member_id))
+        owners = {}
+        for at, claimed in claims.items():
+            latest = max(generation for generation, _ in claimed)
+            holders = [member_id for generation, member_id in claimed if generation == latest]
+            if len(holders) == 1:
+                owners[at] = holders[0]
+        return owners
+
+    def _balance(
+        self, counts: Mapping[str, int], members: Mapping[str, Subscription], owners: Mapping[TopicPartition, str]
+    ) -> dict[str, list[TopicPartition]]:
+        """Starts from what is owned, gives what is free to who has least, then evens out as far as it helps."""
+        held: dict[str, list[TopicPartition]] = {member_id: [] for member_id in in_order(members)}
+        readers = {
+            topic: [member_id for member_id in held if topic in members[member_id].topics]
+            for topic in sorted({topic for member in members.values() for topic in member.topics})
+        }
+        free = []
+        for at in partitions_of(readers, counts):
+            if at in owners:
+                held[owners[at]].append(at)
+            else:
+                free.append(at)
+        # The partitions with the fewest possible readers first: they have the least choice.
+        for at in sorted(free, key=lambda at: (len(readers[at.topic]), at)):
+            least = min(readers[at.topic], key=lambda member_id: len(held[member_id]))
+            held[least].append(at)
+        self._even_out(held, readers)
+        return held
+
+    def _even_out(self, held: dict[str, list[TopicPartition]], readers: Mapping[str, list[str]]) -> None:
+        """Moves one partition at a time from who has at least two more than another who could read it."""
+        moved = True
+        while moved:
+            moved = False
+            for giver in sorted(held, key=lambda member_id: -len(held[member_id])):
+                for at in reversed(held[giver]):
+                    taker = min(readers[at.topic], key=lambda member_id: len(held[member_id]))
+                    if len(held[giver]) - len(held[taker]) >= 2:
+                        held[giver].remove(at)
+                        held[taker].append(at)
+                        moved = True
+                        break
+
+
+ASSIGNORS: Final[Mapping[str, Assignor]] = {
+    assignor.name: assignor for assignor in (RangeAssignor(), RoundRobinAssignor(), CooperativeStickyAssignor())
+}
+
+
+def assignor_named(name: str) -> Assignor:
+    try:
+        return ASSIGNORS[name]
+    except KeyError:
+        raise ClientError(f"there is no assignor {name!r}, only {', '.join(ASSIGNORS)}") from None

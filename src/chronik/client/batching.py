@@ -1,0 +1,231 @@
+"""Records on their way to one partition: the batch that is filling, those that wait, and the one that was sent.
+
+At most one batch of a partition is with the broker at any time. So a batch that is sent again cannot overtake another,
+order holds without the broker's help, and while one is under way the next one fills.
+
+Nothing here talks to a broker or knows time: `producer` moves batches along. What becomes of a batch is told once, by
+its `outcome`; a `Delivery` is one record's share of that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Generator
+from typing import Any, Final, NamedTuple
+
+from chronik.client.errors import DeliveryFailed
+from chronik.client.topology import TopicPartition
+from chronik.runtime.invariants import check
+from chronik.wire import batches
+from chronik.wire.compression import Codec
+from chronik.wire.records import Headers, Record
+
+RECORD_OVERHEAD_BYTES: Final = 21  # lengths, deltas and attributes at their longest
+HEADER_OVERHEAD_BYTES: Final = 10
+SEQUENCE_MAX: Final = 2**31 - 1
+
+
+class Identity(NamedTuple):
+    """What lets a broker recognise a batch that it has written already."""
+
+    producer_id: int
+    epoch: int
+
+
+NOBODY: Final = Identity(batches.NO_PRODUCER_ID, batches.NO_PRODUCER_EPOCH)
+
+
+class Written(NamedTuple):
+    """The batch was acknowledged. `base_offset` is -1 when the broker did not tell, as with acks=0."""
+
+    base_offset: int
+    append_time_ms: int  # -1: the records keep their own timestamps
+
+
+class Split(NamedTuple):
+    """The batch was too large for the broker and went on in two."""
+
+    first: Batch
+    second: Batch
+
+
+Outcome = Written | Split | DeliveryFailed
+
+
+class RecordPosition(NamedTuple):
+    """Where a record was written."""
+
+    topic: str
+    partition: int
+    offset: int  # -1 when the broker did not tell
+    timestamp: int
+
+
+class Batch:
+    """Records for one partition. It is filled, then numbered and sent, perhaps several times, then settled."""
+
+    __slots__ = ("at", "attempt_count", "born_ns", "identity", "outcome", "records", "sequence", "size_bytes")
+
+    def __init__(self, at: TopicPartition, born_ns: int) -> None:
+        self.at = at
+        self.born_ns = born_ns
+        self.records: list[Record] = []
+        self.size_bytes = batches.HEADER_BYTES
+        self.attempt_count = 0
+        self.identity = NOBODY  # set with the sequence when it is first sent
+        self.sequence = batches.NO_SEQUENCE
+        self.outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+
+    def add(self, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers, size_bytes: int) -> int:
+        """The record's place in the batch."""
+        index = len(self.records)
+        self.records.append(Record(index, timestamp, key, value, headers))
+        self.size_bytes += size_bytes
+        return index
+
+    def encoded(self, codec: Codec, level: int | None) -> bytes:
+        return batches.build(
+            self.records,
+            codec,
+            level=level,
+            producer_id=self.identity.producer_id,
+            producer_epoch=self.identity.epoch,
+            base_sequence=self.sequence,
+        )
+
+    def settle(self, outcome: Outcome) -> None:
+        check(not self.outcome.done(), "a batch is settled once")
+        self.outcome.set_result(outcome)
+
+
+class Delivery:
+    """One record's receipt: `await` it for its position; raises DeliveryFailed. Nobody has to."""
+
+    __slots__ = ("_batch", "_index")
+
+    def __init__(self, batch: Batch, index: int) -> None:
+        self._batch = batch
+        self._index = index
+
+    @property
+    def is_done(self) -> bool:
+        return self._batch.outcome.done()
+
+    def __await__(self) -> Generator[Any, None, RecordPosition]:
+        return self._wait().__await__()
+
+    async def _wait(self) -> RecordPosition:
+        batch, index = self._batch, self._index
+        # Shielded: many wait for one outcome, and one that gives up must not take it from the others.
+        while isinstance(outcome := await asyncio.shield(batch.outcome), Split):
+            first_count = len(outcome.first.records)
+            batch, index = (outcome.first, index) if index < first_count else (outcome.second, index - first_count)
+        if isinstance(outcome, DeliveryFailed):
+            raise outcome
+        offset = outcome.base_offset + index if outcome.base_offset >= 0 else -1
+        timestamp = batch.records[index].timestamp if outcome.append_time_ms < 0 else outcome.append_time_ms
+        return RecordPosition(batch.at.topic, batch.at.partition, offset, timestamp)
+
+
+class PartitionQueue:
+    """Batches of one partition, oldest first. The last one takes records while it has room."""
+
+    __slots__ = ("_identity", "_next_sequence", "at", "batches", "in_flight", "is_due", "is_held_back")
+
+    def __init__(self, at: TopicPartition) -> None:
+        self.at = at
+        self.batches: deque[Batch] = deque()
+        self.in_flight: Batch | None = None
+        self.is_due = False  # the last batch has waited long enough, or somebody flushes
+        self.is_held_back = False  # the head failed and waits before it is sent again
+        self._identity = NOBODY
+        self._next_sequence = 0
+
+    @property
+    def is_ready(self) -> bool:
+        """There is a batch to send now: a full one, one that has waited long enough, or one to be sent again."""
+        if self.in_flight is not None or self.is_held_back or not self.batches:
+            return False
+        return self.is_due or len(self.batches) > 1 or self.batches[0].attempt_count > 0
+
+    def filling(self, size_bytes: int, batch_bytes_max: int) -> Batch | None:
+        """The batch that takes a record of this size, if there is one."""
+        if self.batches:
+            last = self.batches[-1]
+            if last.attempt_count == 0 and last.size_bytes + size_bytes <= batch_bytes_max:
+                return last
+        return None
+
+    def take(self, identity: Identity) -> Batch:
+        """The head, to be sent now. It gets its sequence number the first time."""
+        check(self.in_flight is None, "one batch of a partition is in flight")
+        batch = self.batches.popleft()
+        self.in_flight = batch
+        if not self.batches:
+            self.is_due = False
+        if batch.sequence == batches.NO_SEQUENCE and identity != NOBODY:
+            if identity != self._identity:
+                self._identity, self._next_sequence = identity, 0
+            batch.identity, batch.sequence = identity, self._next_sequence
+            self._next_sequence = _after(self._next_sequence, len(batch.records))
+        batch.attempt_count += 1
+        return batch
+
+    def put_back(self, batch: Batch) -> None:
+        """It failed and is to be sent again, before everything else of this partition."""
+        self._land(batch)
+        self.batches.appendleft(batch)
+
+    def take_unsent(self) -> Batch:
+        """The head, to be given up: it waited too long for its turn."""
+        check(self.in_flight is None, "one batch of a partition is in flight")
+        self.in_flight = self.batches.popleft()
+        return self.in_flight
+
+    def finish(self, batch: Batch, outcome: Written | DeliveryFailed, *, may_be_written: bool) -> None:
+        """It is done. What was surely not written leaves no gap in the sequence."""
+        self._land(batch)
+        if not may_be_written:
+            self._forget_sequence(batch)
+        batch.settle(outcome)
+
+    def renumber(self, batch: Batch) -> None:
+        """The broker does not know our sequence any more and wrote nothing: the batch starts a new one."""
+        self._forget_sequence(batch)
+        self.put_back(batch)
+
+    def split(self, batch: Batch) -> None:
+        """Goes on with two halves of a batch that was too large."""
+        self._land(batch)
+        self._forget_sequence(batch)
+        halves = Split(Batch(batch.at, batch.born_ns), Batch(batch.at, batch.born_ns))
+        middle = (len(batch.records) + 1) // 2
+        for half, records in zip(halves, (batch.records[:middle], batch.records[middle:]), strict=True):
+            for _, timestamp, key, value, headers in records:
+                half.add(timestamp, key, value, headers, record_bytes(key, value, headers))
+        self.batches.extendleft(reversed(halves))
+        self.is_due = True
+        batch.settle(halves)
+
+    def _land(self, batch: Batch) -> None:
+        check(self.in_flight is batch, "only the batch in flight comes back")
+        self.in_flight = None
+
+    def _forget_sequence(self, batch: Batch) -> None:
+        if batch.identity == self._identity and batch.sequence != batches.NO_SEQUENCE:
+            self._next_sequence = batch.sequence
+        batch.identity, batch.sequence = NOBODY, batches.NO_SEQUENCE
+
+
+def record_bytes(key: bytes | None, value: bytes | None, headers: Headers) -> int:
+    """What a record takes in a batch at most."""
+    size = RECORD_OVERHEAD_BYTES + len(key or b"") + len(value or b"")
+    for name, content in headers:
+        size += HEADER_OVERHEAD_BYTES + 4 * len(name) + len(content or b"")
+    return size
+
+
+def _after(sequence: int, count: int) -> int:
+    """Sequence numbers go around: after 2^31 - 1 comes 0."""
+    return (sequence + count) & SEQUENCE_MAX

@@ -1,0 +1,246 @@
+"""Reads topics: partitions of its own choice, or those that a group gives it.
+
+    async with Consumer(cluster, group_id="billing") as consumer:
+        consumer.subscribe(["orders"])
+        while True:
+            for fetched in await consumer.poll(): ...
+
+`poll` is where everything happens: rebalances, commits, starting points. So the records of one poll count as done when
+the next one is called, and what is committed by itself is never ahead of the caller. A poll may take as long as a
+rebalance. A partition whose offset is gone starts again as `reset` says, or raises when it says None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
+
+from chronik.client.admin import offsets
+from chronik.client.errors import BadAnswer, ClientError, OffsetOutOfRange, Refused
+from chronik.client.fetch_answers import Fetched, FetchOptions
+from chronik.client.fetching import Fetcher
+from chronik.client.membership import REJOIN, Membership
+from chronik.client.topology import TopicPartition
+
+if TYPE_CHECKING:
+    from chronik.client.routing import Cluster
+
+LATEST, EARLIEST = offsets.LATEST, offsets.EARLIEST
+AUTO_COMMIT_MS: Final = 5_000
+POLL_TIMEOUT_MS: Final = 500
+_NS_PER_MS: Final = 1_000_000
+
+Told = Callable[[Sequence[TopicPartition]], Awaitable[None]]
+
+
+class AtTime(NamedTuple):
+    """Start at the first record of this time or later; at the end when there is none."""
+
+    timestamp_ms: int
+
+
+Start = int | AtTime  # an offset, EARLIEST, LATEST, or a time
+
+
+class Consumer:
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        group_id: str | None = None,
+        instance_id: str | None = None,
+        assignors: Sequence[str] = ("range",),
+        reset: int | None = EARLIEST,
+        auto_commit_ms: int | None = AUTO_COMMIT_MS,
+        options: FetchOptions | None = None,
+        **timing_ms: int,
+    ) -> None:
+        """`timing_ms` are session_timeout_ms, rebalance_timeout_ms and heartbeat_ms of a member."""
+        self._cluster = cluster
+        self._options = options or FetchOptions()
+        self.group_id = group_id
+        self._instance_id = instance_id
+        self._assignors = assignors
+        self._timing_ms = timing_ms
+        self._reset = reset
+        self._auto_commit_ms = auto_commit_ms if group_id is not None else None
+        self._next_commit_ns = 0
+        self._fetcher = Fetcher(cluster, self._options)
+        self._membership: Membership | None = None
+        self._on_assigned: Told | None = None
+        self._on_revoked: Told | None = None
+        self._committed: dict[TopicPartition, int] = {}  # what we know the group's offsets to be
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.close()
+
+    # --- what to read
+
+    async def assign(self, starts: Mapping[TopicPartition, Start]) -> None:
+        """Reads these partitions and no others, each from its start; no group gives or takes any."""
+        self._fetcher.drop(self._fetcher.partitions)
+        self._fetcher.put(await self._resolve(starts))
+
+    def subscribe(
+        self, topics: Sequence[str], *, on_assigned: Told | None = None, on_revoked: Told | None = None
+    ) -> None:
+        """Joins the group with the next poll. The callbacks hear of partitions before they are read or given up."""
+        if self.group_id is None:
+            raise ValueError("subscribing takes a group_id; without one, assign partitions")
+        self._on_assigned, self._on_revoked = on_assigned, on_revoked
+        self._membership = Membership(
+            self._cluster,
+            self.group_id,
+            topics=topics,
+            assignors=self._assignors,
+            instance_id=self._instance_id,
+            **self._timing_ms,
+        )
+
+    @property
+    def assignment(self) -> tuple[TopicPartition, ...]:
+        return self._fetcher.partitions
+
+    @property
+    def member_id(self) -> str:
+        return self._membership.member_id if self._membership is not None else ""
+
+    def positions(self) -> dict[TopicPartition, int]:
+        """The offset after the last record of each partition that poll has returned."""
+        return self._fetcher.positions()
+
+    def high_watermarks(self) -> dict[TopicPartition, int]:
+        return self._fetcher.high_watermarks()
+
+    async def seek(self, starts: Mapping[TopicPartition, Start]) -> None:
+        """Goes on from other offsets or times; only with partitions that are being read."""
+        if foreign := starts.keys() - set(self.assignment):
+            raise ClientError(f"cannot seek in {min(foreign)}: this consumer does not read it")
+        self._fetcher.put(await self._resolve(starts))
+
+    def pause(self, partitions: Iterable[TopicPartition], *, is_paused: bool = True) -> None:
+        """Keeps partitions without reading them, or reads them again."""
+        self._fetcher.pause(partitions, is_paused=is_paused)
+
+    # --- reading
+
+    async def poll(self, timeout_ms: int = POLL_TIMEOUT_MS) -> list[Fetched]:
+        """The next records, by partition; an empty list when none came in time."""
+        await self._commit_when_due()
+        if self._membership is not None and self._membership.needs_join:
+            await self._rebalance(self._membership)
+        try:
+            return await self._fetcher.poll(timeout_ms)
+        except OffsetOutOfRange as fault:
+            if self._reset is None:
+                raise
+            self._fetcher.put(await self._resolve({fault.at: self._reset}))
+            return []
+
+    async def commit(self, positions: Mapping[TopicPartition, int] | None = None) -> None:
+        """Stores positions for the group: those given, or those of everything that poll has returned."""
+        if self.group_id is None:
+            raise ValueError("committing takes a group_id")
+        chosen = self.positions() if positions is None else positions
+        changed = {at: offset for at, offset in chosen.items() if self._committed.get(at) != offset}
+        if not changed:
+            return
+        member = self._membership
+        await offsets.commit(
+            self._cluster,
+            self.group_id,
+            {at: offsets.Committed(offset, -1, "") for at, offset in changed.items()},
+            member_id=member.member_id if member is not None else "",
+            generation=member.generation if member is not None else -1,
+            instance_id=self._instance_id if member is not None else None,
+        )
+        self._committed |= changed
+
+    async def close(self) -> None:
+        """Commits what poll has returned, if commits happen by themselves, and leaves the group."""
+        try:
+            await self._commit_quietly()
+        finally:
+            if self._membership is not None:
+                await self._membership.leave()
+            await self._fetcher.close()
+
+    # --- groups
+
+    async def _rebalance(self, membership: Membership) -> None:
+        """Joins until the group has settled. What is no longer ours is given up before anybody else reads it."""
+        await self._commit_quietly()
+        while membership.needs_join:
+            if not membership.is_cooperative:
+                await self._revoke(self.assignment)
+            assigned = await membership.join(self.assignment)
+            revoked = [at for at in self.assignment if at not in assigned]
+            if revoked:
+                await self._commit_quietly()
+                await self._revoke(revoked)
+                membership.needs_join = membership.is_cooperative  # now somebody else may have them
+            added = [at for at in assigned if at not in self.assignment]
+            if added:
+                self._fetcher.put(await self._starting_points(added))
+                if self._on_assigned is not None:
+                    await self._on_assigned(added)
+
+    async def _revoke(self, partitions: Sequence[TopicPartition]) -> None:
+        if not partitions:
+            return
+        if self._on_revoked is not None:
+            await self._on_revoked(partitions)
+        self._fetcher.drop(partitions)
+        for at in partitions:
+            self._committed.pop(at, None)
+
+    async def _starting_points(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where the group is, or where `reset` says for partitions it has not read."""
+        assert self.group_id is not None
+        committed = await offsets.committed(self._cluster, self.group_id, is_stable=True)
+        known = {at: committed[at].offset for at in partitions if at in committed}
+        self._committed |= known
+        fresh = [at for at in partitions if at not in known]
+        if fresh and self._reset is None:
+            raise ClientError(f"group {self.group_id!r} has no offset for {fresh[0]}, and no reset is configured")
+        return known | await self._resolve({at: self._reset for at in fresh if self._reset is not None})
+
+    async def _commit_when_due(self) -> None:
+        now_ns = self._cluster.clock.monotonic_ns()
+        if self._auto_commit_ms is not None and now_ns >= self._next_commit_ns:
+            self._next_commit_ns = now_ns + self._auto_commit_ms * _NS_PER_MS
+            await self._commit_quietly()
+
+    async def _commit_quietly(self) -> None:
+        """A commit that comes too late for its generation is no error: whoever has the partitions now reads again."""
+        if self._auto_commit_ms is None:
+            return
+        try:
+            await self.commit()
+        except Refused as fault:
+            if fault.kafka_error not in REJOIN:
+                raise
+
+    async def _resolve(self, starts: Mapping[TopicPartition, Start]) -> dict[TopicPartition, int]:
+        """Offsets, where a start was a time or a place."""
+        found = {at: start for at, start in starts.items() if isinstance(start, int) and start >= 0}
+        asked = {
+            at: start.timestamp_ms if isinstance(start, AtTime) else start
+            for at, start in starts.items()
+            if at not in found
+        }
+        while asked:
+            looked_up = await offsets.look_up(self._cluster, asked, isolation_level=self._options.isolation_level)
+            for at in asked:
+                answer = looked_up.get(at) or BadAnswer(f"the leader of {at} said nothing of its offsets")
+                if isinstance(answer, ClientError):
+                    raise answer
+                if answer.offset != offsets.NONE:
+                    found[at] = answer.offset
+            asked = dict.fromkeys(asked.keys() - found.keys(), LATEST)  # no record is that late
+        for topic in {at.topic for at in starts}:
+            await self._cluster.topic(topic)
+        return {at: found[at] for at in starts}

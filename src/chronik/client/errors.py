@@ -1,0 +1,101 @@
+"""What can go wrong between a client and a cluster. The whole tree:
+
+    ClientError
+      BadAddress         the user's: text that names no host and port
+      Unreachable        no connection, or it ended, or no answer came in time; trying again may help
+      Refused            the cluster answered with an error of Kafka's, which `kafka_error` is
+        OffsetOutOfRange ... namely that a partition has no such offset, any more or yet
+      Unsupported        the broker serves no version of an API that this client knows
+      BadAnswer          what came back cannot be read, or contradicts itself
+      Unsendable         the caller's: a record that has no form on the wire
+      DeliveryFailed     records that a producer gave up on; its cause is one of the above
+      Closed             used after it was closed
+
+Every message says what was being done, where, and what to do about it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chronik.wire.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from chronik.client.topology import TopicPartition
+
+
+class ClientError(Exception):
+    """Base of this package's errors."""
+
+    retriable = False  # whether the same call may succeed a little later
+
+
+class BadAddress(ClientError):
+    """Text that is no list of host:port."""
+
+
+class Unreachable(ClientError):
+    """Nobody answered."""
+
+    retriable = True
+
+
+class Refused(ClientError):
+    """The cluster said no. `what` is what was asked for, `detail` the broker's own words."""
+
+    def __init__(self, kafka_error: ErrorCode, what: str, detail: str | None = None) -> None:
+        super().__init__(kafka_error, what, detail)
+        self.kafka_error = kafka_error
+        self.what = what
+        self.detail = detail
+        self.retriable = kafka_error.retriable
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.kafka_error.name} ({self.detail or self.kafka_error.message})"
+
+
+class OffsetOutOfRange(Refused):
+    """What stood at the offset was deleted by retention, or the log lost it; or it was never written."""
+
+    def __init__(self, at: TopicPartition, offset: int) -> None:
+        detail = f"{at} has no offset {offset}: start from its beginning or its end, or keep more with retention.ms"
+        super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, f"cannot read {at} at offset {offset}", detail)
+        self.at = at
+        self.offset = offset
+
+
+class Unsupported(ClientError):
+    """The broker is too old, or too new, for what was asked."""
+
+
+class BadAnswer(ClientError):
+    """The peer does not keep to the protocol; its connection is closed."""
+
+
+class Unsendable(ClientError):
+    """A value does not fit its field: a timestamp beyond 64 bits, a header key that is no text."""
+
+
+class DeliveryFailed(ClientError):
+    """Some records were not acknowledged; whether they were written is not known unless the cause says so."""
+
+    def __init__(self, cause: ClientError, topic: str, partition: int, record_count: int) -> None:
+        super().__init__(cause, topic, partition, record_count)
+        self.cause = cause
+        self.topic = topic
+        self.partition = partition
+        self.record_count = record_count
+
+    def __str__(self) -> str:
+        records = "1 record" if self.record_count == 1 else f"{self.record_count} records"
+        return f"{records} for {self.topic}-{self.partition} not delivered: {self.cause}"
+
+
+class Closed(ClientError):
+    """A bug of the caller: the object was closed before."""
+
+
+def refuse(code: int, what: str, detail: str | None = None) -> None:
+    """Raises Refused unless `code` is 0."""
+    if code:
+        raise Refused(ErrorCode.of(code), what, detail)

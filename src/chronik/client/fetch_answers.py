@@ -1,0 +1,184 @@
+"""One Fetch request to one node, and turning what comes back into records.
+
+A `Chunk` is the answer for one partition: whole batches, checked when they are taken, from which records are taken
+batch by batch. It leaves out what a reader is not to see: records before the offset asked for (a batch is sent whole),
+control records, and, for a reader of committed records, those of transactions that were aborted.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from chronik.client.errors import BadAnswer, ClientError, OffsetOutOfRange, Refused, refuse
+from chronik.client.leaders import by_topic
+from chronik.client.topology import TopicPartition
+from chronik.wire import records as record_codec
+from chronik.wire.batches import BatchView, crc_holds, split
+from chronik.wire.error_codes import ErrorCode
+from chronik.wire.errors import Malformed
+from chronik.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from chronik.wire.notation import VERSION_MAX, ZERO_UUID
+from chronik.wire.records import ControlType, Record
+
+if TYPE_CHECKING:
+    from chronik.client.routing import Cluster
+
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+MAGIC_2: Final = 4  # the version from which on every broker answers in batches of magic 2
+NAMES: Final = 12  # the last version that names topics; from 13 on it is their ids
+# A batch of 1 MiB that holds this much is a bomb; a client trusts its broker, but its memory has an end.
+DECOMPRESSED_BYTES_MAX: Final = 1 << 30
+ANSWER_TIMEOUT_MS: Final = 30_000  # beyond the time that the broker was allowed to wait
+
+
+@dataclass(frozen=True, slots=True)
+class FetchOptions:
+    max_wait_ms: int = 500
+    min_bytes: int = 1
+    max_bytes: int = 50 << 20
+    partition_max_bytes: int = 1 << 20
+    isolation_level: int = READ_UNCOMMITTED
+
+
+class Fetched(NamedTuple):
+    """Records of one partition in order; there may be none, when all that was read was not for this reader."""
+
+    at: TopicPartition
+    records: list[Record]
+    next_offset: int
+    high_watermark: int
+
+
+async def fetch(
+    cluster: Cluster,
+    node_id: int,
+    offsets: Mapping[TopicPartition, int],
+    options: FetchOptions,
+    *,
+    max_wait_ms: int | None = None,
+    purpose: str = "fetch",
+) -> dict[TopicPartition, Chunk | ClientError]:
+    """Asks the leader of these partitions for what stands at these offsets."""
+    connection = await cluster.to_node(node_id, purpose)
+    wait_ms = options.max_wait_ms if max_wait_ms is None else max_wait_ms
+    topology = cluster.topology
+    grouped = by_topic(offsets)
+    ids = {name: topology.topic(name).topic_id for name in grouped}
+    request = FetchRequest(
+        max_wait_ms=wait_ms,
+        min_bytes=options.min_bytes,
+        max_bytes=options.max_bytes,
+        isolation_level=options.isolation_level,
+        topics=[
+            FetchTopic(
+                topic=name,
+                topic_id=ids[name],
+                partitions=[
+                    FetchPartition(
+                        partition=at.partition,
+                        current_leader_epoch=topology.partition(at).leader_epoch,
+                        fetch_offset=offsets[at],
+                        partition_max_bytes=options.partition_max_bytes,
+                    )
+                    for at in them
+                ],
+            )
+            for name, them in grouped.items()
+        ],
+    )
+    response = await connection.ask(
+        request,
+        FetchResponse,
+        version_min=MAGIC_2,
+        version_max=NAMES if ZERO_UUID in ids.values() else VERSION_MAX,
+        timeout_ms=wait_ms + ANSWER_TIMEOUT_MS,
+    )
+    refuse(response.error_code, f"cannot fetch from broker {node_id}")
+    names = {topic_id: name for name, topic_id in ids.items()}
+    answers: dict[TopicPartition, Chunk | ClientError] = {}
+    for topic in response.responses:
+        for told in topic.partitions:
+            at = TopicPartition(topic.topic or names.get(topic.topic_id, ""), told.partition_index)
+            if at not in offsets:
+                raise BadAnswer(f"broker {node_id} answered for {at}, which it was not asked about")
+            answers[at] = _answer(at, told, offsets[at], options.isolation_level)
+    return answers
+
+
+def _answer(at: TopicPartition, told: PartitionData, offset: int, isolation_level: int) -> Chunk | ClientError:
+    if told.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+        return OffsetOutOfRange(at, offset)
+    if told.error_code:
+        return Refused(ErrorCode.of(told.error_code), f"cannot read {at} at offset {offset}")
+    data = told.records or b""
+    view = memoryview(b"".join(data)) if isinstance(data, list) else memoryview(data)
+    aborted = told.aborted_transactions or [] if isolation_level == READ_COMMITTED else []
+    try:
+        found = split(view, cut_tail=True)
+    except Malformed as fault:
+        return BadAnswer(f"{at} at offset {offset}: {fault}")
+    return Chunk(
+        at, offset, told.high_watermark, deque(found), deque(sorted((a.first_offset, a.producer_id) for a in aborted))
+    )
+
+
+class Chunk:
+    """What one fetch brought of one partition and has not been taken yet."""
+
+    __slots__ = ("_aborted", "_aborting", "_batches", "at", "high_watermark", "next_offset")
+
+    def __init__(
+        self,
+        at: TopicPartition,
+        offset: int,
+        high_watermark: int,
+        batches: deque[BatchView],
+        aborted: deque[tuple[int, int]],
+    ) -> None:
+        self.at = at
+        self.next_offset = offset
+        self.high_watermark = high_watermark
+        self._batches = batches
+        self._aborted = aborted  # (first offset, producer id) of transactions that come to nothing, by offset
+        self._aborting: set[int] = set()  # producers inside such a transaction, at this point of the log
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._batches
+
+    def take(self, records_max: int) -> Fetched:
+        """Whole batches until there are `records_max` records; raises BadAnswer when the bytes are not as written."""
+        taken: list[Record] = []
+        while self._batches and len(taken) < records_max:
+            batch = self._batches.popleft()
+            if not crc_holds(batch):
+                raise BadAnswer(
+                    f"{self.at}: the batch at offset {batch.base_offset} fails its checksum: "
+                    "it was damaged on the way or on the broker's disk"
+                )
+            try:
+                if self._is_visible(batch):
+                    start = self.next_offset
+                    taken += [each for each in self._records(batch) if each.offset >= start]
+            except Malformed as fault:
+                raise BadAnswer(
+                    f"{self.at}: the batch at offset {batch.base_offset} cannot be read: {fault}"
+                ) from fault
+            self.next_offset = max(self.next_offset, batch.next_offset)
+        return Fetched(self.at, taken, self.next_offset, self.high_watermark)
+
+    def _records(self, batch: BatchView) -> list[Record]:
+        return list(record_codec.iterate(batch, DECOMPRESSED_BYTES_MAX))
+
+    def _is_visible(self, batch: BatchView) -> bool:
+        while self._aborted and self._aborted[0][0] <= batch.last_offset:
+            self._aborting.add(self._aborted.popleft()[1])
+        if batch.is_control:
+            marker = next(iter(self._records(batch)), None)
+            if marker is not None and record_codec.control_type(marker) is ControlType.ABORT:
+                self._aborting.discard(batch.producer_id)
+            return False
+        return not (batch.is_transactional and batch.producer_id in self._aborting)

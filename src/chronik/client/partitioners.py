@@ -1,0 +1,54 @@
+"""Which partition a record goes to, as Kafka's own producer chooses: by key when it has one, else by batch.
+
+Equal keys go to the same partition whatever client wrote them, so `murmur2` must be Java's, bit for bit. Records
+without key stick to one partition until its batch is sent: few large batches instead of many small ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from chronik.runtime.interfaces import Randomness
+
+SEED: Final = 0x9747B28C
+MULTIPLIER: Final = 0x5BD1E995
+SHIFT: Final = 24
+_MASK: Final = 0xFFFFFFFF
+
+
+def murmur2(data: bytes) -> int:
+    """The 32-bit MurmurHash2 of Kafka's clients, as an unsigned number."""
+    length = len(data)
+    value = SEED ^ length
+    whole = length & ~3
+    for at in range(0, whole, 4):
+        word = int.from_bytes(data[at : at + 4], "little") * MULTIPLIER & _MASK
+        word = (word ^ word >> SHIFT) * MULTIPLIER & _MASK
+        value = (value * MULTIPLIER & _MASK) ^ word
+    if rest := data[whole:]:
+        value = ((value ^ int.from_bytes(rest, "little")) * MULTIPLIER) & _MASK
+    value = (value ^ value >> 13) * MULTIPLIER & _MASK
+    return value ^ value >> 15
+
+
+def partition_of_key(key: bytes, partition_count: int) -> int:
+    """Where records of a key belong. It changes when a topic gets more partitions."""
+    return (murmur2(key) & 0x7FFFFFFF) % partition_count
+
+
+class Sticky:
+    """The partition for records of one topic that have no key, until `move`."""
+
+    __slots__ = ("_randomness", "partition")
+
+    def __init__(self, randomness: Randomness, choices: Sequence[int]) -> None:
+        self._randomness = randomness
+        self.partition = choices[randomness.below(len(choices))]
+
+    def move(self, choices: Sequence[int]) -> int:
+        """Chooses another of the partitions that can be written to, if there is another."""
+        others = [each for each in choices if each != self.partition] or list(choices)
+        self.partition = others[self._randomness.below(len(others))]
+        return self.partition

@@ -1,0 +1,340 @@
+"""Writes records: gathers them into batches, sends those to the leaders, and tries again without losing order.
+
+    async with Producer(cluster) as producer:
+        delivery = await producer.send("orders", b"value", key=b"key")
+        position = await delivery          # or not: `flush` raises what failed
+
+`send` returns when the record has a place in memory, which may mean waiting for others to leave. A record is delivered
+when the broker has acknowledged it as `acks` demands; with idempotence, which is on unless acks is lowered, a batch
+that was written although its answer got lost is not written twice. What the broker calls retriable is tried again until
+`delivery_timeout_ms`; order within a partition holds through all of it (see `batching`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final, Self
+
+from chronik.client.batching import NOBODY, Batch, Delivery, Identity, PartitionQueue, Written, record_bytes
+from chronik.client.errors import ClientError, Closed, DeliveryFailed, Refused, refuse
+from chronik.client.partitioners import Sticky, partition_of_key
+from chronik.client.routing import Backoff
+from chronik.client.sending import Answer, produce
+from chronik.client.topology import NO_LEADER, Topic, TopicPartition
+from chronik.runtime.tasks import Tasks
+from chronik.wire.batches import HEADER_BYTES
+from chronik.wire.compression import Codec
+from chronik.wire.error_codes import ErrorCode
+from chronik.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+if TYPE_CHECKING:
+    from chronik.client.routing import Cluster
+    from chronik.wire.records import Headers
+
+ALL, LEADER, NONE = -1, 1, 0  # acks
+BATCH_BYTES_MAX: Final = 1_000_000  # just below max.message.bytes of a broker that was not configured
+BUFFER_BYTES_MAX: Final = 64 << 20
+REQUESTS_PER_NODE_MAX: Final = 5
+BATCHES_PER_REQUEST_MAX: Final = 16  # so that a request stays below socket.request.max.bytes
+LINGER_MS: Final = 5
+DELIVERY_TIMEOUT_MS: Final = 120_000
+TOPIC_TIMEOUT_MS: Final = 60_000
+_NS_PER_MS: Final = 1_000_000
+
+# The broker has lost, or never had, the sequence that a batch continues.
+SEQUENCE_LOST: Final = frozenset(
+    {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_EPOCH}
+)
+
+
+class Producer:
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        acks: int = ALL,
+        idempotent: bool | None = None,
+        codec: Codec = Codec.NONE,
+        level: int | None = None,
+        linger_ms: int = LINGER_MS,
+        batch_bytes_max: int = BATCH_BYTES_MAX,
+        buffer_bytes_max: int = BUFFER_BYTES_MAX,
+        delivery_timeout_ms: int = DELIVERY_TIMEOUT_MS,
+        creates_topics: bool = False,
+    ) -> None:
+        self._cluster = cluster
+        self._acks = acks
+        self._is_idempotent = acks == ALL if idempotent is None else idempotent
+        if self._is_idempotent and acks != ALL:
+            raise ValueError("an idempotent producer needs acks=-1 (all)")
+        self._codec, self._level = codec, level
+        self._linger_ms = linger_ms
+        self._batch_bytes_max = batch_bytes_max
+        self._buffer_bytes_max = buffer_bytes_max
+        self._delivery_timeout_ms = delivery_timeout_ms
+        self._creates_topics = creates_topics
+        self._queues: dict[TopicPartition, PartitionQueue] = {}
+        self._sticky: dict[str, Sticky] = {}
+        self._backoffs: dict[TopicPartition, Backoff] = {}
+        self._requests: dict[int, int] = {}  # under way, by node
+        self._identity = NOBODY
+        self._identifying: asyncio.Task[None] | None = None
+        self._woken: dict[TopicPartition, PartitionQueue] = {}  # may have something to send
+        self._buffered_bytes = 0
+        self._unsettled_count = 0  # batches
+        self._may_add = asyncio.Event()
+        self._is_empty = asyncio.Event()
+        self._is_empty.set()
+        self._failure: DeliveryFailed | None = None  # the first since the last flush
+        self._is_closed = False
+        self._is_waking = False
+        self._tasks = Tasks("producer", self._broken)
+        self._fault: Exception | None = None  # a bug of ours: everything from now on fails with it
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.close(flushes=exception[0] is None)
+
+    # --- the caller's side
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: Headers = (),
+    ) -> Delivery:
+        if self._is_closed:
+            raise Closed("the producer was closed")
+        known = self._cluster.known_topic(topic)
+        if known is None:
+            known = await self._cluster.retrying(
+                lambda: self._cluster.topic(topic, creates=self._creates_topics), timeout_ms=TOPIC_TIMEOUT_MS
+            )
+        size_bytes = record_bytes(key, value, headers)
+        while self._buffered_bytes and self._buffered_bytes + size_bytes > self._buffer_bytes_max:
+            self._may_add.clear()
+            await self._may_add.wait()
+        if self._fault is not None:
+            raise self._fault
+        queue = self._queue_for(known, key, partition)
+        batch = queue.filling(size_bytes, self._batch_bytes_max)
+        is_new = batch is None
+        if batch is None:
+            batch = self._begin_batch(queue)
+        stamp = self._cluster.clock.wall_ms() if timestamp is None else timestamp
+        delivery = Delivery(batch, batch.add(stamp, key, value, headers, size_bytes))
+        self._buffered_bytes += size_bytes
+        if is_new:
+            await asyncio.sleep(0)  # a caller that never waits for anything else must not keep batches from leaving
+        return delivery
+
+    async def flush(self) -> None:
+        """Returns when everything sent so far is delivered or given up; raises the first DeliveryFailed."""
+        for queue in self._queues.values():
+            queue.is_due = bool(queue.batches)
+            self._wake(queue)
+        await self._is_empty.wait()
+        if self._fault is not None:
+            raise self._fault
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    async def close(self, *, flushes: bool = True) -> None:
+        self._is_closed = True
+        try:
+            if flushes:
+                await self.flush()
+        finally:
+            await self._tasks.stop()
+            for queue in self._queues.values():
+                self._give_up_all(queue, Closed("the producer was closed before it was delivered"))
+
+    def _queue_for(self, topic: Topic, key: bytes | None, partition: int | None) -> PartitionQueue:
+        if partition is None:
+            partition = self._sticky_partition(topic) if key is None else partition_of_key(key, len(topic.partitions))
+        at = TopicPartition(topic.name, partition)
+        queue = self._queues.get(at)
+        if queue is None:
+            if partition not in topic.partitions:
+                highest = len(topic.partitions) - 1
+                detail = f"the topic has partitions 0 to {highest}"
+                raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {at}", detail)
+            queue = self._queues[at] = PartitionQueue(at)
+        return queue
+
+    def _sticky_partition(self, topic: Topic) -> int:
+        sticky = self._sticky.get(topic.name)
+        queue = self._queues.get(TopicPartition(topic.name, sticky.partition)) if sticky is not None else None
+        if sticky is not None and queue is not None and queue.filling(0, self._batch_bytes_max) is not None:
+            return sticky.partition
+        led = [each.partition for each in topic.partitions.values() if each.leader_id != NO_LEADER]
+        choices = led or list(topic.partitions)
+        if sticky is None:
+            sticky = self._sticky[topic.name] = Sticky(self._cluster.randomness, choices)
+            return sticky.partition
+        return sticky.move(choices)
+
+    def _begin_batch(self, queue: PartitionQueue) -> Batch:
+        batch = Batch(queue.at, self._cluster.clock.monotonic_ns())
+        queue.batches.append(batch)
+        queue.is_due = False
+        self._unsettled_count += 1
+        self._is_empty.clear()
+        if len(queue.batches) > 1:
+            self._wake(queue)  # the one before is full
+        asyncio.get_running_loop().call_later(self._linger_ms / 1000, self._lingered, queue, batch)
+        return batch
+
+    def _lingered(self, queue: PartitionQueue, batch: Batch) -> None:
+        if queue.batches and queue.batches[-1] is batch:
+            queue.is_due = True
+            self._wake(queue)
+
+    # --- sending
+
+    def _wake(self, *queues: PartitionQueue) -> None:
+        """Sends what is ready, once, after the callers of this turn of the loop have added theirs."""
+        for queue in queues:
+            self._woken[queue.at] = queue
+        if not self._is_waking:
+            self._is_waking = True
+            asyncio.get_running_loop().call_soon(self._send_ready)
+
+    def _send_ready(self) -> None:
+        self._is_waking = False
+        self._woken = {at: queue for at, queue in self._woken.items() if queue.is_ready}
+        if not self._woken:
+            return
+        if self._is_idempotent and self._identity == NOBODY:
+            if self._identifying is None:
+                self._identifying = self._tasks.start("identify", self._identify())
+            return
+        by_leader: dict[int, list[PartitionQueue]] = {}
+        for queue in list(self._woken.values()):
+            try:
+                by_leader.setdefault(self._cluster.topology.leader(queue.at), []).append(queue)
+            except Refused as fault:
+                self._hold_back(queue, fault)
+        for node_id, queues in by_leader.items():
+            free_count = REQUESTS_PER_NODE_MAX - self._requests.get(node_id, 0)
+            for first in range(0, min(len(queues), free_count * BATCHES_PER_REQUEST_MAX), BATCHES_PER_REQUEST_MAX):
+                some = queues[first : first + BATCHES_PER_REQUEST_MAX]
+                self._requests[node_id] = self._requests.get(node_id, 0) + 1
+                taken = {queue.at: queue.take(self._identity) for queue in some}
+                self._tasks.start(f"request-{node_id}", self._deliver(node_id, taken))
+
+    async def _deliver(self, node_id: int, taken: dict[TopicPartition, Batch]) -> None:
+        """One request to one node, and what becomes of each batch in it."""
+        try:
+            answers = await produce(
+                self._cluster, node_id, taken, acks=self._acks, codec=self._codec, level=self._level
+            )
+        except ClientError as fault:
+            answers = dict.fromkeys(taken, fault)
+        finally:
+            self._requests[node_id] -= 1
+        for at, batch in taken.items():
+            self._settle(self._queues[at], batch, answers[at])
+        self._wake(*(self._queues[at] for at in taken))
+
+    def _settle(self, queue: PartitionQueue, batch: Batch, answer: Answer) -> None:
+        if isinstance(answer, Written):
+            queue.finish(batch, answer, may_be_written=True)
+            self._backoffs.pop(queue.at, None)
+            self._release(batch)
+            return
+        code = answer.kafka_error if isinstance(answer, Refused) else None
+        if code in SEQUENCE_LOST:
+            self._identity = NOBODY
+            if batch.attempt_count == 1:  # never sent before, so surely not written
+                queue.renumber(batch)
+                return
+        if code is ErrorCode.MESSAGE_TOO_LARGE and len(batch.records) > 1:
+            queue.split(batch)
+            self._unsettled_count += 1
+        elif answer.retriable and not self._is_overdue(batch):
+            queue.put_back(batch)
+            self._hold_back(queue, answer)
+        else:
+            self._give_up(queue, batch, answer)
+
+    def _give_up(self, queue: PartitionQueue, batch: Batch, fault: ClientError) -> None:
+        # Only what was never sent, or was refused at the first attempt, is surely not written. Otherwise the sequence
+        # may have a gap or not: the next batch starts a new one.
+        may_be_written = batch.attempt_count > 1 or (batch.attempt_count == 1 and fault.retriable)
+        if may_be_written:
+            self._identity = NOBODY
+        failure = DeliveryFailed(fault, queue.at.topic, queue.at.partition, len(batch.records))
+        self._failure = self._failure or failure
+        queue.finish(batch, failure, may_be_written=may_be_written)
+        self._release(batch)
+
+    def _give_up_all(self, queue: PartitionQueue, fault: ClientError) -> None:
+        if queue.in_flight is not None:
+            self._give_up(queue, queue.in_flight, fault)
+        while queue.batches:
+            self._give_up(queue, queue.take_unsent(), fault)
+
+    def _hold_back(self, queue: PartitionQueue, fault: ClientError) -> None:
+        """The head is to be sent (again) after a pause, in which the leader is looked up anew."""
+        while queue.batches and self._is_overdue(queue.batches[0]):
+            self._give_up(queue, queue.take_unsent(), fault)
+        if not queue.batches:
+            return
+        queue.is_held_back = True
+        backoff = self._backoffs.setdefault(queue.at, Backoff(self._cluster.randomness))
+        self._tasks.start(f"wait-{queue.at}", self._wait(queue, backoff.next_ms()))
+
+    async def _wait(self, queue: PartitionQueue, wait_ms: int) -> None:
+        topic = queue.at.topic
+        known = self._cluster.topology.topics.get(topic)
+        await asyncio.sleep(wait_ms / 1000)
+        try:
+            if self._cluster.topology.topics.get(topic) is known:  # nobody else has learnt it meanwhile
+                await self._cluster.refresh([topic])
+        except ClientError:
+            pass  # the next attempt says what is wrong
+        queue.is_held_back = False
+        self._wake(queue)
+
+    def _is_overdue(self, batch: Batch) -> bool:
+        return self._cluster.clock.monotonic_ns() - batch.born_ns >= self._delivery_timeout_ms * _NS_PER_MS
+
+    def _release(self, batch: Batch) -> None:
+        self._buffered_bytes -= batch.size_bytes - HEADER_BYTES
+        self._unsettled_count -= 1
+        self._may_add.set()
+        if not self._unsettled_count:
+            self._is_empty.set()
+
+    async def _identify(self) -> None:
+        """Gets the id under which brokers recognise our batches."""
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
+
+        async def attempt() -> Identity:
+            connection = await self._cluster.to_any()
+            response = await connection.ask(request, InitProducerIdResponse)
+            refuse(response.error_code, "cannot get a producer id")
+            return Identity(response.producer_id, response.producer_epoch)
+
+        try:
+            self._identity = await self._cluster.retrying(attempt, timeout_ms=self._delivery_timeout_ms)
+        except ClientError as fault:
+            for queue in self._woken.values():
+                while queue.is_ready:
+                    self._give_up(queue, queue.take_unsent(), fault)
+        finally:
+            self._identifying = None
+        self._wake()
+
+    def _broken(self, name: str, fault: Exception) -> None:
+        self._fault = fault
+        self._may_add.set()
+        self._is_empty.set()

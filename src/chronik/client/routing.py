@@ -1,0 +1,236 @@
+"""Which broker to ask: bootstrap, metadata, leaders, coordinators, and when to try again.
+
+A `Cluster` owns all connections of one client and what it knows of the cluster. It opens a connection when somebody
+needs it, one per node and purpose (answers come in order, so what the broker holds back must not hold back the rest),
+and learns metadata when it does not know a topic or was told that what it knows is out of date. It never decides what
+an answer means; callers raise Refused, and `retrying` tries again for as long as Kafka calls the error retriable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final, Self, TypeVar
+
+from chronik.client.addresses import Address, parse_addresses
+from chronik.client.connection import CONNECT_TIMEOUT_MS, Connection, connect
+from chronik.client.errors import ClientError, Closed, Refused, Unreachable, refuse
+from chronik.client.topology import Topic, Topology
+from chronik.wire.error_codes import ErrorCode
+from chronik.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from chronik.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from chronik.wire.notation import Request, Response
+
+if TYPE_CHECKING:
+    from chronik.runtime.interfaces import Clock, Network, Randomness, Runtime
+
+A = TypeVar("A", bound=Response)
+T = TypeVar("T")
+
+RETRY_TIMEOUT_MS: Final = 30_000
+BACKOFF_MS_MIN: Final = 50
+BACKOFF_MS_MAX: Final = 1_000
+METADATA_AGE_MS_MAX: Final = 300_000  # leaders that moved are told by errors; this finds new partitions
+GROUP: Final = 0  # FindCoordinator's key types
+TRANSACTION: Final = 1
+MOVED: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+_NS_PER_MS: Final = 1_000_000
+
+
+class Cluster:
+    """Everything that asks a cluster something goes through one of these. Close it, or use it in `async with`."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        bootstrap: str | Sequence[Address],
+        *,
+        client_id: str = "chronik",
+        connect_timeout_ms: int = CONNECT_TIMEOUT_MS,
+    ) -> None:
+        self.network: Network = runtime.network
+        self.clock: Clock = runtime.clock
+        self.randomness: Randomness = runtime.randomness
+        self.bootstrap = parse_addresses(bootstrap) if isinstance(bootstrap, str) else tuple(bootstrap)
+        self.client_id = client_id
+        self.topology = Topology()
+        self._connect_timeout_ms = connect_timeout_ms
+        self._open: dict[tuple[Address, str], Connection] = {}
+        self._opening: dict[tuple[Address, str], asyncio.Lock] = {}
+        self._coordinators: dict[tuple[int, str], int] = {}
+        self._stale_from_ns = 0  # when topics have to be learnt anew, whatever is known of them
+        self._is_closed = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        self._is_closed = True
+        for connection in self._open.values():
+            connection.close()
+        self._open.clear()
+        await asyncio.sleep(0)  # lets the transports finish closing before the loop may end
+
+    # --- connections
+
+    async def to_any(self) -> Connection:
+        """Some broker: one we talk to already, else the first of those we know of that answers."""
+        for connection in self._open.values():
+            if connection.is_open:
+                return connection
+        known = [broker.address for broker in self.topology.brokers.values()]
+        start = self.randomness.below(len(known)) if known else 0
+        faults: list[ClientError] = []
+        for address in dict.fromkeys([*known[start:], *known[:start], *self.bootstrap]):
+            try:
+                return await self._to(address)
+            except Unreachable as fault:
+                faults.append(fault)
+        raise faults[0] if len(faults) == 1 else Unreachable("; ".join(map(str, faults)))
+
+    async def to_node(self, node_id: int, purpose: str = "") -> Connection:
+        """The broker of that id; asks for metadata when it is not known yet."""
+        if node_id not in self.topology.brokers:
+            await self.refresh([])
+        broker = self.topology.brokers.get(node_id)
+        if broker is None:
+            raise Refused(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {node_id}", "the cluster does not list it as alive")
+        return await self._to(broker.address, purpose)
+
+    async def to_controller(self) -> Connection:
+        """Who takes changes. Every broker of a KRaft cluster forwards them, so any will do when none is named."""
+        if not self.topology.brokers:
+            await self.refresh([])
+        if self.topology.controller_id in self.topology.brokers:
+            return await self.to_node(self.topology.controller_id)
+        return await self.to_any()
+
+    async def _to(self, address: Address, purpose: str = "") -> Connection:
+        if self._is_closed:
+            raise Closed("the cluster's client was closed")
+        at = address, purpose
+        async with self._opening.setdefault(at, asyncio.Lock()):
+            connection = self._open.get(at)
+            if connection is None or not connection.is_open:
+                connection = await connect(
+                    self.network, address, client_id=self.client_id, timeout_ms=self._connect_timeout_ms
+                )
+                self._open[at] = connection
+            return connection
+
+    # --- metadata
+
+    async def refresh(self, topics: Iterable[str] | None, *, creates: bool = False) -> Topology:
+        """Asks for metadata of these topics (None: all). `creates` lets the broker make those that do not exist."""
+        names = None if topics is None else list(topics)
+        request = MetadataRequest(
+            topics=None if names is None else [MetadataRequestTopic(name=name) for name in names],
+            allow_auto_topic_creation=creates,
+        )
+        connection = await self.to_any()
+        # From v1 on an empty list asks for no topic, from v4 on nothing is created that was not asked for.
+        response = await connection.ask(request, MetadataResponse, version_min=4)
+        refuse(response.error_code, "cannot learn the cluster's metadata")
+        self.topology = self.topology.merged(response, is_everything=names is None)
+        return self.topology
+
+    def known_topic(self, name: str) -> Topic | None:
+        """What is known of a topic, if anything is and it is not too old; for those who ask for every record."""
+        return self.topology.topics.get(name) if self.clock.monotonic_ns() < self._stale_from_ns else None
+
+    async def topic(self, name: str, *, creates: bool = False) -> Topic:
+        """What is known of a topic, learnt now when nothing is or when it may be out of date."""
+        now_ns = self.clock.monotonic_ns()
+        if now_ns >= self._stale_from_ns:
+            self.topology = Topology(self.topology.cluster_id, self.topology.controller_id, self.topology.brokers)
+            self._stale_from_ns = now_ns + METADATA_AGE_MS_MAX * _NS_PER_MS
+        if name not in self.topology.topics:
+            await self.refresh([name], creates=creates)
+        return self.topology.topic(name)
+
+    def forget(self, topic: str) -> None:
+        """What we know of it was wrong: the next who asks learns it anew."""
+        self.topology = self.topology.without(topic)
+
+    # --- coordinators
+
+    async def coordinator(self, key: str, key_type: int = GROUP) -> int:
+        """The node that coordinates a group or a transactional id."""
+        known = self._coordinators.get((key_type, key))
+        if known is not None and known in self.topology.brokers:
+            return known
+        request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
+        connection = await self.to_any()
+        response = await connection.ask(request, FindCoordinatorResponse, version_min=4)
+        [found] = response.coordinators
+        refuse(found.error_code, f"cannot find the coordinator of {key!r}", found.error_message)
+        if found.node_id not in self.topology.brokers:
+            await self.refresh([])
+        self._coordinators[key_type, key] = found.node_id
+        return found.node_id
+
+    def forget_coordinator(self, key: str, key_type: int = GROUP) -> None:
+        self._coordinators.pop((key_type, key), None)
+
+    async def ask_coordinator(
+        self,
+        group_id: str,
+        request: Request,
+        answer: type[A],
+        *,
+        version_min: int = 0,
+        version_max: int = 2**15 - 1,
+        timeout_ms: int = RETRY_TIMEOUT_MS,
+        purpose: str = "",
+    ) -> A:
+        """One question to the coordinator of a group. When it is gone, the next question looks for it anew."""
+        connection = await self.to_node(await self.coordinator(group_id), purpose)
+        try:
+            return await connection.ask(
+                request, answer, version_min=version_min, version_max=version_max, timeout_ms=timeout_ms
+            )
+        except Unreachable:
+            self.forget_coordinator(group_id)
+            raise
+
+    def refuse_from_coordinator(self, group_id: str, code: int, what: str, detail: str | None = None) -> None:
+        """`refuse`, after noting that the coordinator has moved if that is what the code says."""
+        if code in MOVED:
+            self.forget_coordinator(group_id)
+        refuse(code, what, detail)
+
+    # --- trying again
+
+    async def retrying(self, work: Callable[[], Awaitable[T]], *, timeout_ms: int = RETRY_TIMEOUT_MS) -> T:
+        """Runs `work` until it succeeds, fails for good, or the time is up; then its last error is raised."""
+        end_ns = self.clock.monotonic_ns() + timeout_ms * _NS_PER_MS
+        backoff = Backoff(self.randomness)
+        while True:
+            try:
+                return await work()
+            except ClientError as fault:
+                wait_ms = backoff.next_ms()
+                if not fault.retriable or self.clock.monotonic_ns() + wait_ms * _NS_PER_MS >= end_ns:
+                    raise
+            await asyncio.sleep(wait_ms / 1000)
+
+
+class Backoff:
+    """How long to wait before the next attempt: doubling, with a fifth of chance so that clients do not march."""
+
+    def __init__(self, randomness: Randomness, ms_min: int = BACKOFF_MS_MIN, ms_max: int = BACKOFF_MS_MAX) -> None:
+        self._randomness = randomness
+        self._ms_min, self._ms_max = ms_min, ms_max
+        self._ms = ms_min
+
+    def next_ms(self) -> int:
+        wait_ms = self._ms
+        self._ms = min(2 * self._ms, self._ms_max)
+        spread_ms = max(1, wait_ms // 5)
+        return wait_ms - spread_ms + self._randomness.below(2 * spread_ms + 1)
+
+    def reset(self) -> None:
+        self._ms = self._ms_min

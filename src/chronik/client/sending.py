@@ -1,0 +1,99 @@
+"""One Produce request: batches of many partitions that one node leads, and what the node says of each.
+
+Never retries and never raises for a partition: an answer is Written, or the error that the node gave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from chronik.client.batching import Batch, Written
+from chronik.client.errors import BadAnswer, ClientError, Refused, Unsendable
+from chronik.client.leaders import by_topic
+from chronik.client.topology import TopicPartition
+from chronik.wire.compression import Codec
+from chronik.wire.error_codes import ErrorCode
+from chronik.wire.errors import Unencodable
+from chronik.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from chronik.wire.notation import VERSION_MAX, ZERO_UUID
+
+if TYPE_CHECKING:
+    from chronik.client.routing import Cluster
+
+Answer = Written | ClientError
+
+TIMEOUT_MS: Final = 30_000  # how long the broker may wait for replicas
+ANSWER_TIMEOUT_MS: Final = TIMEOUT_MS + 5_000
+NO_ACKS: Final = 0
+MAGIC_2: Final = 3  # the version that brought record batches
+ZSTD: Final = 7  # ... and that brought zstd
+NAMES: Final = 12  # the last version that names topics; from 13 on it is their ids
+
+
+async def produce(
+    cluster: Cluster,
+    node_id: int,
+    batches: Mapping[TopicPartition, Batch],
+    *,
+    acks: int,
+    codec: Codec,
+    level: int | None,
+) -> dict[TopicPartition, Answer]:
+    """Sends one batch per partition. Raises when nothing can be said of any of them."""
+    connection = await cluster.to_node(node_id)
+    answers: dict[TopicPartition, Answer] = {}
+    encoded: dict[TopicPartition, bytes] = {}
+    for at, batch in batches.items():
+        try:
+            encoded[at] = batch.encoded(codec, level)
+        except Unencodable as fault:
+            answers[at] = Unsendable(f"a record cannot be written: {fault}")
+    if not encoded:
+        return answers
+    grouped = by_topic(encoded)
+    topics = {name: cluster.topology.topics.get(name) for name in grouped}
+    ids = {name: topic.topic_id if topic is not None else ZERO_UUID for name, topic in topics.items()}
+    request = ProduceRequest(
+        acks=acks,
+        timeout_ms=TIMEOUT_MS,
+        topic_data=[
+            TopicProduceData(
+                name=name,
+                topic_id=ids[name],
+                partition_data=[PartitionProduceData(index=at.partition, records=encoded[at]) for at in them],
+            )
+            for name, them in grouped.items()
+        ],
+    )
+    version_min = ZSTD if codec is Codec.ZSTD else MAGIC_2
+    version_max = NAMES if ZERO_UUID in ids.values() else VERSION_MAX
+    if acks == NO_ACKS:
+        await connection.tell(request, version_max=version_max)
+        return answers | dict.fromkeys(encoded, Written(-1, -1))
+    response = await connection.ask(
+        request, ProduceResponse, version_min=version_min, version_max=version_max, timeout_ms=ANSWER_TIMEOUT_MS
+    )
+    names = {topic_id: name for name, topic_id in ids.items()}
+    answers |= {
+        TopicPartition(topic.name or names.get(topic.topic_id, ""), told.index): _answer(told)
+        for topic in response.responses
+        for told in topic.partition_responses
+    }
+    missing = BadAnswer(f"broker {node_id} said nothing of some partitions that it was sent records for")
+    return {at: answers.get(at, missing) for at in batches} if batches.keys() - answers.keys() else answers
+
+
+def _answer(told: PartitionProduceResponse) -> Answer:
+    code = ErrorCode.of(told.error_code)
+    # A duplicate was written before: its first answer got lost.
+    if code is ErrorCode.NONE or code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+        return Written(told.base_offset, told.log_append_time_ms)
+    details = [told.error_message, *(each.batch_index_error_message for each in told.record_errors[:1])]
+    return Refused(code, "the broker did not take it", next((each for each in details if each), None))

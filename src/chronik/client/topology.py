@@ -1,0 +1,121 @@
+"""What a client knows of a cluster: brokers, topics, and who leads each partition. Values, never changed in place.
+
+A `Topology` is as old as its last refresh; what it does not know raises Refused with Kafka's own error, so that a
+caller treats "I do not know the leader" and "the broker says there is none" alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from chronik.client.addresses import Address
+from chronik.client.errors import Refused
+from chronik.wire.error_codes import ErrorCode
+from chronik.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
+from chronik.wire.notation import ZERO_UUID
+
+NO_LEADER = -1
+
+
+class TopicPartition(NamedTuple):
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class Broker(NamedTuple):
+    node_id: int
+    address: Address
+    rack: str | None
+
+
+class Partition(NamedTuple):
+    partition: int
+    leader_id: int  # NO_LEADER when there is none
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline: tuple[int, ...]
+
+
+class Topic(NamedTuple):
+    name: str
+    topic_id: bytes  # ZERO_UUID when the broker is too old to tell
+    is_internal: bool
+    partitions: Mapping[int, Partition]
+
+    @property
+    def has_id(self) -> bool:
+        return self.topic_id != ZERO_UUID
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    cluster_id: str | None = None
+    controller_id: int = -1
+    brokers: Mapping[int, Broker] = field(default_factory=dict)
+    topics: Mapping[str, Topic] = field(default_factory=dict)
+    errors: Mapping[str, ErrorCode] = field(default_factory=dict)  # topics the cluster told nothing else about
+
+    def topic(self, name: str) -> Topic:
+        if name in self.errors or name not in self.topics:
+            raise Refused(self.errors.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), f"topic {name!r}")
+        return self.topics[name]
+
+    def partition(self, at: TopicPartition) -> Partition:
+        partition = self.topic(at.topic).partitions.get(at.partition)
+        if partition is None:
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {at}")
+        return partition
+
+    def leader(self, at: TopicPartition) -> int:
+        """The node that leads a partition."""
+        leader_id = self.partition(at).leader_id
+        if leader_id == NO_LEADER or leader_id not in self.brokers:
+            raise Refused(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {at}")
+        return leader_id
+
+    def merged(self, response: MetadataResponse, *, is_everything: bool) -> Topology:
+        """After a Metadata answer about all topics, or about some."""
+        told = {each.name: each for each in response.topics if each.name is not None}
+        kept_topics = {} if is_everything else {k: v for k, v in self.topics.items() if k not in told}
+        kept_errors = {} if is_everything else {k: v for k, v in self.errors.items() if k not in told}
+        return Topology(
+            cluster_id=response.cluster_id,
+            controller_id=response.controller_id,
+            brokers={
+                each.node_id: Broker(each.node_id, Address(each.host, each.port), each.rack)
+                for each in response.brokers
+            },
+            topics=kept_topics | {name: _topic(each) for name, each in told.items() if not each.error_code},
+            errors=kept_errors
+            | {name: ErrorCode.of(each.error_code) for name, each in told.items() if each.error_code},
+        )
+
+    def without(self, topic: str) -> Topology:
+        """After learning that what is known of a topic is out of date."""
+        return replace(
+            self,
+            topics={k: v for k, v in self.topics.items() if k != topic},
+            errors={k: v for k, v in self.errors.items() if k != topic},
+        )
+
+
+def _topic(told: MetadataResponseTopic) -> Topic:
+    assert told.name is not None
+    partitions = {
+        each.partition_index: Partition(
+            each.partition_index,
+            each.leader_id,
+            each.leader_epoch,
+            tuple(each.replica_nodes),
+            tuple(each.isr_nodes),
+            tuple(each.offline_replicas),
+        )
+        for each in sorted(told.partitions, key=lambda each: each.partition_index)
+    }
+    return Topic(told.name, told.topic_id, told.is_internal, partitions)

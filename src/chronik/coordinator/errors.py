@@ -1,0 +1,49 @@
+"""Why a coordinator cannot answer, and how a failed write is told to its clients.
+
+CoordinatorError
+├── NotCoordinator   the partition of this key is not led here
+└── Loading          it is led here, and its log is still being replayed
+"""
+
+from __future__ import annotations
+
+from chronik.wire.error_codes import ErrorCode
+
+
+class CoordinatorError(Exception):
+    """Base of this package's errors."""
+
+    kafka_error = ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+class NotCoordinator(CoordinatorError):
+    kafka_error = ErrorCode.NOT_COORDINATOR
+
+    def __init__(self, topic: str, index: int) -> None:
+        super().__init__(f"{topic}-{index} is not led by this broker: find the coordinator again")
+
+
+class Loading(CoordinatorError):
+    kafka_error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+    def __init__(self, topic: str, index: int) -> None:
+        super().__init__(f"the state in {topic}-{index} is still being loaded: try again shortly")
+
+
+# A client of a coordinator knows nothing of the partition behind it, so the partition's errors are told in words it
+# can act on: wait and try again, look for the coordinator anew, or give up.
+_TOLD_AS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+
+
+def told_to_clients(error: ErrorCode) -> ErrorCode:
+    return _TOLD_AS.get(error, error)

@@ -1,0 +1,274 @@
+"""A classic group: its state, its members, and the rules by which they agree on a leader and a protocol.
+
+    Empty -> PreparingRebalance -> CompletingRebalance -> Stable, and from the last two back to PreparingRebalance.
+    A preparing group whose members have all gone is Empty again; every state ends in Dead.
+
+Two kinds of state live here. `stored` is what the log holds: it changes by replay alone and survives a failover.
+Everything else is the round of joining that is under way, which is soft, as in Kafka: a new coordinator starts from
+`stored`, and members that were in the middle of a round find out and join again. An assignment reaches members only
+after it is in `stored`, so no generation that members have acted upon is ever forgotten.
+
+Keeps the books and answers questions; never sets a timer, writes or waits (`rebalance` does).
+Invariants: `leader_id` is a member whenever there is one; the counts of joined members and of supported protocols agree
+with the members; a static id stands for exactly one member.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+from chronik.coordinator.groups.members import JoinReply, Member, Protocols, SyncReply, join_error, sync_error
+from chronik.coordinator.groups.subscriptions import CONSUMER, subscribed_topics
+from chronik.runtime.invariants import check
+from chronik.wire.error_codes import ErrorCode
+from chronik.wire.messages.group_records import GroupMetadataValue
+from chronik.wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
+from chronik.wire.messages.sync_group import SyncGroupResponse
+
+
+class State(StrEnum):
+    EMPTY = "Empty"
+    PREPARING = "PreparingRebalance"
+    COMPLETING = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+CAN_FOLLOW: Final = {
+    State.EMPTY: (State.PREPARING,),
+    State.PREPARING: (State.EMPTY, State.COMPLETING, State.STABLE),
+    State.COMPLETING: (State.PREPARING,),
+    State.STABLE: (State.COMPLETING,),
+    State.DEAD: tuple(State),
+}
+NO_TIMESTAMP: Final = -1
+
+
+class ClassicGroup:
+    def __init__(self, group_id: str, now_ms: int = NO_TIMESTAMP) -> None:
+        self.group_id = group_id
+        self.stored: GroupMetadataValue | None = None  # None: nothing but offsets is in the log
+        self.state = State.EMPTY
+        self.previous_state = State.DEAD
+        self.state_since_ms = now_ms
+        self.generation = 0
+        self.protocol_type: str | None = None  # None: a simple group, which only keeps offsets
+        self.protocol: str | None = None
+        self.leader_id: str | None = None
+        self.members: dict[str, Member] = {}
+        self.static_members: dict[str, str] = {}  # group.instance.id to member id
+        self.pending_joins: dict[str, None] = {}  # ids handed out with MEMBER_ID_REQUIRED, not joined yet
+        self.pending_syncs: dict[str, None] = {}  # members told of this generation that have not asked for their part
+        self.joined_count = 0  # members whose JoinGroup waits
+        self.is_assigned = False  # the leader has sent this generation's assignment
+        self.has_new_member = False  # since the initial delay was last set
+        self.topics: frozenset[str] | None = None  # subscribed to; None when it cannot be known
+        self._supporters: dict[str, int] = {}  # protocol name to the number of members that support it
+
+    # --- what the log holds
+
+    def restore(self) -> None:
+        """Starts from what was replayed. Members count as present until their sessions run out."""
+        stored = self.stored
+        if stored is None:
+            return
+        self.state = State.STABLE if stored.members else State.EMPTY
+        self.state_since_ms = stored.current_state_timestamp
+        self.generation = stored.generation
+        self.protocol_type = stored.protocol_type or None
+        self.protocol = stored.protocol
+        for member in stored.members:
+            self.add(Member.from_record(member, stored.protocol or ""), self.protocol_type or "")
+        self.leader_id = stored.leader if stored.leader in self.members else next(iter(self.members), None)
+        self.topics = self._subscribed_topics()
+
+    def to_stored(self, assignments: dict[str, bytes]) -> GroupMetadataValue:
+        return GroupMetadataValue(
+            protocol_type=self.protocol_type or "",
+            generation=self.generation,
+            protocol=self.protocol,
+            leader=self.leader_id,
+            current_state_timestamp=self.state_since_ms,
+            members=[
+                member.to_record(self.protocol, assignments[member_id]) for member_id, member in self.members.items()
+            ],
+        )
+
+    # --- state
+
+    def transition(self, state: State, now_ms: int) -> None:
+        check(self.state in CAN_FOLLOW[state], f"group {self.group_id}: {state} cannot follow {self.state}")
+        self.previous_state, self.state = self.state, state
+        self.state_since_ms = now_ms
+
+    def begin_generation(self, now_ms: int) -> None:
+        """Ends the round of joining: those who are here make up the next generation."""
+        self.generation += 1
+        self.is_assigned = False
+        self.protocol = self.select_protocol() if self.members else None
+        self.topics = self._subscribed_topics()
+        self.transition(State.COMPLETING if self.members else State.EMPTY, now_ms)
+        self.pending_syncs.clear()
+
+    @property
+    def uses_consumer_protocol(self) -> bool:
+        return self.protocol_type == CONSUMER
+
+    def subscribes_to(self, topic: str) -> bool:
+        """When it cannot be known, a group of consumers is taken to read every topic."""
+        return self.uses_consumer_protocol if self.topics is None else topic in self.topics
+
+    def _subscribed_topics(self) -> frozenset[str] | None:
+        if not self.uses_consumer_protocol:
+            return None
+        if not self.members:
+            return frozenset()
+        if self.protocol is None:
+            return None
+        return subscribed_topics([member.metadata(self.protocol) for member in self.members.values()])
+
+    # --- members
+
+    def add(self, member: Member, protocol_type: str) -> None:
+        if member.group_instance_id is not None:
+            check(member.group_instance_id not in self.static_members, "a static id has one member")
+            self.static_members[member.group_instance_id] = member.member_id
+        if not self.members:
+            self.protocol_type = protocol_type
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+        self.members[member.member_id] = member
+        self._count_protocols(member.protocols, +1)
+        self.pending_joins.pop(member.member_id, None)
+
+    def remove(self, member_id: str) -> Member | None:
+        """Forgets a member or a pending one. Whoever still waits for an answer gets UNKNOWN_MEMBER_ID."""
+        self.pending_joins.pop(member_id, None)
+        self.pending_syncs.pop(member_id, None)
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            # A new member may have been dropped while its join waited; it comes again if it is still alive.
+            self.answer_join(member, join_error(ErrorCode.UNKNOWN_MEMBER_ID))
+            self.answer_sync(member, sync_error(ErrorCode.UNKNOWN_MEMBER_ID))
+            self._count_protocols(member.protocols, -1)
+            if member.group_instance_id is not None:
+                del self.static_members[member.group_instance_id]
+        if member_id == self.leader_id:
+            self.leader_id = next(iter(self.members), None)
+        return member
+
+    def update(self, member: Member, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int) -> None:
+        self._count_protocols(member.protocols, -1)
+        member.protocols = protocols
+        self._count_protocols(protocols, +1)
+        member.rebalance_timeout_ms = rebalance_timeout_ms
+        member.session_timeout_ms = session_timeout_ms
+
+    def replace_static(self, old_member_id: str, new_member_id: str) -> Member:
+        """Gives a static member's place, assignment included, to its next incarnation and fences the old one."""
+        member = self.members.pop(old_member_id)
+        instance_id = member.group_instance_id
+        check(instance_id is not None, "only static members are replaced")
+        self.answer_join(member, join_error(ErrorCode.FENCED_INSTANCE_ID, old_member_id))
+        self.answer_sync(member, sync_error(ErrorCode.FENCED_INSTANCE_ID))
+        member.member_id = new_member_id
+        self.members[new_member_id] = member
+        self.static_members[str(instance_id)] = new_member_id
+        if self.leader_id == old_member_id:
+            self.leader_id = new_member_id
+        return member
+
+    def identify(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
+        """Whether this is who it says it is. A static id that another member holds now means: you were replaced."""
+        if group_instance_id is not None:
+            current = self.static_members.get(group_instance_id)
+            if current is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            if current != member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+        return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+    @property
+    def has_all_joined(self) -> bool:
+        return self.joined_count == len(self.members) and not self.pending_joins
+
+    def rebalance_timeout_ms(self) -> int:
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    def elect_joined_leader(self) -> bool:
+        """The leader stays unless it did not rejoin; then the first that did. False when there is nobody to lead."""
+        if self.leader_id is not None and self.members[self.leader_id].join_reply is not None:
+            return True
+        joined = next((member for member in self.members.values() if member.join_reply is not None), None)
+        if self.leader_id is None or joined is None:
+            return False
+        self.leader_id = joined.member_id
+        return True
+
+    # --- protocols
+
+    def supports(self, protocol_type: str, names: set[str]) -> bool:
+        """Whether somebody who offers these could be a member: one of them must be supported by all others."""
+        if self.state is State.EMPTY:
+            return bool(protocol_type) and bool(names)
+        everyone = len(self.members)
+        return protocol_type == self.protocol_type and any(self._supporters.get(name, 0) == everyone for name in names)
+
+    def select_protocol(self) -> str:
+        """Each member votes for the first of its protocols that all support; of equally many votes the first wins."""
+        everyone = len(self.members)
+        candidates = frozenset(name for name, count in self._supporters.items() if count == everyone)
+        votes: dict[str, int] = {}
+        for member in self.members.values():
+            choice = member.vote(candidates)
+            votes[choice] = votes.get(choice, 0) + 1
+        return max(votes, key=votes.__getitem__)
+
+    def _count_protocols(self, protocols: Protocols, step: int) -> None:
+        for name in {name for name, _ in protocols}:
+            count = self._supporters.get(name, 0) + step
+            if count:
+                self._supporters[name] = count
+            else:
+                del self._supporters[name]
+
+    # --- answers
+
+    def await_join(self, member: Member, reply: JoinReply) -> None:
+        """Parks a join. One that the member had sent before is sent back, so that no request stays unanswered."""
+        self.answer_join(member, join_error(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+        self.joined_count += 1
+        member.join_reply = reply
+
+    def await_sync(self, member: Member, reply: SyncReply) -> None:
+        self.answer_sync(member, sync_error(ErrorCode.REBALANCE_IN_PROGRESS))
+        member.sync_reply = reply
+
+    def answer_join(self, member: Member, response: JoinGroupResponse) -> None:
+        reply, member.join_reply = member.join_reply, None
+        if reply is not None:
+            self.joined_count -= 1
+            reply(response)
+
+    def answer_sync(self, member: Member, response: SyncGroupResponse) -> bool:
+        reply, member.sync_reply = member.sync_reply, None
+        if reply is not None:
+            reply(response)
+        return reply is not None
+
+    def joined(self, member_id: str, *, with_members: bool, skip_assignment: bool = False) -> JoinGroupResponse:
+        """The generation as `member_id` is told of it. Only who has to assign gets the list of members."""
+        return JoinGroupResponse(
+            error_code=ErrorCode.NONE,
+            generation_id=self.generation,
+            protocol_type=self.protocol_type,
+            protocol_name=self.protocol,
+            leader=self.leader_id or "",
+            skip_assignment=skip_assignment,
+            member_id=member_id,
+            members=self._joined_members() if with_members else [],
+        )
+
+    def _joined_members(self) -> list[JoinGroupResponseMember]:
+        return [member.to_joined(self.protocol) for member in self.members.values()]

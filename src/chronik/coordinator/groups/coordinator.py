@@ -1,0 +1,308 @@
+"""The group coordinator as the broker's handlers see it: one method per API, wire structs in and out.
+
+A method returns its response, or a future of it when something has to be waited for: other members, or the log. It
+never raises for what a client did, and its futures never fail: every error is a code in the response. Authorisation,
+topic existence and the mapping between topic ids and names (OffsetCommit and OffsetFetch v10) are the handlers'
+business; a topic id that is given along with a name is stored and compared.
+
+A group that a request names lives in the partition `partition_for` says. If this node does not lead it, the answer is
+NOT_COORDINATOR; while it is being loaded, COORDINATOR_LOAD_IN_PROGRESS.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Final, Generic, TypeAlias, TypeVar
+
+from chronik.coordinator.errors import CoordinatorError, NotCoordinator
+from chronik.coordinator.groups import descriptions, offsets
+from chronik.coordinator.groups.config import GroupsConfig
+from chronik.coordinator.groups.members import join_error, sync_error
+from chronik.coordinator.groups.partitions import partition_for
+from chronik.coordinator.groups.requests import Caller
+from chronik.coordinator.groups.shard import GroupShard, offset_delete_refused
+from chronik.coordinator.runtime import CoordinatorRuntime
+from chronik.coordinator.shard import Record, StatePartition
+from chronik.runtime.interfaces import Clock, Randomness
+from chronik.wire.error_codes import ErrorCode
+from chronik.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from chronik.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from chronik.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from chronik.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from chronik.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from chronik.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from chronik.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from chronik.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from chronik.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from chronik.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from chronik.wire.notation import ZERO_UUID
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+NULLABLE_PROTOCOL_SINCE: Final = 7  # of JoinGroup; before, a missing name is ""
+PROTOCOL_REQUIRED_SINCE: Final = 5  # of SyncGroup; its schema allows null, Kafka does not
+MANY_LEAVE_SINCE: Final = 3  # of LeaveGroup
+REMOVALS_PER_BATCH: Final = 1_000  # removals need not be one atomic batch, and a batch has a size limit
+
+R = TypeVar("R")
+Answer: TypeAlias = "R | asyncio.Future[R]"
+
+
+class GroupCoordinator:
+    def __init__(self, config: GroupsConfig, clock: Clock, randomness: Randomness, partition_count: int) -> None:
+        self.config = config
+        self.partition_count = partition_count  # of __consumer_offsets; set it when the topic exists with another
+        self._runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
+            OFFSETS_TOPIC,
+            lambda writer, timers: GroupShard(config, clock, randomness, writer, timers),
+            clock,
+            config.offset_commit_timeout_ms,
+        )
+
+    # --- partitions come and go
+
+    def partition_for(self, group_id: str) -> int:
+        return partition_for(group_id, self.partition_count)
+
+    async def load(self, partition: StatePartition) -> None:
+        """This node leads the partition now. Returns when its groups are served."""
+        await self._runtime.load(partition)
+
+    def unload(self, partition_index: int, leader_epoch: int | None = None) -> None:
+        """It leads it no more (as of `leader_epoch`): everybody who waits is told NOT_COORDINATOR."""
+        self._runtime.unload(partition_index, leader_epoch)
+
+    # --- JoinGroup, SyncGroup, Heartbeat, LeaveGroup
+
+    def join_group(self, request: JoinGroupRequest, caller: Caller) -> Answer[JoinGroupResponse]:
+        answer: _Reply[JoinGroupResponse] = _Reply()
+        name_null = None if caller.version >= NULLABLE_PROTOCOL_SINCE else ""
+
+        def reply(response: JoinGroupResponse) -> None:
+            if response.protocol_name is None:
+                response.protocol_name = name_null
+            answer.give(response)
+
+        timeout_ms = request.session_timeout_ms
+        if not request.group_id:
+            reply(join_error(ErrorCode.INVALID_GROUP_ID, request.member_id))
+        elif not self.config.session_timeout_ms_min <= timeout_ms <= self.config.session_timeout_ms_max:
+            reply(join_error(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id))
+        else:
+            try:
+                self._shard(request.group_id).join(request, caller, reply)
+            except CoordinatorError as error:
+                reply(join_error(error.kafka_error))
+        return answer.take()
+
+    def sync_group(self, request: SyncGroupRequest, caller: Caller) -> Answer[SyncGroupResponse]:
+        has_protocol = request.protocol_type is not None and request.protocol_name is not None
+        if caller.version >= PROTOCOL_REQUIRED_SINCE and not has_protocol:
+            return sync_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        if not request.group_id:
+            return sync_error(ErrorCode.INVALID_GROUP_ID)
+        answer: _Reply[SyncGroupResponse] = _Reply()
+        try:
+            self._shard(request.group_id).sync(request, answer.give)
+        except CoordinatorError as error:
+            return sync_error(error.kafka_error)
+        return answer.take()
+
+    def heartbeat(self, request: HeartbeatRequest, caller: Caller) -> HeartbeatResponse:
+        if not request.group_id:
+            return HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+        try:
+            error = self._shard(request.group_id).heartbeat(request)
+        except CoordinatorError as failure:
+            error = failure.kafka_error
+        if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            error = ErrorCode.NONE  # sessions only start when loading is done, so nothing is due yet
+        return HeartbeatResponse(error_code=error)
+
+    def leave_group(self, request: LeaveGroupRequest, caller: Caller) -> Answer[LeaveGroupResponse]:
+        if not request.group_id:
+            return LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+        is_one = caller.version < MANY_LEAVE_SINCE
+        leaving = [MemberIdentity(member_id=request.member_id)] if is_one else request.members
+        try:
+            records, left = self._shard(request.group_id).leave(request.group_id, leaving)
+        except CoordinatorError as error:
+            return LeaveGroupResponse(error_code=error.kafka_error)
+        if is_one:
+            response = LeaveGroupResponse(error_code=left[0].error_code)
+        else:
+            response = LeaveGroupResponse(error_code=ErrorCode.NONE, members=left)
+        return self._after(request.group_id, records, response, lambda error: LeaveGroupResponse(error_code=error))
+
+    # --- OffsetCommit, OffsetFetch, OffsetDelete
+
+    def offset_commit(self, request: OffsetCommitRequest, caller: Caller) -> Answer[OffsetCommitResponse]:
+        try:
+            records, response = self._shard(request.group_id).commit(request, caller.version)
+        except CoordinatorError as error:
+            return offsets.commit_refused(request, error.kafka_error)
+        return self._after(request.group_id, records, response, partial(offsets.commit_refused, request))
+
+    def offset_fetch(self, request: OffsetFetchRequest, caller: Caller) -> Answer[OffsetFetchResponse]:
+        """With require_stable the answer waits for commits that are on their way, so that none is missed."""
+        asked = descriptions.fetched_groups(request, caller.version)
+        answer: _Reply[OffsetFetchResponse] = _Reply()
+        indexes = {group.group_id: self.partition_for(group.group_id) for group in asked}
+        waiting = dict.fromkeys(indexes.values()) if request.require_stable else {}
+        unsettled: set[int] = set()  # partitions whose commits did not get through in time
+
+        def stored(group_id: str) -> dict[str, offsets.Partitions]:
+            index = indexes[group_id]
+            if index in unsettled:
+                raise NotCoordinator(OFFSETS_TOPIC, index)  # what older consumers understand as: try again
+            return self._runtime.shard(index).offsets.of(group_id)
+
+        def settled(index: int, error: ErrorCode) -> None:
+            if error is not ErrorCode.NONE:
+                unsettled.add(index)
+            del waiting[index]
+            if not waiting:
+                answer.give(descriptions.fetch_response(asked, stored, caller.version))
+
+        if not waiting:
+            return descriptions.fetch_response(asked, stored, caller.version)
+        for index in list(waiting):
+            try:
+                self._runtime.when_settled(index, partial(settled, index))
+            except CoordinatorError:
+                settled(index, ErrorCode.NONE)  # told when the answer is made
+        return answer.take()
+
+    def offset_delete(self, request: OffsetDeleteRequest, caller: Caller) -> Answer[OffsetDeleteResponse]:
+        if not request.group_id:
+            return offset_delete_refused(ErrorCode.INVALID_GROUP_ID)
+        try:
+            records, response = self._shard(request.group_id).delete_offsets(request)
+        except CoordinatorError as error:
+            return offset_delete_refused(error.kafka_error)
+        return self._after(request.group_id, records, response, offset_delete_refused)
+
+    # --- DescribeGroups, ListGroups, DeleteGroups
+
+    def describe_groups(self, request: DescribeGroupsRequest, caller: Caller) -> DescribeGroupsResponse:
+        def describe(group_id: str) -> DescribedGroup:
+            try:
+                group = self._shard(group_id).groups.get(group_id)
+            except CoordinatorError as error:
+                return descriptions.described_error(group_id, error.kafka_error)
+            return descriptions.described(group_id, group, caller.version)
+
+        return DescribeGroupsResponse(groups=[describe(group_id) for group_id in request.groups])
+
+    def list_groups(self, request: ListGroupsRequest, caller: Caller) -> ListGroupsResponse:
+        try:
+            shards = self._runtime.shards()
+        except CoordinatorError as error:
+            return ListGroupsResponse(error_code=error.kafka_error, groups=[])
+        groups = (group for shard in shards for group in shard.groups.values())
+        return ListGroupsResponse(error_code=ErrorCode.NONE, groups=descriptions.listed(groups, request))
+
+    def delete_groups(self, request: DeleteGroupsRequest, caller: Caller) -> Answer[DeleteGroupsResponse]:
+        results = [DeletableGroupResult(group_id=name, error_code=0) for name in request.groups_names]
+        answer: _Reply[DeleteGroupsResponse] = _Reply()
+        waiting = len(results)
+
+        def deleted(result: DeletableGroupResult, error: ErrorCode) -> None:
+            nonlocal waiting
+            result.error_code = error
+            waiting -= 1
+            if waiting == 0:
+                answer.give(DeleteGroupsResponse(throttle_time_ms=0, results=results))
+
+        for result in results:
+            try:
+                records, error = self._shard(result.group_id).delete_group(result.group_id)
+            except CoordinatorError as failure:
+                records, error = [], failure.kafka_error
+            self._write_in_parts(self.partition_for(result.group_id), records, partial(deleted, result), error)
+        if not results:
+            answer.give(DeleteGroupsResponse(throttle_time_ms=0, results=[]))
+        return answer.take()
+
+    # --- what time and others bring about
+
+    def topic_deleted(self, topic: str, topic_id: bytes = ZERO_UUID) -> None:
+        """Forgets what was committed for the topic, in every partition led here."""
+        for index, shard in self._runtime.active():
+
+            def settled(error: ErrorCode, index: int = index, shard: GroupShard = shard) -> None:
+                if error is ErrorCode.NONE:
+                    self._write_in_parts(index, shard.offsets.remove_topic(topic, topic_id), _ignore)
+
+            # After what is on its way: a commit that was admitted before the deletion is not seen otherwise.
+            self._runtime.when_settled(index, settled)
+
+    async def expire(self, now_ms: int) -> int:
+        """Removes offsets past their retention and groups nobody needs; returns the number of records written.
+
+        Call it every offsets.retention.check.interval.ms.
+        """
+        count = 0
+        for index, shard in self._runtime.active():
+            for records in shard.expire(now_ms):
+                if not self._runtime.serves(index, shard):
+                    break
+                count += len(records)
+                self._write_in_parts(index, records, _ignore)
+                await asyncio.sleep(0)
+        return count
+
+    # ---
+
+    def _shard(self, group_id: str) -> GroupShard:
+        return self._runtime.shard(self.partition_for(group_id))
+
+    def _after(self, group_id: str, records: list[Record], response: R, refuse: Callable[[ErrorCode], R]) -> Answer[R]:
+        """The response, once the records are committed."""
+        if not records:
+            return response
+        answer: _Reply[R] = _Reply()
+
+        def written(error: ErrorCode) -> None:
+            answer.give(response if error is ErrorCode.NONE else refuse(error))
+
+        self._runtime.write(self.partition_for(group_id), records, written)
+        return answer.take()
+
+    def _write_in_parts(
+        self, index: int, records: list[Record], written: Callable[[ErrorCode], None], error: ErrorCode = ErrorCode.NONE
+    ) -> None:
+        """Several batches, answered with the last. For removals only: what fails in between can be removed again."""
+        if not records:
+            written(error)
+        for start in range(0, len(records), REMOVALS_PER_BATCH):
+            is_last = start + REMOVALS_PER_BATCH >= len(records)
+            part = records[start : start + REMOVALS_PER_BATCH]
+            self._runtime.write(index, part, written if is_last else _ignore)
+
+
+class _Reply(Generic[R]):
+    """An answer that may be known before anybody has to wait for it: then no future is made."""
+
+    __slots__ = ("_future", "_response")
+
+    def __init__(self) -> None:
+        self._response: R | None = None
+        self._future: asyncio.Future[R] | None = None
+
+    def give(self, response: R) -> None:
+        if self._future is None:
+            self._response = response
+        elif not self._future.done():  # done already: the client has gone and its handler was cancelled
+            self._future.set_result(response)
+
+    def take(self) -> Answer[R]:
+        if self._response is not None:
+            return self._response
+        self._future = asyncio.get_running_loop().create_future()
+        return self._future
+
+
+def _ignore(error: ErrorCode) -> None:
+    """For writes nobody waits for; the runtime has logged a failure."""

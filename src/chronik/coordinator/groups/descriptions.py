@@ -1,0 +1,142 @@
+"""What is told about groups: DescribeGroups, ListGroups, and the shapes of OffsetFetch answers. Never decides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from chronik.coordinator.errors import CoordinatorError
+from chronik.coordinator.groups import offsets
+from chronik.coordinator.groups.classic import ClassicGroup, State
+from chronik.wire.error_codes import ErrorCode
+from chronik.wire.messages.describe_groups import DescribedGroup
+from chronik.wire.messages.list_groups import ListedGroup, ListGroupsRequest
+from chronik.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+
+CLASSIC: Final = "classic"  # the type of these groups, in ListGroups v5
+NOT_FOUND_SINCE: Final = 6  # of DescribeGroups; before, a group that does not exist is a dead one
+MANY_GROUPS_SINCE: Final = 8  # of OffsetFetch
+TOP_LEVEL_ERROR_SINCE: Final = 2  # of OffsetFetch; before, every partition carries the error
+
+
+def described(group_id: str, group: ClassicGroup | None, version: int) -> DescribedGroup:
+    if group is None or group.state is State.DEAD:
+        if version < NOT_FOUND_SINCE:
+            return described_error(group_id, ErrorCode.NONE, state=State.DEAD)
+        message = f"Group {group_id} not found."
+        return described_error(group_id, ErrorCode.GROUP_ID_NOT_FOUND, state=State.DEAD, message=message)
+    protocol = group.protocol if group.state is State.STABLE else None
+    return DescribedGroup(
+        error_code=ErrorCode.NONE,
+        group_id=group_id,
+        group_state=group.state,
+        protocol_type=group.protocol_type or "",
+        protocol_data=protocol or "",
+        members=[member.to_described(protocol) for member in group.members.values()],
+    )
+
+
+def described_error(group_id: str, error: ErrorCode, *, state: str = "", message: str | None = None) -> DescribedGroup:
+    return DescribedGroup(
+        error_code=error,
+        error_message=message,
+        group_id=group_id,
+        group_state=state,
+        protocol_type="",
+        protocol_data="",
+        members=[],
+    )
+
+
+def listed(groups: Iterable[ClassicGroup], request: ListGroupsRequest) -> list[ListedGroup]:
+    """Names in the filters are compared without regard to case; a name that does not exist matches nothing."""
+    states = {state.strip().lower() for state in request.states_filter}
+    types = {kind.strip().lower() for kind in request.types_filter}
+    if types and CLASSIC not in types:
+        return []
+    return [
+        ListedGroup(
+            group_id=group.group_id,
+            protocol_type=group.protocol_type or "",
+            group_state=group.state,
+            group_type=CLASSIC,
+        )
+        for group in groups
+        if not states or group.state.lower() in states
+    ]
+
+
+def fetched_groups(request: OffsetFetchRequest, version: int) -> list[OffsetFetchRequestGroup]:
+    """The request in the shape of its newest versions, which ask for many groups."""
+    if version >= MANY_GROUPS_SINCE:
+        return request.groups
+    topics: list[OffsetFetchRequestTopics] | None = None
+    if request.topics is not None:
+        topics = [
+            OffsetFetchRequestTopics(name=each.name, partition_indexes=each.partition_indexes)
+            for each in request.topics
+        ]
+    return [OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)]
+
+
+def fetch_response(
+    asked: list[OffsetFetchRequestGroup], stored: Callable[[str], dict[str, offsets.Partitions]], version: int
+) -> OffsetFetchResponse:
+    groups = [_fetch_group(group, stored, version) for group in asked]
+    if version >= MANY_GROUPS_SINCE:
+        return OffsetFetchResponse(groups=groups)
+    only = groups[0]
+    return OffsetFetchResponse(error_code=only.error_code, topics=[_old_shape(topic) for topic in only.topics])
+
+
+def _fetch_group(
+    group: OffsetFetchRequestGroup, stored: Callable[[str], dict[str, offsets.Partitions]], version: int
+) -> OffsetFetchResponseGroup:
+    try:
+        topics = offsets.fetch(stored(group.group_id), group.topics)
+    except CoordinatorError as error:
+        if version >= TOP_LEVEL_ERROR_SINCE:
+            return OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=error.kafka_error)
+        topics = _all_failed(group.topics or [], error.kafka_error)
+    return OffsetFetchResponseGroup(group_id=group.group_id, topics=topics)
+
+
+def _all_failed(asked: list[OffsetFetchRequestTopics], error: ErrorCode) -> list[OffsetFetchResponseTopics]:
+    return [
+        OffsetFetchResponseTopics(
+            name=topic.name,
+            partitions=[
+                OffsetFetchResponsePartitions(
+                    partition_index=index, committed_offset=offsets.NO_OFFSET, metadata="", error_code=error
+                )
+                for index in topic.partition_indexes
+            ],
+        )
+        for topic in asked
+    ]
+
+
+def _old_shape(topic: OffsetFetchResponseTopics) -> OffsetFetchResponseTopic:
+    return OffsetFetchResponseTopic(
+        name=topic.name,
+        partitions=[
+            OffsetFetchResponsePartition(
+                partition_index=each.partition_index,
+                committed_offset=each.committed_offset,
+                committed_leader_epoch=each.committed_leader_epoch,
+                metadata=each.metadata,
+                error_code=each.error_code,
+            )
+            for each in topic.partitions
+        ],
+    )

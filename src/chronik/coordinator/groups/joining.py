@@ -1,0 +1,215 @@
+"""JoinGroup for classic groups: who may enter, who has to come again, and when a join means a new round.
+
+The answer goes through `reply`, at once or when the round ends. Checks run in Kafka's order: size of the group, group
+state, protocols, identity, then what the join means in the state the group is in. A round that somebody has just joined
+cannot end with an empty group, so the rounds started here have nothing to write.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from chronik.coordinator.groups.classic import ClassicGroup, State
+from chronik.coordinator.groups.members import (
+    UNKNOWN_MEMBER_ID,
+    JoinReply,
+    Member,
+    Protocols,
+    join_error,
+    protocols_of,
+)
+from chronik.coordinator.groups.rebalance import Rebalancer, session_key
+from chronik.coordinator.groups.records import group_record
+from chronik.coordinator.groups.requests import Caller
+from chronik.runtime.interfaces import Randomness
+from chronik.wire.error_codes import ErrorCode
+from chronik.wire.messages.join_group import JoinGroupRequest
+
+MEMBER_ID_REQUIRED_SINCE = 4  # the version of JoinGroup from which a first join only fetches an id
+SKIP_ASSIGNMENT_SINCE = 9
+
+
+class Joining:
+    def __init__(self, rebalancer: Rebalancer, randomness: Randomness) -> None:
+        self._rebalancer = rebalancer
+        self._randomness = randomness
+
+    def join(self, group: ClassicGroup, request: JoinGroupRequest, caller: Caller, reply: JoinReply) -> None:
+        member_id = request.member_id
+        protocols = protocols_of(request.protocols)
+        if not self._has_room(group, member_id):
+            group.remove(member_id)
+            self._rebalancer.complete_if_all_joined(group)
+            reply(join_error(ErrorCode.GROUP_MAX_SIZE_REACHED))
+        elif group.state is State.DEAD:
+            reply(join_error(ErrorCode.COORDINATOR_NOT_AVAILABLE, member_id))
+        elif not group.supports(request.protocol_type, {name for name, _ in protocols}):
+            reply(join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id))
+        elif member_id == UNKNOWN_MEMBER_ID:
+            self._join_new(group, request, protocols, caller, reply)
+        elif member_id in group.pending_joins:
+            if request.group_instance_id is not None:  # a static member is never told to come again, so who is this?
+                reply(join_error(ErrorCode.UNKNOWN_SERVER_ERROR, member_id))
+                return
+            self._add(group, member_id, request, protocols, caller, reply)
+        elif error := group.identify(member_id, request.group_instance_id):
+            reply(join_error(error, member_id))
+        else:
+            self._rejoin(group, group.members[member_id], request, protocols, caller, reply)
+
+    def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
+        """Members keep their place. While a round gathers, those count who have joined it: the last ones are turned
+        away when the limit has been lowered below the size of the group."""
+        size_max = self._rebalancer.config.size_max
+        if group.state is State.PREPARING:
+            member = group.members.get(member_id)
+            return (member is not None and member.join_reply is not None) or group.joined_count < size_max
+        if group.state in (State.COMPLETING, State.STABLE):
+            return member_id in group.members or len(group.members) < size_max
+        return True
+
+    # --- those without an id
+
+    def _join_new(
+        self, group: ClassicGroup, request: JoinGroupRequest, protocols: Protocols, caller: Caller, reply: JoinReply
+    ) -> None:
+        instance_id = request.group_instance_id
+        new_id = f"{caller.client_id or '' if instance_id is None else instance_id}-{self._uuid()}"
+        if instance_id is not None and (old_id := group.static_members.get(instance_id)) is not None:
+            self._replace(group, old_id, new_id, request, protocols, caller, reply)
+        elif instance_id is not None or caller.version < MEMBER_ID_REQUIRED_SINCE:
+            self._add(group, new_id, request, protocols, caller, reply)
+        else:
+            group.pending_joins[new_id] = None
+            self._rebalancer.timers.set(
+                session_key(group, new_id),
+                request.session_timeout_ms,
+                partial(self._rebalancer.session_over, group, new_id),
+            )
+            reply(join_error(ErrorCode.MEMBER_ID_REQUIRED, new_id))
+
+    def _add(
+        self,
+        group: ClassicGroup,
+        member_id: str,
+        request: JoinGroupRequest,
+        protocols: Protocols,
+        caller: Caller,
+        reply: JoinReply,
+    ) -> None:
+        member = Member(
+            member_id,
+            group_instance_id=request.group_instance_id,
+            client_id=caller.client_id or "",
+            client_host=caller.client_host,
+            rebalance_timeout_ms=_rebalance_timeout_ms(request, caller),
+            session_timeout_ms=request.session_timeout_ms,
+            protocols=protocols,
+        )
+        member.is_new = True
+        if group.state is State.PREPARING and group.previous_state is State.EMPTY:
+            group.has_new_member = True
+        group.add(member, request.protocol_type)
+        group.await_join(member, reply)
+        # A client that gave up on a long join cannot tell us; without a limit its retries would pile up as members.
+        self._rebalancer.keep_alive(group, member, self._rebalancer.config.new_member_join_timeout_ms)
+        self._rebalancer.prepare_or_complete(group, f"member {member_id} joins; {_reason(request)}")
+
+    # --- a static member that comes back
+
+    def _replace(
+        self,
+        group: ClassicGroup,
+        old_id: str,
+        new_id: str,
+        request: JoinGroupRequest,
+        protocols: Protocols,
+        caller: Caller,
+        reply: JoinReply,
+    ) -> None:
+        old_leader = group.leader_id
+        self._rebalancer.timers.cancel(session_key(group, old_id))
+        member = group.replace_static(old_id, new_id)
+        group.update(member, protocols, _rebalance_timeout_ms(request, caller), request.session_timeout_ms)
+        group.await_join(member, reply)
+        self._rebalancer.keep_alive(group, member)
+        if group.state is State.STABLE and group.select_protocol() == group.protocol:
+            # Same place, same assignment: no round is needed, only the new id in the log before it is told.
+            assignments = {each.member_id: each.assignment for each in group.members.values()}
+            written = partial(self._replaced, group, new_id, group.generation, caller.version, old_leader)
+            self._rebalancer.writer.write([group_record(group.group_id, group.to_stored(assignments))], written)
+        elif group.state is State.PREPARING:
+            self._rebalancer.complete_if_all_joined(group)
+        else:
+            # After the joins were answered the leader assigns to the old id, so the round has to be run again.
+            self._rebalancer.prepare(group, f"static member {new_id} replaces {old_id}; {_reason(request)}")
+
+    def _replaced(
+        self,
+        group: ClassicGroup,
+        new_id: str,
+        generation: int,
+        version: int,
+        old_leader: str | None,
+        error: ErrorCode,
+    ) -> None:
+        """Answers once the new id is in the log. If a round began meanwhile, the join counts for that round instead;
+        if yet another incarnation has come, this one has been fenced, and the answer is not for its successor."""
+        member = group.members.get(new_id)
+        if member is None or group.state is not State.STABLE or group.generation != generation:
+            return
+        self._rebalancer.keep_alive(group, member)
+        if error is not ErrorCode.NONE:
+            group.answer_join(member, join_error(error))
+            return
+        is_leader = member.member_id == group.leader_id
+        if version >= SKIP_ASSIGNMENT_SINCE:
+            response = group.joined(member.member_id, with_members=is_leader, skip_assignment=is_leader)
+        else:
+            # An older client would assign anew if it saw its own id as the leader's; the old id keeps it from that.
+            response = group.joined(member.member_id, with_members=False)
+            response.leader = old_leader or ""
+        group.answer_join(member, response)
+
+    # --- members
+
+    def _rejoin(
+        self,
+        group: ClassicGroup,
+        member: Member,
+        request: JoinGroupRequest,
+        protocols: Protocols,
+        caller: Caller,
+        reply: JoinReply,
+    ) -> None:
+        if group.state is State.EMPTY:
+            reply(join_error(ErrorCode.UNKNOWN_MEMBER_ID, member.member_id))
+            return
+        is_leader = member.member_id == group.leader_id
+        if member.protocols == protocols:
+            if group.state is State.COMPLETING:
+                reply(group.joined(member.member_id, with_members=is_leader))  # it may have missed the first answer
+                return
+            if group.state is State.STABLE and not is_leader:
+                reply(group.joined(member.member_id, with_members=False))  # nothing changed: on to SyncGroup
+                return
+        # A leader that joins a stable group has seen something members do not send, such as new partitions.
+        group.update(member, protocols, _rebalance_timeout_ms(request, caller), request.session_timeout_ms)
+        group.await_join(member, reply)
+        self._rebalancer.prepare_or_complete(group, f"member {member.member_id} rejoins; {_reason(request)}")
+
+    def _uuid(self) -> str:
+        """A random UUID of version 4, as Kafka's ids end in."""
+        raw = bytearray(self._randomness.bytes(16))
+        raw[6] = raw[6] & 0x0F | 0x40
+        raw[8] = raw[8] & 0x3F | 0x80
+        text = raw.hex()
+        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def _rebalance_timeout_ms(request: JoinGroupRequest, caller: Caller) -> int:
+    return request.session_timeout_ms if caller.version == 0 else request.rebalance_timeout_ms
+
+
+def _reason(request: JoinGroupRequest) -> str:
+    return f"client reason: {request.reason or 'not provided'}"

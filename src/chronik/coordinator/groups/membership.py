@@ -1,0 +1,123 @@
+"""SyncGroup, Heartbeat and LeaveGroup for classic groups: everything a member does between joining and its end."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from functools import partial
+
+from chronik.coordinator.groups.classic import ClassicGroup, State
+from chronik.coordinator.groups.members import UNKNOWN_MEMBER_ID, SyncReply, sync_error
+from chronik.coordinator.groups.rebalance import Rebalancer, assignment_of
+from chronik.coordinator.groups.records import group_record
+from chronik.coordinator.shard import Record
+from chronik.wire.error_codes import ErrorCode
+from chronik.wire.messages.heartbeat import HeartbeatRequest
+from chronik.wire.messages.leave_group import MemberIdentity, MemberResponse
+from chronik.wire.messages.sync_group import SyncGroupRequest
+
+log = logging.getLogger("chronik.coordinator.groups")
+
+
+class Membership:
+    def __init__(self, rebalancer: Rebalancer) -> None:
+        self._rebalancer = rebalancer
+
+    # --- SyncGroup
+
+    def sync(self, group: ClassicGroup, request: SyncGroupRequest, reply: SyncReply) -> None:
+        if error := self._sync_error(group, request):
+            reply(sync_error(error))
+            return
+        member = group.members[request.member_id]
+        self._rebalancer.synced(group, member.member_id)
+        if group.state is State.STABLE:
+            reply(assignment_of(group, member))
+            return
+        group.await_sync(member, reply)
+        if member.member_id == group.leader_id:
+            self._store_assignment(group, {each.member_id: each.assignment for each in request.assignments})
+
+    def _sync_error(self, group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
+        if group.state is State.EMPTY:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if group.state is State.DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if error := group.identify(request.member_id, request.group_instance_id):
+            return error
+        if request.generation_id != group.generation:
+            return ErrorCode.ILLEGAL_GENERATION
+        if request.protocol_type is not None and request.protocol_type != group.protocol_type:
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        if request.protocol_name is not None and request.protocol_name != group.protocol:
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        return ErrorCode.REBALANCE_IN_PROGRESS if group.state is State.PREPARING else ErrorCode.NONE
+
+    def _store_assignment(self, group: ClassicGroup, given: dict[str, bytes]) -> None:
+        """Who was given nothing gets an empty assignment; what was given to strangers is dropped.
+
+        A generation has one assignment: what a leader sends while its first is being written is not looked at.
+        """
+        if group.is_assigned:
+            return
+        group.is_assigned = True
+        assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
+        written = partial(self._assignment_stored, group, group.generation, assignments)
+        self._rebalancer.writer.write([group_record(group.group_id, group.to_stored(assignments))], written)
+
+    def _assignment_stored(
+        self, group: ClassicGroup, generation: int, assignments: dict[str, bytes], error: ErrorCode
+    ) -> None:
+        """Tells the members, unless another round has begun while the log was written."""
+        if group.state is not State.COMPLETING or group.generation != generation:
+            return
+        if error is ErrorCode.NONE:
+            self._rebalancer.assign(group, assignments)
+        else:
+            self._rebalancer.fail_syncs(group, error)
+            self._rebalancer.prepare(group, f"the assignment was not written: {error.name}")
+
+    # --- Heartbeat
+
+    def heartbeat(self, group: ClassicGroup, request: HeartbeatRequest) -> ErrorCode:
+        if group.state is State.DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if error := group.identify(request.member_id, request.group_instance_id):
+            return error
+        if request.generation_id != group.generation:
+            return ErrorCode.ILLEGAL_GENERATION
+        self._rebalancer.keep_alive(group, group.members[request.member_id])
+        return ErrorCode.REBALANCE_IN_PROGRESS if group.state is State.PREPARING else ErrorCode.NONE
+
+    # --- LeaveGroup
+
+    def leave(
+        self, group: ClassicGroup, leaving: Sequence[MemberIdentity]
+    ) -> tuple[list[Record], list[MemberResponse]]:
+        """Removes each member that can be identified, then lets the rest of the group go on: one round for all."""
+        responses = [
+            MemberResponse(
+                member_id=identity.member_id,
+                group_instance_id=identity.group_instance_id,
+                error_code=self._leave_one(group, identity),
+            )
+            for identity in leaving
+        ]
+        left_count = sum(response.error_code == ErrorCode.NONE for response in responses)
+        if left_count == 0 or group.state is State.EMPTY:
+            return [], responses
+        return self._rebalancer.prepare_or_complete(group, f"{left_count} members left"), responses
+
+    def _leave_one(self, group: ClassicGroup, identity: MemberIdentity) -> ErrorCode:
+        member_id, instance_id = identity.member_id, identity.group_instance_id
+        if member_id == UNKNOWN_MEMBER_ID:
+            # An operator removes a static member by its instance id alone.
+            found = None if instance_id is None else group.static_members.get(instance_id)
+            if found is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            member_id = found
+        elif member_id not in group.pending_joins and (error := group.identify(member_id, instance_id)):
+            return error
+        log.info("group %s: %s leaves; client reason: %s", group.group_id, member_id, identity.reason or "not provided")
+        self._rebalancer.drop(group, member_id)
+        return ErrorCode.NONE

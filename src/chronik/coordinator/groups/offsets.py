@@ -1,0 +1,226 @@
+"""Committed offsets: what groups have stored, and the decisions about them.
+
+The store changes by replay alone. Decisions read it and return records; nothing they say counts before it is committed.
+Retention: an offset of a group with members is kept while a member reads its topic. Otherwise it goes
+offsets.retention.minutes after its commit, or, in a group of consumers that has become empty, after the group did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from chronik.coordinator.groups.classic import NO_TIMESTAMP, ClassicGroup, State
+from chronik.coordinator.groups.config import GroupsConfig
+from chronik.coordinator.groups.records import offset_record, offset_removed
+from chronik.coordinator.shard import Record
+from chronik.wire.error_codes import ErrorCode
+from chronik.wire.messages.group_records import OffsetCommitKey, OffsetCommitValue
+from chronik.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from chronik.wire.messages.offset_fetch import (
+    OffsetFetchRequestTopics,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+from chronik.wire.notation import ZERO_UUID
+
+NO_OFFSET: Final = -1
+NO_RETENTION_TIME: Final = -1
+GROUP_ID_NOT_FOUND_SINCE: Final = 9  # the version of OffsetCommit that may be told so
+
+Partitions = dict[int, OffsetCommitValue]
+
+
+class OffsetStore:
+    """group -> topic -> partition -> what was committed, exactly as the log has it."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, dict[str, Partitions]] = {}
+
+    def replay(self, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
+        topics = self._groups.get(key.group)
+        if value is not None:
+            if topics is None:
+                topics = self._groups[key.group] = {}
+            partitions = topics.get(key.topic)
+            if partitions is None:
+                partitions = topics[key.topic] = {}
+            partitions[key.partition] = value
+        elif topics is not None and (partitions := topics.get(key.topic)) is not None:
+            partitions.pop(key.partition, None)
+            if not partitions:
+                del topics[key.topic]
+            if not topics:
+                del self._groups[key.group]
+
+    def of(self, group_id: str) -> dict[str, Partitions]:
+        return self._groups.get(group_id, {})
+
+    def groups(self) -> list[str]:
+        return list(self._groups)
+
+    # --- decisions
+
+    def remove_group(self, group_id: str) -> list[Record]:
+        return [
+            offset_removed(group_id, topic, partition)
+            for topic, partitions in self.of(group_id).items()
+            for partition in partitions
+        ]
+
+    def remove_topic(self, topic: str, topic_id: bytes) -> list[Record]:
+        """What was committed for a deleted topic, by anyone; an offset of another topic of the same name stays."""
+        return [
+            offset_removed(group_id, topic, partition)
+            for group_id, topics in self._groups.items()
+            for partition, value in topics.get(topic, {}).items()
+            if not _is_other_topic(value.topic_id, topic_id)
+        ]
+
+    def expired(self, group: ClassicGroup, now_ms: int, retention_ms: int) -> Iterator[tuple[str, int]]:
+        """The topics and partitions whose offsets have outlived their retention."""
+        if group.state not in (State.EMPTY, State.STABLE):
+            return
+        if group.state is State.STABLE and (not group.uses_consumer_protocol or group.topics is None):
+            return  # nothing is known about what its members still need
+        empty_since_ms = NO_TIMESTAMP
+        if group.state is State.EMPTY and group.protocol_type is not None:
+            empty_since_ms = group.state_since_ms
+        for topic, partitions in self.of(group.group_id).items():
+            if group.subscribes_to(topic):
+                continue
+            for partition, value in partitions.items():
+                if value.expire_timestamp != NO_TIMESTAMP:
+                    is_over = now_ms >= value.expire_timestamp  # the client chose; OffsetCommit v2 to v4
+                else:
+                    since_ms = value.commit_timestamp if empty_since_ms == NO_TIMESTAMP else empty_since_ms
+                    is_over = now_ms - since_ms >= retention_ms
+                if is_over:
+                    yield topic, partition
+
+
+# --- OffsetCommit
+
+
+def commit_error(group: ClassicGroup | None, request: OffsetCommitRequest, version: int) -> ErrorCode:
+    """Who may commit: a member of the current generation; anybody (generation -1) while the group has no members."""
+    generation = request.generation_id_or_member_epoch
+    if group is None:
+        if generation < 0:
+            return ErrorCode.NONE  # a consumer that only keeps its offsets here
+        return ErrorCode.GROUP_ID_NOT_FOUND if version >= GROUP_ID_NOT_FOUND_SINCE else ErrorCode.ILLEGAL_GENERATION
+    if group.state is State.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if generation < 0 and group.state is State.EMPTY:
+        return ErrorCode.NONE
+    if generation < 0 and not request.member_id and request.group_instance_id is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    if error := group.identify(request.member_id, request.group_instance_id):
+        return error
+    if generation != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    # Its generation is right, so it has heard of this round; until the assignment is there it owns nothing.
+    return ErrorCode.REBALANCE_IN_PROGRESS if group.state is State.COMPLETING else ErrorCode.NONE
+
+
+def commit(
+    request: OffsetCommitRequest, now_ms: int, config: GroupsConfig
+) -> tuple[list[Record], OffsetCommitResponse]:
+    """The records of an admitted commit. Only a partition whose metadata is too long is left out."""
+    group_id = request.group_id
+    expire_ms = NO_TIMESTAMP
+    if request.retention_time_ms != NO_RETENTION_TIME:
+        expire_ms = now_ms + request.retention_time_ms
+    expires = expire_ms != NO_TIMESTAMP
+    chars_max, no_error = config.offset_metadata_chars_max, ErrorCode.NONE
+    records: list[Record] = []
+    answers: list[OffsetCommitResponseTopic] = []
+    for topic in request.topics:
+        name, topic_id = topic.name, topic.topic_id
+        parts: list[OffsetCommitResponsePartition] = []
+        for partition in topic.partitions:
+            index, metadata = partition.partition_index, partition.committed_metadata or ""
+            if len(metadata) * 2 > chars_max and _utf16_units(metadata) > chars_max:
+                error = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                parts.append(OffsetCommitResponsePartition(partition_index=index, error_code=error))
+                continue
+            value = OffsetCommitValue(
+                offset=partition.committed_offset,
+                # The layout with an expiry has no room for epoch and id; what is not stored must not be remembered.
+                leader_epoch=-1 if expires else partition.committed_leader_epoch,
+                metadata=metadata,
+                commit_timestamp=now_ms if partition.commit_timestamp == NO_TIMESTAMP else partition.commit_timestamp,
+                expire_timestamp=expire_ms,
+                topic_id=ZERO_UUID if expires else topic_id,
+            )
+            records.append(offset_record(group_id, name, index, value))
+            parts.append(OffsetCommitResponsePartition(partition_index=index, error_code=no_error))
+        answers.append(OffsetCommitResponseTopic(name=name, topic_id=topic_id, partitions=parts))
+    return records, OffsetCommitResponse(topics=answers)
+
+
+def commit_refused(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error)
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _utf16_units(text: str) -> int:
+    """A string's length as Java counts it."""
+    return len(text) if text.isascii() else len(text) + sum(1 for character in text if character > "\uffff")
+
+
+# --- OffsetFetch
+
+
+def fetch(
+    stored: dict[str, Partitions], asked: Sequence[OffsetFetchRequestTopics] | None
+) -> list[OffsetFetchResponseTopics]:
+    """What is stored for the asked topics, or for all (None). No offset is no error: the consumer has to reset."""
+    if asked is None:
+        return [
+            OffsetFetchResponseTopics(
+                name=topic, partitions=[_fetched(index, value) for index, value in partitions.items()]
+            )
+            for topic, partitions in stored.items()
+        ]
+    answers = []
+    for topic in asked:
+        partitions = stored.get(topic.name, {})
+        parts = [_fetched(index, partitions.get(index), topic.topic_id) for index in topic.partition_indexes]
+        answers.append(OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id, partitions=parts))
+    return answers
+
+
+def _fetched(index: int, value: OffsetCommitValue | None, topic_id: bytes = ZERO_UUID) -> OffsetFetchResponsePartitions:
+    if value is None or _is_other_topic(value.topic_id, topic_id):
+        return OffsetFetchResponsePartitions(
+            partition_index=index, committed_offset=NO_OFFSET, metadata="", error_code=ErrorCode.NONE
+        )
+    return OffsetFetchResponsePartitions(
+        partition_index=index,
+        committed_offset=value.offset,
+        committed_leader_epoch=value.leader_epoch,
+        metadata=value.metadata,
+        error_code=ErrorCode.NONE,
+    )
+
+
+def _is_other_topic(stored: bytes, asked: bytes) -> bool:
+    """Whether both sides know the topic's id and mean different topics. Old commits and old requests know none."""
+    return stored != asked and ZERO_UUID not in (stored, asked)

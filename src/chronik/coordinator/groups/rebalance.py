@@ -1,0 +1,207 @@
+"""The rounds of a classic group: gather its members, number the next generation, wait for the leader's assignment.
+
+Here the clock comes in: the initial delay that lets members of a new group arrive together, the rebalance time-out that
+ends the gathering, the one that ends the wait for syncs, and each member's session. Everything else is `classic`'s
+bookkeeping. What a round has to write (a group that became empty) is returned; callers write it and answer after it.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+
+from chronik.coordinator.groups.classic import ClassicGroup, State
+from chronik.coordinator.groups.config import GroupsConfig
+from chronik.coordinator.groups.members import Member, sync_error
+from chronik.coordinator.groups.records import group_record
+from chronik.coordinator.shard import Record, Writer
+from chronik.coordinator.timers import Timers
+from chronik.runtime.interfaces import Clock
+from chronik.wire.error_codes import ErrorCode
+from chronik.wire.messages.sync_group import SyncGroupResponse
+
+log = logging.getLogger("chronik.coordinator.groups")
+
+
+def join_key(group: ClassicGroup) -> tuple[str, str]:
+    return "join", group.group_id
+
+
+def sync_key(group: ClassicGroup) -> tuple[str, str]:
+    return "sync", group.group_id
+
+
+def session_key(group: ClassicGroup, member_id: str) -> tuple[str, str, str]:
+    return "session", group.group_id, member_id
+
+
+class Rebalancer:
+    def __init__(self, config: GroupsConfig, clock: Clock, timers: Timers, writer: Writer) -> None:
+        self.config = config
+        self.clock = clock
+        self.timers = timers
+        self.writer = writer
+
+    # --- gathering
+
+    def prepare(self, group: ClassicGroup, reason: str) -> list[Record]:
+        """Asks all members to join again. Those who wait for an assignment learn it from their answer."""
+        if group.state is State.COMPLETING:
+            self.fail_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS)
+        group.pending_syncs.clear()
+        self.timers.cancel(sync_key(group))
+        is_initial = group.state is State.EMPTY
+        group.transition(State.PREPARING, self.clock.wall_ms())
+        log.info("group %s: rebalance after generation %d: %s", group.group_id, group.generation, reason)
+        if not is_initial:
+            return self._complete_or_wait(group)
+        delay_ms = self.config.initial_rebalance_delay_ms
+        left_ms = max(group.rebalance_timeout_ms() - delay_ms, 0)
+        group.has_new_member = False
+        self.timers.set(join_key(group), delay_ms, partial(self._initial_delay_over, group, delay_ms, left_ms))
+        return []
+
+    def _initial_delay_over(self, group: ClassicGroup, delay_ms: int, left_ms: int) -> None:
+        """Goes on waiting as long as new members keep arriving, but never beyond the rebalance time-out."""
+        if not group.has_new_member or left_ms == 0:
+            self._write(group, self.complete(group))
+            return
+        group.has_new_member = False
+        next_ms = min(self.config.initial_rebalance_delay_ms, left_ms)
+        left_ms = max(left_ms - delay_ms, 0)
+        self.timers.set(join_key(group), next_ms, partial(self._initial_delay_over, group, next_ms, left_ms))
+
+    def _complete_or_wait(self, group: ClassicGroup) -> list[Record]:
+        if group.has_all_joined:
+            return self.complete(group)
+        self._wait_for_joins(group)
+        return []
+
+    def _wait_for_joins(self, group: ClassicGroup) -> None:
+        self.timers.set(join_key(group), group.rebalance_timeout_ms(), lambda: self._write(group, self.complete(group)))
+
+    def prepare_or_complete(self, group: ClassicGroup, reason: str) -> list[Record]:
+        """After a member came, changed or went."""
+        if group.state is State.PREPARING:
+            return self.complete_if_all_joined(group)
+        return self.prepare(group, reason)
+
+    def complete_if_all_joined(self, group: ClassicGroup) -> list[Record]:
+        """A new group waits out its initial delay even so: more members are likely to be on their way."""
+        if group.state is State.PREPARING and group.previous_state is not State.EMPTY and group.has_all_joined:
+            return self.complete(group)
+        return []
+
+    def complete(self, group: ClassicGroup) -> list[Record]:
+        """Ends the gathering. Dynamic members that did not come are out; static ones keep their place."""
+        self.timers.cancel(join_key(group))
+        for member in list(group.members.values()):
+            if member.join_reply is None and member.group_instance_id is None:
+                self.drop(group, member.member_id)
+        if group.members and not group.elect_joined_leader():
+            # Only static members are left and none of them came: their sessions will tell who is gone.
+            self._wait_for_joins(group)
+            return []
+        group.begin_generation(self.clock.wall_ms())
+        if group.state is State.EMPTY:
+            return [group_record(group.group_id, group.to_stored({}))]
+        for member in group.members.values():
+            group.pending_syncs[member.member_id] = None
+            member.is_new = False
+            self.keep_alive(group, member)
+            is_leader = member.member_id == group.leader_id
+            group.answer_join(member, group.joined(member.member_id, with_members=is_leader))
+        self.timers.set(
+            sync_key(group), group.rebalance_timeout_ms(), partial(self._syncs_over, group, group.generation)
+        )
+        return []
+
+    # --- syncing
+
+    def synced(self, group: ClassicGroup, member_id: str) -> None:
+        group.pending_syncs.pop(member_id, None)
+        if not group.pending_syncs:
+            self.timers.cancel(sync_key(group))
+
+    def assign(self, group: ClassicGroup, assignments: dict[str, bytes]) -> None:
+        """The leader's assignment is in the log: from now on it may be told, and the group is stable."""
+        for member in group.members.values():
+            member.assignment = assignments.get(member.member_id, b"")
+            self._answer_sync(group, member, assignment_of(group, member))
+        group.transition(State.STABLE, self.clock.wall_ms())
+
+    def fail_syncs(self, group: ClassicGroup, error: ErrorCode) -> None:
+        for member in group.members.values():
+            member.assignment = b""
+            self._answer_sync(group, member, sync_error(error))
+
+    def _answer_sync(self, group: ClassicGroup, member: Member, response: SyncGroupResponse) -> None:
+        # While its sync was parked the member owed no heartbeat; it does from now on.
+        if group.answer_sync(member, response):
+            self.keep_alive(group, member)
+
+    def _syncs_over(self, group: ClassicGroup, generation: int) -> None:
+        """Members that took part in the round but never asked for their part are out."""
+        if group.generation != generation or group.state not in (State.COMPLETING, State.STABLE):
+            return
+        absent = list(group.pending_syncs)
+        for member_id in absent:
+            self.drop(group, member_id)
+        if absent:
+            self._write(group, self.prepare(group, f"no SyncGroup from {len(absent)} members"))
+
+    # --- sessions
+
+    def keep_alive(self, group: ClassicGroup, member: Member, timeout_ms: int | None = None) -> None:
+        """Gives the member another session's time."""
+        member_id = member.member_id
+        self.timers.set(
+            session_key(group, member_id),
+            member.session_timeout_ms if timeout_ms is None else timeout_ms,
+            partial(self.session_over, group, member_id),
+        )
+
+    def session_over(self, group: ClassicGroup, member_id: str) -> None:
+        if group.state is State.DEAD:
+            return
+        member = group.members.get(member_id)
+        if member is None:
+            if member_id in group.pending_joins:
+                group.remove(member_id)
+                self._write(group, self._after_loss(group, ""))
+            return
+        # Its parked request stands for its heartbeats; but one that never got an id could be gone for good.
+        if member.is_waiting and not member.is_new:
+            return
+        log.info("group %s: member %s was silent for its session time-out", group.group_id, member_id)
+        group.remove(member_id)
+        self._write(group, self._after_loss(group, f"member {member_id} failed"))
+
+    def _after_loss(self, group: ClassicGroup, reason: str) -> list[Record]:
+        if group.state is State.PREPARING:
+            return self.complete(group) if group.has_all_joined else []
+        return self.prepare(group, reason) if reason else []
+
+    def drop(self, group: ClassicGroup, member_id: str) -> None:
+        """Removes a member and its session, and leaves the consequences to the caller."""
+        self.timers.cancel(session_key(group, member_id))
+        group.remove(member_id)
+
+    def _write(self, group: ClassicGroup, records: list[Record]) -> None:
+        """For what time brought about: nobody waits for it. Lost, it only means that old members time out once more."""
+        if records:
+            self.writer.write(records, partial(_log_failure, group.group_id))
+
+
+def assignment_of(group: ClassicGroup, member: Member) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        error_code=ErrorCode.NONE,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol,
+        assignment=member.assignment,
+    )
+
+
+def _log_failure(group_id: str, error: ErrorCode) -> None:
+    if error is not ErrorCode.NONE:
+        log.warning("group %s: its new state was not written: %s", group_id, error.name)

@@ -1,0 +1,84 @@
+"""What a coordinator's state machine is to the runtime, and what the runtime needs of the partition underneath.
+
+A shard is the state that one partition of an internal topic holds. It decides: a command becomes records and a reply,
+and nothing of what the log holds is changed. It replays: committed records are the only thing that changes that state,
+the same when they were written a moment ago and when they are loaded after a failover. Loading, writing, waiting and
+timing exist once, in `runtime`; a shard never sees a byte, a future or the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple, Protocol
+
+from chronik.wire.error_codes import ErrorCode
+from chronik.wire.notation import InternalRecord
+
+Written = Callable[[ErrorCode], None]  # NONE: committed and replayed; otherwise what to tell the client
+
+
+class Record(NamedTuple):
+    """One change of state, as the topic's schemas write it."""
+
+    key: InternalRecord
+    value: InternalRecord | None  # None removes what the key names
+    version: int = 0  # of the value's schema
+
+
+class RecordType(NamedTuple):
+    key: type[InternalRecord]
+    value: type[InternalRecord]
+
+
+class StatePartition(Protocol):
+    """One partition of an internal topic, led by this node. A replica is one."""
+
+    @property
+    def index(self) -> int: ...
+
+    @property
+    def leader_epoch(self) -> int: ...
+
+    @property
+    def start_offset(self) -> int: ...
+
+    @property
+    def end_offset(self) -> int: ...
+
+    def append(self, batch: bytes) -> int:
+        """Appends one record batch and returns the offset behind it. Its errors carry `kafka_error`."""
+
+    def when_committed(self, offset: int) -> asyncio.Future[None] | None:
+        """Resolves when everything before `offset` survives; None when it already does."""
+
+    def read(self, offset: int, bytes_max: int) -> list[memoryview]:
+        """Whole batches from `offset` up to the end of the log: at least one, unless there is none."""
+
+
+class Writer(Protocol):
+    """How a shard changes what the log holds."""
+
+    def write(self, records: list[Record], written: Written) -> None:
+        """Appends the records as one batch; calls `written` once they are committed and replayed, or have failed.
+
+        Records of which failure was told may still be replayed later: a batch that was too slow is not taken back.
+        """
+
+    def unsettled(self) -> Iterator[Record]:
+        """Records that are in the log and not replayed yet. Who removes by age must spare what they are about."""
+
+
+class Shard(Protocol):
+    @property
+    def record_types(self) -> Mapping[int, RecordType]:
+        """The records it knows, by the number in front of their keys. Others are skipped when loading."""
+
+    def replay(self, record: Record, offset: int) -> None:
+        """The only way in which what the log holds changes."""
+
+    def loaded(self) -> None:
+        """Everything in the log has been replayed: requests follow. Timers are set here."""
+
+    def unloaded(self) -> None:
+        """The partition is led elsewhere now: whoever still waits is told NOT_COORDINATOR."""

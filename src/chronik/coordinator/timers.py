@@ -1,0 +1,101 @@
+"""Deadlines by key, on the event loop's own timer, so that virtual time drives them in the simulator.
+
+Moving a deadline back, which every heartbeat does, is one dictionary write: the old place in the heap stays, and when
+its time comes the key is put back at its real deadline. One loop timer serves all keys. Many deadlines that fall due
+together are worked off in slices, so that a thousand expiring members do not hold up the loop.
+
+Invariants: an action runs at most once per `set`, never before its deadline, and never after `cancel` or `clear`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Callable, Hashable
+from typing import NamedTuple
+
+from chronik.runtime.interfaces import Clock
+
+ACTIONS_PER_SLICE = 64
+NS_PER_MS = 1_000_000
+
+
+class _Deadline(NamedTuple):
+    due_ns: int
+    action: Callable[[], None]
+
+
+class Timers:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._deadlines: dict[Hashable, _Deadline] = {}
+        self._heap: list[tuple[int, int, Hashable]] = []  # due_ns, order of setting, key; may be out of date
+        self._queued_ns: dict[Hashable, int] = {}  # the earliest place of a key in the heap
+        self._sequence = 0
+        self._handle: asyncio.Handle | None = None
+        self._handle_ns = 0  # when the handle fires
+
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._deadlines
+
+    def set(self, key: Hashable, delay_ms: int, action: Callable[[], None]) -> None:
+        """Runs `action` after `delay_ms`, instead of whatever was set for the key before."""
+        due_ns = self._clock.monotonic_ns() + delay_ms * NS_PER_MS
+        self._deadlines[key] = _Deadline(due_ns, action)
+        queued_ns = self._queued_ns.get(key)
+        if queued_ns is None or queued_ns > due_ns:
+            self._queue(key, due_ns)
+            self._arm()
+
+    def cancel(self, key: Hashable) -> None:
+        self._deadlines.pop(key, None)
+
+    def clear(self) -> None:
+        self._deadlines.clear()
+        self._heap.clear()
+        self._queued_ns.clear()
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _queue(self, key: Hashable, due_ns: int) -> None:
+        self._sequence += 1
+        self._queued_ns[key] = due_ns
+        heapq.heappush(self._heap, (due_ns, self._sequence, key))
+
+    def _arm(self) -> None:
+        if not self._heap:
+            return
+        first_ns = self._heap[0][0]
+        if self._handle is not None:
+            if self._handle_ns <= first_ns:
+                return
+            self._handle.cancel()
+        # Rounded up to whole milliseconds: a loop that wakes a hair too early would only go round again.
+        delay_ms = max(0, -(-(first_ns - self._clock.monotonic_ns()) // NS_PER_MS))
+        self._handle = asyncio.get_running_loop().call_later(delay_ms / 1000, self._wake)
+        self._handle_ns = first_ns
+
+    def _wake(self) -> None:
+        self._handle = None
+        try:
+            self._run_due(self._clock.monotonic_ns())
+        finally:
+            self._arm()
+
+    def _run_due(self, now_ns: int) -> None:
+        ran = 0
+        while self._heap and self._heap[0][0] <= now_ns and ran < ACTIONS_PER_SLICE:
+            queued_ns, _, key = heapq.heappop(self._heap)
+            if self._queued_ns.get(key) != queued_ns:
+                continue  # the key had an earlier place, which has been here already
+            del self._queued_ns[key]
+            deadline = self._deadlines.get(key)
+            if deadline is None:
+                continue
+            if deadline.due_ns > now_ns:
+                self._queue(key, deadline.due_ns)
+                continue
+            del self._deadlines[key]
+            ran += 1
+            deadline.action()

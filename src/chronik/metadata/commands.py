@@ -1,0 +1,316 @@
+"""What may be asked of the controller, and what it replies. In the wire notation: commands travel between nodes.
+
+All that is random comes with the command (ids, seeds), drawn where the command is born: deciding it twice, on two
+controllers, gives the same cluster. Commands for many items answer each item with a code of its own; commands for one
+thing are refused as a whole.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from chronik.runtime.interfaces import Randomness
+from chronik.wire.notation import (
+    ZERO_UUID,
+    Data,
+    Struct,
+    boolean,
+    int8,
+    int16,
+    int32,
+    int64,
+    string,
+    uint16,
+    uuid,
+)
+
+SET, DELETE, APPEND, SUBTRACT = range(4)  # of ConfigChange.operation, by Kafka's numbers
+UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3  # of FeatureUpdate.upgrade_type, by Kafka's numbers
+
+
+class RequestId(NamedTuple):
+    """Names one command of one node for ever, so that a repeated one applies once."""
+
+    node_id: int
+    incarnation: int  # of the node's process: a later one has a higher number
+    sequence: int  # counts the node's commands
+    answered_below: int  # the node has all its answers below this sequence
+
+
+class Command(Data, versions="0", flexible="0+"):
+    """Base of all commands."""
+
+
+class Reply(Data, versions="0", flexible="0+"):
+    """Base of all replies."""
+
+
+class CreateTopics(Command):
+    topics: list[NewTopic]
+    validate_only: boolean = False
+
+
+class NewTopic(Struct):
+    name: string
+    topic_id: uuid = ZERO_UUID  # the store draws one
+    partition_count: int32 = -1  # the cluster's default
+    replication_factor: int16 = -1  # the cluster's default
+    assignments: list[PartitionReplicas] = []  # noqa: RUF012 - the notation makes a new list each time
+    configs: list[ConfigValue] = []  # noqa: RUF012
+
+
+class PartitionReplicas(Struct):
+    index: int32
+    broker_ids: list[int32]
+
+
+class ConfigValue(Struct):
+    key: string
+    value: string | None
+
+
+class CreateTopicsReply(Reply):
+    topics: list[CreatedTopic]
+
+
+class CreatedTopic(Struct):
+    name: string
+    topic_id: uuid = ZERO_UUID
+    error_code: int16 = 0
+    error_message: string | None = None
+    partition_count: int32 = -1
+    replication_factor: int16 = -1
+
+
+class DeleteTopics(Command):
+    topics: list[TopicName]
+
+
+class TopicName(Struct):
+    """By name or by id, not both."""
+
+    name: string | None = None
+    topic_id: uuid = ZERO_UUID
+
+
+class DeleteTopicsReply(Reply):
+    topics: list[DeletedTopic]
+
+
+class DeletedTopic(Struct):
+    name: string | None
+    topic_id: uuid
+    error_code: int16 = 0
+    error_message: string | None = None
+
+
+class CreatePartitions(Command):
+    topics: list[TopicGrowth]
+    validate_only: boolean = False
+
+
+class TopicGrowth(Struct):
+    name: string
+    partition_count: int32  # after, not the number to add
+    assignments: list[ReplicaList] | None = None  # of the added ones, in order
+
+
+class ReplicaList(Struct):
+    broker_ids: list[int32]
+
+
+class CreatePartitionsReply(Reply):
+    topics: list[GrownTopic]
+
+
+class GrownTopic(Struct):
+    name: string
+    error_code: int16 = 0
+    error_message: string | None = None
+
+
+class AlterConfigs(Command):
+    resources: list[ResourceChange]
+    incremental: boolean  # else the keys given are all that the resource has afterwards
+    validate_only: boolean = False
+
+
+class ResourceChange(Struct):
+    resource_type: int8
+    resource_name: string
+    configs: list[ConfigChange]
+
+
+class ConfigChange(Struct):
+    key: string
+    value: string | None
+    operation: int8 = SET
+
+
+class AlterConfigsReply(Reply):
+    resources: list[AlteredResource]
+
+
+class AlteredResource(Struct):
+    resource_type: int8
+    resource_name: string
+    error_code: int16 = 0
+    error_message: string | None = None
+
+
+class RegisterBroker(Command):
+    broker_id: int32
+    cluster_id: string
+    incarnation_id: uuid
+    endpoints: list[EndpointAt]
+    rack: string | None = None
+    features: list[SupportedFeature] = []  # noqa: RUF012
+    directory_ids: list[uuid] = []  # noqa: RUF012 - of the data directories, which one process at a time can lock
+
+
+class EndpointAt(Struct):
+    name: string
+    host: string
+    port: uint16
+    security_protocol: int16 = 0  # PLAINTEXT
+
+
+class SupportedFeature(Struct):
+    name: string
+    level_min: int16
+    level_max: int16
+
+
+class RegisterBrokerReply(Reply):
+    broker_epoch: int64
+
+
+class BrokerHeartbeat(Command):
+    """I am alive. A broker asks to be unfenced once its own image shows its registration in this epoch."""
+
+    broker_id: int32
+    broker_epoch: int64
+    want_fence: boolean = False
+    want_shut_down: boolean = False
+
+
+class BrokerHeartbeatReply(Reply):
+    is_fenced: boolean
+    should_shut_down: boolean
+
+
+class FenceBroker(Command):
+    """Its session ran out. The controller says this to itself."""
+
+    broker_id: int32
+    broker_epoch: int64
+
+
+class FenceBrokerReply(Reply):
+    pass
+
+
+class UnregisterBroker(Command):
+    broker_id: int32
+
+
+class UnregisterBrokerReply(Reply):
+    pass
+
+
+class AlterPartition(Command):
+    """A leader changes the ISR of its partitions."""
+
+    broker_id: int32
+    broker_epoch: int64
+    topics: list[TopicIsrs]
+
+
+class TopicIsrs(Struct):
+    topic_id: uuid
+    partitions: list[NewIsr]
+
+
+class NewIsr(Struct):
+    index: int32
+    leader_epoch: int32
+    partition_epoch: int32
+    isr: list[IsrMember]
+
+
+class IsrMember(Struct):
+    broker_id: int32
+    broker_epoch: int64 = -1  # -1: the leader does not know it
+
+
+class AlterPartitionReply(Reply):
+    topics: list[AlteredTopic]
+
+
+class AlteredTopic(Struct):
+    topic_id: uuid
+    partitions: list[AlteredPartition]
+
+
+class AlteredPartition(Struct):
+    index: int32
+    error_code: int16 = 0
+    leader: int32 = -1
+    leader_epoch: int32 = -1
+    partition_epoch: int32 = -1
+    isr: list[int32] = []  # noqa: RUF012
+
+
+class AllocateProducerIds(Command):
+    broker_id: int32
+    broker_epoch: int64
+
+
+class AllocateProducerIdsReply(Reply):
+    first_producer_id: int64
+    count: int32
+
+
+class UpdateFeatures(Command):
+    updates: list[FeatureUpdate]
+    validate_only: boolean = False
+
+
+class FeatureUpdate(Struct):
+    name: string
+    level: int16
+    upgrade_type: int8 = UPGRADE
+
+
+class UpdateFeaturesReply(Reply):
+    pass
+
+
+REPLY_OF: dict[type[Command], type[Reply]] = {
+    CreateTopics: CreateTopicsReply,
+    DeleteTopics: DeleteTopicsReply,
+    CreatePartitions: CreatePartitionsReply,
+    AlterConfigs: AlterConfigsReply,
+    RegisterBroker: RegisterBrokerReply,
+    BrokerHeartbeat: BrokerHeartbeatReply,
+    FenceBroker: FenceBrokerReply,
+    UnregisterBroker: UnregisterBrokerReply,
+    AlterPartition: AlterPartitionReply,
+    AllocateProducerIds: AllocateProducerIdsReply,
+    UpdateFeatures: UpdateFeaturesReply,
+}
+
+
+def draw_topic_id(randomness: Randomness) -> bytes:
+    """16 random bytes that do not start with '-' in base64, as Kafka avoids: the id may stand in a command line."""
+    while (drawn := randomness.bytes(16)) == ZERO_UUID or drawn[0] >> 2 == 62:
+        pass
+    return drawn
+
+
+def draw_ids(command: Command, randomness: Randomness) -> None:
+    """Completes a command with what it lacks, once, where it is born."""
+    if isinstance(command, CreateTopics):
+        for topic in command.topics:
+            if topic.topic_id == ZERO_UUID:
+                topic.topic_id = draw_topic_id(randomness)

@@ -1,0 +1,46 @@
+"""What creating topics and adding partitions share: given replicas are checked, a partition gets its first leader."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+
+from chronik.metadata.errors import refuse
+from chronik.metadata.image import View
+from chronik.metadata.records import NOBODY, PartitionRecord
+from chronik.wire.error_codes import ErrorCode
+
+
+def check_assignment(view: View, broker_ids: Sequence[int], *, replication_factor: int | None) -> None:
+    """Refuses replicas on unknown brokers, twice on one, or not as many as the topic's other partitions have."""
+    if not broker_ids:
+        refuse(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "a partition needs at least one replica: the list is empty")
+    for broker_id in broker_ids:
+        if broker_id not in view.brokers:
+            refuse(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"a replica is on broker {broker_id}, which is not registered")
+    if len(set(broker_ids)) < len(broker_ids):
+        refuse(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"a broker holds one replica of a partition, not {list(broker_ids)}"
+        )
+    if replication_factor is not None and len(broker_ids) != replication_factor:
+        refuse(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"a partition has {len(broker_ids)} replicas, the topic's others have {replication_factor}",
+        )
+    if not any(view.is_live(broker_id) for broker_id in broker_ids):
+        refuse(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"no broker of {list(broker_ids)} is live, so none could lead")
+
+
+def new_partition(topic_id: bytes, index: int, replicas: list[int], live: Container[int]) -> PartitionRecord:
+    """All live replicas are in sync, for there is nothing yet; the first of them leads. One must be live."""
+    isr = [broker_id for broker_id in replicas if broker_id in live]
+    return PartitionRecord(
+        topic_id=topic_id,
+        index=index,
+        leader=isr[0],
+        leader_epoch=0,
+        partition_epoch=0,
+        replicas=replicas,
+        isr=isr,
+        elr=NOBODY,
+        last_known_elr=NOBODY,
+    )

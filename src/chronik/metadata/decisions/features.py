@@ -1,0 +1,70 @@
+"""Feature levels: which of the protocol's newer abilities the whole cluster has agreed on.
+
+A level rises when every registered broker supports it. One update that cannot be refuses them all, as in Kafka.
+"""
+
+from __future__ import annotations
+
+from chronik.metadata.commands import (
+    SAFE_DOWNGRADE,
+    UNSAFE_DOWNGRADE,
+    UPGRADE,
+    FeatureUpdate,
+    UpdateFeatures,
+    UpdateFeaturesReply,
+)
+from chronik.metadata.decisions.decision import Decision
+from chronik.metadata.errors import refuse
+from chronik.metadata.image import View
+from chronik.metadata.records import FeatureLevelRecord, Record
+from chronik.wire.error_codes import ErrorCode
+
+METADATA_VERSION = "metadata.version"
+
+# What Kafka 4.3 calls its features, with the lowest and highest levels it supports.
+KAFKA_FEATURES: dict[str, tuple[int, int]] = {
+    "eligible.leader.replicas.version": (0, 1),
+    "group.version": (0, 1),
+    "kraft.version": (0, 1),
+    METADATA_VERSION: (7, 30),
+    "share.version": (0, 1),
+    "streams.version": (0, 1),
+    "transaction.version": (0, 2),
+}
+
+
+def update_features(view: View, command: UpdateFeatures) -> Decision[UpdateFeaturesReply]:
+    records: list[Record] = []
+    for update in command.updates:
+        _check(view, update)
+        if view.features.get(update.name, 0) != update.level:
+            records.append(FeatureLevelRecord(name=update.name, level=update.level))
+    return Decision([] if command.validate_only else records, UpdateFeaturesReply())
+
+
+def _check(view: View, update: FeatureUpdate) -> None:
+    name, level = update.name, update.level
+    if update.upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
+        _refuse(update, f"upgrade type {update.upgrade_type} is unknown")
+    if name not in KAFKA_FEATURES:
+        _refuse(update, "the controller does not know this feature")
+    lowest, highest = KAFKA_FEATURES[name]
+    if not lowest <= level <= highest:
+        _refuse(update, f"the controller supports {lowest} to {highest}")
+    for broker in view.brokers.values():
+        supported = broker.features.get(name)
+        if level != 0 and (supported is None or not supported.level_min <= level <= supported.level_max):
+            ranges = "no level" if supported is None else f"{supported.level_min} to {supported.level_max}"
+            _refuse(update, f"broker {broker.broker_id} supports {ranges}")
+    current = view.features.get(name, 0)
+    if level < current and update.upgrade_type == UPGRADE:
+        _refuse(update, f"it is at {current}, and a lower level must be asked for as a downgrade")
+    if level < current and name == METADATA_VERSION:
+        _refuse(update, f"it is at {current}, and going back would lose metadata that the lower level cannot hold")
+
+
+def _refuse(update: FeatureUpdate, reason: str) -> None:
+    refuse(
+        ErrorCode.INVALID_UPDATE_VERSION,
+        f"no feature was changed: {update.name} cannot go to level {update.level}: {reason}",
+    )

@@ -1,0 +1,185 @@
+"""Changes on their way from one image to the next. Only `replay` writes to a delta; decisions read it like an image.
+
+A delta starts from an image and leaves it alone. `finish` gives the next image and what changed; the delta is used up.
+Topics under change are kept open, partitions in a list, until `seal` puts them back: after each command's records, so
+that the next command is decided on what they say.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from immutables import Map, MapMutation
+
+from chronik.metadata.image import (
+    NO_CONFIG,
+    Applied,
+    Broker,
+    ConfigResource,
+    Image,
+    Partition,
+    ResourceType,
+    Topic,
+    View,
+)
+from chronik.runtime.invariants import InvariantBroken, check
+
+
+class Changes(NamedTuple):
+    """The difference between two images. A topic that was made and removed in between is in none of the lists."""
+
+    topics_added: tuple[Topic, ...] = ()
+    topics_removed: tuple[Topic, ...] = ()
+    topics_changed: tuple[tuple[Topic, Topic], ...] = ()  # (before, after): partitions were added or changed
+    brokers: tuple[int, ...] = ()
+    configs: tuple[ConfigResource, ...] = ()  # also those of topics added and removed
+    features: bool = False
+
+
+def lookalike(name: str) -> str | None:
+    """What metrics make of a topic's name; None when no other name could be mistaken for it."""
+    return name.replace(".", "_") if "." in name or "_" in name else None
+
+
+class Delta(View):
+    __slots__ = ("_brokers_touched", "_configs_touched", "_features_touched", "_open", "_topics_touched", "base")
+
+    topics: MapMutation[bytes, Topic]
+    topics_by_name: MapMutation[str, Topic]
+    lookalikes: MapMutation[str, tuple[str, ...]]
+    configs: MapMutation[ConfigResource, Map[str, str]]
+
+    def __init__(self, base: Image) -> None:
+        self.base = base
+        self.cluster_id = base.cluster_id
+        self.topics = base.topics.mutate()
+        self.topics_by_name = base.topics_by_name.mutate()
+        self.lookalikes = base.lookalikes.mutate()
+        self.configs = base.configs.mutate()
+        self.brokers = base.brokers
+        self.broker_epoch_last = base.broker_epoch_last
+        self.features = base.features
+        self.next_producer_id = base.next_producer_id
+        self.applied = base.applied
+        self._open: dict[bytes, tuple[str, list[Partition]]] = {}
+        # Keys of dicts, for a set has no order.
+        self._topics_touched: dict[bytes, None] = {}
+        self._brokers_touched: dict[int, None] = {}
+        self._configs_touched: dict[ConfigResource, None] = {}
+        self._features_touched = False
+
+    def all_topics(self) -> list[Topic]:
+        frozen = self.topics_by_name.finish()
+        self.topics_by_name = frozen.mutate()
+        return [topic for _, topic in sorted(frozen.items())]
+
+    def add_topic(self, topic_id: bytes, name: str) -> None:
+        check(topic_id not in self.topics and topic_id not in self._open, "a topic id is given once")
+        check(name not in self.topics_by_name, "a topic's name is taken once")
+        self._open[topic_id] = name, []
+        self._topics_touched[topic_id] = None
+        if (alike := lookalike(name)) is not None:
+            self.lookalikes[alike] = (*self.lookalikes.get(alike, ()), name)
+
+    def open_partitions(self, topic_id: bytes) -> list[Partition]:
+        """The topic's partitions, to be changed in place before the next `seal`."""
+        if opened := self._open.get(topic_id):
+            return opened[1]
+        topic = self.topics.get(topic_id)
+        if topic is None:
+            raise InvariantBroken(f"a partition belongs to a topic: no topic {topic_id.hex()}")
+        partitions = list(topic.partitions)
+        self._open[topic_id] = topic.name, partitions
+        self._topics_touched[topic_id] = None
+        return partitions
+
+    def seal(self) -> None:
+        """Makes the open topics readable."""
+        for topic_id, (name, partitions) in self._open.items():
+            check(len(partitions) > 0, "a topic comes with its partitions")
+            self.topics[topic_id] = self.topics_by_name[name] = Topic(topic_id, name, tuple(partitions))
+        self._open.clear()
+
+    def remove_topic(self, topic_id: bytes) -> None:
+        self.seal()
+        check(topic_id in self.topics, "only a known topic is removed")
+        topic = self.topics.pop(topic_id)
+        del self.topics_by_name[topic.name]
+        self._topics_touched[topic_id] = None
+        if (alike := lookalike(topic.name)) is not None:
+            self.lookalikes[alike] = tuple(name for name in self.lookalikes[alike] if name != topic.name)
+            if not self.lookalikes[alike]:
+                del self.lookalikes[alike]
+        self._drop_configs(ConfigResource(ResourceType.TOPIC, topic.name))
+
+    def put_broker(self, broker: Broker) -> None:
+        self.brokers = dict(sorted({**self.brokers, broker.broker_id: broker}.items()))
+        self._brokers_touched[broker.broker_id] = None
+
+    def remove_broker(self, broker_id: int) -> None:
+        self.brokers = {known: broker for known, broker in self.brokers.items() if known != broker_id}
+        self._brokers_touched[broker_id] = None
+        self._drop_configs(ConfigResource(ResourceType.BROKER, str(broker_id)))
+
+    def set_config(self, resource: ConfigResource, key: str, value: str | None) -> None:
+        before = self.configs.get(resource, NO_CONFIG)
+        after = before.set(key, value) if value is not None else before.delete(key) if key in before else before
+        self._configs_touched[resource] = None
+        if after:
+            self.configs[resource] = after
+        else:
+            self.configs.pop(resource, None)
+
+    def _drop_configs(self, resource: ConfigResource) -> None:
+        if resource in self.configs:
+            del self.configs[resource]
+            self._configs_touched[resource] = None
+
+    def set_feature(self, name: str, level: int) -> None:
+        features = {known: at for known, at in self.features.items() if known != name}
+        self.features = dict(sorted({**features, name: level}.items())) if level else features
+        self._features_touched = True
+
+    def put_applied(self, node_id: int, applied: Applied) -> None:
+        self.applied = {**self.applied, node_id: applied}
+
+    def finish(self, version: int) -> tuple[Image, Changes]:
+        """The next image, with the Raft index it stands for. The delta may not be used any more."""
+        self.seal()
+        image = Image()
+        image.version = version
+        image.cluster_id = self.cluster_id
+        image.topics = self.topics.finish()
+        image.topics_by_name = self.topics_by_name.finish()
+        image.lookalikes = self.lookalikes.finish()
+        image.configs = self.configs.finish()
+        image.brokers = self.brokers
+        image.live_brokers = (
+            tuple(broker for broker in self.brokers.values() if broker.live)
+            if self._brokers_touched
+            else self.base.live_brokers
+        )
+        image.broker_epoch_last = self.broker_epoch_last
+        image.features = self.features
+        image.next_producer_id = self.next_producer_id
+        image.applied = self.applied
+        return image, self._changes(image)
+
+    def _changes(self, image: Image) -> Changes:
+        added, removed, changed = [], [], []
+        for topic_id in self._topics_touched:
+            before, after = self.base.topics.get(topic_id), image.topics.get(topic_id)
+            if before is None and after is not None:
+                added.append(after)
+            elif before is not None and after is None:
+                removed.append(before)
+            elif before is not None and after is not None and before != after:
+                changed.append((before, after))
+        return Changes(
+            topics_added=tuple(added),
+            topics_removed=tuple(removed),
+            topics_changed=tuple(changed),
+            brokers=tuple(self._brokers_touched),
+            configs=tuple(self._configs_touched),
+            features=self._features_touched,
+        )

@@ -1,0 +1,69 @@
+"""What the metadata store may answer instead of a reply.
+
+MetadataError
+├── MetadataRefused    the asker's fault: the command breaks a rule, and the Kafka code says which
+├── NotController      this node cannot decide now; the same command, with the same request id, may be sent again
+├── StoreClosed        ours: the node is stopping
+├── WrongCluster       the operator's: this directory belongs to another cluster
+└── DamagedMetadata    the operator's: bytes in the metadata log or a snapshot are not what we wrote
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from chronik.wire.error_codes import ErrorCode
+
+
+class MetadataError(Exception):
+    """Base of everything this package raises."""
+
+    kafka_error = ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+class MetadataRefused(MetadataError):
+    """A rule says no. `message` is written for the person whose request it was."""
+
+    def __init__(self, error_code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.kafka_error = self.error_code = error_code
+        self.message = message
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.error_code, self.message)
+
+
+class NotController(MetadataError):
+    """Whether the command was applied is unknown when it was already proposed: repeat it with the same request id."""
+
+    kafka_error = ErrorCode.NOT_CONTROLLER
+
+    def __init__(self, leader_id: int | None) -> None:
+        where = "no controller is elected" if leader_id is None else f"the controller is node {leader_id}"
+        super().__init__(f"this node is not the controller, {where}: send the command there, or again later")
+        self.leader_id = leader_id
+
+
+class StoreClosed(MetadataError):
+    def __init__(self) -> None:
+        super().__init__("the metadata store is closed: the node is stopping")
+
+
+class WrongCluster(MetadataError):
+    kafka_error = ErrorCode.INCONSISTENT_CLUSTER_ID
+
+    def __init__(self, directory: str, found: str, expected: str) -> None:
+        super().__init__(
+            f"{directory} belongs to cluster {found!r}, but this node is configured for {expected!r}: "
+            "correct cluster.id, or point metadata.log.dir at the right directory"
+        )
+
+
+class DamagedMetadata(MetadataError):
+    def __init__(self, position: int, reason: str) -> None:
+        super().__init__(f"metadata entry, byte {position}: {reason}: restore the metadata directory from another node")
+
+
+def refuse(error_code: ErrorCode, message: str) -> NoReturn:
+    """How a decision says no."""
+    raise MetadataRefused(error_code, message)

@@ -1,0 +1,102 @@
+"""Where replicas go: evenly over brokers, each partition over as many racks as there are, leaders evenly too.
+
+A pure function of the brokers and a seed (the topic's id), so every controller places alike. It never looks at load:
+what it spreads is counts, and the seed spreads the starting points of many small topics.
+
+Live brokers stand in a circle in which neighbours are of different racks where the racks' sizes allow. Partition p is
+led at place start + p. Its followers stand behind the leader at a distance that grows with each full turn, so that a
+broker that fails hands its leaderships to many others and not to one neighbour. Fenced brokers take a replica only
+where the live ones are too few, and lead nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from chronik.metadata.errors import refuse
+from chronik.metadata.image import Broker
+from chronik.wire.error_codes import ErrorCode
+
+
+class Circle:
+    """The brokers of one moment, arranged; good for any number of topics."""
+
+    def __init__(self, brokers: Iterable[Broker]) -> None:
+        everyone = sorted(brokers)
+        self.racks = _racks([broker for broker in everyone if broker.live])
+        # Of the live ones alone: who is in it is live.
+        self.rack_of = {broker_id: at for at, rack in enumerate(self.racks) for broker_id in rack}
+        self.live = _mix(self.racks)
+        self.fenced = [broker.broker_id for broker in everyone if not broker.live]
+
+    def place(
+        self, *, partition_count: int, replication_factor: int, seed: bytes, first_index: int = 0
+    ) -> list[list[int]]:
+        """Replicas per partition, the preferred leader first. Refuses when there are fewer brokers than replicas."""
+        self.require(replication_factor)
+        live, size = self.live, len(self.live)
+        start, shift = int.from_bytes(seed[:8], "big"), int.from_bytes(seed[8:], "big")
+        dealt = [start] * len(self.racks)  # per rack, who of it comes next
+        count = min(replication_factor, size) - 1
+        placed = []
+        for index in range(first_index, first_index + partition_count):
+            at, turn = (start + index) % size, shift + index // size
+            replicas = [live[at]]
+            if count and len(self.racks) == size:
+                replicas += [live[(at + 1 + (turn + step) % (size - 1)) % size] for step in range(count)]
+            elif count:
+                replicas += self._followers(live[at], count, turn, dealt)
+            if len(replicas) < replication_factor:
+                missing = replication_factor - len(replicas)
+                replicas += [self.fenced[(start + index + i) % len(self.fenced)] for i in range(missing)]
+            placed.append(replicas)
+        return placed
+
+    def _followers(self, leader: int, count: int, turn: int, dealt: list[int]) -> list[int]:
+        """One from each other rack before a second from any; within a rack, whoever is next."""
+        home, others = self.rack_of[leader], len(self.racks) - 1
+        order = [(home + 1 + (turn + step) % others) % len(self.racks) for step in range(others)] + [home]
+        chosen = [leader]
+        while True:
+            for at in order:
+                rack = self.racks[at]
+                ahead = [rack[(dealt[at] + step) % len(rack)] for step in range(len(rack))]
+                free = next((broker_id for broker_id in ahead if broker_id not in chosen), None)
+                if free is not None:
+                    dealt[at] = rack.index(free) + 1
+                    chosen.append(free)
+                    if len(chosen) > count:
+                        return chosen[1:]
+
+    def require(self, replication_factor: int) -> None:
+        if not self.live:
+            refuse(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                f"cannot place {replication_factor} replicas: no broker is live, {len(self.fenced)} are fenced",
+            )
+        known = len(self.live) + len(self.fenced)
+        if replication_factor > known:
+            refuse(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                f"cannot place {replication_factor} replicas on {known} registered brokers: "
+                "lower the replication factor or add brokers",
+            )
+
+
+def _racks(brokers: list[Broker]) -> list[list[int]]:
+    """Broker ids by rack. A broker without a rack is a rack of its own."""
+    racks: dict[str | int, list[int]] = {}
+    for broker in brokers:
+        racks.setdefault(broker.rack or broker.broker_id, []).append(broker.broker_id)
+    return list(racks.values())
+
+
+def _mix(racks: list[list[int]]) -> list[int]:
+    """All brokers; next comes one of the fullest rack, but not of the rack just used."""
+    left = [list(rack) for rack in racks]
+    mixed: list[int] = []
+    last: list[int] = []
+    while any(left):
+        last = max((rack for rack in left if rack and rack is not last), key=len, default=last)
+        mixed.append(last.pop(0))
+    return mixed

@@ -1,0 +1,218 @@
+"""What the metadata log says: one class per kind of fact, and the bytes of a batch of them.
+
+A Raft entry holds one batch: the records that one or many commands were decided into. A batch is a format byte, then
+per record one byte of type, one of version, and its body, until the end; bodies know their own length. All or nothing:
+a batch with a record that this program does not know is refused as a whole, since half of it would fork the state.
+
+Records state outcomes (`leader 2 in epoch 7`), never intentions, so that replaying them needs no rules. New fields are
+tagged ones, or come with a new version. Type numbers are for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from chronik.metadata.errors import DamagedMetadata
+from chronik.wire.compiler import decoder_of, encoder_of
+from chronik.wire.errors import Malformed
+from chronik.wire.notation import Data, Struct, binary, boolean, field, int8, int16, int32, int64, string, uint16, uuid
+
+FORMAT = b"\x01"
+
+NOBODY: list[int] = []  # the usual ELR, one object for all records; never changed
+
+
+class Record(Data, versions="0", flexible="0+"):
+    """Base of all records."""
+
+
+class ClusterRecord(Record):
+    """Written once, by the first controller, and at the head of a snapshot."""
+
+    cluster_id: string
+    broker_epoch_last: int64 = 0  # the highest ever given, also to brokers long gone
+
+
+class FeatureLevelRecord(Record):
+    """A feature's level for the whole cluster; 0 takes the feature away."""
+
+    name: string
+    level: int16
+
+
+class RegisterBrokerRecord(Record):
+    """A broker process joined. It replaces what was known of an earlier process under the same id."""
+
+    broker_id: int32
+    epoch: int64
+    incarnation_id: uuid
+    fenced: boolean
+    in_controlled_shutdown: boolean
+    rack: string | None
+    endpoints: list[EndpointField]
+    features: list[FeatureRangeField]
+    directory_ids: list[uuid]
+
+
+class EndpointField(Struct):
+    name: string
+    host: string
+    port: uint16
+    security_protocol: int16
+
+
+class FeatureRangeField(Struct):
+    name: string
+    level_min: int16
+    level_max: int16
+
+
+class BrokerChangeRecord(Record):
+    """A registered broker was fenced or unfenced, or began to shut down."""
+
+    broker_id: int32
+    epoch: int64
+    fenced: boolean
+    in_controlled_shutdown: boolean
+
+
+class UnregisterBrokerRecord(Record):
+    broker_id: int32
+    epoch: int64
+
+
+class TopicRecord(Record):
+    """A topic exists from now on; its partitions follow in the same batch."""
+
+    topic_id: uuid
+    name: string
+
+
+class PartitionRecord(Record):
+    """A new partition of a topic, complete. Indexes come in order, without gaps."""
+
+    topic_id: uuid
+    index: int32
+    leader: int32
+    leader_epoch: int32
+    partition_epoch: int32
+    replicas: list[int32]
+    isr: list[int32]
+    elr: list[int32] = field(tag=0)
+    last_known_elr: list[int32] = field(tag=1)
+
+
+class PartitionChangeRecord(Record):
+    """A partition's leader, ISR or ELR changed. Always the whole new state: only the replicas may be left out."""
+
+    topic_id: uuid
+    index: int32
+    leader: int32
+    leader_epoch: int32
+    partition_epoch: int32
+    isr: list[int32]
+    elr: list[int32] = field(tag=0)
+    last_known_elr: list[int32] = field(tag=1)
+    replicas: list[int32] | None = field(tag=2, default=None)
+
+
+class RemoveTopicRecord(Record):
+    """The topic, its partitions and its configs are gone."""
+
+    topic_id: uuid
+
+
+class ConfigRecord(Record):
+    """One key of one resource; null takes it away, and the default holds again."""
+
+    resource_type: int8
+    resource_name: string
+    key: string
+    value: string | None
+
+
+class ProducerIdsRecord(Record):
+    """All producer ids below `next_producer_id` are given out."""
+
+    broker_id: int32
+    broker_epoch: int64
+    next_producer_id: int64
+
+
+class AppliedRequestRecord(Record):
+    """Stands behind the records of one command: whoever sends the same request again gets this reply.
+
+    A node counts its requests. It says with each below which number it has all its answers; those are forgotten.
+    """
+
+    node_id: int32
+    incarnation: int64
+    sequence: int64
+    answered_below: int64
+    reply: binary
+
+
+# (type, version) as written; older versions stay readable for as long as a log may hold them.
+WRITTEN: dict[type[Record], tuple[int, int]] = {
+    ClusterRecord: (1, 0),
+    FeatureLevelRecord: (2, 0),
+    RegisterBrokerRecord: (3, 0),
+    BrokerChangeRecord: (4, 0),
+    UnregisterBrokerRecord: (5, 0),
+    TopicRecord: (6, 0),
+    PartitionRecord: (7, 0),
+    PartitionChangeRecord: (8, 0),
+    RemoveTopicRecord: (9, 0),
+    ConfigRecord: (10, 0),
+    ProducerIdsRecord: (11, 0),
+    AppliedRequestRecord: (12, 0),
+}
+_TYPES = {number: record for record, (number, _) in WRITTEN.items()}
+
+_writers: dict[type[Record], tuple[bytes, Any]] = {}
+_readers: dict[bytes, Callable[[memoryview, int], tuple[Any, int]]] = {}
+
+
+def encode_batch(records: Iterable[Record]) -> bytes:
+    parts: list[Any] = [FORMAT]
+    for record in records:
+        writer = _writers.get(type(record)) or _writer_of(type(record))
+        parts.append(writer[0])
+        writer[1](record, parts)
+    return b"".join(parts)
+
+
+def decode_batch(data: bytes | memoryview) -> Iterator[Record]:
+    """One record after the other, so that each can be forgotten before the next: a batch may be large.
+
+    Raises DamagedMetadata, perhaps after some records: these bytes passed the log's checksum, so what is wrong with
+    them is wrong everywhere, and nothing of the batch may be kept.
+    """
+    view = memoryview(data)
+    if view[:1] != FORMAT:
+        raise DamagedMetadata(0, f"format {bytes(view[:1]).hex() or 'missing'} is not the known {FORMAT.hex()}")
+    at, end = 1, len(view)
+    try:
+        while at < end:
+            kind = bytes(view[at : at + 2])
+            reader = _readers.get(kind) or _reader_of(kind, at)
+            record, at = reader(view, at + 2)
+            yield record
+    except Malformed as fault:
+        raise DamagedMetadata(at, str(fault)) from fault
+
+
+def _writer_of(record: type[Record]) -> tuple[bytes, Any]:
+    number, version = WRITTEN[record]
+    writer = _writers[record] = bytes((number, version)), encoder_of(record, version)
+    return writer
+
+
+def _reader_of(kind: bytes, at: int) -> Any:
+    if len(kind) < 2 or kind[0] not in _TYPES or kind[1] not in _TYPES[kind[0]].versions:
+        raise DamagedMetadata(
+            at, f"record type {kind.hex(' ')} is unknown here: a newer version of the program wrote it"
+        )
+    reader = _readers[kind] = decoder_of(_TYPES[kind[0]], kind[1])
+    return reader

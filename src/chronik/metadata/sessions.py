@@ -1,0 +1,34 @@
+"""Which brokers the controller has heard from lately. Soft state: it is not in the log and dies with the controller.
+
+A new controller knows nobody's last sign of life. It waits a full session before it fences a silent broker, so that one
+that is alive is never fenced; but it takes none for alive that it has not heard itself, so that a broker that restarts
+together with the controller may register at once.
+"""
+
+from __future__ import annotations
+
+from chronik.metadata.image import View
+
+
+class BrokerSessions:
+    def __init__(self, view: View, *, timeout_ns: int, now_ns: int) -> None:
+        self._timeout_ns = timeout_ns
+        self._since_ns = {broker.broker_id: now_ns for broker in view.brokers.values() if not broker.fenced}
+        self._heard: set[int] = set()
+
+    def heard(self, broker_id: int, now_ns: int) -> None:
+        self._since_ns[broker_id] = now_ns
+        self._heard.add(broker_id)
+
+    def forget(self, broker_id: int) -> None:
+        self._since_ns.pop(broker_id, None)
+        self._heard.discard(broker_id)
+
+    def alive(self, broker_id: int, now_ns: int) -> bool:
+        return broker_id in self._heard and not self._is_over(broker_id, now_ns)
+
+    def expired(self, now_ns: int) -> list[int]:
+        return sorted(broker_id for broker_id in self._since_ns if self._is_over(broker_id, now_ns))
+
+    def _is_over(self, broker_id: int, now_ns: int) -> bool:
+        return now_ns - self._since_ns[broker_id] >= self._timeout_ns

@@ -1,0 +1,139 @@
+"""An image as bytes, and back; and the hash by which two nodes are compared.
+
+A snapshot is the shortest log that gives the image: a version, then one batch of records in a fixed order, replayed as
+any other. So there is no second format to keep, and two nodes with equal images write equal bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterator
+
+from chronik.metadata.delta import Changes
+from chronik.metadata.errors import DamagedMetadata
+from chronik.metadata.image import EMPTY, Broker, ConfigResource, Image, Topic
+from chronik.metadata.records import (
+    NOBODY,
+    AppliedRequestRecord,
+    ClusterRecord,
+    ConfigRecord,
+    EndpointField,
+    FeatureLevelRecord,
+    FeatureRangeField,
+    PartitionRecord,
+    ProducerIdsRecord,
+    Record,
+    RegisterBrokerRecord,
+    TopicRecord,
+    decode_batch,
+    encode_batch,
+)
+from chronik.metadata.replay import replay_onto
+
+_VERSION = struct.Struct(">q")
+_NO_BROKER = -1
+
+
+def encode_snapshot(image: Image) -> bytes:
+    return _VERSION.pack(image.version) + encode_batch(records_of(image))
+
+
+def decode_snapshot(data: bytes) -> Image:
+    """Raises DamagedMetadata."""
+    if len(data) < _VERSION.size:
+        raise DamagedMetadata(0, f"a snapshot of {len(data)} bytes is too short to be one")
+    (version,) = _VERSION.unpack_from(data)
+    image, _ = replay_onto(EMPTY, version, decode_batch(memoryview(data)[_VERSION.size :]))
+    return image
+
+
+def state_hash(image: Image) -> str:
+    """Equal on all nodes at equal versions."""
+    return hashlib.blake2b(encode_snapshot(image), digest_size=16).hexdigest()
+
+
+def records_of(image: Image) -> Iterator[Record]:
+    if image.cluster_id or image.broker_epoch_last:
+        yield ClusterRecord(cluster_id=image.cluster_id, broker_epoch_last=image.broker_epoch_last)
+    for name, level in sorted(image.features.items()):
+        yield FeatureLevelRecord(name=name, level=level)
+    for _, broker in sorted(image.brokers.items()):
+        yield _broker_record(broker)
+    for topic in image.all_topics():
+        yield from _topic_records(topic)
+    for resource, configs in sorted(image.configs.items()):
+        for key, value in sorted(configs.items()):
+            yield ConfigRecord(resource_type=resource.type, resource_name=resource.name, key=key, value=value)
+    if image.next_producer_id:
+        yield ProducerIdsRecord(broker_id=_NO_BROKER, broker_epoch=_NO_BROKER, next_producer_id=image.next_producer_id)
+    for node_id, applied in sorted(image.applied.items()):
+        for sequence, reply in sorted(applied.replies.items()):
+            yield AppliedRequestRecord(
+                node_id=node_id,
+                incarnation=applied.incarnation,
+                sequence=sequence,
+                answered_below=applied.answered_below,
+                reply=reply,
+            )
+
+
+def _broker_record(broker: Broker) -> Record:
+    return RegisterBrokerRecord(
+        broker_id=broker.broker_id,
+        epoch=broker.epoch,
+        incarnation_id=broker.incarnation_id,
+        fenced=broker.fenced,
+        in_controlled_shutdown=broker.in_controlled_shutdown,
+        rack=broker.rack,
+        endpoints=[
+            EndpointField(name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol)
+            for e in broker.endpoints
+        ],
+        features=[
+            FeatureRangeField(name=name, level_min=levels.level_min, level_max=levels.level_max)
+            for name, levels in sorted(broker.features.items())
+        ],
+        directory_ids=list(broker.directory_ids),
+    )
+
+
+def _topic_records(topic: Topic) -> Iterator[Record]:
+    yield TopicRecord(topic_id=topic.topic_id, name=topic.name)
+    for index, partition in enumerate(topic.partitions):
+        yield PartitionRecord(
+            topic_id=topic.topic_id,
+            index=index,
+            leader=partition.leader,
+            leader_epoch=partition.leader_epoch,
+            partition_epoch=partition.partition_epoch,
+            replicas=list(partition.replicas),
+            isr=list(partition.isr),
+            elr=list(partition.elr) or NOBODY,
+            last_known_elr=list(partition.last_known_elr) or NOBODY,
+        )
+
+
+def difference(before: Image, after: Image) -> Changes:
+    """What changed between two images of which neither was made from the other."""
+    shared = [topic_id for topic_id in after.topics if topic_id in before.topics]
+    resources = sorted({*before.configs, *after.configs})
+    brokers = sorted({*before.brokers, *after.brokers})
+    return Changes(
+        topics_added=tuple(topic for topic in after.all_topics() if topic.topic_id not in before.topics),
+        topics_removed=tuple(topic for topic in before.all_topics() if topic.topic_id not in after.topics),
+        topics_changed=tuple(
+            sorted(
+                (before.topics[topic_id], after.topics[topic_id])
+                for topic_id in shared
+                if before.topics[topic_id] != after.topics[topic_id]
+            )
+        ),
+        brokers=tuple(each for each in brokers if before.brokers.get(each) != after.brokers.get(each)),
+        configs=tuple(each for each in resources if _configs(before, each) != _configs(after, each)),
+        features=before.features != after.features,
+    )
+
+
+def _configs(image: Image, resource: ConfigResource) -> dict[str, str]:
+    return dict(image.config(resource.type, resource.name))

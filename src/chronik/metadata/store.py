@@ -1,0 +1,335 @@
+"""What everybody reads and writes: the newest image here, and commands that resolve when they hold cluster-wide.
+
+Reading is taking `image`, an attribute: no lock, no await, immutable. `barrier` before it makes the read linearizable.
+Writing is `submit`: it returns when the command is committed by a majority, applied here, and seen by the listeners, so
+whoever was told "created" finds it in `image`. Nothing else in the program changes metadata.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeAlias, overload
+
+from chronik.metadata import commands as c
+from chronik.metadata.controller import Controller
+from chronik.metadata.decisions.decision import Rules
+from chronik.metadata.delta import Changes
+from chronik.metadata.errors import NotController, StoreClosed, WrongCluster
+from chronik.metadata.image import EMPTY, Image
+from chronik.metadata.records import ClusterRecord, FeatureLevelRecord, decode_batch
+from chronik.metadata.replay import replay_onto
+from chronik.metadata.snapshot import decode_snapshot, difference, encode_snapshot
+from chronik.metadata.writer import Writer
+from chronik.raft.addresses import Address
+from chronik.raft.config import RaftConfig
+from chronik.raft.driver import RaftNode
+from chronik.raft.errors import RaftError, Stopped
+from chronik.raft.interfaces import Transport
+from chronik.raft.messages import Message
+from chronik.runtime.interfaces import Runtime
+
+Listener: TypeAlias = Callable[[Image, Image, Changes], None]
+
+NS_PER_MS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class StoreConfig:
+    """What can be set. Voters are those that found the quorum; None waits to be added to one."""
+
+    voters: Mapping[int, Address] | None
+    rules: Rules = field(default_factory=Rules)
+    raft: RaftConfig = field(default_factory=RaftConfig)
+    features: Mapping[str, int] = field(default_factory=dict)  # levels that a new cluster begins with
+    broker_session_timeout_ms: int = 9_000
+    batching: bool = True  # off: every command is an entry, and a consensus round, of its own
+
+
+class MetadataStore:
+    """Made by `open`. All methods belong to the loop that opened it."""
+
+    @classmethod
+    async def open(
+        cls,
+        runtime: Runtime,
+        directory: str,
+        *,
+        node_id: int,
+        cluster_id: str | None,
+        config: StoreConfig,
+        transport: Transport | None = None,
+    ) -> MetadataStore:
+        """Recovers what the directory holds, or founds a cluster in an empty one; None draws a cluster id then.
+
+        A quorum of one is ready when this returns. In a larger one `ready` waits for the first leader's word.
+        """
+        store = cls(
+            runtime, _next_incarnation(runtime, directory), node_id=node_id, cluster_id=cluster_id, config=config
+        )
+        store._raft = await RaftNode.open(
+            runtime,
+            f"{directory}/raft",
+            node_id=node_id,
+            voters=config.voters,
+            transport=transport or _Alone(),
+            machine=_Machine(store),
+            config=config.raft,
+        )
+        store._raft.on_failure = store._raft_failed
+        store._take_lead_when_due()
+        if store._raft.members.voters == (node_id,):
+            await store.ready()
+        if cluster_id is not None and store.image.cluster_id not in ("", cluster_id):
+            await store.close()
+            raise WrongCluster(directory, store.image.cluster_id, cluster_id)
+        return store
+
+    def __init__(
+        self, runtime: Runtime, incarnation: int, *, node_id: int, cluster_id: str | None, config: StoreConfig
+    ) -> None:
+        self.image: Image = EMPTY
+        self.node_id = node_id
+        self.on_failure: Callable[[BaseException], None] | None = None  # hears why the quorum's node stopped by itself
+        self._runtime, self._config, self._cluster_id = runtime, config, cluster_id
+        self._loop = asyncio.get_running_loop()
+        self._raft: RaftNode | None = None  # until it is open; it may lead before
+        self._writer: Writer | None = None  # while this node is the controller
+        self._leads = False
+        self._listeners: list[Listener] = []
+        self._incarnation, self._sequence = incarnation, 0
+        self._unanswered: dict[int, None] = {}  # sequences, ascending
+        self._ready: asyncio.Future[None] = self._loop.create_future()
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    @property
+    def is_controller(self) -> bool:
+        return self._writer is not None
+
+    @property
+    def leader_id(self) -> int | None:
+        return self._node.leader_id or None
+
+    @property
+    def controller_epoch(self) -> int:
+        return self._node.term
+
+    @property
+    def raft(self) -> RaftNode:
+        """For those who show the quorum's state or change its members."""
+        return self._node
+
+    def subscribe(self, listener: Listener) -> None:
+        """Called with (before, after, what changed) after each applied batch, before anyone is answered.
+
+        It runs inside the apply, so it must be short and must not raise: an error stops the node.
+        """
+        self._listeners.append(listener)
+
+    def unsubscribe(self, listener: Listener) -> None:
+        self._listeners.remove(listener)
+
+    async def ready(self) -> None:
+        """Returns when the cluster is known here, that is, when its id is."""
+        await asyncio.shield(self._ready)
+
+    async def barrier(self) -> Image:
+        """An image that shows everything that was acknowledged anywhere before this call."""
+        try:
+            await self._node.read_index()
+        except Stopped as error:
+            raise StoreClosed from error
+        except RaftError as error:
+            raise NotController(self.leader_id) from error
+        return self.image
+
+    @overload
+    async def submit(self, command: c.CreateTopics) -> c.CreateTopicsReply: ...
+    @overload
+    async def submit(self, command: c.DeleteTopics) -> c.DeleteTopicsReply: ...
+    @overload
+    async def submit(self, command: c.CreatePartitions) -> c.CreatePartitionsReply: ...
+    @overload
+    async def submit(self, command: c.AlterConfigs) -> c.AlterConfigsReply: ...
+    @overload
+    async def submit(self, command: c.RegisterBroker) -> c.RegisterBrokerReply: ...
+    @overload
+    async def submit(self, command: c.BrokerHeartbeat) -> c.BrokerHeartbeatReply: ...
+    @overload
+    async def submit(self, command: c.FenceBroker) -> c.FenceBrokerReply: ...
+    @overload
+    async def submit(self, command: c.UnregisterBroker) -> c.UnregisterBrokerReply: ...
+    @overload
+    async def submit(self, command: c.AlterPartition) -> c.AlterPartitionReply: ...
+    @overload
+    async def submit(self, command: c.AllocateProducerIds) -> c.AllocateProducerIdsReply: ...
+    @overload
+    async def submit(self, command: c.UpdateFeatures) -> c.UpdateFeaturesReply: ...
+    async def submit(self, command: c.Command) -> Any:
+        """Raises NotController, or MetadataRefused where all of it is refused; items carry codes of their own."""
+        if self._closed:
+            raise StoreClosed
+        c.draw_ids(command, self._runtime.randomness)
+        request = self._next_request()
+        try:
+            return await self._carry_out(command, request)
+        finally:
+            del self._unanswered[request.sequence]
+
+    async def _carry_out(self, command: c.Command, request: c.RequestId) -> c.Reply:
+        if self._writer is None:
+            raise NotController(self.leader_id)
+        return await self._writer.submit(command, request)
+
+    async def close(self) -> None:
+        """Whoever waits is told that the store is closed; what they asked for may or may not come to be."""
+        self._closed = True
+        self._step_down(StoreClosed())
+        if not self._ready.done():
+            self._ready.cancel()
+        await self._node.stop()
+
+    def _next_request(self) -> c.RequestId:
+        self._sequence += 1
+        self._unanswered[self._sequence] = None
+        return c.RequestId(self.node_id, self._incarnation, self._sequence, next(iter(self._unanswered)))
+
+    @property
+    def _node(self) -> RaftNode:
+        assert self._raft is not None, "open() gives the store away only when it has it"
+        return self._raft
+
+    # What the quorum's log does to it, called by `_Machine`
+
+    def _apply(self, index: int, data: bytes) -> None:
+        records = self._writer.records_in(data) if self._writer else None
+        before = self.image
+        self.image, changes = replay_onto(before, index, decode_batch(data) if records is None else records)
+        self._tell(before, changes)
+
+    def _restore(self, data: bytes) -> None:
+        before, self.image = self.image, decode_snapshot(data)
+        if self._listeners:
+            self._tell(before, difference(before, self.image))
+
+    def _tell(self, before: Image, changes: Changes) -> None:
+        for listener in self._listeners:
+            listener(before, self.image, changes)
+        if self.image.cluster_id and not self._ready.done():
+            self._ready.set_result(None)
+
+    def _leadership_changed(self, leader_id: int | None, *, is_self: bool) -> None:
+        self._step_down(NotController(leader_id))
+        self._leads = is_self
+        if self._raft is not None:
+            self._take_lead_when_due()
+
+    # Being the controller
+
+    def _take_lead_when_due(self) -> None:
+        """The state is complete: everything that earlier leaders committed is applied."""
+        if not self._leads or self._writer is not None or self._closed:
+            return
+        session_ns = self._config.broker_session_timeout_ms * NS_PER_MS
+        now_ns = self._runtime.clock.monotonic_ns()
+        controller = Controller(self.image, self._config.rules, session_timeout_ns=session_ns, now_ns=now_ns)
+        self._writer = Writer(
+            controller,
+            self._node,
+            self._runtime.clock,
+            batching=self._config.batching,
+            on_failure=self._write_failed,
+        )
+        if not self.image.cluster_id:
+            cluster_id = self._cluster_id or _draw_cluster_id(self._runtime)
+            levels = [FeatureLevelRecord(name=name, level=at) for name, at in sorted(self._config.features.items())]
+            self._writer.write([ClusterRecord(cluster_id=cluster_id), *levels])
+        self._watch_sessions()
+
+    def _step_down(self, error: NotController | StoreClosed) -> None:
+        if self._timer:
+            self._timer.cancel()
+        if self._writer:
+            self._writer.stop(error)
+        self._writer = None
+
+    def _write_failed(self) -> None:
+        """Nothing of what was decided since holds. If this node still leads, it begins again from what is applied."""
+        self._writer = None
+        self._take_lead_when_due()
+
+    def _watch_sessions(self) -> None:
+        """Fences brokers that fell silent; not the one in this process, which is alive if it runs this line."""
+        self._timer = self._loop.call_later(self._config.broker_session_timeout_ms / 4000, self._watch_sessions)
+        assert self._writer is not None
+        controller = self._writer.controller
+        for broker_id in controller.sessions.expired(self._runtime.clock.monotonic_ns()):
+            broker = controller.newest.brokers.get(broker_id)
+            if broker is not None and broker_id != self.node_id:
+                request = self._next_request()
+                done = self._writer.submit(c.FenceBroker(broker_id=broker_id, broker_epoch=broker.epoch), request)
+                done.add_done_callback(partial(self._fenced, request.sequence))
+
+    def _fenced(self, sequence: int, done: asyncio.Future[c.Reply]) -> None:
+        """If it failed, this node no longer leads, and the next controller watches sessions of its own."""
+        del self._unanswered[sequence]
+        if not done.cancelled():
+            done.exception()
+
+    def _raft_failed(self, error: BaseException) -> None:
+        self._step_down(StoreClosed())
+        if not self._ready.done():
+            self._ready.set_exception(StoreClosed())
+        if self.on_failure:
+            self.on_failure(error)
+
+
+class _Machine:
+    """The store as the quorum's log sees it."""
+
+    def __init__(self, store: MetadataStore) -> None:
+        self._store = store
+
+    def apply(self, index: int, term: int, data: bytes) -> None:
+        self._store._apply(index, data)
+
+    def snapshot(self) -> bytes:
+        return encode_snapshot(self._store.image)
+
+    def restore(self, index: int, data: bytes) -> None:
+        self._store._restore(data)
+
+    def leadership_changed(self, *, leader_id: int | None, term: int, is_self: bool) -> None:
+        self._store._leadership_changed(leader_id, is_self=is_self)
+
+
+class _Alone:
+    """The transport of a quorum of one: there is nobody to send to."""
+
+    def attach(self, receive: Callable[[Message], None], unreachable: Callable[[int], None]) -> None:
+        pass
+
+    def send(self, to: int, message: Message) -> None:
+        pass
+
+    def update_peers(self, peers: Mapping[int, Address]) -> None:
+        pass
+
+
+def _next_incarnation(runtime: Runtime, directory: str) -> int:
+    """Higher than any this node had: by its own count, or by the clock if the directory is a new one."""
+    path = f"{directory}/incarnation"
+    runtime.disk.make_directory(directory)
+    earlier = int(runtime.disk.read_file(path)) if runtime.disk.exists(path) else 0
+    incarnation = max(earlier + 1, runtime.clock.wall_ms())
+    runtime.disk.replace_file(path, b"%d\n" % incarnation)
+    return incarnation
+
+
+def _draw_cluster_id(runtime: Runtime) -> str:
+    """As Kafka writes one: 16 bytes in base64 for URLs, without its padding."""
+    return base64.urlsafe_b64encode(c.draw_topic_id(runtime.randomness)).decode().rstrip("=")

@@ -1,0 +1,143 @@
+"""The controller's side of writing: decides commands as they come and carries them to the quorum, many in one entry.
+
+All that is decided while one entry is on its way to a majority's disks becomes the next entry (group commit). One entry
+at a time is on its way, because the next is decided on top of it: if it does not come to be, nothing after it may.
+
+A reply, and a refusal too, is given only once the state it was decided on is committed and applied here. A batch that
+changes nothing proves that with a read index instead of an entry: a controller deposed without knowing would otherwise
+refuse, or confirm, from a past that is no longer true. Good for one leadership; after `stop` it answers nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from chronik.metadata.commands import Command, Reply, RequestId
+from chronik.metadata.controller import Controller
+from chronik.metadata.decisions.decision import Decision
+from chronik.metadata.errors import MetadataError, MetadataRefused, NotController, StoreClosed, refuse
+from chronik.metadata.records import Record, encode_batch
+from chronik.raft.driver import RaftNode
+from chronik.raft.errors import Stopped
+from chronik.runtime.interfaces import Clock
+from chronik.wire.error_codes import ErrorCode
+
+WAITING_MAX = 10_000  # commands; past it the asker is told to come again, so that a slow disk costs no memory
+BATCH_RECORDS = 5_000  # closes a batch: about 300 KB, which is applied in well under 100 ms
+
+
+class Batch:
+    """Commands decided together, and who waits for them."""
+
+    __slots__ = ("answers", "data", "records")
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.answers: list[tuple[asyncio.Future[Reply], Reply | MetadataRefused]] = []
+        self.data = b""  # the entry, once it is proposed
+
+
+class Writer:
+    def __init__(
+        self, controller: Controller, raft: RaftNode, clock: Clock, *, batching: bool, on_failure: Callable[[], None]
+    ) -> None:
+        """`on_failure` is called after a proposal failed and everybody who waited was told."""
+        self.controller = controller
+        self._raft, self._clock, self._batching, self._on_failure = raft, clock, batching, on_failure
+        self._loop = asyncio.get_running_loop()
+        self._batches: deque[Batch] = deque()  # the last is open
+        self._under_way: Batch | None = None
+        self._waiting = 0
+        self._flush_is_due = False
+        self._stopped = False
+
+    def submit(self, command: Command, request: RequestId) -> asyncio.Future[Reply]:
+        """Decided before this returns. Cancelling the future does not take the command back."""
+        if self._waiting >= WAITING_MAX:
+            refuse(ErrorCode.REQUEST_TIMED_OUT, f"{WAITING_MAX} metadata commands are waiting already: try again later")
+        done: asyncio.Future[Reply] = self._loop.create_future()
+        self._waiting += 1
+        try:
+            decision = self.controller.handle(command, request, self._clock.monotonic_ns())
+        except MetadataRefused as refused:
+            self._open_batch().answers.append((done, refused))
+            return done
+        *parts, last = _parts_of(decision)
+        for part in parts:
+            self._open_batch().records += part
+        batch = self._open_batch()
+        batch.records += last
+        batch.answers.append((done, decision.reply))
+        return done
+
+    def write(self, records: list[Record]) -> None:
+        """Records that no command stands for: those of a new cluster."""
+        self.controller.assume(records)
+        self._open_batch().records.extend(records)
+
+    def records_in(self, data: bytes) -> list[Record] | None:
+        """The records of the entry under way, if it is this one: it need not be decoded where it was encoded."""
+        batch = self._under_way
+        return batch.records if batch is not None and batch.data is data else None
+
+    def stop(self, error: MetadataError) -> None:
+        """Fails everybody who waits."""
+        if self._stopped:
+            return
+        self._stopped = True
+        for batch in (*([self._under_way] if self._under_way else []), *self._batches):
+            for done, _ in batch.answers:
+                if not done.done():
+                    done.set_exception(error)
+
+    def _open_batch(self) -> Batch:
+        if not self._batches or not self._batching or len(self._batches[-1].records) >= BATCH_RECORDS:
+            self._batches.append(Batch())
+        if self._under_way is None and not self._flush_is_due:
+            self._flush_is_due = True
+            self._loop.call_soon(self._flush)
+        return self._batches[-1]
+
+    def _flush(self) -> None:
+        self._flush_is_due = False
+        if self._stopped or self._under_way is not None or not self._batches:
+            return
+        batch = self._under_way = self._batches.popleft()
+        done: asyncio.Future[int]
+        if batch.records:
+            batch.data = encode_batch(batch.records)
+            done = self._raft.propose(batch.data)
+            self.controller.settle()
+        else:
+            done = asyncio.ensure_future(self._raft.read_index())
+        done.add_done_callback(self._finished)
+
+    def _finished(self, done: asyncio.Future[int]) -> None:
+        error = asyncio.CancelledError() if done.cancelled() else done.exception()
+        if self._stopped:
+            return
+        if error is not None:
+            self.stop(StoreClosed() if isinstance(error, Stopped) else NotController(self._raft.leader_id or None))
+            self._on_failure()
+            return
+        batch, self._under_way = self._under_way, None
+        assert batch is not None
+        self._waiting -= len(batch.answers)
+        for waiter, answer in batch.answers:
+            if waiter.done():
+                continue
+            if isinstance(answer, MetadataRefused):
+                waiter.set_exception(answer)
+            else:
+                waiter.set_result(answer)
+        self._flush()
+
+
+def _parts_of(decision: Decision[Reply]) -> list[list[Record]]:
+    """The records by entry: one, unless the decision is large and may come true step by step."""
+    records = decision.records
+    if not decision.divisible or len(records) <= BATCH_RECORDS:
+        return [records]
+    return [records[at : at + BATCH_RECORDS] for at in range(0, len(records), BATCH_RECORDS)]

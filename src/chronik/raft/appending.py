@@ -1,0 +1,209 @@
+"""Replicating the log: a leader's proposals, appends and heartbeats, a follower's answers, and what gets committed.
+
+An entry is committed when a majority of voters has it on disk and it is of the leader's own term. The leader counts
+itself by an answer to itself that comes back after its own fsync, like anybody else's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from chronik.raft import heartbeats, reads, roles
+from chronik.raft.changes import may_propose
+from chronik.raft.errors import Refusal
+from chronik.raft.messages import NOBODY, Entry, EntryKind, Kind, Message, Role
+from chronik.raft.progress import Pace
+from chronik.raft.quorum import Verdict, committed_index, verdict
+
+if TYPE_CHECKING:
+    from chronik.raft.core import Core
+
+
+# Proposals
+
+
+def propose(core: Core, message: Message) -> Refusal | None:
+    if core.id not in core.progress or core.transferee != NOBODY or not message.entries:
+        return Refusal.PROPOSAL_DROPPED
+    entries = list(message.entries)
+    for position, entry in enumerate(entries):
+        if entry.kind is EntryKind.NORMAL:
+            continue
+        if may_propose(core, entry):
+            core.pending_change_index = core.log.last_index + position + 1
+        else:
+            entries[position] = Entry(0, 0)  # its place in the log is kept, so that the others keep theirs
+    if not append_own(core, entries):
+        return Refusal.PROPOSAL_DROPPED
+    broadcast(core)
+    return None
+
+
+def forward(core: Core, message: Message) -> Refusal | None:
+    if core.leader == NOBODY or not core.config.forwards_proposals:
+        return Refusal.PROPOSAL_DROPPED
+    core.post(replace(message, to=core.leader, sender=message.sender or core.id))
+    return None
+
+
+def drop(core: Core, message: Message) -> Refusal:
+    return Refusal.PROPOSAL_DROPPED
+
+
+def append_own(core: Core, entries: Sequence[Entry]) -> bool:
+    """Adds a leader's entries to its log. False: too much is uncommitted already."""
+    size_bytes = sum(len(entry.data) for entry in entries)
+    total_bytes = core.uncommitted_bytes + size_bytes
+    if core.uncommitted_bytes and size_bytes and total_bytes > core.config.uncommitted_bytes_max:
+        return False
+    core.uncommitted_bytes = total_bytes
+    index, term = core.log.last_index, core.term
+    core.log.append([Entry(term, at, entry.kind, entry.data) for at, entry in enumerate(entries, index + 1)])
+    core.send(Kind.APPEND_REPLY, core.id, index=core.log.last_index)
+    return True
+
+
+# Leader
+
+
+def broadcast(core: Core) -> None:
+    for peer in core.progress:
+        if peer != core.id:
+            send_append(core, peer)
+
+
+def send_append(core: Core, to: int, *, even_if_empty: bool = True) -> bool:
+    """Sends what the peer lacks, as far as its pace allows, or a snapshot. False: nothing was sent."""
+    peer, log = core.progress[to], core.log
+    if peer.paused:
+        return False
+    before = peer.next - 1
+    before_term = log.term(before)
+    entries: Sequence[Entry] | None = ()
+    if before_term is not None and not (peer.pace is Pace.REPLICATE and peer.inflights.full):
+        entries = log.entries(peer.next, core.config.message_bytes_max)
+    if before_term is None or entries is None:
+        return _send_snapshot(core, to)
+    if not entries and not even_if_empty:
+        return False
+    core.send(Kind.APPEND, to, index=before, log_term=before_term, entries=entries, commit=log.committed)
+    peer.sent_entries(len(entries), sum(len(entry.data) for entry in entries))
+    peer.sent_commit = log.committed
+    return True
+
+
+def _send_snapshot(core: Core, to: int) -> bool:
+    """False: nothing was sent, as the peer is silent or there is no snapshot just now. It is tried again later."""
+    peer = core.progress[to]
+    if not peer.recently_active:
+        return False
+    snapshot = core.log.snapshot or core.log.stable.snapshot()
+    if snapshot is None:
+        return False
+    peer.become_snapshot(snapshot.index)
+    core.post(Message(Kind.SNAPSHOT, to, core.id, core.term, snapshot=snapshot))
+    return True
+
+
+def on_append_reply(core: Core, message: Message) -> None:
+    peer = core.progress.get(message.sender)
+    if peer is None:
+        return  # this node's own answer, after it was removed
+    peer.recently_active = True
+    if message.reject:
+        agrees_at = message.hint
+        if message.log_term:
+            # Both sides skip whole terms, so a long divergence takes one round per term, not per entry.
+            agrees_at, _ = core.log.agreement(message.hint, message.log_term)
+        if peer.reject(message.index, agrees_at):
+            if peer.pace is Pace.REPLICATE:
+                peer.become_probe()
+            send_append(core, message.sender)
+        return
+    if message.index > core.log.last_index:
+        return  # no honest peer holds what this leader never sent
+    if not peer.acknowledge(message.index) and not (peer.match == message.index and peer.pace is Pace.PROBE):
+        return
+    if peer.pace is Pace.PROBE:
+        peer.become_replicate()
+    elif peer.pace is Pace.SNAPSHOT and peer.match + 1 >= core.log.first_index:
+        # The log reaches back to the peer again, whichever snapshot brought it there.
+        peer.become_replicate()
+    elif peer.pace is Pace.REPLICATE:
+        peer.inflights.free_to(message.index)
+    if advance_commit(core):
+        reads.release_waiting(core)
+        broadcast(core)
+    elif message.sender != core.id and peer.commit_helps(core.log.committed):
+        send_append(core, message.sender)
+    if message.sender == core.id:
+        return
+    while send_append(core, message.sender, even_if_empty=False):
+        pass  # freed window: one append each until it is full or the peer has all
+    if message.sender == core.transferee and peer.match == core.log.last_index:
+        core.send(Kind.TIMEOUT_NOW, message.sender)
+
+
+def advance_commit(core: Core) -> bool:
+    index = committed_index(core.members.voters, lambda voter: core.progress[voter].match)
+    return core.log.matches(index, core.term) and core.log.commit_to(index)
+
+
+def tick_leader(core: Core) -> None:
+    core.heartbeat_elapsed += 1
+    if core.election_elapsed >= core.config.election_ticks:
+        core.election_elapsed = 0
+        if core.config.check_quorum:
+            _check_quorum(core)
+        core.transferee = NOBODY  # it took too long: take proposals again
+    if core.role is Role.LEADER and core.heartbeat_elapsed >= core.config.heartbeat_ticks:
+        core.heartbeat_elapsed = 0
+        heartbeats.broadcast(core, core.reads.newest_context)
+
+
+def _check_quorum(core: Core) -> None:
+    heard = {node_id: peer.recently_active for node_id, peer in core.progress.items()}
+    if verdict(core.members.voters, heard) is not Verdict.WON:
+        roles.become_follower(core, core.term, NOBODY)
+    for node_id, peer in core.progress.items():
+        peer.recently_active = node_id == core.id
+
+
+def on_heartbeat_reply(core: Core, message: Message) -> None:
+    peer = core.progress.get(message.sender)
+    if peer is None:
+        return
+    peer.recently_active = True
+    peer.paused_flow = False
+    if peer.match < core.log.last_index or peer.pace is Pace.PROBE:
+        send_append(core, message.sender)
+    reads.on_heartbeat_acknowledged(core, message)
+
+
+def probe_again(core: Core, peer_id: int) -> None:
+    peer = core.progress.get(peer_id)
+    if core.role is Role.LEADER and peer is not None and peer.pace is Pace.REPLICATE:
+        peer.become_probe()
+
+
+# Follower
+
+
+def on_append(core: Core, message: Message) -> None:
+    core.election_elapsed, core.leader = 0, message.sender
+    log = core.log
+    if message.index < log.committed:
+        core.send(Kind.APPEND_REPLY, message.sender, index=log.committed)
+        return
+    if not log.matches(message.index, message.log_term):
+        hint, hint_term = log.agreement(min(message.index, log.last_index), message.log_term)
+        core.send(Kind.APPEND_REPLY, message.sender, index=message.index, reject=True, hint=hint, log_term=hint_term)
+        return
+    last_index = message.index + len(message.entries)
+    conflict = log.first_conflict(message.entries)
+    if conflict < len(message.entries):
+        log.append(message.entries[conflict:])
+    log.commit_to(min(message.commit, last_index))
+    core.send(Kind.APPEND_REPLY, message.sender, index=last_index)

@@ -1,0 +1,93 @@
+"""Membership changes as values: their bytes in the log, what they make of the members, and whether one may be proposed.
+
+Old and new majorities overlap when at most one voter differs, so both may decide at once; a change that differs by more
+is refused when proposed and passed over when committed. Learners come and go in any number.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from chronik.raft.errors import MalformedMessage
+from chronik.raft.messages import NOBODY, Entry, EntryKind, Membership
+
+if TYPE_CHECKING:
+    from chronik.raft.core import Core
+
+
+class Action(IntEnum):
+    ADD_VOTER = 1  # a new node, or a learner that may vote from now on
+    ADD_LEARNER = 2  # a new node, or a voter that only listens from now on
+    REMOVE = 3
+    UPDATE = 4  # same members; for a caller that changes what it knows of one
+
+
+class Change(NamedTuple):
+    action: Action
+    node_id: int
+
+
+_HEADER = struct.Struct(">BH")
+_CHANGE = struct.Struct(">BQ")
+_FORMAT = 1
+
+
+class ChangeSet(NamedTuple):
+    changes: tuple[Change, ...]
+    context: bytes = b""  # the caller's own, applied with it
+    is_single: bool = False  # proposed as one change; only the entry's kind differs
+
+    @property
+    def entry_kind(self) -> EntryKind:
+        return EntryKind.CHANGE if self.is_single else EntryKind.CHANGES
+
+    def encode(self) -> bytes:
+        changes = b"".join(_CHANGE.pack(change.action, change.node_id) for change in self.changes)
+        return _HEADER.pack(_FORMAT, len(self.changes)) + changes + self.context
+
+    @classmethod
+    def of(cls, entry: Entry) -> ChangeSet:
+        try:
+            version, count = _HEADER.unpack_from(entry.data)
+            if version != _FORMAT:
+                raise ValueError(f"format {version} is newer than this node, upgrade it")
+            end = _HEADER.size + count * _CHANGE.size
+            packed = entry.data[_HEADER.size : end]
+            if len(entry.data) < end:
+                raise ValueError(f"{count} changes announced, {len(packed)} bytes there")
+            changes = tuple(Change(Action(action), node_id) for action, node_id in _CHANGE.iter_unpack(packed))
+        except (struct.error, ValueError) as error:
+            raise MalformedMessage(f"membership change at index {entry.index}: {error}") from error
+        return cls(changes, entry.data[end:], is_single=entry.kind is EntryKind.CHANGE)
+
+
+def changed(members: Membership, changes: tuple[Change, ...]) -> Membership | None:
+    """The members after the changes; None when that is not one step away or would leave nobody to vote."""
+    voters, learners = set(members.voters), set(members.learners)
+    for action, node_id in changes:
+        if node_id == NOBODY or action is Action.UPDATE:
+            continue
+        voters.discard(node_id)
+        learners.discard(node_id)
+        if action is Action.ADD_VOTER:
+            voters.add(node_id)
+        elif action is Action.ADD_LEARNER:
+            learners.add(node_id)
+    if not voters or len(voters.symmetric_difference(members.voters)) > 1:
+        return None
+    return Membership(tuple(sorted(voters)), tuple(sorted(learners)))
+
+
+def may_propose(core: Core, entry: Entry) -> bool:
+    """Whether a leader takes the change into its log: one at a time, one step away."""
+    try:
+        changes = ChangeSet.of(entry).changes
+    except MalformedMessage:
+        return False
+    if not core.config.validates_changes:
+        return True
+    if core.pending_change_index > core.log.applied or not changes:
+        return False
+    return changed(core.members, changes) is not None

@@ -1,0 +1,51 @@
+"""What can be set about the quorum, with the relations between the settings that safety rests on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from chronik.raft.core import CoreConfig
+from chronik.runtime.interfaces import Randomness
+from chronik.runtime.invariants import check
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class RaftConfig:
+    tick_ms: int = 50
+    heartbeat_ticks: int = 2
+    election_ticks: int = 15  # the shortest election timeout; jitter adds up to as much again
+    drift_permille: int = 10  # by how much the rates of two clocks may differ
+    lease_ms: int = 350  # half of what a follower promises, and less than all of it less the drift
+    message_bytes_max: int = MIB  # entries in one append
+    inflight_messages_max: int = 64
+    inflight_bytes_max: int = 16 * MIB
+    committed_bytes_max: int = 8 * MIB  # applied in one go
+    uncommitted_bytes_max: int = 64 * MIB
+    snapshot_every_bytes: int = 16 * MIB  # of journal
+    snapshot_ticks_max: int = 600  # a peer that says nothing for so long after a snapshot is asked again
+    trailing_entries: int = 5_000  # kept behind a snapshot, so that a peer a little behind needs none
+
+    def __post_init__(self) -> None:
+        # The first tick may come right after the heartbeat, so one tick of the timeout is not worth anything.
+        promise_ms = (self.election_ticks - 1) * self.tick_ms
+        safe_ms = promise_ms * (1000 - self.drift_permille) // 1000
+        check(self.lease_ms < safe_ms, f"lease_ms must be below {safe_ms}, the election timeout less clock drift")
+
+    def core_config(self, node_id: int, randomness: Randomness, *, guards_promises: bool) -> CoreConfig:
+        return CoreConfig(
+            node_id=node_id,
+            jitter=randomness.below,
+            election_ticks=self.election_ticks,
+            heartbeat_ticks=self.heartbeat_ticks,
+            async_writes=True,
+            message_bytes_max=self.message_bytes_max,
+            committed_bytes_max=self.committed_bytes_max,
+            uncommitted_bytes_max=self.uncommitted_bytes_max,
+            inflight_messages_max=self.inflight_messages_max,
+            inflight_bytes_max=self.inflight_bytes_max,
+            step_down_on_removal=True,
+            forwards_proposals=False,
+            guards_promises=guards_promises,
+        )

@@ -1,0 +1,361 @@
+"""The consensus core: messages and ticks in; messages, entries to persist and entries to apply out.
+
+Touches no clock, disk, socket, thread or randomness: time is `tick`, jitter comes with the configuration. The caller
+does what `Ready` asks (see messages.py) and reports back by `persisted` and `applied`, or by `advance` when it does
+everything before asking for the next Ready.
+
+This file holds the state, the rule of terms that comes before everything else, and the table of who handles what. The
+work itself: election.py, appending.py, snapshots.py, membership.py, reads.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from chronik.raft import appending, election, heartbeats, membership, reads, roles, snapshots
+from chronik.raft.changes import ChangeSet
+from chronik.raft.errors import Dropped, Refusal
+from chronik.raft.log import Log, Stable
+from chronik.raft.messages import (
+    FORCED,
+    FROM_LEADER,
+    NOBODY,
+    PROMISES,
+    REPLIES,
+    Entry,
+    EntryKind,
+    HardState,
+    Kind,
+    Membership,
+    Message,
+    Persisted,
+    ReadState,
+    Ready,
+    Role,
+    SoftState,
+)
+from chronik.raft.progress import Pace, Progress
+from chronik.raft.reads import PendingReads, ReadMode
+from chronik.runtime.invariants import check
+
+UNLIMITED = 1 << 62
+NO_HARD_STATE, NO_MEMBERS = HardState(), Membership()
+
+
+class CoreConfig(NamedTuple):
+    node_id: int
+    jitter: Callable[[int], int]  # jitter(bound) -> 0 <= ticks < bound, added to each election timeout
+    election_ticks: int = 10
+    heartbeat_ticks: int = 1
+    pre_vote: bool = True
+    check_quorum: bool = True
+    async_writes: bool = False  # True: the next Ready may be asked for before the last one is durable
+    read_mode: ReadMode = ReadMode.QUORUM
+    message_bytes_max: int = UNLIMITED  # entries in one append
+    committed_bytes_max: int = UNLIMITED  # entries handed out for applying and not applied yet
+    uncommitted_bytes_max: int = UNLIMITED  # proposals beyond it are dropped, so a cut-off leader does not grow
+    inflight_messages_max: int = 256
+    inflight_bytes_max: int = 0  # 0: not limited
+    step_down_on_removal: bool = False
+    validates_changes: bool = True
+    forwards_proposals: bool = True
+    guards_promises: bool = False  # after a restart, keep the promise to a leader this node may have forgotten
+
+
+class Core:
+    def __init__(
+        self,
+        config: CoreConfig,
+        stable: Stable,
+        *,
+        hard_state: HardState = NO_HARD_STATE,
+        members: Membership = NO_MEMBERS,
+        applied: int = 0,
+    ) -> None:
+        check(config.node_id != NOBODY, "a node has an id of its own")
+        check(config.election_ticks > config.heartbeat_ticks > 0, "a follower hears from its leader in time")
+        self.config = config
+        self.id = config.node_id
+        self.log = Log(stable, applying_bytes_max=config.committed_bytes_max)
+        self.term, self.vote = hard_state.term, hard_state.vote
+        self.role, self.leader = Role.FOLLOWER, NOBODY
+        self.members = NO_MEMBERS
+        self.progress: dict[int, Progress] = {}  # in order of id, so that what is sent does not depend on history
+        self.votes: dict[int, bool] = {}
+        self.reads = PendingReads()
+        self.transferee = NOBODY  # who the leadership is being handed to
+        self.pending_change_index = 0  # no second change is accepted before this index is applied
+        self.uncommitted_bytes = 0
+        self.election_elapsed = self.heartbeat_elapsed = 0
+        self.election_timeout_ticks = 0  # election_ticks and jitter, drawn anew each time
+        self.promise_unknown = config.guards_promises
+        self.outbox: list[Message] = []
+        self.outbox_after_persist: list[Message] = []
+        self.read_states: list[ReadState] = []
+
+        if hard_state.commit:
+            check(self.log.committed <= hard_state.commit <= self.log.last_index, "the commit index lies in the log")
+            self.log.committed = hard_state.commit
+        if applied:
+            self.log.applied_to(applied, 0)
+        membership.switch(self, members)
+        roles.become_follower(self, self.term, NOBODY)
+        self._soft_state, self._hard_state = self.soft_state, self.hard_state
+
+    @property
+    def soft_state(self) -> SoftState:
+        return SoftState(self.leader, self.role)
+
+    @property
+    def hard_state(self) -> HardState:
+        return HardState(self.term, self.vote, self.log.committed)
+
+    @property
+    def promotable(self) -> bool:
+        """Whether this node may lead: a voter whose log is not waiting for a snapshot."""
+        own = self.progress.get(self.id)
+        return own is not None and not own.is_learner and self.log.snapshot is None
+
+    @property
+    def awaiting_snapshot(self) -> list[int]:
+        """As leader: the peers that were sent a snapshot and have not answered yet."""
+        return [peer for peer, progress in self.progress.items() if progress.pace is Pace.SNAPSHOT]
+
+    # In
+
+    def step(self, message: Message) -> Refusal | None:
+        """Takes one message of a peer, or of `Ready.after_persist` to itself. Nothing a peer sends makes it raise."""
+        if message.kind in REPLIES and message.sender not in self.progress:
+            return Refusal.UNKNOWN_PEER
+        return self._take(message)
+
+    def _take(self, message: Message) -> Refusal | None:
+        if 0 < message.term < self.term:
+            self._answer_stale(message)
+            return None
+        if message.term > self.term and not self._take_newer_term(message):
+            return None
+        return STEPS[message.kind][self.role](self, message)
+
+    def _take_newer_term(self, message: Message) -> bool:
+        """False: the message is not to be handled."""
+        if message.kind in (Kind.VOTE, Kind.PRE_VOTE):
+            if message.context != FORCED and self._keeps_promise():
+                return False
+            if message.kind is Kind.PRE_VOTE:
+                return True  # it asks about a term that nobody holds yet
+        if message.kind is Kind.PRE_VOTE_REPLY and not message.reject:
+            return True  # granted for the term asked about, which this node enters only if enough agree
+        roles.become_follower(self, message.term, message.sender if message.kind in FROM_LEADER else NOBODY)
+        return True
+
+    def _keeps_promise(self) -> bool:
+        """Whether a leader may still count on this node: it was heard from within the shortest election timeout."""
+        if not self.config.check_quorum or self.election_elapsed >= self.config.election_ticks:
+            return False
+        return self.leader != NOBODY or self.promise_unknown
+
+    def _answer_stale(self, message: Message) -> None:
+        if message.kind in (Kind.HEARTBEAT, Kind.APPEND) and (self.config.check_quorum or self.config.pre_vote):
+            # An old leader back from a cut would go on, and this node could not follow it: show it the term.
+            self.send(Kind.APPEND_REPLY, message.sender)
+        elif message.kind is Kind.PRE_VOTE:
+            # Without an answer two nodes of different terms could wait for each other.
+            self.send(Kind.PRE_VOTE_REPLY, message.sender, term=self.term, reject=True)
+
+    def tick(self) -> None:
+        """One step of time. The caller decides how long it is."""
+        self.election_elapsed += 1
+        if self.role is Role.LEADER:
+            appending.tick_leader(self)
+            return
+        if self.election_elapsed >= self.config.election_ticks:
+            self.promise_unknown = False
+        if self.promotable and self.election_elapsed >= self.election_timeout_ticks:
+            self.election_elapsed = 0
+            self.campaign()
+
+    def campaign(self) -> None:
+        """Stands for election, unless this node leads or may not lead."""
+        election.stand(self)
+
+    def propose(self, data: Sequence[bytes]) -> None:
+        """Asks for entries with these bytes, all or none. Raises Dropped; what is forwarded to a leader may be lost."""
+        self.propose_entries(tuple(Entry(0, 0, EntryKind.NORMAL, each) for each in data))
+
+    def propose_entries(self, entries: tuple[Entry, ...]) -> None:
+        if self._take(Message(Kind.PROPOSE, self.id, self.id, entries=entries)) is not None:
+            raise Dropped("the proposal was dropped: there is no leader, it is handing over, or its log is full")
+
+    def propose_change(self, changes: ChangeSet) -> None:
+        self.propose_entries((Entry(0, 0, changes.entry_kind, changes.encode()),))
+
+    def apply_change(self, changes: ChangeSet) -> Membership:
+        """To be called for every committed change, in the order of the log, before it is reported as applied."""
+        return membership.apply(self, changes)
+
+    def read_index(self, context: bytes) -> None:
+        """Asks for a point from which a read is linearizable; the answer comes as a ReadState, or never."""
+        self._take(Message(Kind.READ_INDEX, self.id, self.id, context=context))
+
+    def transfer_leadership(self, to: int) -> None:
+        self._take(Message(Kind.TRANSFER_LEADER, self.id, to))
+
+    def forget_leader(self) -> None:
+        """Lets a follower vote at once, for a caller that knows its leader to be dead."""
+        if self.role is Role.FOLLOWER and self.config.read_mode is ReadMode.QUORUM:
+            self.leader = NOBODY
+
+    def report_unreachable(self, peer: int) -> None:
+        """What was sent to the peer may be lost: find out where it stands before sending more."""
+        appending.probe_again(self, peer)
+
+    def report_snapshot(self, peer: int, *, delivered: bool) -> None:
+        snapshots.report(self, peer, delivered=delivered)
+
+    # Out
+
+    def has_ready(self) -> bool:
+        log = self.log
+        return bool(
+            self.outbox
+            or self.outbox_after_persist
+            or log.has_unwritten
+            or log.unwritten_snapshot
+            or self.read_states
+            or self.soft_state != self._soft_state
+            or self.hard_state != self._hard_state
+            or log.has_next_committed(include_unstable=not self.config.async_writes)
+        )
+
+    def ready(self) -> Ready:
+        """All that is to be done now. Each thing is handed out once."""
+        log, include_unstable = self.log, not self.config.async_writes
+        soft_state, hard_state = self.soft_state, self.hard_state
+        entries, snapshot = tuple(log.unwritten), log.unwritten_snapshot
+        committed = tuple(log.next_committed(include_unstable=include_unstable))
+        ready = Ready(
+            soft_state=soft_state if soft_state != self._soft_state else None,
+            hard_state=hard_state if hard_state != self._hard_state else None,
+            read_states=tuple(self.read_states),
+            entries=entries,
+            snapshot=snapshot,
+            committed=committed,
+            messages=tuple(self.outbox),
+            after_persist=tuple(self.outbox_after_persist),
+            persisted=self._to_report(snapshot.index if snapshot else 0),
+            must_sync=bool(entries) or hard_state[:2] != self._hard_state[:2],
+        )
+        self._soft_state, self._hard_state = soft_state, hard_state
+        self.read_states.clear()
+        self.outbox.clear()
+        self.outbox_after_persist.clear()
+        log.accept_writing()
+        if committed:
+            size_bytes = sum(entry.size_bytes for entry in committed)
+            log.accept_applying(committed[-1].index, size_bytes, include_unstable=include_unstable)
+        return ready
+
+    def _to_report(self, snapshot_index: int) -> Persisted | None:
+        log = self.log
+        if log.unstable:
+            # Entries handed out before count too: a change of term voids their own report, this one replaces it.
+            return Persisted(self.term, log.last_index, log.last_term, snapshot_index)
+        return Persisted(self.term, snapshot_index=snapshot_index) if snapshot_index else None
+
+    def persisted(self, report: Persisted) -> None:
+        """The disk holds what the Ready with this report asked for, and everything asked for before it."""
+        if report.index and report.term == self.term:
+            # In an older term the same index may have been written with another leader's entry since: wait for that.
+            self.log.stable_to(report.index, report.log_term)
+        if report.snapshot_index:
+            self.log.stable_snapshot_to(report.snapshot_index)
+            self._applied_to(report.snapshot_index, 0)
+
+    def applied(self, entries: Sequence[Entry]) -> None:
+        """The state machine has these entries of a Ready."""
+        if entries:
+            self._applied_to(entries[-1].index, sum(entry.size_bytes for entry in entries))
+            self.uncommitted_bytes = max(0, self.uncommitted_bytes - sum(len(entry.data) for entry in entries))
+
+    def _applied_to(self, index: int, size_bytes: int) -> None:
+        self.log.applied_to(max(index, self.log.applied), size_bytes)
+
+    def advance(self, ready: Ready) -> None:
+        """Everything in the Ready is durable, sent and applied."""
+        for message in ready.after_persist:
+            if message.to == self.id:
+                self._take(message)
+        if ready.persisted:
+            self.persisted(ready.persisted)
+        self.applied(ready.committed)
+
+    # For the modules beside this one
+
+    def send(
+        self,
+        kind: Kind,
+        to: int,
+        *,
+        term: int | None = None,
+        log_term: int = 0,
+        index: int = 0,
+        entries: Sequence[Entry] = (),
+        commit: int = 0,
+        reject: bool = False,
+        hint: int = 0,
+        context: bytes = b"",
+    ) -> None:
+        term = self.term if term is None else term
+        self.post(
+            Message(kind, to, self.id, term, log_term, index, tuple(entries), commit, None, reject, hint, context)
+        )
+
+    def post(self, message: Message) -> None:
+        (self.outbox_after_persist if message.kind in PROMISES else self.outbox).append(message)
+
+
+def ignore(core: Core, message: Message) -> None:
+    """Meant for another role, or late: nothing to do."""
+
+
+Handler = Callable[[Core, Message], "Refusal | None"]
+ROLES = (Role.FOLLOWER, Role.PRE_CANDIDATE, Role.CANDIDATE, Role.LEADER)
+
+# fmt: off
+STEPS: dict[Kind, dict[Role, Handler]] = {
+    kind: dict(zip(ROLES, handlers, strict=True))
+    for kind, *handlers in (
+        # kind, then: follower       pre-candidate           candidate               leader
+        (Kind.PROPOSE,
+         appending.forward,          appending.drop,         appending.drop,         appending.propose),
+        (Kind.APPEND,
+         appending.on_append,        election.yield_to,      election.yield_to,      ignore),
+        (Kind.APPEND_REPLY,
+         ignore,                     ignore,                 ignore,                 appending.on_append_reply),
+        (Kind.HEARTBEAT,
+         heartbeats.on_heartbeat,    election.yield_to,      election.yield_to,      ignore),
+        (Kind.HEARTBEAT_REPLY,
+         ignore,                     ignore,                 ignore,                 appending.on_heartbeat_reply),
+        (Kind.SNAPSHOT,
+         snapshots.on_snapshot,      election.yield_to,      election.yield_to,      ignore),
+        (Kind.VOTE,
+         election.on_vote,           election.on_vote,       election.on_vote,       election.on_vote),
+        (Kind.PRE_VOTE,
+         election.on_vote,           election.on_vote,       election.on_vote,       election.on_vote),
+        (Kind.VOTE_REPLY,
+         ignore,                     ignore,                 election.on_vote_reply, ignore),
+        (Kind.PRE_VOTE_REPLY,
+         ignore,                     election.on_vote_reply, ignore,                 ignore),
+        (Kind.TRANSFER_LEADER,
+         election.forward_transfer,  ignore,                 ignore,                 election.on_transfer),
+        (Kind.TIMEOUT_NOW,
+         election.on_timeout_now,    ignore,                 ignore,                 ignore),
+        (Kind.READ_INDEX,
+         reads.forward,              ignore,                 ignore,                 reads.on_read_index),
+        (Kind.READ_INDEX_REPLY,
+         reads.on_reply,             ignore,                 ignore,                 ignore),
+    )
+}
+# fmt: on

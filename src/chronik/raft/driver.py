@@ -1,0 +1,418 @@
+"""One node of the quorum: the core, its journal on a lane, its peers by a transport, ticks by the loop. The only I/O.
+
+Order is kept here and nowhere else: promises leave after the round that holds them is durable; entries are applied in
+order on the loop; a proposal is answered when it is committed and applied here. Proposals of one turn of the loop share
+one append, one replication round and, with all that arrives while the disk is busy, one fsync.
+
+After a failed write other than a full disk the node stops by itself and acknowledges nothing more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+
+from chronik.raft.addresses import Address, Book, decode_image, encode_image
+from chronik.raft.changes import Action, Change, ChangeSet
+from chronik.raft.config import RaftConfig
+from chronik.raft.core import Core
+from chronik.raft.errors import MembershipRefused, OutcomeUnknown, Stopped
+from chronik.raft.founding import found
+from chronik.raft.interfaces import StateMachine, Transport
+from chronik.raft.journal import Journal, Recovered
+from chronik.raft.leases import Lease
+from chronik.raft.messages import NOBODY, Entry, EntryKind, Kind, Membership, Message, Ready, Role, Snapshot
+from chronik.raft.proposals import Proposals
+from chronik.raft.read_points import ReadPoints
+from chronik.raft.rounds import Rounds
+from chronik.raft.stable_log import StableLog
+from chronik.runtime.interfaces import Lane, Runtime
+from chronik.runtime.invariants import check
+
+logger = logging.getLogger("chronik.raft")
+FOUNDING_TICKS = 40  # for so long the first founder asks for votes at every tick
+
+
+class RaftNode:
+    """Made by `open`. All methods belong to the loop that opened it."""
+
+    @classmethod
+    async def open(
+        cls,
+        runtime: Runtime,
+        directory: str,
+        *,
+        node_id: int,
+        voters: Mapping[int, Address] | None,
+        transport: Transport,
+        machine: StateMachine,
+        config: RaftConfig,
+    ) -> RaftNode:
+        """Recovers the directory, or founds a quorum of `voters` in an empty one; None waits to be added by a leader.
+
+        Every founder must be given the same voters. Where the directory holds a log, its own members count. Returns
+        when all that is known to be committed is applied, and if this node is the only voter, when it leads.
+        """
+        lane = runtime.disk.lane("raft")
+        journal = Journal(runtime.disk, directory)
+        try:
+            recovered = await lane.run(journal.recover)
+            is_founder = bool(voters) and recovered.is_empty
+            if voters and is_founder:
+                recovered = await lane.run(lambda: found(journal, voters))
+        except BaseException:
+            lane.close()
+            raise
+        node = cls(
+            runtime, lane, journal, recovered, node_id=node_id, transport=transport, machine=machine, config=config,
+            is_founder=is_founder,
+        )  # fmt: skip
+        try:
+            await node._begin()
+        except BaseException:
+            await node.stop()
+            raise
+        return node
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        lane: Lane,
+        journal: Journal,
+        recovered: Recovered,
+        *,
+        node_id: int,
+        transport: Transport,
+        machine: StateMachine,
+        config: RaftConfig,
+        is_founder: bool,
+    ) -> None:
+        self._runtime, self._transport, self._machine, self._config = runtime, transport, machine, config
+        self._loop = asyncio.get_running_loop()
+        self._book: Book = {}
+        self._applied_index = recovered.snapshot.index if recovered.snapshot else 0
+        self._stable = StableLog(self._fresh_snapshot)
+        self._stable.restart_behind(*recovered.base)
+        self._stable.append(recovered.entries)
+        if recovered.snapshot:
+            self._restore(recovered.snapshot)
+        self._core = Core(
+            config.core_config(node_id, runtime.randomness, guards_promises=not recovered.is_empty and not is_founder),
+            self._stable,
+            hard_state=recovered.hard_state,
+            members=recovered.snapshot.membership if recovered.snapshot else Membership(),
+            applied=self._applied_index,
+        )
+        self._rounds = Rounds(
+            journal,
+            lane,
+            self._stable,
+            recovered.hard_state,
+            persisted=self._persisted,
+            settled=self._pump,
+            failed=self._fail,
+        )
+        self._lease = Lease(config.lease_ms * 1_000_000)
+        self._reads = ReadPoints(self._core, runtime.randomness.bytes(8), retry_ticks=config.election_ticks)
+        self._proposals = Proposals(self._core)
+        self._announced: tuple[int, int] | None = None  # leader and term, as the machine knows them
+        self._snapshot_ticks: dict[int, int] = {}  # by peer: how long a snapshot has been under way
+        # Founders know that there is no leader yet: the first of them asks at once and often instead of waiting.
+        self._founding_ticks = FOUNDING_TICKS if is_founder and node_id == self._core.members.voters[0] else 0
+        self._pump_is_due = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._led = self._loop.create_future()  # resolves when this node first leads
+        self._failure: BaseException | None = None
+        self.on_failure: Callable[[BaseException], None] | None = None  # hears why the node stopped by itself
+
+    async def _begin(self) -> None:
+        self._transport.attach(self._receive, self._unreachable)
+        self._transport.update_peers(self._book)
+        self._timer = self._loop.call_later(self._config.tick_ms / 1000, self._tick)
+        self._pump()
+        is_alone = self._core.members.voters == (self._core.id,)
+        if is_alone or self._founding_ticks:
+            self._core.campaign()
+            self._pump()
+        if is_alone:
+            await self._led
+        if self._failure:
+            raise self._failure
+
+    # What others see
+
+    @property
+    def node_id(self) -> int:
+        return self._core.id
+
+    @property
+    def stopped(self) -> bool:
+        return self._failure is not None
+
+    @property
+    def leader_id(self) -> int:
+        return self._core.leader
+
+    @property
+    def term(self) -> int:
+        return self._core.term
+
+    @property
+    def role(self) -> Role:
+        return self._core.role
+
+    @property
+    def members(self) -> Membership:
+        return self._core.members
+
+    @property
+    def addresses(self) -> Mapping[int, Address]:
+        return self._book
+
+    @property
+    def applied_index(self) -> int:
+        return self._applied_index
+
+    @property
+    def commit_index(self) -> int:
+        return self._core.log.committed
+
+    @property
+    def lease_until_ns(self) -> int:
+        return self._lease.until_ns if self._core.role is Role.LEADER else 0
+
+    def holds_lease(self, now_ns: int) -> bool:
+        """Whether this node may answer reads from its applied state at this time of its own monotonic clock."""
+        return self._core.role is Role.LEADER and self._lease.holds(self._core.term, now_ns)
+
+    def match_indexes(self) -> dict[int, int]:
+        """As leader: how far each member is known to hold the log durably. Empty elsewhere."""
+        if self._core.role is not Role.LEADER:
+            return {}
+        return {node_id: progress.match for node_id, progress in self._core.progress.items()}
+
+    # What others ask
+
+    def propose(self, data: bytes) -> asyncio.Future[int]:
+        """Resolves with the entry's index once it is committed and applied here.
+
+        Fails with NotLeader, Dropped or Stopped: it never entered the log; with OutcomeUnknown: it may have.
+        """
+        check(len(data) > 0, "an empty entry is a leader's own")
+        return self._propose(Entry(0, 0, EntryKind.NORMAL, data))
+
+    async def read_index(self) -> int:
+        """A point from which reads are linearizable, once applied here; returns when it is."""
+        if self._failure is not None:
+            raise Stopped(f"the node has stopped: {self._failure}")
+        done = self._reads.ask()
+        self._schedule_pump()
+        return await done
+
+    def transfer_leadership(self, to: int) -> None:
+        """Asks for it; look at `leader_id` to see whether it came to be."""
+        self._core.transfer_leadership(to)
+        self._schedule_pump()
+
+    async def change_membership(self, change: Change, address: Address | None = None) -> Membership:
+        """Returns the members once the change is applied here. A node to add needs its address."""
+        if change.action in (Action.ADD_VOTER, Action.ADD_LEARNER) and address is None:
+            address = self._book.get(change.node_id)
+            if address is None:
+                raise MembershipRefused(f"node {change.node_id} is not known yet: give the address it listens on")
+        changes = ChangeSet((change,), address.encode() if address else b"", is_single=True)
+        await self._propose(Entry(0, 0, changes.entry_kind, changes.encode()))
+        return self._core.members
+
+    async def stop(self) -> None:
+        """Ends ticks and answers, waits for the disk. What was not acknowledged may or may not come to be."""
+        self._end(Stopped("the node was stopped"))
+        await self._rounds.close()
+
+    def _propose(self, entry: Entry) -> asyncio.Future[int]:
+        done = self._proposals.add(entry)
+        if self._failure is not None:
+            self._proposals.refuse(Stopped(f"the node has stopped: {self._failure}"))
+        self._schedule_pump()
+        return done
+
+    # What moves it
+
+    def _receive(self, message: Message) -> None:
+        if message.to == self._core.id:
+            self._guarded(lambda: self._core.step(message))
+            self._schedule_pump()
+
+    def _unreachable(self, peer: int) -> None:
+        self._core.report_unreachable(peer)
+        self._core.report_snapshot(peer, delivered=False)
+
+    def _tick(self) -> None:
+        self._timer = self._loop.call_later(self._config.tick_ms / 1000, self._tick)
+        self._guarded(self._take_tick)
+        self._pump()
+
+    def _take_tick(self) -> None:
+        self._core.tick()
+        self._reads.tick()
+        if self._core.role is Role.LEADER:
+            self._renew_lease()
+            self._give_up_lost_snapshots()
+        elif self._founding_ticks > 0:
+            self._founding_ticks -= 1
+            if self._core.leader == NOBODY and self._core.role is not Role.CANDIDATE:
+                self._core.campaign()
+
+    def _guarded(self, work: Callable[[], object]) -> None:
+        """The edge of the node: whatever goes wrong inside, it stops rather than goes on."""
+        if self._failure is not None:
+            return
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001 - see above
+            self._fail(error)
+
+    def _renew_lease(self) -> None:
+        if self._core.heartbeat_elapsed == 0:
+            context = self._reads.new_context()
+            self._lease.asked(context, self._core.term, self._runtime.clock.monotonic_ns())
+            self._core.read_index(context)
+
+    def _give_up_lost_snapshots(self) -> None:
+        """A peer that took a snapshot and fell silent is probed again, or it would wait for ever."""
+        under_way = self._core.awaiting_snapshot
+        self._snapshot_ticks = {peer: self._snapshot_ticks.get(peer, 0) + 1 for peer in under_way}
+        for peer, ticks in self._snapshot_ticks.items():
+            if ticks >= self._config.snapshot_ticks_max:
+                self._core.report_snapshot(peer, delivered=False)
+
+    def _schedule_pump(self) -> None:
+        if not self._pump_is_due:
+            self._pump_is_due = True
+            self._loop.call_soon(self._pump)
+
+    def _pump(self) -> None:
+        self._pump_is_due = False
+        self._guarded(self._handle_all)
+
+    def _handle_all(self) -> None:
+        self._reads.take()
+        self._proposals.take()
+        while self._failure is None and self._core.has_ready():
+            self._handle(self._core.ready())
+
+    def _handle(self, ready: Ready) -> None:
+        for message in ready.messages:
+            if message.kind is Kind.TIMEOUT_NOW:
+                self._lease.revoke(self._core.term)  # before it leaves: it breaks the promises the lease rests on
+            self._transport.send(message.to, message)
+        for read_state in ready.read_states:
+            if not self._lease.confirmed(read_state.context):
+                self._reads.confirmed(read_state)
+        if ready.touches_disk:
+            self._rounds.submit(ready)
+        self._apply(ready.committed)
+        if ready.soft_state:
+            self._leadership_changed(ready.soft_state.leader)
+
+    def _persisted(self, ready: Ready) -> None:
+        self._guarded(lambda: self._keep_promises(ready))
+
+    def _keep_promises(self, ready: Ready) -> None:
+        if ready.snapshot:
+            self._restore(ready.snapshot)
+            self._applied_index = ready.snapshot.index
+            self._transport.update_peers(self._book)
+        for message in ready.after_persist:
+            if message.to == self._core.id:
+                self._core.step(message)
+            else:
+                self._transport.send(message.to, message)
+        if ready.persisted:
+            self._core.persisted(ready.persisted)
+            self._reads.applied(self._applied_index)
+
+    def _apply(self, committed: tuple[Entry, ...]) -> None:
+        if not committed:
+            return
+        for entry in committed:
+            self._applied_index = entry.index  # first: applying a change may send a snapshot that includes it
+            if entry.kind is not EntryKind.NORMAL:
+                self._apply_change(entry)
+            elif entry.data:
+                self._machine.apply(entry.index, entry.term, entry.data)
+            self._proposals.applied(entry)
+        self._core.applied(committed)
+        self._reads.applied(self._applied_index)
+        if self._core.role is Role.LEADER and committed[-1].term == self._core.term:
+            self._announce(self._core.id)
+        self._compact_when_due()
+
+    def _apply_change(self, entry: Entry) -> None:
+        changes = ChangeSet.of(entry)
+        members = self._core.apply_change(changes)
+        if changes.context:
+            self._book[changes.changes[0].node_id] = Address.decode(changes.context)
+        known = (*members.voters, *members.learners)
+        self._book = {node_id: address for node_id, address in self._book.items() if node_id in known}
+        self._transport.update_peers(self._book)
+
+    def _leadership_changed(self, leader: int) -> None:
+        if self._core.role is not Role.LEADER:
+            self._proposals.lose(OutcomeUnknown("the leadership was lost meanwhile: look before repeating the command"))
+            self._announce(leader)
+
+    def _announce(self, leader: int) -> None:
+        if self._announced == (leader, self._core.term):
+            return
+        self._announced = (leader, self._core.term)
+        is_self = leader == self._core.id
+        self._machine.leadership_changed(leader_id=leader or None, term=self._core.term, is_self=is_self)
+        if is_self and not self._led.done():
+            self._led.set_result(None)
+
+    # Snapshots
+
+    def _fresh_snapshot(self) -> Snapshot | None:
+        """Of the applied state, for a peer that the log no longer reaches."""
+        index = self._applied_index
+        term = self._core.log.term(index)
+        if term is None or index == 0:
+            return None
+        return Snapshot(index, term, self._core.members, encode_image(self._book, self._machine.snapshot()))
+
+    def _compact_when_due(self) -> None:
+        if self._rounds.grown_bytes < self._config.snapshot_every_bytes or self._rounds.compacting:
+            return
+        held = self._applied_index - self._stable.base_index
+        kept = min(self._config.trailing_entries, held // 2)  # of few large ones half, so that the log shrinks at all
+        snapshot = self._fresh_snapshot() if held > kept else None
+        if snapshot:
+            self._rounds.compact(snapshot, self._applied_index - kept)
+
+    def _restore(self, snapshot: Snapshot) -> None:
+        self._book, state = decode_image(snapshot.data)
+        if state is not None:
+            self._machine.restore(snapshot.index, state)
+
+    # Ending
+
+    def _fail(self, error: BaseException) -> None:
+        logger.error("node %d of the quorum stops: %s", self._core.id, error)
+        self._end(error)
+        if self.on_failure:
+            self.on_failure(error)
+
+    def _end(self, error: BaseException) -> None:
+        if self._failure is not None:
+            return
+        self._failure = error
+        if self._timer:
+            self._timer.cancel()
+        stopped = Stopped(f"the node has stopped: {error}")
+        self._proposals.refuse(stopped)
+        self._proposals.lose(OutcomeUnknown(f"the node stopped before the command was committed: {error}"))
+        self._reads.fail(stopped)
+        if not self._led.done():
+            self._led.set_result(None)

@@ -1,0 +1,130 @@
+"""Changing roles: standing for election, giving and counting votes, handing the leadership over.
+
+Decides nothing about entries. A vote is a promise: it leaves only after the disk holds it (`Ready.after_persist`), and
+that goes for a candidate's vote for itself too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from chronik.raft import appending, heartbeats, roles, snapshots
+from chronik.raft.messages import FORCED, NOBODY, Entry, Kind, Message, Role
+from chronik.raft.quorum import Verdict, verdict
+from chronik.runtime.invariants import check
+
+if TYPE_CHECKING:
+    from chronik.raft.core import Core
+
+
+def _become_leader(core: Core) -> None:
+    check(core.role is Role.CANDIDATE, "only a candidate is elected")
+    roles.reset(core, core.term)
+    core.role, core.leader = Role.LEADER, core.id
+    own = core.progress[core.id]
+    own.become_replicate()
+    own.recently_active = True
+    # Any change left in the log counts as pending, whether or not it is there: looking for one would cost a scan.
+    core.pending_change_index = core.log.last_index
+    # Entries of older terms are never committed by counting; this one carries them along.
+    check(appending.append_own(core, (Entry(0, 0),)), "an empty entry fits every limit")
+
+
+def stand(core: Core, *, forced: bool = False) -> None:
+    """Starts a campaign, by a pre-vote first where configured; forced ones skip it, as the old leader agrees."""
+    if core.role is Role.LEADER or not core.promotable:
+        return
+    if core.log.holds_change(core.log.applied + 1, core.log.committed):
+        return  # it would count votes by members that are known to be outdated
+    if core.config.pre_vote and not forced:
+        roles.become_pre_candidate(core)
+        _ask(core, Kind.PRE_VOTE, core.term + 1, context=b"")
+    else:
+        _run(core, forced=forced)
+
+
+def _run(core: Core, *, forced: bool) -> None:
+    roles.become_candidate(core)
+    _ask(core, Kind.VOTE, core.term, context=FORCED if forced else b"")
+
+
+def _ask(core: Core, kind: Kind, term: int, *, context: bytes) -> None:
+    index, log_term = core.log.last_index, core.log.last_term
+    for voter in core.members.voters:
+        if voter == core.id:
+            core.send(REPLY_TO[kind], core.id, term=term)
+        else:
+            core.send(kind, voter, term=term, index=index, log_term=log_term, context=context)
+
+
+REPLY_TO = {Kind.VOTE: Kind.VOTE_REPLY, Kind.PRE_VOTE: Kind.PRE_VOTE_REPLY}
+
+
+def on_vote(core: Core, message: Message) -> None:
+    """Answers a vote or pre-vote. Learners answer too: the candidate's members may be newer than this node's."""
+    may = (
+        core.vote == message.sender  # asked again
+        or (core.vote == NOBODY and core.leader == NOBODY)
+        or (message.kind is Kind.PRE_VOTE and message.term > core.term)
+    )
+    reply = REPLY_TO[message.kind]
+    if not may or not core.log.is_behind_or_equal(message.log_term, message.index):
+        core.send(reply, message.sender, term=core.term, reject=True)
+        return
+    # A pre-vote is granted for the term asked about: an answer in this node's term could be too old to be heard.
+    core.send(reply, message.sender, term=message.term)
+    if message.kind is Kind.VOTE:
+        core.election_elapsed = 0
+        core.vote = message.sender
+
+
+def on_vote_reply(core: Core, message: Message) -> None:
+    core.votes.setdefault(message.sender, not message.reject)  # the first answer counts
+    outcome = verdict(core.members.voters, core.votes)
+    if outcome is Verdict.LOST:
+        # A lost pre-vote may carry a later term, but only a real message of that term proves it.
+        roles.become_follower(core, core.term, NOBODY)
+    elif outcome is Verdict.WON and core.role is Role.PRE_CANDIDATE:
+        _run(core, forced=False)
+    elif outcome is Verdict.WON:
+        _become_leader(core)
+        appending.broadcast(core)
+
+
+def yield_to(core: Core, message: Message) -> None:
+    """Somebody leads the term this node stands in: follow, then take the message."""
+    roles.become_follower(core, message.term, message.sender)
+    FOLLOWER_STEPS[message.kind](core, message)
+
+
+FOLLOWER_STEPS = {
+    Kind.APPEND: appending.on_append,
+    Kind.HEARTBEAT: heartbeats.on_heartbeat,
+    Kind.SNAPSHOT: snapshots.on_snapshot,
+}
+
+
+def on_transfer(core: Core, message: Message) -> None:
+    """Hands the leadership to the sender: brings its log up to date, then tells it to stand at once."""
+    peer = core.progress.get(message.sender)
+    if peer is None or peer.is_learner or message.sender in (core.id, core.transferee):
+        if message.sender == core.id:
+            core.transferee = NOBODY  # asked to keep it: a transfer under way is given up
+        return
+    core.election_elapsed = 0  # the transfer must be over within one election timeout
+    core.transferee = message.sender
+    if peer.match == core.log.last_index:
+        core.send(Kind.TIMEOUT_NOW, message.sender)
+    else:
+        appending.send_append(core, message.sender)
+
+
+def forward_transfer(core: Core, message: Message) -> None:
+    """Passes on what was asked of this node; what another passed on goes no further, or it could go in circles."""
+    if core.leader != NOBODY and not message.term:
+        core.post(replace(message, to=core.leader, term=core.term))
+
+
+def on_timeout_now(core: Core, message: Message) -> None:
+    stand(core, forced=True)

@@ -1,0 +1,54 @@
+"""What a caller of the quorum may be told. A peer's message raises none of these: `Core.step` answers a Refusal."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class RaftError(Exception):
+    """Base of all errors of this package."""
+
+
+class Refusal(Enum):
+    """Why `Core.step` took no notice of a message. The caller may log it; nothing changed."""
+
+    PROPOSAL_DROPPED = "proposal dropped"
+    UNKNOWN_PEER = "an answer from a node that is no member"
+
+
+class Dropped(RaftError):
+    """The proposal never entered the log: it is safe to propose again."""
+
+
+class NotLeader(Dropped):
+    def __init__(self, leader_id: int) -> None:
+        self.leader_id = leader_id
+        where = f"node {leader_id} leads" if leader_id else "no leader is known yet"
+        super().__init__(f"this node does not lead the quorum, {where}: send the command there")
+
+
+class OutcomeUnknown(RaftError):
+    """The proposal entered the log, yet this node cannot say whether it will commit: look before repeating it."""
+
+
+class Stopped(RaftError):
+    """The node stops, by request or because its disk failed."""
+
+
+class MembershipRefused(RaftError):
+    """The change is not one step from the present members."""
+
+
+class LogDamaged(RaftError):
+    """Bytes that were durable once are gone or altered. Nothing was cut: restore the directory or rejoin empty."""
+
+    def __init__(self, path: str, position: int, what: str) -> None:
+        self.path, self.position = path, position
+        super().__init__(
+            f"{path} at byte {position}: {what}. It was durable before, so it is not cut: restore the file from a "
+            "copy, or remove this node's raft directory and add the node again as a new member"
+        )
+
+
+class MalformedMessage(RaftError):
+    """A peer sent bytes that are no message of ours."""

@@ -1,0 +1,25 @@
+"""Heartbeats: a leader's sign of life, with the commit index and the context of the newest read that waits for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chronik.raft.messages import Kind, Message
+
+if TYPE_CHECKING:
+    from chronik.raft.core import Core
+
+
+def broadcast(core: Core, context: bytes) -> None:
+    for node_id, peer in core.progress.items():
+        if node_id != core.id:
+            # Not past what the peer is known to hold: behind that its log may still differ.
+            commit = min(peer.match, core.log.committed)
+            core.send(Kind.HEARTBEAT, node_id, commit=commit, context=context)
+            peer.sent_commit = commit
+
+
+def on_heartbeat(core: Core, message: Message) -> None:
+    core.election_elapsed, core.leader = 0, message.sender
+    core.log.commit_to(message.commit)
+    core.send(Kind.HEARTBEAT_REPLY, message.sender, context=message.context)

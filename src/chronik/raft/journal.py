@@ -1,0 +1,157 @@
+"""The Raft log on disk: one journal file and one snapshot file in a directory of their own.
+
+Every method blocks: the driver calls them on a lane. Nothing is acknowledged here; a caller may do so when `write`
+returned. After an error other than DiskFull the journal is not to be used again.
+
+The journal is one live file, `journal-N`. It opens with a frame that holds all that counts at that moment, then takes a
+frame per round. Opening the directory, and compacting behind a snapshot, write the next file whole and remove the last
+one: what an earlier process wrote and could not sync is written again before anyone relies on it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from chronik.raft.errors import LogDamaged, MalformedMessage
+from chronik.raft.journal_format import (
+    Base,
+    Record,
+    Replayed,
+    decode_snapshot_file,
+    encode_frame,
+    encode_snapshot_file,
+    frames,
+    has_frame_behind,
+    records,
+    replay,
+    whole_bytes,
+)
+from chronik.raft.messages import Entry, HardState, Snapshot
+from chronik.runtime.interfaces import Disk, File
+
+logger = logging.getLogger("chronik.raft")
+SNAPSHOT_NAME = "snapshot"
+JOURNAL_PREFIX = "journal-"
+
+
+class Recovered(NamedTuple):
+    snapshot: Snapshot | None
+    hard_state: HardState
+    base: Base
+    entries: Sequence[Entry]
+
+    @property
+    def is_empty(self) -> bool:
+        """Nobody has ever promised anything here. A term without entries counts: it is a node about to join."""
+        return self.snapshot is None and not self.entries and self.hard_state == HardState()
+
+
+class Journal:
+    def __init__(self, disk: Disk, directory: str) -> None:
+        self._disk, self._directory = disk, directory
+        self._file: File | None = None
+        self._number = 0
+
+    def recover(self) -> Recovered:
+        """Reads everything, makes it durable anew, and is ready to write. Raises LogDamaged and changes nothing."""
+        self._disk.make_directory(self._directory)
+        snapshot = self._read_snapshot()
+        replayed, self._number = self._read_journal()
+        recovered = self._joined(snapshot, replayed)
+        self.rewrite(recovered.hard_state, recovered.base, recovered.entries)
+        return recovered
+
+    def _read_snapshot(self) -> Snapshot | None:
+        path = self._path(SNAPSHOT_NAME)
+        if not self._disk.exists(path):
+            return None
+        try:
+            return decode_snapshot_file(self._disk.read_file(path))
+        except MalformedMessage as error:
+            raise LogDamaged(path, 0, str(error)) from error
+
+    def _read_journal(self) -> tuple[Replayed, int]:
+        numbers = sorted(
+            int(name.removeprefix(JOURNAL_PREFIX))
+            for name in self._disk.list(self._directory)
+            if name.removeprefix(JOURNAL_PREFIX).isdigit()
+        )
+        for number in reversed(numbers):
+            path = self._journal_path(number)
+            data = memoryview(self._disk.read_file(path))
+            whole = whole_bytes(data)
+            if whole < len(data) and has_frame_behind(data, whole):
+                raise LogDamaged(path, whole, "a frame is broken and whole ones follow it")
+            if whole == 0:
+                continue  # the crash came while it was being made; the one before it still counts
+            if whole < len(data):
+                logger.info("%s: cut %d bytes of a round that never ended", path, len(data) - whole)
+            replayed = replay(record for body in frames(data) for record in records(body))
+            if replayed.hole_at:
+                raise LogDamaged(path, whole, f"index {replayed.hole_at} does not join the entries before it")
+            return replayed, numbers[-1]
+        return replay(()), numbers[-1] if numbers else 0
+
+    def _joined(self, snapshot: Snapshot | None, replayed: Replayed) -> Recovered:
+        """The log behind the snapshot. One taken over from a leader may be ahead of the journal or contradict it."""
+        hard_state, base, entries = replayed.hard_state, replayed.base, replayed.entries
+        covered = Base(snapshot.index, snapshot.term) if snapshot else Base(0, 0)
+        place = covered.base_index - base.base_index
+        if place < 0:
+            where = self._path(SNAPSHOT_NAME)
+            raise LogDamaged(where, 0, f"it ends at {covered.base_index}, the log begins behind {base.base_index}")
+        terms = [base.base_term, *(entry.term for entry in entries)]
+        if place >= len(terms) or terms[place] != covered.base_term:
+            base, entries = covered, ()
+        last_index = base.base_index + len(entries)
+        if hard_state.commit > last_index:
+            where = self._journal_path(self._number)
+            raise LogDamaged(
+                where, 0, f"entries up to {hard_state.commit} were committed, the log ends at {last_index}"
+            )
+        commit = max(hard_state.commit, covered.base_index)
+        return Recovered(snapshot, hard_state._replace(commit=commit), base, entries)
+
+    def write(self, hard_state: HardState | None, entries: Sequence[Entry]) -> None:
+        """One round. Returns when it is durable; raises DiskFull when nothing of it was kept."""
+        assert self._file is not None
+        head: list[Record] = [hard_state] if hard_state else []
+        self._file.append([encode_frame(self._file.size_bytes(), [*head, *entries])])
+        self._file.sync()
+
+    def write_snapshot(self, snapshot: Snapshot) -> None:
+        """Durable first: only then may the log forget what it covers."""
+        self._disk.replace_file(self._path(SNAPSHOT_NAME), encode_snapshot_file(snapshot))
+
+    def rewrite(self, hard_state: HardState, base: Base, entries: Sequence[Entry]) -> None:
+        """Goes on in a new file that begins with exactly this."""
+        file = self._disk.open(self._journal_path(self._number + 1), create=True)
+        file.truncate(0)
+        file.append([encode_frame(0, [base, hard_state, *entries])])
+        file.sync()
+        self._disk.sync_directory(self._directory)
+        if self._file is not None:
+            self._file.close()
+        self._file = file
+        self._number += 1
+        for name in self._disk.list(self._directory):
+            number = name.removeprefix(JOURNAL_PREFIX)
+            if number.isdigit() and int(number) < self._number:
+                self._disk.remove(self._path(name))
+        self._disk.sync_directory(self._directory)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    @property
+    def size_bytes(self) -> int:
+        return self._file.size_bytes() if self._file else 0
+
+    def _path(self, name: str) -> str:
+        return f"{self._directory}/{name}"
+
+    def _journal_path(self, number: int) -> str:
+        return self._path(f"{JOURNAL_PREFIX}{number:08d}")

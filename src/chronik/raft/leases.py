@@ -1,0 +1,45 @@
+"""The leader's lease: how long it may answer reads without asking. Knows no clock: every time comes in.
+
+A follower that answers a heartbeat votes for nobody else for at least (election_ticks - 1) of its ticks from then on.
+The lease is counted from when the heartbeat was SENT, which is earlier, and is shorter than that promise less the drift
+between two clocks; so it has run out before another leader can exist. Handing the leadership over breaks followers'
+promises on purpose: in a term in which that was begun there is no lease any more, however the transfer ends.
+"""
+
+from __future__ import annotations
+
+ASKED_MAX = 64  # rounds under way; a leader that hears no quorum steps down long before
+
+
+class Lease:
+    def __init__(self, duration_ns: int) -> None:
+        self.duration_ns = duration_ns
+        self.until_ns = 0
+        self._term = 0
+        self._revoked_term = 0
+        self._sent_ns: dict[bytes, tuple[int, int]] = {}  # by context: term, time of sending
+
+    def asked(self, context: bytes, term: int, now_ns: int) -> None:
+        """A round of heartbeats with this context leaves now."""
+        self._sent_ns[context] = (term, now_ns)
+        if len(self._sent_ns) > ASKED_MAX:
+            del self._sent_ns[next(iter(self._sent_ns))]
+
+    def confirmed(self, context: bytes) -> bool:
+        """A majority answered the round. False: the context is not one of ours."""
+        asked = self._sent_ns.pop(context, None)
+        if asked is None:
+            return False
+        term, sent_ns = asked
+        if term != self._revoked_term:
+            later = sent_ns + self.duration_ns
+            self.until_ns = max(self.until_ns, later) if term == self._term else later
+            self._term = term
+        return True
+
+    def revoke(self, term: int) -> None:
+        self._revoked_term = term
+        self.until_ns = 0
+
+    def holds(self, term: int, now_ns: int) -> bool:
+        return term == self._term != self._revoked_term and now_ns < self.until_ns

@@ -1,0 +1,61 @@
+"""The members in force: applying a committed change, and what a leader does at once for those who came.
+
+A change takes effect when it is applied, on every node at the same place of the log.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chronik.raft import appending, roles
+from chronik.raft.changes import ChangeSet, changed
+from chronik.raft.messages import NOBODY, Membership, Role
+from chronik.raft.progress import Inflights, Progress
+
+if TYPE_CHECKING:
+    from chronik.raft.core import Core
+
+
+def apply(core: Core, changes: ChangeSet) -> Membership:
+    """Every node decides alike, from the same members: what cannot be applied is passed over by all."""
+    members = changed(core.members, changes.changes)
+    if members is not None:
+        switch(core, members)
+    return core.members
+
+
+def switch(core: Core, members: Membership) -> None:
+    core.members = members
+    core.progress = {
+        node_id: _followed(core, node_id, is_learner=node_id in members.learners)
+        for node_id in sorted((*members.voters, *members.learners))
+    }
+    if core.role is not Role.LEADER:
+        return
+    if core.id not in members.voters:
+        # Without the option a removed leader goes on until its followers elect another: it may still hold their commit.
+        if core.config.step_down_on_removal:
+            roles.become_follower(core, core.term, NOBODY)
+        return
+    if appending.advance_commit(core):
+        appending.broadcast(core)  # fewer voters may need fewer answers
+    else:
+        for node_id in core.progress:
+            if node_id != core.id:
+                appending.send_append(core, node_id, even_if_empty=False)
+    if core.transferee not in members.voters:
+        core.transferee = NOBODY
+
+
+def _followed(core: Core, node_id: int, *, is_learner: bool) -> Progress:
+    known = core.progress.get(node_id)
+    if known is not None:
+        known.is_learner = is_learner
+        return known
+    return Progress(
+        match=0,
+        next_index=max(core.log.last_index, 1),
+        is_learner=is_learner,
+        inflights=Inflights(core.config.inflight_messages_max, core.config.inflight_bytes_max),
+        recently_active=True,  # it had no chance to be heard; a quorum check right now must not count it as lost
+    )

@@ -1,0 +1,132 @@
+"""What a leader knows of one peer's log, and how fast it may send. Owns all transitions; sends nothing itself.
+
+Invariant: 0 <= match < next. Three states:
+PROBE      the peer's end is a guess: one append at a time until it answers.
+REPLICATE  the peer follows: appends are sent ahead of the answers, up to the in-flight limits.
+SNAPSHOT   the log no longer reaches back to the peer: silence until the snapshot is in.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import IntEnum
+
+from chronik.runtime.invariants import check
+
+
+class Pace(IntEnum):
+    PROBE = 0
+    REPLICATE = 1
+    SNAPSHOT = 2
+
+
+class Inflights:
+    """Appends sent and not answered, oldest first: the last index of each and its bytes."""
+
+    __slots__ = ("_sent", "count_max", "size_bytes", "size_bytes_max")
+
+    def __init__(self, count_max: int, size_bytes_max: int) -> None:
+        self.count_max, self.size_bytes_max = count_max, size_bytes_max
+        self._sent: deque[tuple[int, int]] = deque()
+        self.size_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._sent)
+
+    @property
+    def full(self) -> bool:
+        return len(self._sent) >= self.count_max or 0 < self.size_bytes_max <= self.size_bytes
+
+    def add(self, index: int, size_bytes: int) -> None:
+        check(not self.full, "nothing is sent beyond the in-flight limits")
+        self._sent.append((index, size_bytes))
+        self.size_bytes += size_bytes
+
+    def free_to(self, index: int) -> None:
+        """An answer for `index` also answers everything sent before it."""
+        while self._sent and self._sent[0][0] <= index:
+            self.size_bytes -= self._sent.popleft()[1]
+
+    def clear(self) -> None:
+        self._sent.clear()
+        self.size_bytes = 0
+
+
+class Progress:
+    def __init__(
+        self, *, match: int, next_index: int, is_learner: bool, inflights: Inflights, recently_active: bool
+    ) -> None:
+        self.match, self.next = match, next_index
+        self.is_learner, self.inflights = is_learner, inflights
+        self.recently_active = recently_active  # heard from since the last quorum check
+        self.pace = Pace.PROBE
+        self.paused_flow = False  # cleared by any answer, so that a lost append cannot stop the peer for ever
+        self.pending_snapshot = 0
+        self.sent_commit = 0  # highest commit index sent, as far as the peer could use it
+
+    @property
+    def paused(self) -> bool:
+        return self.pace is Pace.SNAPSHOT or self.paused_flow
+
+    def become_probe(self) -> None:
+        # After a snapshot the peer's end is the snapshot's, even if its answer is still under way.
+        reached = max(self.match, self.pending_snapshot if self.pace is Pace.SNAPSHOT else 0)
+        self._enter(Pace.PROBE)
+        self._turn_back_to(reached + 1)
+
+    def become_replicate(self) -> None:
+        self._enter(Pace.REPLICATE)
+        self.next = self.match + 1
+
+    def become_snapshot(self, index: int) -> None:
+        self._enter(Pace.SNAPSHOT)
+        self.pending_snapshot = index
+        self.next = index + 1
+        self.sent_commit = index
+
+    def acknowledge(self, index: int) -> bool:
+        """The peer holds everything up to `index`. False: an old answer that tells nothing new."""
+        if index <= self.match:
+            return False
+        self.match = index
+        self.next = max(self.next, index + 1)
+        self.paused_flow = False
+        return True
+
+    def reject(self, rejected: int, agrees_at: int) -> bool:
+        """The peer refused an append behind `rejected` and may agree at `agrees_at`. False: the refusal is outdated."""
+        if self.pace is Pace.REPLICATE:
+            if rejected <= self.match:
+                return False
+            self._turn_back_to(self.match + 1)
+            return True
+        if self.next - 1 != rejected:
+            return False
+        self._turn_back_to(max(min(rejected, agrees_at + 1), self.match + 1))
+        self.paused_flow = False
+        return True
+
+    def sent_entries(self, count: int, size_bytes: int) -> None:
+        check(self.pace is not Pace.SNAPSHOT, "no append is sent while a snapshot is under way")
+        if self.pace is Pace.PROBE:
+            self.paused_flow = self.paused_flow or count > 0
+            return
+        if count:
+            self.next += count
+            self.inflights.add(self.next - 1, size_bytes)
+        # A full window still lets one empty append through after each heartbeat answer; it finds lost ones.
+        self.paused_flow = self.inflights.full
+
+    def commit_helps(self, commit: int) -> bool:
+        """Whether sending `commit` can move the peer: not when what it can use was sent before."""
+        return commit > self.sent_commit and self.sent_commit < self.next - 1
+
+    def _turn_back_to(self, next_index: int) -> None:
+        self.next = next_index
+        self.sent_commit = min(self.sent_commit, next_index - 1)
+
+    def _enter(self, pace: Pace) -> None:
+        self.pace = pace
+        self.paused_flow = False
+        self.pending_snapshot = 0
+        self.inflights.clear()

@@ -1,0 +1,83 @@
+"""Read points asked of the quorum: many waiting readers share one round, and a lost round is asked for again.
+
+Decides nothing about safety: the core answers, this keeps the books of who waits for what.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from chronik.raft.messages import ReadState
+
+if TYPE_CHECKING:
+    from chronik.raft.core import Core
+
+_CONTEXT = struct.Struct(">Q8sQ")  # node, this start of it, count: unique in the cluster, as the leader keeps them all
+
+
+@dataclass(slots=True)
+class _Round:
+    readers: list[asyncio.Future[int]]
+    ticks: int = 0
+
+
+class ReadPoints:
+    def __init__(self, core: Core, start: bytes, *, retry_ticks: int) -> None:
+        self._core, self._start, self._retry_ticks = core, start, retry_ticks
+        self._count = 0
+        self._new: list[asyncio.Future[int]] = []
+        self._asked: dict[bytes, _Round] = {}
+        self._unapplied: list[tuple[int, list[asyncio.Future[int]]]] = []
+
+    def ask(self) -> asyncio.Future[int]:
+        done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._new.append(done)
+        return done
+
+    def new_context(self) -> bytes:
+        self._count += 1
+        return _CONTEXT.pack(self._core.id, self._start, self._count)
+
+    def take(self) -> None:
+        """Asks for all that came since: their round starts after each of them began to wait."""
+        if self._new:
+            readers, self._new = self._new, []
+            context = self.new_context()
+            self._asked[context] = _Round(readers)
+            self._core.read_index(context)
+
+    def tick(self) -> None:
+        """The leader may have changed or a message be lost: then nobody answers, and it is asked anew."""
+        for context, asked in list(self._asked.items()):
+            asked.ticks += 1
+            if asked.ticks >= self._retry_ticks:
+                del self._asked[context]
+                self._new.extend(reader for reader in asked.readers if not reader.done())
+
+    def confirmed(self, state: ReadState) -> None:
+        asked = self._asked.pop(state.context, None)
+        if asked:
+            self._unapplied.append((state.index, asked.readers))
+            self.applied(self._core.log.applied)
+
+    def applied(self, index: int) -> None:
+        if not self._unapplied:
+            return
+        waiting, self._unapplied = self._unapplied, []
+        for needed, readers in waiting:
+            if needed > index:
+                self._unapplied.append((needed, readers))
+                continue
+            for reader in readers:
+                if not reader.done():
+                    reader.set_result(needed)
+
+    def fail(self, error: Exception) -> None:
+        waiting = [*self._new, *(reader for asked in self._asked.values() for reader in asked.readers)]
+        waiting += (reader for _, readers in self._unapplied for reader in readers)
+        for reader in waiting:
+            if not reader.done():
+                reader.set_exception(error)

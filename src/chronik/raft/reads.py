@@ -1,0 +1,112 @@
+"""Reading without writing: read points confirmed by a quorum, and the leader's lease. Knows no clock: times come in.
+
+A leader may have been replaced without noticing. It answers a read with its commit index only after a majority
+acknowledged a heartbeat sent behind the request, and only once it committed an entry of its own term.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from chronik.raft import heartbeats
+from chronik.raft.messages import NOBODY, Kind, Message, ReadState
+from chronik.raft.quorum import Verdict, verdict
+
+if TYPE_CHECKING:
+    from chronik.raft.core import Core
+
+WAITING_READS_MAX = 4096  # requests before the first commit of a term; more would only grow with impatient clients
+
+
+class ReadMode(Enum):
+    QUORUM = "quorum"  # each read point is confirmed by a round of heartbeats
+    LEASE = "lease"  # the leader's word counts while check_quorum keeps it in office; needs bounded clock drift
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    request: Message
+    index: int
+    acknowledged: dict[int, bool]
+
+
+class PendingReads:
+    def __init__(self) -> None:
+        self.confirming: dict[bytes, _Read] = {}  # by context, oldest first
+        self.waiting: deque[Message] = deque(maxlen=WAITING_READS_MAX)
+
+    def clear(self) -> None:
+        self.confirming.clear()
+        self.waiting.clear()
+
+    @property
+    def newest_context(self) -> bytes:
+        """Heartbeats repeat it, so that a lost one does not keep a read waiting."""
+        return next(reversed(self.confirming), b"")
+
+    def confirmed_to(self, context: bytes) -> list[_Read]:
+        """Removes and returns the read with this context and all before it: what confirms it confirms them."""
+        done = []
+        for each in list(self.confirming):
+            done.append(self.confirming.pop(each))
+            if each == context:
+                break
+        return done
+
+
+def on_read_index(core: Core, message: Message) -> None:
+    if core.members.voters == (core.id,):
+        _answer(core, message, core.log.committed)
+    elif core.log.term(core.log.committed) != core.term:
+        core.reads.waiting.append(message)
+    else:
+        _confirm(core, message)
+
+
+def release_waiting(core: Core) -> None:
+    """The first commit of the term is there: requests that came before it may go on."""
+    if not core.reads.waiting or core.log.term(core.log.committed) != core.term:
+        return
+    waiting = list(core.reads.waiting)
+    core.reads.waiting.clear()
+    for message in waiting:
+        _confirm(core, message)
+
+
+def _confirm(core: Core, message: Message) -> None:
+    if core.config.read_mode is ReadMode.LEASE:
+        _answer(core, message, core.log.committed)
+        return
+    if message.context not in core.reads.confirming:
+        core.reads.confirming[message.context] = _Read(message, core.log.committed, {core.id: True})
+    heartbeats.broadcast(core, message.context)
+
+
+def on_heartbeat_acknowledged(core: Core, message: Message) -> None:
+    read = core.reads.confirming.get(message.context)
+    if read is None:
+        return
+    read.acknowledged[message.sender] = True
+    if verdict(core.members.voters, read.acknowledged) is Verdict.WON:
+        for each in core.reads.confirmed_to(message.context):
+            _answer(core, each.request, each.index)
+
+
+def _answer(core: Core, request: Message, index: int) -> None:
+    if request.sender in (NOBODY, core.id):
+        core.read_states.append(ReadState(index, request.context))
+    else:
+        core.send(Kind.READ_INDEX_REPLY, request.sender, index=index, context=request.context)
+
+
+def forward(core: Core, message: Message) -> None:
+    """Passes on this node's own request. Two followers that take each other for the leader would play ping-pong."""
+    if core.leader != NOBODY and message.sender == core.id:
+        core.post(replace(message, to=core.leader))
+
+
+def on_reply(core: Core, message: Message) -> None:
+    core.read_states.append(ReadState(message.index, message.context))

@@ -1,0 +1,50 @@
+"""The transitions between roles, except to leader: what each forgets and what it keeps. Sends nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chronik.raft.messages import NOBODY, Role
+from chronik.raft.progress import Inflights, Progress
+from chronik.runtime.invariants import check
+
+if TYPE_CHECKING:
+    from chronik.raft.core import Core
+
+
+def become_follower(core: Core, term: int, leader: int) -> None:
+    reset(core, term)
+    core.role, core.leader = Role.FOLLOWER, leader
+
+
+def become_pre_candidate(core: Core) -> None:
+    # Term and vote stay: a pre-vote only asks, so a node that cannot win disturbs nobody.
+    check(core.role is not Role.LEADER, "a leader does not stand against itself")
+    core.role, core.leader = Role.PRE_CANDIDATE, NOBODY
+    core.votes.clear()
+
+
+def become_candidate(core: Core) -> None:
+    check(core.role is not Role.LEADER, "a leader does not stand against itself")
+    reset(core, core.term + 1)
+    core.role, core.vote = Role.CANDIDATE, core.id
+
+
+def reset(core: Core, term: int) -> None:
+    if term != core.term:
+        core.term, core.vote = term, NOBODY
+    core.leader = core.transferee = NOBODY
+    core.election_elapsed = core.heartbeat_elapsed = 0
+    core.election_timeout_ticks = core.config.election_ticks + core.config.jitter(core.config.election_ticks)
+    core.votes.clear()
+    core.pending_change_index = core.uncommitted_bytes = 0
+    core.reads.clear()
+    last_index = core.log.last_index
+    for node_id, old in core.progress.items():
+        core.progress[node_id] = Progress(
+            match=last_index if node_id == core.id else 0,
+            next_index=last_index + 1,
+            is_learner=old.is_learner,
+            inflights=Inflights(core.config.inflight_messages_max, core.config.inflight_bytes_max),
+            recently_active=False,
+        )

@@ -1,0 +1,152 @@
+"""Group commit: what several Readys ask of the disk becomes one round of writing, one round at a time, in order.
+
+Owns the journal and the lane; tells nobody anything before the disk said so. A full disk is waited for, since nothing
+of the round was kept; any other error is final.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+from chronik.raft.journal import Journal
+from chronik.raft.journal_format import Base
+from chronik.raft.messages import Entry, HardState, Ready, Snapshot
+from chronik.raft.stable_log import StableLog
+from chronik.runtime.errors import DiskFull
+from chronik.runtime.interfaces import Lane
+
+DISK_FULL_RETRY_S = 0.2
+
+
+class Rounds:
+    def __init__(
+        self,
+        journal: Journal,
+        lane: Lane,
+        stable: StableLog,
+        hard_state: HardState,
+        *,
+        persisted: Callable[[Ready], None],
+        settled: Callable[[], None],
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        """`persisted` hears of each Ready in order, `settled` once behind all that one round made durable."""
+        self._journal, self._lane, self._stable = journal, lane, stable
+        self._persisted, self._settled, self._failed = persisted, settled, failed
+        self._hard_state = hard_state  # newest asked for; a commit alone waits for the next round that must sync
+        self._waiting: list[Ready] = []
+        self._compaction: tuple[Snapshot, int] | None = None
+        self._busy = False
+        self._closed = False
+        self._loop = asyncio.get_running_loop()
+        self._compacted_bytes = journal.size_bytes
+        self.grown_bytes = 0  # of journal since the last compaction
+
+    def submit(self, ready: Ready) -> None:
+        self._waiting.append(ready)
+        self._start()
+
+    def compact(self, snapshot: Snapshot, up_to: int) -> None:
+        """Makes the snapshot durable, then forgets the log up to an index that it covers."""
+        self._compaction = (snapshot, up_to)
+        self._start()
+
+    @property
+    def compacting(self) -> bool:
+        return self._compaction is not None
+
+    async def close(self) -> None:
+        """Returns when what is under way on the disk has ended; what was not begun is not begun."""
+        self._closed = True
+        self._waiting.clear()
+        await self._lane.run(self._journal.close)
+        self._lane.close()
+
+    def _start(self) -> None:
+        while self._waiting and not self._busy and not self._closed:
+            if self._compaction is not None:
+                break
+            if not _must_write(self._waiting[0]):
+                ready = self._waiting.pop(0)
+                self._hard_state = ready.hard_state or self._hard_state
+                self._persisted(ready)
+                continue
+            self._write(self._take())
+        if self._compaction is not None and not self._busy and not self._closed:
+            self._write_compaction(*self._compaction)
+
+    def _take(self) -> list[Ready]:
+        """All that waits, but a snapshot only by itself: it replaces what was written before it."""
+        count = 1
+        if self._waiting[0].snapshot is None:
+            while count < len(self._waiting) and self._waiting[count].snapshot is None:
+                count += 1
+        taken, self._waiting = self._waiting[:count], self._waiting[count:]
+        return taken
+
+    def _write(self, taken: list[Ready]) -> None:
+        for ready in taken:
+            self._hard_state = ready.hard_state or self._hard_state
+        entries = [entry for ready in taken for entry in ready.entries]
+        snapshot = taken[0].snapshot
+        if snapshot is None:
+            work = partial(self._journal.write, self._hard_state, entries)
+        else:
+            work = partial(self._install, snapshot, self._hard_state, entries)
+        self._run(work, partial(self._written, taken))
+
+    def _install(self, snapshot: Snapshot, hard_state: HardState, entries: list[Entry]) -> None:
+        self._journal.write_snapshot(snapshot)
+        self._journal.rewrite(hard_state, Base(snapshot.index, snapshot.term), entries)
+
+    def _written(self, taken: list[Ready]) -> None:
+        for ready in taken:
+            if ready.snapshot:
+                self._stable.restart_behind(ready.snapshot.index, ready.snapshot.term)
+                self._compacted_bytes, self.grown_bytes = self._journal.size_bytes, 0
+            self._stable.append(ready.entries)
+            self._persisted(ready)
+
+    def _write_compaction(self, snapshot: Snapshot, up_to: int) -> None:
+        term = self._stable.term(up_to)
+        if term is None or up_to > snapshot.index:
+            self._compaction = None  # overtaken by a snapshot of the leader
+            return
+        kept = list(self._stable.entries(up_to + 1, self._stable.last_index + 1) or ())
+
+        def work() -> None:
+            self._journal.write_snapshot(snapshot)
+            self._journal.rewrite(self._hard_state, Base(up_to, term), kept)
+
+        self._run(work, partial(self._compacted, up_to))
+
+    def _compacted(self, up_to: int) -> None:
+        self._compaction = None
+        self._stable.compact(up_to)
+        self._compacted_bytes, self.grown_bytes = self._journal.size_bytes, 0
+
+    def _run(self, work: Callable[[], None], done: Callable[[], None]) -> None:
+        self._busy = True
+        self._lane.run(work).add_done_callback(partial(self._ended, work, done))
+
+    def _ended(self, work: Callable[[], None], done: Callable[[], None], result: asyncio.Future[None]) -> None:
+        error = result.exception()
+        if self._closed:
+            return
+        if isinstance(error, DiskFull):
+            self._loop.call_later(DISK_FULL_RETRY_S, self._run, work, done)
+            return
+        if error is not None:
+            self._failed(error)
+            return
+        self._busy = False
+        self.grown_bytes = self._journal.size_bytes - self._compacted_bytes
+        done()
+        self._start()
+        self._settled()
+
+
+def _must_write(ready: Ready) -> bool:
+    return bool(ready.must_sync or ready.entries or ready.snapshot)

@@ -1,0 +1,47 @@
+"""Snapshots between peers: taking one over, and how sending one ended (appending.py sends it).
+
+Makes no snapshot itself: the caller's state machine does, and `Stable.snapshot` offers the newest.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chronik.raft import membership
+from chronik.raft.messages import Kind, Message, Role, Snapshot
+from chronik.raft.progress import Pace
+
+if TYPE_CHECKING:
+    from chronik.raft.core import Core
+
+
+def report(core: Core, peer_id: int, *, delivered: bool) -> None:
+    """The transport says how it ended. Either way the next append waits for a sign of life from the peer."""
+    peer = core.progress.get(peer_id)
+    if core.role is not Role.LEADER or peer is None or peer.pace is not Pace.SNAPSHOT:
+        return
+    if not delivered:
+        peer.pending_snapshot = 0
+    peer.become_probe()
+    peer.paused_flow = True
+
+
+def on_snapshot(core: Core, message: Message) -> None:
+    core.election_elapsed, core.leader = 0, message.sender
+    taken = message.snapshot is not None and _restore(core, message.snapshot)
+    core.send(Kind.APPEND_REPLY, message.sender, index=core.log.last_index if taken else core.log.committed)
+
+
+def _restore(core: Core, snapshot: Snapshot) -> bool:
+    log = core.log
+    if snapshot.index <= log.committed:
+        return False
+    if core.id not in snapshot.membership.voters and core.id not in snapshot.membership.learners:
+        return False  # without a place among the members this node could not go on from there
+    if log.matches(snapshot.index, snapshot.term):
+        log.commit_to(snapshot.index)  # the log has it all: no need to throw entries away
+        return False
+    log.restore(snapshot)
+    core.progress.clear()
+    membership.switch(core, snapshot.membership)
+    return True

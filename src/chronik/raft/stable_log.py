@@ -1,0 +1,65 @@
+"""The entries that the disk holds, kept in memory: the core reads them here, `journal` keeps their bytes.
+
+Holds no file. `base_index` and `base_term` name the entry just before the first one kept; it is what a snapshot or a
+compaction left. An append at index i voids everything at or behind i.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from chronik.raft.messages import Entry, Snapshot
+from chronik.runtime.invariants import check
+
+
+class StableLog:
+    def __init__(self, snapshot: Callable[[], Snapshot | None]) -> None:
+        self._snapshot = snapshot
+        self.base_index = self.base_term = 0
+        self._entries: list[Entry] = []
+
+    @property
+    def first_index(self) -> int:
+        return self.base_index + 1
+
+    @property
+    def last_index(self) -> int:
+        return self.base_index + len(self._entries)
+
+    def term(self, index: int) -> int | None:
+        if index == self.base_index:
+            return self.base_term
+        if self.base_index < index <= self.last_index:
+            return self._entries[index - self.base_index - 1].term
+        return None
+
+    def entries(self, low: int, high: int) -> Sequence[Entry] | None:
+        if low <= self.base_index:
+            return None
+        return self._entries[low - self.base_index - 1 : high - self.base_index - 1]
+
+    def snapshot(self) -> Snapshot | None:
+        return self._snapshot()
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """Entries at or before the base are passed over: a snapshot covers them already."""
+        if not entries or entries[-1].index <= self.base_index:
+            return
+        entries = entries[max(0, self.first_index - entries[0].index) :]
+        first = entries[0].index
+        check(first <= self.last_index + 1, "the log has no holes")
+        del self._entries[first - self.base_index - 1 :]
+        self._entries.extend(entries)
+
+    def compact(self, index: int) -> None:
+        """Forgets entries up to `index`. What is gone already, or not there yet, stays as it is."""
+        term = self.term(index)
+        if index <= self.base_index or term is None:
+            return
+        del self._entries[: index - self.base_index]
+        self.base_index, self.base_term = index, term
+
+    def restart_behind(self, index: int, term: int) -> None:
+        """Forgets everything: the log begins behind a snapshot."""
+        self._entries.clear()
+        self.base_index, self.base_term = index, term

@@ -1,0 +1,38 @@
+"""The machine's memory and name, on which defaults of a configuration depend. A simulation gives its own."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+GIB = 1 << 30
+_cgroup_limits = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+
+
+class Machine(NamedTuple):
+    memory_bytes: int
+    host_name: str  # advertised when a listener is on all interfaces
+
+    @classmethod
+    def here(cls) -> Machine:
+        return cls(min(_physical_bytes(), _container_bytes()), os.uname().nodename)
+
+
+SIMULATED = Machine(memory_bytes=GIB, host_name="localhost")
+
+
+def _physical_bytes() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _container_bytes() -> int:
+    """The limit of the control group, in either of its two versions; one that is not set is no limit."""
+    for path in _cgroup_limits:
+        try:
+            text = path.read_text().strip()
+        except OSError:
+            continue
+        if text.isdecimal():
+            return int(text)
+    return 1 << 62

@@ -1,0 +1,235 @@
+"""Makes the straight-line decoder of one message at one version.
+
+Everything is inlined into a single function: nested structs become nested loops, neighbouring fixed-size fields and the
+length or count that follows them are read by one `unpack_from`. A count is checked against the bytes that are left and
+against the memory budget before anything is allocated. The function stops at the first fault; `explain` then names it.
+"""
+
+from __future__ import annotations
+
+from struct import Struct as Packing
+from struct import error as struct_error
+from typing import Any
+
+from chronik.wire import primitives
+from chronik.wire.notation import Field, ListOf, Scalar, Struct
+from chronik.wire.source import Shape, Source
+
+
+def make_decoder(message: type[Struct], version: int, explain: Any) -> Any:
+    """`decode(buffer, at=0, budget=None) -> (message, end)`, raising MalformedMessage and nothing else."""
+    source = Source()
+    source.names.update(
+        new=object.__new__,
+        Refused=primitives.Refused,
+        read_varint=primitives.read_varint,
+        read_varint_rest=primitives.read_varint_rest,
+        struct_of_many=primitives.struct_of_many,
+        faults=(struct_error, IndexError, UnicodeDecodeError, primitives.Refused),
+        explain=explain,
+        MESSAGE=message,
+    )
+    line = source.line
+    line("def decode(buffer, at=0, budget=None):")
+    source.indent = 1
+    line("start, limit = at, len(buffer)")
+    line("if budget is None:")
+    line(f"    budget = limit * {primitives.OBJECT_BYTES_PER_WIRE_BYTE} + {primitives.OBJECT_BYTES_FREE}")
+    line("allowed = budget")
+    line("try:")
+    source.indent = 2
+    made = DecoderWriter(Shape(message, version), source).struct(message)
+    line(f"return {made}, at")
+    source.indent = 1
+    line("except faults:")
+    line(f"    raise explain(MESSAGE, {version}, buffer, start, allowed) from None")
+    return source.function("decode")
+
+
+class DecoderWriter:
+    def __init__(self, shape: Shape, source: Source) -> None:
+        self.shape, self.source = shape, source
+        self.run: list[tuple[str, str]] = []  # (struct code, variable) of fixed-size values not yet read
+
+    def flush(self) -> None:
+        """Reads the open run with one call."""
+        if not self.run:
+            return
+        packing = Packing(">" + "".join(code for code, _ in self.run))
+        targets = ", ".join(variable for _, variable in self.run)
+        if packing.format == ">B":
+            self.source.line(f"{targets} = buffer[at]")
+        else:
+            comma = "," if len(self.run) == 1 else ""
+            self.source.line(f"{targets}{comma} = {self.source.name_of(packing.unpack_from, 'unpack')}(buffer, at)")
+        self.source.line(f"at += {packing.size}")
+        self.run = []
+
+    def struct(self, struct: type[Struct]) -> str:
+        """Reads every field, then builds the object; returns its variable."""
+        values = {field.name: self.field(field) for field in self.shape.in_place(struct)}
+        if self.shape.flexible:
+            values |= self.tag_section(self.shape.tagged(struct))
+        self.flush()
+        return self.build(struct, values)
+
+    def build(self, struct: type[Struct], values: dict[str, str]) -> str:
+        line = self.source.line
+        made = self.source.variable("made")
+        line(f"{made} = new({self.source.name_of(struct, struct.__name__)})")
+        for field in struct.fields:
+            line(f"{made}.{field.name} = {values.get(field.name) or self.default(field)}")
+        line(f"{made}.unknown_tags = {values.get('unknown_tags', '()')}")
+        return made
+
+    def default(self, field: Field) -> str:
+        if isinstance(field.type, ListOf) and field.default is not None:
+            return "[]"
+        if isinstance(field.default, int | str | bytes | None):
+            return repr(field.default)
+        return self.source.name_of(field.default, "default")
+
+    def field(self, field: Field) -> str:
+        """Adds one field to the run, or reads it; returns the variable that holds or will hold it."""
+        compact, nullable = self.shape.compact(field), self.shape.nullable(field)
+        return self.kind(
+            field.name, field.type, compact=compact, nullable=nullable, null_struct=self.shape.null_struct(field)
+        )
+
+    def kind(self, name: str, kind: Any, *, compact: bool, nullable: bool, null_struct: int = -1) -> str:
+        if isinstance(kind, Scalar):
+            return self.scalar(name, kind, compact=compact, nullable=nullable)
+        if isinstance(kind, ListOf):
+            return self.array(name, kind.element, compact=compact, nullable=nullable)
+        return self.nullable_struct(name, kind, null_struct) if nullable else self.struct(kind)
+
+    def scalar(self, name: str, scalar: Scalar, *, compact: bool, nullable: bool) -> str:
+        line, value = self.source.line, self.source.variable(name)
+        if scalar.code:
+            self.run.append((scalar.code, value))
+            return value
+        length = self.length(name, "h" if scalar.name == "string" else "i", compact=compact)
+        end = self.source.variable("end")
+        line(f"if {length} >= 0:")
+        line(f"    {end} = at + {length}")
+        too_long = f" or {length} > {primitives.STRING_BYTES_MAX}" if scalar.name == "string" and compact else ""
+        line(f"    if {end} > limit{too_long}:")
+        line("        raise Refused")
+        taken = {"string": "str(buffer[at:{}], 'utf-8')", "binary": "bytes(buffer[at:{}])", "records": "buffer[at:{}]"}
+        line(f"    {value} = {taken[scalar.name].format(end)}")
+        line(f"    at = {end}")
+        self.null_branch(value, length, nullable=nullable)
+        return value
+
+    def length(self, name: str, code: str, *, compact: bool) -> str:
+        """Reads a length or count along with the run before it; -1 stands for null."""
+        line, length = self.source.line, self.source.variable(f"{name}_size")
+        self.run.append(("B" if compact else code, length))
+        self.flush()
+        if compact:
+            line(f"if {length} > 127:")
+            line(f"    {length}, at = read_varint_rest(buffer, at, {length})")
+            line(f"{length} -= 1")
+        return length
+
+    def null_branch(self, value: str, length: str, *, nullable: bool) -> None:
+        self.source.line(f"elif {length} == -1:" if nullable else "else:")
+        self.source.line(f"    {value} = None" if nullable else "    raise Refused")
+        if nullable:
+            self.source.line("else:")
+            self.source.line("    raise Refused")
+
+    def array(self, name: str, element: Any, *, compact: bool, nullable: bool) -> str:
+        line, value = self.source.line, self.source.variable(name)
+        count = self.length(name, "i", compact=compact)
+        bytes_min = self.shape.kind_bytes_min(element, compact=self.shape.flexible)
+        line(f"if {count} >= 0:")
+        self.source.indent += 1
+        per_element, per_three_bytes = self.shape.cost_of_many(element)
+        contents = f" + min({count}, (limit - at) // 3) * {per_three_bytes}" if per_three_bytes else ""
+        line(f"budget -= {count} * {per_element}{contents}")
+        line(f"if {count} > {primitives.ELEMENTS_MAX} or {count} * {bytes_min} > limit - at or budget < 0:")
+        line("    raise Refused")
+        self.elements(value, count, element)
+        self.source.indent -= 1
+        self.null_branch(value, count, nullable=nullable)
+        return value
+
+    def elements(self, value: str, count: str, element: Any) -> None:
+        line = self.source.line
+        if isinstance(element, Scalar) and element.code:
+            end = self.source.variable("end")
+            line(f"{end} = at + {count} * {element.size_bytes}")
+            if element.name == "uuid":
+                line(f"{value} = [bytes(buffer[i:i + 16]) for i in range(at, {end}, 16)]")
+            else:
+                line(f"{value} = list(struct_of_many({element.code!r}, {count}).unpack_from(buffer, at))")
+            line(f"at = {end}")
+            return
+        line(f"{value} = []")
+        line(f"for _ in range({count}):")
+        self.source.indent += 1
+        made = self.kind("item", element, compact=self.shape.flexible, nullable=False)
+        line(f"{value}.append({made})")
+        self.source.indent -= 1
+
+    def nullable_struct(self, name: str, struct: type[Struct], null: int) -> str:
+        """A single struct that may be null is led by one byte: `null`, or 1."""
+        line, value, present = self.source.line, self.source.variable(name), self.source.variable("present")
+        self.run.append(("b", present))
+        self.flush()
+        line(f"if {present} == 1:")
+        self.source.indent += 1
+        line(f"{value} = {self.struct(struct)}")
+        self.source.indent -= 1
+        line(f"elif {present} == {null}:")
+        line(f"    {value} = None")
+        line("else:")
+        line("    raise Refused")
+        return value
+
+    def tag_section(self, tagged: list[Field]) -> dict[str, str]:
+        """Reads the tags behind a flexible struct; nearly always a single zero byte, read with the run before it."""
+        line, variable = self.source.line, self.source.variable
+        count, unknown, tag, end = variable("tags"), variable("unknown"), variable("tag"), variable("end")
+        self.run.append(("B", count))
+        self.flush()
+        values = {field.name: variable(field.name) for field in tagged}
+        for field in tagged:
+            line(f"{values[field.name]} = {self.default(field)}")
+        line(f"{unknown} = ()")
+        line(f"if {count}:")
+        self.source.indent += 1
+        line(f"if {count} > 127:")
+        line(f"    {count}, at = read_varint_rest(buffer, at, {count})")
+        line(f"budget -= {count} * {primitives.TAG_COST_BYTES}")
+        line(f"if {count} > {primitives.TAGS_MAX} or budget < 0:")
+        line("    raise Refused")
+        line(f"{unknown} = []")
+        line(f"for _ in range({count}):")
+        self.source.indent += 1
+        line(f"{tag}, at = read_varint(buffer, at)")
+        line(f"{end}, at = read_varint(buffer, at)")
+        line(f"{end} += at")
+        line(f"if {end} > limit:")
+        line("    raise Refused")
+        for field in tagged:
+            self.known_tag(field, values[field.name], tag, end)
+        line(f"{unknown}.append(({tag}, bytes(buffer[at:{end}])))")
+        line(f"at = {end}")
+        self.source.indent -= 1
+        line(f"{unknown} = tuple({unknown})")
+        self.source.indent -= 1
+        return {**values, "unknown_tags": unknown}
+
+    def known_tag(self, field: Field, target: str, tag: str, end: str) -> None:
+        line = self.source.line
+        line(f"if {tag} == {field.tag}:")
+        self.source.indent += 1
+        value = self.field(field)
+        self.flush()
+        line(f"{target} = {value}")
+        line(f"if at != {end}:")
+        line("    raise Refused")
+        line("continue")
+        self.source.indent -= 1

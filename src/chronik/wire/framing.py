@@ -1,0 +1,109 @@
+"""Kafka's frames: four bytes of size, then that many bytes. Bytes in, frames out; no socket in sight.
+
+A frame is a writable memoryview that owns its memory, so that a produce request is patched and appended where it
+arrived. The transport asks `room()` where to put bytes and tells `received(count)`; small frames come through one
+scratch buffer shared by all readers, a large one is received straight into its own memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import Struct as Packing
+
+from chronik.wire.errors import Malformed
+
+SIZE_BYTES = 4
+SCRATCH_BYTES = 256 * 1024  # what uvloop reads at a time
+_size_of = Packing(">i").unpack_from
+pack_size = Packing(">i").pack
+
+# Shared: what lands in it is consumed before anybody else is asked for room, because `received` never waits.
+_SCRATCH = memoryview(bytearray(SCRATCH_BYTES))
+
+
+class BadFrame(Malformed):
+    """The size in front of a frame is negative or over the limit; nothing after it can be trusted."""
+
+    def __init__(self, size_bytes: int, size_bytes_max: int) -> None:
+        super().__init__("frame", 0, f"a size of {size_bytes} bytes, at most {size_bytes_max} are allowed")
+        self.size_bytes = size_bytes
+
+
+class FrameReader:
+    """Cuts a stream into frames. After BadFrame the stream is lost: close it.
+
+    `admit(size_bytes)` is asked before memory is taken for a frame that does not fit the scratch buffer. While it says
+    no, `waiting_bytes` tells the size wanted: stop reading, and call `go_on()` when there may be room.
+    """
+
+    __slots__ = ("_admit", "_filled", "_frame", "_rest", "size_bytes_max", "waiting_bytes")
+
+    def __init__(self, size_bytes_max: int, admit: Callable[[int], bool] = lambda size_bytes: True) -> None:
+        self.size_bytes_max = size_bytes_max
+        self.waiting_bytes = 0
+        self._admit = admit
+        self._frame: memoryview | None = None  # a frame whose size is known and whose bytes are still coming
+        self._filled = 0
+        self._rest = b""  # received, not yet cut: part of a size, or what waits to be admitted
+
+    @property
+    def has_part_of_a_frame(self) -> bool:
+        return self._frame is not None or bool(self._rest)
+
+    def go_on(self) -> list[memoryview]:
+        """Asks again for the frame that was not admitted: the frames that are whole now, and perhaps still waiting."""
+        self.waiting_bytes = 0
+        _SCRATCH[: len(self._rest)] = self._rest
+        return self.received(0)
+
+    def room(self) -> memoryview:
+        """Where the next bytes go; never empty. Valid until `received`."""
+        if self._frame is not None:
+            return self._frame[self._filled :]
+        if self._rest:
+            _SCRATCH[: len(self._rest)] = self._rest
+            return _SCRATCH[len(self._rest) :]
+        return _SCRATCH
+
+    def received(self, count: int) -> list[memoryview]:
+        """`count` bytes were put into `room()`: the frames that are whole now, in order."""
+        if self._frame is not None:
+            self._filled += count
+            if self._filled < len(self._frame):
+                return []
+            whole, self._frame = self._frame, None
+            return [whole]
+        end, at = len(self._rest) + count, 0
+        self._rest = b""
+        frames: list[memoryview] = []
+        while end - at >= SIZE_BYTES:
+            (size_bytes,) = _size_of(_SCRATCH, at)
+            if not 0 <= size_bytes <= self.size_bytes_max:
+                raise BadFrame(size_bytes, self.size_bytes_max)
+            at += SIZE_BYTES
+            if at + size_bytes <= end:
+                frames.append(memoryview(bytearray(_SCRATCH[at : at + size_bytes])))
+                at += size_bytes
+                continue
+            if size_bytes > SCRATCH_BYTES and not self._admit(size_bytes):
+                self.waiting_bytes = size_bytes
+                self._rest = bytes(_SCRATCH[at - SIZE_BYTES : end])
+                return frames
+            self._frame = memoryview(bytearray(size_bytes))
+            self._filled = end - at
+            self._frame[: self._filled] = _SCRATCH[at:end]
+            return frames
+        self._rest = bytes(_SCRATCH[at:end])
+        return frames
+
+    def feed(self, data: bytes) -> list[memoryview]:
+        """`room` and `received` for bytes that are already somewhere else."""
+        frames: list[memoryview] = []
+        view = memoryview(data)
+        while view:
+            room = self.room()
+            count = min(len(room), len(view))
+            room[:count] = view[:count]
+            frames += self.received(count)
+            view = view[count:]
+        return frames

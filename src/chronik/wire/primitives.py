@@ -1,0 +1,84 @@
+"""Kafka's variable-length integers and the bounds every decoder keeps. Pure functions on memoryviews.
+
+The compiled decoders do the one-byte case inline and come here for the rest.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+ELEMENTS_MAX = 1_000_000  # Kafka 4.4 refuses longer arrays as well
+TAGS_MAX = 10_000  # per struct; Kafka 4.4's bound
+STRING_BYTES_MAX = 32_767  # what a non-compact string can say; Java holds compact ones to it too
+TAG_COST_BYTES = 192  # a kept unknown tag: tuple, int, bytes and list slot
+
+# A decoder may allocate 16x its input + 1 MiB. Text may grow 4x (one wide character widens all); objects get the rest.
+OBJECT_BYTES_PER_WIRE_BYTE = 12
+OBJECT_BYTES_FREE = (1 << 20) - (64 << 10)
+
+
+class Refused(Exception):
+    """A bound or rule was broken. Never leaves the package: `explain` says which one, and where."""
+
+
+def read_varint_rest(buffer: memoryview, at: int, first: int) -> tuple[int, int]:
+    """Goes on after a first byte with its high bit set: (value, position behind it). Values are unsigned, 32 bits."""
+    value, shift = first & 0x7F, 7
+    while True:
+        byte = buffer[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if value > 0xFFFF_FFFF:
+                raise Refused("a varint over 32 bits")
+            return value, at
+        shift += 7
+        if shift > 28:
+            raise Refused("a varint over five bytes")
+
+
+def read_varint(buffer: memoryview, at: int) -> tuple[int, int]:
+    byte = buffer[at]
+    return (byte, at + 1) if byte < 0x80 else read_varint_rest(buffer, at + 1, byte)
+
+
+def write_varint(value: int) -> bytes:
+    """Unsigned, at most 32 bits."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+_MANY: dict[tuple[str, int], Struct] = {}
+_SHAPES_MAX = 4096  # formats are kept per length; lengths come from outside, so the table is emptied when it is full
+
+
+def struct_of_many(code: str, count: int) -> Struct:
+    """The struct of `count` equal scalars."""
+    try:
+        return _MANY[code, count]
+    except KeyError:
+        if len(_MANY) >= _SHAPES_MAX:
+            _MANY.clear()
+        made = _MANY[code, count] = Struct(f">{count}{code}")
+        return made
+
+
+class Shapes(dict[tuple[int, ...], object]):
+    """Packers of one run of fields that holds arrays, by the arrays' lengths: one C call packs them all."""
+
+    def __init__(self, pieces: list[str]) -> None:
+        super().__init__()
+        self.pieces = pieces  # alternately plain codes and the code of an array's elements
+
+    def __missing__(self, lengths: tuple[int, ...]) -> object:
+        if len(self) >= _SHAPES_MAX:
+            self.clear()
+        text = [">", self.pieces[0]]
+        for length, element, plain in zip(lengths, self.pieces[1::2], self.pieces[2::2], strict=True):
+            text.append(f"{length}{element}{plain}")
+        made = self[lengths] = Struct("".join(text)).pack
+        return made

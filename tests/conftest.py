@@ -1,0 +1,16 @@
+"""What all tests share: how hypothesis searches.
+
+No test may fail because the machine was slow, so nothing here sets a deadline; pytest's own time-out ends what hangs.
+"""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "chronik",
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+settings.load_profile("chronik")

@@ -1,0 +1,67 @@
+"""Everything that reads bytes from a stranger, with valid inputs to start from.
+
+A target takes bytes and either returns or raises Malformed. Anything else is a finding: another exception, a decoder
+that takes too long, one that takes more memory than 16x its input + 1 MiB, or two readers that disagree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from random import Random
+from typing import NamedTuple
+
+from chronik.wire.compiler import decoder_of, encode
+from chronik.wire.errors import Malformed, MalformedMessage
+from chronik.wire.explain import read_slowly
+from chronik.wire.framing import FrameReader
+from chronik.wire.notation import Struct
+from tests.fuzz import targets_records
+from tests.wire.instances import Anything, all_messages, layout, make
+
+
+class Target(NamedTuple):
+    name: str
+    run: Callable[[bytes], object]
+    seeds: Callable[[Random], bytes]  # a valid input
+
+
+class Disagreement(AssertionError):
+    """The compiled decoder and the slow one read the same bytes differently."""
+
+
+def all_targets() -> Iterator[Target]:
+    for name, message in all_messages().items():
+        for version in message.versions:
+            yield Target(
+                f"{name} v{version}", partial(decode_both_ways, message, version), partial(valid, message, version)
+            )
+    yield Target("frames", read_frames, lambda random: b"\x00\x00\x00\x04" + random.randbytes(4))
+    for name, run in targets_records.TARGETS:
+        yield Target(name, run, lambda random: random.choice(targets_records.SEEDS))
+
+
+def valid(message: type[Struct], version: int, random: Random) -> bytes:
+    return encode(make(layout(message, version), Anything(random, tags=True)), version)
+
+
+def decode_both_ways(message: type[Struct], version: int, data: bytes) -> object:
+    """The fast decoder must accept and refuse exactly what the slow one does, and read the same from it."""
+    view = memoryview(data)
+    try:
+        fast = decoder_of(message, version)(view)
+    except MalformedMessage as refused:
+        if refused.reason == "refused":
+            raise Disagreement(f"{refused}: only the compiled decoder refuses") from None
+        raise
+    slow = read_slowly(message, version, view)
+    if fast != slow and repr(fast) != repr(slow):  # a NaN is not equal to itself, but prints the same
+        raise Disagreement(f"{message.__name__} v{version}: {fast} != {slow}")
+    return fast
+
+
+def read_frames(data: bytes) -> object:
+    return FrameReader(1 << 20).feed(data)
+
+
+REFUSALS = (Malformed,)

@@ -1,0 +1,49 @@
+"""What the documents say is there is there, and what is there is said."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.house.repository import ROOT, SOURCE
+
+DESIGN = (ROOT / "DESIGN.md").read_text()
+PACKAGES = sorted(path.parent.name for path in (SOURCE / "chronik").glob("*/__init__.py"))
+
+
+def paths_in(text: str) -> set[str]:
+    """Whatever stands in backticks and looks like a path from the root of the repository."""
+    return set(
+        re.findall(r"`((?:src|tests|tools|benchmarks|requirements|[.]ci)/[^`<*]*|[A-Za-z]+[.](?:md|toml))`", text)
+    )
+
+
+@pytest.mark.parametrize("document", ["README.md", "DESIGN.md", "CONTRIBUTING.md"])
+def test_every_path_named_exists(document: str) -> None:
+    """A map with a street that is gone sends people astray."""
+    named = paths_in((ROOT / document).read_text())
+    assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
+
+
+def test_every_link_leads_somewhere() -> None:
+    """A broken link is the first thing a visitor finds."""
+    links = re.findall(r"\]\((?!https?:)([^)#]+)\)", (ROOT / "README.md").read_text())
+    assert links
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_package_has_its_row_among_the_layers(package: str) -> None:
+    """A package without a place in the design has not been designed."""
+    rows = [line for line in DESIGN.splitlines() if line.startswith("|") and f"`{package}`" in line.split("|")[1]]
+    assert len(rows) == 1, f"DESIGN.md, table of layers: one row for `{package}`"
+    empty = len(list((SOURCE / "chronik" / package).glob("*.py"))) == 1
+    assert empty or not rows[0].endswith("| next |"), f"DESIGN.md, table of layers: `{package}` is no longer next"
+
+
+def test_the_licence_is_whole() -> None:
+    """Apache-2.0 in full, as the package's metadata says."""
+    text = (ROOT / "LICENSE").read_text()
+    assert "Apache License" in text
+    assert "END OF TERMS AND CONDITIONS" in text

@@ -1,0 +1,43 @@
+"""Recorded interactions replayed on our core: ours, and a trusted implementation's where their folder is at hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.raft.transcript import first_difference, main, recorded
+
+OURS = Path(__file__).parent / "transcripts"
+OTHERS = Path(__file__).parents[3] / "shared" / "raft-transcripts"
+FILES = sorted([*OURS.glob("*.txt"), *OTHERS.glob("*.txt")])
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_the_core_behaves_as_recorded(path: Path) -> None:
+    """Message for message: a deviation that seems harmless here may be the one that loses an entry elsewhere."""
+    difference = first_difference(path.read_text(encoding="utf-8"), path.name)
+    assert difference is None, difference
+
+
+def test_a_difference_is_shown_and_ends_the_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A replay that cannot fail would prove nothing."""
+    text = (OURS / "divergent_logs.txt").read_text(encoding="utf-8")
+    path = tmp_path / "altered.txt"
+    path.write_text(text.replace('"kept_a"', '"kept_b"', 1), encoding="utf-8")
+    assert main([str(path)]) == 1
+    shown = capsys.readouterr().out
+    assert '-2/8 EntryNormal "kept_b"' in shown
+    assert '+2/8 EntryNormal "kept_a"' in shown
+
+
+def test_an_unknown_command_is_a_difference() -> None:
+    """Skipping what the reader does not know would pass files that were never replayed."""
+    assert "no such command" in str(first_difference("levitate 1\n----\nok\n", "x"))
+
+
+def test_recording_again_changes_nothing() -> None:
+    """The files say what the code does now, comments and all."""
+    for path in OURS.glob("*.txt"):
+        text = path.read_text(encoding="utf-8")
+        assert recorded(text) == text, path.name

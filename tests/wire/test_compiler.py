@@ -1,0 +1,162 @@
+"""Compiled functions against the slow reader, against every cut, and against inputs made to hurt."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Iterator
+from contextlib import suppress
+from random import Random
+from typing import Any, ClassVar
+
+import pytest
+
+from chronik.wire.compiler import decode, decoder_of, encode, encoder_of
+from chronik.wire.errors import MalformedMessage, Unencodable
+from chronik.wire.explain import read_slowly
+from chronik.wire.messages.fetch import FetchRequest
+from chronik.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from chronik.wire.messages.produce import ProduceResponse
+from chronik.wire.notation import ListOf, Request, Scalar, Struct
+from tests.wire.instances import Anything, Draw, all_messages, edges, layout, make
+
+MESSAGES = list(all_messages().values())
+REQUESTS = [message for message in MESSAGES if issubclass(message, Request)]  # what strangers send
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: message.__name__)
+def test_what_is_written_is_read_back_by_both_readers(message: type[Struct]) -> None:
+    random = Random(message.__name__)
+    for version in message.versions:
+        shape = layout(message, version)
+        values = [value for _, value in edges(shape)] + [make(shape, Anything(random, tags=True)) for _ in range(5)]
+        for value in values:
+            data = encode(value, version)
+            assert decode(message, version, data) == value
+            assert read_slowly(message, version, memoryview(data)) == (value, len(data))
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: message.__name__)
+def test_every_cut_of_a_message_is_refused_by_name(message: type[Struct]) -> None:
+    """n bytes make the message, so n-1 and fewer must not; the error says which field ran dry, and where."""
+    for version in {message.versions.first, message.versions.last}:
+        data = encode(make(layout(message, version), Anything(Random(version))), version)
+        for size in range(min(len(data), 400)):
+            with pytest.raises(MalformedMessage) as refused:
+                decode(message, version, data[:size])
+            fault = refused.value
+            assert (fault.message, fault.version) == (message.__name__, version)
+            assert fault.field
+            assert 0 <= fault.offset <= size
+            assert fault.reason != "refused", "the slow reader must find the reason"
+
+
+class Dear(Draw):
+    """Numbers too large to be shared, text too long to be shared: the dearest contents for their size."""
+
+    VALUES: ClassVar = {"string": "ab", "binary": b"ab", "int16": 1000, "int32": 1 << 20, "int64": 1 << 40}
+
+    def count(self, *, of_structs: bool) -> int:
+        return 1
+
+    def scalar(self, kind: Scalar, default: Any) -> Any:
+        return self.VALUES.get(kind.name, kind.zero)
+
+
+def lists_in(value: Any) -> Iterator[list[Any]]:
+    """Every list of an instance, outer ones first."""
+    for field in type(value).fields:
+        found = getattr(value, field.name)
+        if isinstance(found, Struct):
+            yield from lists_in(found)
+        elif isinstance(found, list) and isinstance(field.type, ListOf):
+            yield found
+            if found and isinstance(found[0], Struct):
+                yield from lists_in(found[0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("message", REQUESTS, ids=lambda message: message.__name__)
+def test_no_input_takes_more_memory_than_its_size_allows(message: type[Struct]) -> None:
+    """16x the input + 1 MiB, also for thousands of tiny elements: a reader that obeys counts would take far more."""
+    version = message.versions.last
+    value = make(layout(message, version), Dear())
+    decode_it = decoder_of(message, version)
+    for long in list(lists_in(value)):
+        kept, long[:] = long[:], long * 8_000
+        view = memoryview(encode(value, version))
+        long[:] = kept
+        tracemalloc.start()
+        try:
+            with suppress(MalformedMessage):
+                decode_it(view)
+            _, peak_bytes = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert peak_bytes <= 16 * len(view) + (1 << 20), f"{peak_bytes} for {len(view)} bytes"
+
+
+REFUSED = [
+    (MetadataRequest, 0, "ffffffff", "topics at byte 0: null where a value is needed"),
+    (MetadataRequest, 1, "fffffffe", "topics at byte 0: a length of -2"),
+    (MetadataRequest, 1, "7fffffff", "topics at byte 0: 2147483647 elements, at most 1000000 are allowed"),
+    (MetadataRequest, 1, "000f4240", "topics at byte 0: 1000000 elements cannot fit in the 0 bytes left"),
+    (MetadataRequest, 1, "00000001 0002 c328", "topics[0] at byte 6: not UTF-8: invalid continuation byte"),
+    (MetadataRequest, 9, "01 01 01 01 ff", "tags at byte 4: ends within a varint"),
+    (MetadataRequest, 9, "01 01 01 01 ffffffffff01", "tags at byte 4: a varint over five bytes"),
+    (MetadataRequest, 9, "01 01 01 01 ffffffff1f", "tags at byte 4: a varint over 32 bits"),
+    (MetadataRequest, 9, "01 01 01 01 914e", "tags at byte 4: 10001 tagged fields, at most 10000 are allowed"),
+    (MetadataRequest, 9, "01 01 01 01 01 05 09 00", "tags at byte 7: tag 5 of 9 bytes, 1 are left"),
+]
+
+
+@pytest.mark.parametrize(("message", "version", "data", "reason"), REFUSED)
+def test_an_error_names_message_version_field_and_offset(
+    message: type[Struct], version: int, data: str, reason: str
+) -> None:
+    with pytest.raises(MalformedMessage) as refused:
+        decode(message, version, bytes.fromhex(data))
+    fault = refused.value
+    assert (fault.message, fault.version) == (message.__name__, version)
+    assert f"{fault.field.removesuffix('.name')} at byte {fault.offset}: {fault.reason}" == reason
+
+
+def test_bytes_behind_a_message_are_refused_by_decode_and_left_to_the_caller_by_decoder_of() -> None:
+    data = encode(MetadataRequest(topics=[]), 1) + b"more"
+    with pytest.raises(MalformedMessage, match="4 bytes too many"):
+        decode(MetadataRequest, 1, data)
+    assert decoder_of(MetadataRequest, 1)(memoryview(data)) == (MetadataRequest(topics=[]), 4)
+
+
+def test_a_message_may_stand_in_the_middle_of_a_buffer() -> None:
+    data = b"head" + encode(MetadataRequest(topics=[MetadataRequestTopic(name="a")]), 1)
+    message, end = decoder_of(MetadataRequest, 1)(memoryview(data), 4)
+    assert (message, end) == (MetadataRequest(topics=[MetadataRequestTopic(name="a")]), len(data))
+
+
+def test_records_are_neither_copied_nor_joined() -> None:
+    """A fetch answers with views on segment files; the parts go to the socket as they are."""
+    from chronik.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+
+    pieces = [memoryview(b"one"), memoryview(b"two")]
+    partition = PartitionData(
+        partition_index=0, error_code=0, high_watermark=2, aborted_transactions=None, records=pieces
+    )
+    response = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[partition])])
+    parts: list[Any] = []
+    encoder_of(FetchResponse, 11)(response, parts)
+    assert [part for part in parts if any(part is piece for piece in pieces)] == pieces
+    assert decode(FetchResponse, 11, b"".join(parts)).responses[0].partitions[0].records == b"onetwo"
+
+
+def test_what_does_not_fit_its_field_is_our_fault() -> None:
+    with pytest.raises(Unencodable, match="MetadataRequest v1"):
+        encode(MetadataRequest(topics=[MetadataRequestTopic(name="x" * 40_000)]), 1)
+    with pytest.raises(Unencodable, match="FetchRequest v4"):
+        encode(FetchRequest(max_wait_ms=1 << 40, min_bytes=1, topics=[]), 4)
+    with pytest.raises(Unencodable, match="MetadataRequest v0"):
+        encode(MetadataRequest(topics=None), 0)
+
+
+def test_a_version_that_does_not_exist_is_said_with_those_that_do() -> None:
+    with pytest.raises(Unencodable, match="ProduceResponse has no version 14, only 0-13"):
+        encode(ProduceResponse(responses=[]), 14)
