@@ -7,6 +7,8 @@ CHRONIK_CACHE ?= $(CURDIR)/.cache
 JOBS ?= 2
 # Inputs of one `make fuzz`, shared among its tests.
 FUZZ_INPUTS ?= 1000000
+# Kills of one `make kills`.
+KILLS ?= 50
 # More words for pytest, the demo or the benchmark: make quick ARGS="-k records -x"
 ARGS ?=
 
@@ -27,7 +29,7 @@ unexport PYTHONPATH PYTHONHOME
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick lint fmt bench compat fuzz sim setup jars lock clean venv jdk
+.PHONY: help demo test quick lint fmt bench compat fuzz kills sim setup jars lock clean venv jdk
 
 # A command whose subject has not been written yet says so, and fails.
 exists = @test -e $(1) || { echo "chronik: nothing to $@ yet: there is no $(1)" >&2; exit 1; }
@@ -64,7 +66,10 @@ compat: venv jdk jars  ## compares us with real Kafkas and with other people's c
 	$(PYTEST) -m java $(ARGS)
 
 fuzz: venv  ## feeds a million mutated inputs to the decoders; FUZZ_INPUTS=1000 for fewer
-	CHRONIK_FUZZ_INPUTS=$(FUZZ_INPUTS) $(PYTEST) -m fuzz --timeout 7200 $(ARGS)
+	$(BIN)/python -m tests.fuzz.run --inputs $(FUZZ_INPUTS) --jobs $(JOBS) $(ARGS)
+
+kills: venv  ## kill -9 under load, 50 times; KILLS=500 for more
+	CHRONIK_KILLS=$(KILLS) $(BIN)/pytest tests/broker/test_kills.py --timeout 7200 $(ARGS)
 
 sim: venv  ## runs whole clusters in virtual time under faults
 	$(call exists,tests/sim)

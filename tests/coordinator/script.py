@@ -80,6 +80,7 @@ class Script:
         self.ids: dict[str, str] = {}  # client to member id
         self.names: dict[str, str] = {}  # member id to client
         self.generations: dict[str, int] = {}
+        self.protocols: dict[str, str] = {}
         self.habits: dict[str, dict[str, str]] = {}  # how a client joined last; it joins like that again
         self.output: list[str] = []
         self._shown_offset = 0
@@ -145,6 +146,7 @@ class Script:
         if error is not ErrorCode.NONE:
             return f"{name} join {error.name}"
         self.generations[name] = response.generation_id
+        self.protocols[name] = response.protocol_name or ""
         members = " ".join(self._name(member.member_id) for member in response.members)
         skip = " skip_assignment" if response.skip_assignment else ""
         return (
@@ -168,8 +170,8 @@ class Script:
             generation_id=int(options.get("generation", self.generations.get(name, 0))),
             member_id=self._id(options, name),
             group_instance_id=options.get("instance"),
-            protocol_type=options.get("type"),
-            protocol_name=options.get("protocol"),
+            protocol_type=options.get("type", "consumer"),
+            protocol_name=options.get("protocol", self.protocols.get(name, "range")) or None,
             assignments=[
                 SyncGroupRequestAssignment(member_id=self.ids.get(who, who), assignment=what.encode())
                 for who, what in (each.split("=", 1) for each in given)

@@ -62,9 +62,11 @@ def play(story: Story) -> None:
     run_virtually(main(), clock)
 
 
-def commit(coordinator: GroupCoordinator, offset: int, group: str = "g", topic_id: bytes = bytes(16)) -> Any:
-    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata=None)
-    topics = [OffsetCommitRequestTopic(name="t", topic_id=topic_id, partitions=[partition])]
+def commit(
+    coordinator: GroupCoordinator, offset: int, group: str = "g", topic_id: bytes = bytes(16), partition: int = 0
+) -> Any:
+    parts = [OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset, committed_metadata=None)]
+    topics = [OffsetCommitRequestTopic(name="t", topic_id=topic_id, partitions=parts)]
     return coordinator.offset_commit(OffsetCommitRequest(group_id=group, topics=topics), FakeCaller(9))
 
 
@@ -144,6 +146,27 @@ def test_a_commit_beside_the_deletion_of_its_group_is_not_lost() -> None:
         partition.commit()
         await let_everything_happen()
         assert coordinator.list_groups(ListGroupsRequest(), FakeCaller(5)).groups == []
+
+    play(story)
+
+
+def test_an_offset_that_outlives_its_group_has_one_again() -> None:
+    """A commit for another partition was on its way when the group was removed; without a group it never expires."""
+
+    async def story(coordinator: GroupCoordinator, partition: FakePartition, clock: FakeClock) -> None:
+        commit(coordinator, 5)
+        partition.commit()
+        await let_everything_happen()
+        commit(coordinator, 6, partition=1)
+        coordinator.delete_groups(DeleteGroupsRequest(groups_names=["g"]), FakeCaller(2))
+        partition.commit()
+        await let_everything_happen()
+        assert fetched(coordinator) == -1
+        for either in (coordinator, make_coordinator(clock)):
+            if either is not coordinator:
+                await either.load(partition.after_failover())
+            (listed,) = either.list_groups(ListGroupsRequest(), FakeCaller(5)).groups
+            assert (listed.group_id, listed.group_state, listed.protocol_type) == ("g", "Empty", "")
 
     play(story)
 
@@ -245,7 +268,7 @@ def test_groups_are_answered_for_by_their_partitions_alone() -> None:
             leave = LeaveGroupRequest(group_id=name, member_id="m")
             for answer in (
                 join(coordinator, name),
-                coordinator.sync_group(sync, FakeCaller(5)),
+                coordinator.sync_group(sync, FakeCaller(4)),
                 coordinator.leave_group(leave, FakeCaller(2)),
             ):
                 assert not isinstance(answer, asyncio.Future)

@@ -7,7 +7,10 @@ import pytest
 from tests.coordinator.virtual import run_virtually
 from tests.coordinator.world import World
 
-SEEDS = range(40)
+FOUND = [
+    1400,  # two restarts of a static member on their way: the second was answered when the first was committed
+]
+SEEDS = [*FOUND, *range(40)]
 STEPS = 600
 
 

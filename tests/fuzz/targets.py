@@ -1,7 +1,7 @@
 """Everything that reads bytes from a stranger, with valid inputs to start from.
 
-A target takes bytes and either returns or raises Malformed. Anything else is a finding: another exception, a decoder that
-takes too long, one that takes more memory than 16x its input + 1 MiB, or compiled and slow reader disagreeing.
+A target takes bytes and either returns or raises Malformed. Anything else is a finding: another exception, a decoder
+that takes too long, one that takes more memory than 16x its input + 1 MiB, or two readers that disagree.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from chronik.wire.errors import Malformed, MalformedMessage
 from chronik.wire.explain import read_slowly
 from chronik.wire.framing import FrameReader
 from chronik.wire.notation import Struct
+from tests.fuzz import targets_records
 from tests.wire.instances import Anything, all_messages, layout, make
 
 
@@ -36,6 +37,8 @@ def all_targets() -> Iterator[Target]:
                 f"{name} v{version}", partial(decode_both_ways, message, version), partial(valid, message, version)
             )
     yield Target("frames", read_frames, lambda random: b"\x00\x00\x00\x04" + random.randbytes(4))
+    for name, run in targets_records.TARGETS:
+        yield Target(name, run, lambda random: random.choice(targets_records.SEEDS))
 
 
 def valid(message: type[Struct], version: int, random: Random) -> bytes:

@@ -8,10 +8,14 @@ from pathlib import Path
 REPOSITORY = Path(__file__).parents[2]
 
 
+def cache_folder() -> Path:
+    """What is fetched or built once and kept: CHRONIK_CACHE, which several clones may share."""
+    return Path(os.environ.get("CHRONIK_CACHE") or REPOSITORY / ".cache")
+
+
 def kafka_jars(version: str) -> Path:
     """The folder with all jars of a Kafka release. It must be there: a comparison that is skipped proves nothing."""
-    cache = Path(os.environ.get("CHRONIK_CACHE") or REPOSITORY / ".cache")
-    folder = cache / f"kafka-{version}"
+    folder = cache_folder() / f"kafka-{version}"
     if not any(folder.glob("kafka-clients-*.jar")):
         raise FileNotFoundError(f"no jars of Kafka {version} in {folder}: `make jars` fetches them")
     return folder

@@ -10,7 +10,7 @@ import json
 import re
 import zipfile
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 from chronik.wire.notation import InternalRecord, Struct, Versions
 from tests.oracle.jars import kafka_jars
@@ -36,6 +36,7 @@ class KafkaField(NamedTuple):
     """A field that is present in the version that was asked for."""
 
     json_name: str
+    nullable: bool
     fields: Mapping[str, KafkaField]  # of the struct, or of the structs in the list
 
 
@@ -49,11 +50,10 @@ class KafkaMessage(NamedTuple):
 
 def kafka_message(release: str, message: type[Struct], version: int) -> KafkaMessage | None:
     """None if the release does not have our message, or not in this version."""
-    name = NAMES_IN_3_9.get(message.__name__, message.__name__) if release == "3.9.1" else message.__name__
-    schema = schemas_of(release).get(name, {})
-    if release == "3.9.1" and issubclass(message, InternalRecord) and name.endswith("Key"):
-        version = message.record_type  # what is a key's record type since 4.0 was its version before
-    if version not in Versions.parse(schema.get("validVersions", "none")):
+    schema = _schema(release, message)
+    if _version_is_record_type(message, release) and version == 0:
+        version = message.record_type
+    if version not in Versions.parse(schema["validVersions"]):
         return None
     shared = {struct["name"]: struct["fields"] for struct in schema.get("commonStructs", ())}
     renamed = FIELD_NAMES_IN_3_9.get(message.__name__, {}) if release == "3.9.1" else {}
@@ -64,11 +64,30 @@ def kafka_message(release: str, message: type[Struct], version: int) -> KafkaMes
         for field in fields:
             if version in Versions.parse(field.get("versions") or field["taggedVersions"]):
                 parts = field.get("fields") or shared.get(field["type"].removeprefix("[]"), [])
-                json_name = field["name"][0].lower() + field["name"][1:]
-                found[ours.get(plain(json_name), plain(json_name))] = KafkaField(json_name, present(parts))
+                name = ours.get(plain(field["name"]), plain(field["name"]))
+                nullable = version in Versions.parse(field.get("nullableVersions", "none"))
+                found[name] = KafkaField(field["name"][0].lower() + field["name"][1:], nullable, present(parts))
         return found
 
-    return KafkaMessage(name, version, present(schema["fields"]))
+    return KafkaMessage(schema["name"], version, present(schema["fields"]))
+
+
+def kafka_versions(release: str, message: type[Struct]) -> set[int]:
+    """The versions that a release has of our message, as we count them."""
+    versions = Versions.parse(_schema(release, message)["validVersions"])
+    if _version_is_record_type(message, release):
+        return {0} if message.record_type in versions else set()
+    return set(versions)
+
+
+def _schema(release: str, message: type[Struct]) -> dict[str, Any]:
+    name = NAMES_IN_3_9.get(message.__name__, message.__name__) if release == "3.9.1" else message.__name__
+    return schemas_of(release).get(name, {"validVersions": "none"})
+
+
+def _version_is_record_type(message: type[Struct], release: str) -> TypeGuard[type[InternalRecord]]:
+    """What is a key's record type since 4.0 was its version before."""
+    return release == "3.9.1" and issubclass(message, InternalRecord) and message.__name__.endswith("Key")
 
 
 def plain(name: str) -> str:

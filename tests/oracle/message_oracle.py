@@ -25,7 +25,7 @@ class Question(NamedTuple):
     operation: str  # encode, decode, echo or default
     message: str
     version: int
-    payload: str = ""
+    payload: str  # JSON to encode, hex to decode or echo, the path of a struct
 
 
 class Refusal(NamedTuple):

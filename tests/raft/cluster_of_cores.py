@@ -6,7 +6,7 @@ After every step the promises of Raft are checked (`Watch`). No clock, no asynci
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
@@ -38,13 +38,10 @@ class Server:
     unwritten: list[Ready] = field(default_factory=list)
     unapplied: list[tuple[Entry, ...]] = field(default_factory=list)
     state: list[tuple[int, int, bytes]] = field(default_factory=list)  # applied: index, term, data
+    told: dict[int, int] = field(default_factory=dict)  # by index: the term that the disk was told last
 
-    def durable_terms(self) -> dict[int, int]:
-        replayed = replay(self.records)
-        return {entry.index: entry.term for entry in replayed.entries}
-
-    def durable_end(self) -> tuple[int, dict[int, int]]:
-        return (self.snapshot.index if self.snapshot else 0), self.durable_terms()
+    def holds(self, index: int, term: int | None) -> bool:
+        return self.told.get(index) == term or (self.snapshot is not None and self.snapshot.index >= index)
 
 
 class Watch:
@@ -54,6 +51,7 @@ class Watch:
         self.leaders: dict[int, int] = {}  # by term
         self.votes: dict[tuple[int, int], int] = {}  # by voter and term: candidate
         self.committed: dict[int, tuple[int, bytes]] = {}  # by index: term and data
+        self.committed_in: dict[int, int] = {}  # by index: the term of who applied it first
         self.commit_index = 0
         self.durable: dict[int, HardState] = {}
         self.reads: dict[bytes, int] = {}  # by context: what was committed when it was asked
@@ -65,7 +63,8 @@ class Watch:
         if other != core.id:
             raise Violation(f"nodes {other} and {core.id} both lead term {core.term}")
         for index, (term, _) in self.committed.items():
-            if index >= core.log.first_index and core.log.term(index) != term:
+            later = core.term > self.committed_in[index]
+            if later and index >= core.log.first_index and core.log.term(index) != term:
                 raise Violation(f"leader {core.id} of term {core.term} lacks committed entry {term}/{index}")
 
     def sends(self, message: Message) -> None:
@@ -81,6 +80,7 @@ class Watch:
         known = self.committed.setdefault(entry.index, (entry.term, entry.data))
         if known != (entry.term, entry.data):
             raise Violation(f"node {server.node_id} applies {entry.term}/{entry.index}, another applied {known}")
+        self.committed_in.setdefault(entry.index, server.core.term)
         self.commit_index = max(self.commit_index, entry.index)
 
     def writes(self, server: Server, hard_state: HardState) -> None:
@@ -89,13 +89,17 @@ class Watch:
             raise Violation(f"node {server.node_id}: durable state goes back from {before} to {hard_state}")
         self.durable[server.node_id] = hard_state
 
+    def recovers(self, server: Server, entries: Sequence[Entry]) -> None:
+        found = {entry.index: entry.term for entry in entries}
+        if found != server.told:
+            raise Violation(f"node {server.node_id} wrote {server.told} and recovers {found}")
+
     def commits(self, leader: Core, servers: dict[int, Server]) -> None:
         """What a leader commits, a majority of its voters holds on disk."""
         index, term = leader.log.committed, leader.log.term(leader.log.committed)
         holders = 0
         for voter in leader.members.voters:
-            start, terms = servers[voter].durable_end()
-            holders += start >= index or terms.get(index) == term
+            holders += servers[voter].holds(index, term)
         if holders < majority(len(leader.members.voters)):
             raise Violation(f"leader {leader.id} commits {term}/{index} on {holders} of {leader.members.voters}")
 
@@ -115,6 +119,7 @@ class Cluster:
         # Schedules differ in kind, not only in order: some calm enough to get far, some mostly faults.
         self.loss = 0.0 if quiet else self.random.choice([0.0, 0.02, 0.1, 0.2])
         self.fault = 0.0 if quiet else self.random.choice([0.005, 0.02, 0.06])
+        self.cut: set[int] = set()  # on this side of a partition; what crosses it is lost
         self.pre_vote, self.check_quorum = self.random.random() < 0.5, self.random.random() < 0.5
         founders = Membership(tuple(range(1, nodes + 1)))
         self.servers = {
@@ -144,6 +149,7 @@ class Cluster:
 
     def start(self, server: Server) -> None:
         replayed = replay(server.records)
+        self.watch.recovers(server, replayed.entries)
         history = server.snapshot
 
         def latest() -> Snapshot | None:
@@ -184,7 +190,7 @@ class Cluster:
             elif dice < 0.65:
                 server.core.tick()
             elif dice < 0.70:
-                self.propose(server)
+                self.propose()
             elif dice < 0.86:
                 self.write(server)
             elif dice < 0.98:
@@ -197,11 +203,17 @@ class Cluster:
         return [
             self.crash,
             self.compact,
+            self.partition,
             lambda server: server.core.transfer_leadership(self.random.choice(list(self.servers))),
             lambda server: server.core.report_unreachable(self.random.choice(list(self.servers))),
             self.give_up_snapshots,
             *([self.change_members] * 3 if self.changes_members else []),
         ]
+
+    def partition(self, server: Server) -> None:
+        """Cuts off a random side, or heals."""
+        others = self.random.sample(list(self.servers), self.random.randint(0, len(self.servers) // 2))
+        self.cut = set(others) if self.random.random() < 0.6 else set()
 
     def give_up_snapshots(self, server: Server) -> None:
         for peer in server.core.awaiting_snapshot:
@@ -213,6 +225,7 @@ class Cluster:
 
     def settle(self, rounds: int = 60) -> None:
         """No more faults: everything is delivered, written and applied, time passes for all."""
+        self.cut = set()
         for _ in range(rounds):
             for server in self.servers.values():
                 server.core.tick()
@@ -230,21 +243,38 @@ class Cluster:
                 for message in wire:
                     self.servers[message.to].core.step(message)
 
+    def check_agreement(self) -> None:
+        """One leader, and every member holds and applied its log, by the same members."""
+        leaders = [server.core for server in self.servers.values() if server.core.role is Role.LEADER]
+        if not leaders:
+            raise Violation("nobody leads")
+        leader = max(leaders, key=lambda core: core.term)
+        for member in (*leader.members.voters, *leader.members.learners):
+            core = self.servers[member].core
+            if core.log.applied != leader.log.last_index:
+                raise Violation(f"node {member} stays at {core.log.applied} of {leader.log.last_index}")
+            if core.members != leader.members:
+                raise Violation(f"node {member} knows {core.members}, the leader {leader.members}")
+
     def deliver(self) -> None:
         position = 0 if self.random.random() < 0.6 else self.random.randrange(len(self.wire))
         doubled = self.random.random() < self.loss / 2
         message = self.wire[position] if doubled else self.wire.pop(position)
-        if self.random.random() < self.loss:
+        if self.random.random() < self.loss or (message.to in self.cut) != (message.sender in self.cut):
             return
         target = self.servers[message.to]
         target.core.step(message)
         self.pump(target)
 
-    def propose(self, server: Server) -> None:
-        if server.core.role is Role.LEADER:
+    def propose(self) -> None:
+        """To whoever thinks it leads."""
+        leaders = [server for server in self.servers.values() if server.core.role is Role.LEADER]
+        if leaders:
             self.proposals += 1
+            leader = self.random.choice(leaders)
             with suppress(Dropped):
-                server.core.propose([b"value-%d" % self.proposals])
+                leader.core.propose([b"value-%d" % self.proposals])
+            self.pump(leader)
 
     def read(self, server: Server) -> None:
         self.contexts += 1
@@ -268,9 +298,9 @@ class Cluster:
 
     def compact(self, server: Server) -> None:
         """Only what is written and applied: the snapshot is durable first, then the log forgets."""
-        if not server.state or server.unwritten:
-            return
         snapshot = self.fresh_snapshot(server)
+        if snapshot is None or server.unwritten:
+            return
         if server.snapshot and snapshot.index <= server.snapshot.index:
             return
         if snapshot.index > server.stable.last_index:
@@ -279,6 +309,7 @@ class Cluster:
         server.stable.compact(snapshot.index)
         replayed = replay(server.records)
         kept = [entry for entry in replayed.entries if entry.index > snapshot.index]
+        server.told = {index: term for index, term in server.told.items() if index > snapshot.index}
         server.records = [Base(snapshot.index, snapshot.term), replayed.hard_state, *kept]
 
     # What a driver does
@@ -327,10 +358,15 @@ class Cluster:
             server.records = [Base(ready.snapshot.index, ready.snapshot.term), replay(server.records).hard_state]
             server.stable.restart_behind(ready.snapshot.index, ready.snapshot.term)
             server.state = [(ready.snapshot.index, ready.snapshot.term, b"")]
+            server.told.clear()
         if ready.hard_state:
             server.records.append(ready.hard_state)
             self.watch.writes(server, ready.hard_state)
         server.records.extend(ready.entries)
+        if ready.entries:
+            first = ready.entries[0].index
+            server.told = {index: term for index, term in server.told.items() if index < first}
+            server.told |= {entry.index: entry.term for entry in ready.entries}
         server.stable.append(ready.entries)
 
     def apply(self, server: Server) -> None:

@@ -1,4 +1,4 @@
-"""What storage tests share: batches with known content, a node's logs on a disk in memory, and ways to read them back."""
+"""What storage tests share: batches of known content, a node's logs on a disk in memory, and ways to read them back."""
 
 from __future__ import annotations
 

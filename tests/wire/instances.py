@@ -79,7 +79,9 @@ def _layout(struct: type[Struct], version: int, kafka: Mapping[str, KafkaField] 
         if not isinstance(kind, Scalar):
             inner = _layout(kind, version, theirs.fields if theirs else None, flexible=flexible)
         json_name = theirs.json_name if theirs else field.name
-        parts.append(Part(field, field.name, field.type, json_name, version in field.nullable, inner))
+        # Whoever is wrong about it refuses the null that the other one takes.
+        nullable = version in field.nullable or (theirs is not None and theirs.nullable)
+        parts.append(Part(field, field.name, field.type, json_name, nullable, inner))
     tags = [field.tag for field in struct.fields if field.tag is not None]
     return Layout(struct, tuple(parts), max(tags, default=-1) + 1 if flexible else None)
 
@@ -331,7 +333,7 @@ def _from_json(part: Part, node: Any) -> Any:
 
 
 def _scalar_from_json(kind: Scalar, node: Any) -> Any:
-    if kind.name == "binary":
+    if kind.name in ("binary", "records"):
         return base64.b64decode(node)
     if kind.name == "uuid":
         return base64.urlsafe_b64decode(node + "==")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Iterator
+from contextlib import suppress
 from random import Random
 from typing import Any, ClassVar
 
@@ -44,7 +45,8 @@ def test_every_cut_of_a_message_is_refused_by_name(message: type[Struct]) -> Non
                 decode(message, version, data[:size])
             fault = refused.value
             assert (fault.message, fault.version) == (message.__name__, version)
-            assert fault.field and 0 <= fault.offset <= size
+            assert fault.field
+            assert 0 <= fault.offset <= size
             assert fault.reason != "refused", "the slow reader must find the reason"
 
 
@@ -85,11 +87,10 @@ def test_no_input_takes_more_memory_than_its_size_allows(message: type[Struct]) 
         long[:] = kept
         tracemalloc.start()
         try:
-            decode_it(view)
-        except MalformedMessage as refused:
-            assert "memory" in refused.reason
-        finally:
+            with suppress(MalformedMessage):
+                decode_it(view)
             _, peak_bytes = tracemalloc.get_traced_memory()
+        finally:
             tracemalloc.stop()
         assert peak_bytes <= 16 * len(view) + (1 << 20), f"{peak_bytes} for {len(view)} bytes"
 
@@ -114,8 +115,9 @@ def test_an_error_names_message_version_field_and_offset(
 ) -> None:
     with pytest.raises(MalformedMessage) as refused:
         decode(message, version, bytes.fromhex(data))
-    text = str(refused.value).replace("topics[0].name", "topics[0]")
-    assert text == f"{message.__name__} v{version}: {reason}"
+    fault = refused.value
+    assert (fault.message, fault.version) == (message.__name__, version)
+    assert f"{fault.field.removesuffix('.name')} at byte {fault.offset}: {fault.reason}" == reason
 
 
 def test_bytes_behind_a_message_are_refused_by_decode_and_left_to_the_caller_by_decoder_of() -> None:
@@ -128,7 +130,7 @@ def test_bytes_behind_a_message_are_refused_by_decode_and_left_to_the_caller_by_
 def test_a_message_may_stand_in_the_middle_of_a_buffer() -> None:
     data = b"head" + encode(MetadataRequest(topics=[MetadataRequestTopic(name="a")]), 1)
     message, end = decoder_of(MetadataRequest, 1)(memoryview(data), 4)
-    assert message.topics is not None and message.topics[0].name == "a" and end == len(data)
+    assert (message, end) == (MetadataRequest(topics=[MetadataRequestTopic(name="a")]), len(data))
 
 
 def test_records_are_neither_copied_nor_joined() -> None:
@@ -142,7 +144,7 @@ def test_records_are_neither_copied_nor_joined() -> None:
     response = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[partition])])
     parts: list[Any] = []
     encoder_of(FetchResponse, 11)(response, parts)
-    assert any(part is pieces[0] for part in parts) and any(part is pieces[1] for part in parts)
+    assert [part for part in parts if any(part is piece for piece in pieces)] == pieces
     assert decode(FetchResponse, 11, b"".join(parts)).responses[0].partitions[0].records == b"onetwo"
 
 

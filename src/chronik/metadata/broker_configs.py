@@ -1,6 +1,6 @@
 """Broker keys that can be changed while the broker runs: Kafka 4.3's, with types, defaults and limits.
 
-Most of them are the defaults of topic configs and take their limits from there. A key that is in a broker's file and not
+Most of them are the defaults of topic configs and take their limits from there. A key of a broker's file that is not
 here is read at start only. Keys of encryption and login are set per listener, as `listener.name.<listener>.<key>`.
 Whether a change has an effect is up to the part of the broker that it concerns.
 """
@@ -14,6 +14,7 @@ from chronik.metadata.config_definitions import (
     Definition,
     Rule,
     at_least,
+    not_empty,
 )
 from chronik.metadata.topic_configs import TOPIC_CONFIGS
 
@@ -31,14 +32,14 @@ _OWN: tuple[tuple[str, ConfigType, str, str, Rule | None], ...] = (
     ("background.threads", INT, "10", "Accepted for Kafka's sake; one loop does the work here.", at_least(1)),
     ("config.providers", LIST, "", "Accepted for Kafka's sake; values are taken as they are.", None),
     ("cordoned.log.dirs", LIST, "", "Data directories that get no new partitions.", None),
-    ("follower.replication.throttled.rate", LONG, str(LONG_MAX), "Bytes a second for throttled followers.", at_least(0)),
+    ("follower.replication.throttled.rate", LONG, str(LONG_MAX), "Bytes a second, throttled followers.", at_least(0)),
     ("group.consumer.assignment.interval.ms", INT, "1000", "Pause between assignments of a group.", at_least(0)),
     ("group.coordinator.cached.buffer.max.bytes", INT, "1048588", "Largest buffer kept for reuse.", at_least(524_288)),
     ("group.share.assignment.interval.ms", INT, "1000", "Pause between assignments of a share group.", at_least(0)),
     ("group.streams.assignment.interval.ms", INT, "1000", "Pause between assignments of a streams group.", at_least(0)),
     ("leader.replication.throttled.rate", LONG, str(LONG_MAX), "Bytes a second for throttled leaders.", at_least(0)),
     ("listener.security.protocol.map", STRING, "", "Security protocol by listener name.", None),
-    ("listeners", LIST, "PLAINTEXT://:9092", "Addresses the broker listens on.", None),
+    ("listeners", LIST, "PLAINTEXT://:9092", "Addresses the broker listens on.", not_empty),
     ("log.cleaner.backoff.ms", LONG, "15000", "Pause of compaction when there is nothing to do.", at_least(0)),
     ("log.cleaner.dedupe.buffer.size", LONG, "134217728", "Memory for the keys of one compaction.", None),
     ("log.cleaner.io.buffer.load.factor", DOUBLE, "0.9", "How full that memory may get.", None),
@@ -55,9 +56,9 @@ _OWN: tuple[tuple[str, ConfigType, str, str, Rule | None], ...] = (
     ("num.recovery.threads.per.data.dir", INT, "2", "Recoveries at a time.", at_least(1)),
     ("num.replica.fetchers", INT, "1", "Fetch sessions from one leader.", at_least(1)),
     ("producer.id.expiration.ms", INT, "86400000", "How long an idle producer's sequence is remembered.", at_least(1)),
-    ("replica.alter.log.dirs.io.max.bytes.per.second", LONG, str(LONG_MAX), "Speed of moves between disks.", at_least(0)),
+    ("replica.alter.log.dirs.io.max.bytes.per.second", LONG, str(LONG_MAX), "Speed of disk moves.", at_least(0)),
     ("share.coordinator.cached.buffer.max.bytes", INT, "1048588", "Largest buffer kept for reuse.", at_least(524_288)),
-    ("transaction.partition.verification.enable", BOOLEAN, "true", "Checks that a write belongs to an open transaction.", None),
+    ("transaction.partition.verification.enable", BOOLEAN, "true", "Ties writes to open transactions.", None),
 )  # fmt: skip
 
 BROKER_CONFIGS: dict[str, Definition] = {
@@ -70,13 +71,40 @@ PER_BROKER = frozenset({"cordoned.log.dirs", "listener.security.protocol.map", "
 
 # Without a listener's prefix they would change every listener under its open connections.
 PER_LISTENER = frozenset(
-    "principal.builder.class sasl.enabled.mechanisms sasl.jaas.config sasl.kerberos.kinit.cmd "
-    "sasl.kerberos.min.time.before.relogin sasl.kerberos.principal.to.local.rules sasl.kerberos.service.name "
-    "sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor sasl.login.refresh.buffer.seconds "
-    "sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor sasl.login.refresh.window.jitter "
-    "sasl.mechanism.inter.broker.protocol ssl.cipher.suites ssl.client.auth ssl.enabled.protocols "
-    "ssl.endpoint.identification.algorithm ssl.engine.factory.class ssl.key.password ssl.keymanager.algorithm "
-    "ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location ssl.keystore.password ssl.keystore.type "
-    "ssl.protocol ssl.provider ssl.secure.random.implementation ssl.trustmanager.algorithm "
-    "ssl.truststore.certificates ssl.truststore.location ssl.truststore.password ssl.truststore.type".split()
+    {
+        "principal.builder.class",
+        "sasl.enabled.mechanisms",
+        "sasl.jaas.config",
+        "sasl.kerberos.kinit.cmd",
+        "sasl.kerberos.min.time.before.relogin",
+        "sasl.kerberos.principal.to.local.rules",
+        "sasl.kerberos.service.name",
+        "sasl.kerberos.ticket.renew.jitter",
+        "sasl.kerberos.ticket.renew.window.factor",
+        "sasl.login.refresh.buffer.seconds",
+        "sasl.login.refresh.min.period.seconds",
+        "sasl.login.refresh.window.factor",
+        "sasl.login.refresh.window.jitter",
+        "sasl.mechanism.inter.broker.protocol",
+        "ssl.cipher.suites",
+        "ssl.client.auth",
+        "ssl.enabled.protocols",
+        "ssl.endpoint.identification.algorithm",
+        "ssl.engine.factory.class",
+        "ssl.key.password",
+        "ssl.keymanager.algorithm",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.protocol",
+        "ssl.provider",
+        "ssl.secure.random.implementation",
+        "ssl.trustmanager.algorithm",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+    }
 )

@@ -1,4 +1,4 @@
-"""What may be asked of the controller, and what it replies. In the wire notation, because commands travel between nodes.
+"""What may be asked of the controller, and what it replies. In the wire notation: commands travel between nodes.
 
 All that is random comes with the command (ids, seeds), drawn where the command is born: deciding it twice, on two
 controllers, gives the same cluster. Commands for many items answer each item with a code of its own; commands for one
@@ -14,7 +14,6 @@ from chronik.wire.notation import (
     ZERO_UUID,
     Data,
     Struct,
-    binary,
     boolean,
     int8,
     int16,

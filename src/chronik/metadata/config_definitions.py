@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 SHORT_MAX, INT_MAX, LONG_MAX = 2**15 - 1, 2**31 - 1, 2**63 - 1
 
-_INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_INTEGER = re.compile(r"[+-]?\d+")  # of any script, as in Java
 _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[dDfF]?", re.ASCII)
 _THROTTLED = re.compile(r"[0-9]+:[0-9]+", re.ASCII)
 
@@ -81,6 +81,10 @@ def one_of(*allowed: str) -> Rule:
 
 def some_of(*allowed: str) -> Rule:
     return lambda values: None if set(values) <= set(allowed) else f"each item must be one of {', '.join(allowed)}"
+
+
+def not_empty(values: list[str]) -> str | None:
+    return None if values else "it needs at least one item"
 
 
 def throttled_replicas(values: list[str]) -> str | None:

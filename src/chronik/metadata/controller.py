@@ -4,7 +4,7 @@ The working state is the last committed image with the records of all commands d
 leadership; if a proposal fails, it is thrown away with everything decided on top of it. The controller never waits,
 never sees the quorum, and answers nobody: `store` proposes what it decided and releases the replies when that holds.
 
-A request that was applied before, by this controller or an earlier one, is not decided again: its reply is in the state.
+A request that was applied before, by this controller or an earlier one, is not decided again: the state has its reply.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ class Controller:
         """The state that the next command will be decided on."""
         return self._delta
 
-    def handle(self, command: Command, request: RequestId, now_ns: int) -> tuple[list[Record], Reply]:
+    def handle(self, command: Command, request: RequestId, now_ns: int) -> Decision[Reply]:
         """Decides, and takes the decision as made. Raises MetadataRefused; then nothing changed."""
         if (earlier := self._reply_to(command, request)) is not None:
-            return [], earlier
+            return Decision([], earlier)
         decision = self._decide(command, now_ns)
         if not decision.records:
-            return [], decision.reply
+            return decision
         applied = AppliedRequestRecord(
             node_id=request.node_id,
             incarnation=request.incarnation,
@@ -73,9 +73,9 @@ class Controller:
             answered_below=request.answered_below,
             reply=encode(decision.reply, 0),
         )
-        records = [*decision.records, applied]
-        self.assume(records)
-        return records, decision.reply
+        decision.records.append(applied)
+        self.assume(decision.records)
+        return decision
 
     def assume(self, records: list[Record]) -> None:
         """Goes on from a state in which these records hold."""
@@ -111,7 +111,7 @@ class Controller:
         if request.incarnation < applied.incarnation or request.sequence < applied.answered_below:
             refuse(
                 ErrorCode.STALE_BROKER_EPOCH,
-                f"request {request.sequence} of node {request.node_id} comes from its past, nobody waits for the answer",
+                f"request {request.sequence} of node {request.node_id} comes from its past, and nobody waits for it",
             )
         reply = applied.replies.get(request.sequence)
         return None if reply is None else decode(REPLY_OF[type(command)], 0, reply)

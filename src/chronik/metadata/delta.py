@@ -11,7 +11,17 @@ from typing import NamedTuple
 
 from immutables import Map, MapMutation
 
-from chronik.metadata.image import NO_CONFIG, Applied, Broker, ConfigResource, Image, Partition, ResourceType, Topic, View
+from chronik.metadata.image import (
+    NO_CONFIG,
+    Applied,
+    Broker,
+    ConfigResource,
+    Image,
+    Partition,
+    ResourceType,
+    Topic,
+    View,
+)
 from chronik.runtime.invariants import InvariantBroken, check
 
 

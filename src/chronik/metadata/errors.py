@@ -61,9 +61,7 @@ class WrongCluster(MetadataError):
 
 class DamagedMetadata(MetadataError):
     def __init__(self, position: int, reason: str) -> None:
-        super().__init__(
-            f"metadata entry, byte {position}: {reason}: restore the metadata directory from another node"
-        )
+        super().__init__(f"metadata entry, byte {position}: {reason}: restore the metadata directory from another node")
 
 
 def refuse(error_code: ErrorCode, message: str) -> NoReturn:

@@ -30,7 +30,11 @@ GROUP_CONFIGS: dict[str, Definition] = {
             "share.auto.offset.reset", STRING, "latest", "Where a share group begins in a partition.", _share_reset
         ),
         Definition(
-            "share.delivery.count.limit", INT, "5", "How often a record is handed out before it is given up.", at_least(2)
+            "share.delivery.count.limit",
+            INT,
+            "5",
+            "How often a record is handed out before it is given up.",
+            at_least(2),
         ),
         Definition("share.heartbeat.interval.ms", INT, "5000", "How often members report.", at_least(1)),
         Definition(

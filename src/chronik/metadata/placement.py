@@ -3,7 +3,7 @@
 A pure function of the brokers and a seed (the topic's id), so every controller places alike. It never looks at load:
 what it spreads is counts, and the seed spreads the starting points of many small topics.
 
-Live brokers stand in a circle in which neighbours are of different racks wherever the racks' sizes allow. Partition p is
+Live brokers stand in a circle in which neighbours are of different racks where the racks' sizes allow. Partition p is
 led at place start + p. Its followers stand behind the leader at a distance that grows with each full turn, so that a
 broker that fails hands its leaderships to many others and not to one neighbour. Fenced brokers take a replica only
 where the live ones are too few, and lead nothing.
@@ -24,6 +24,7 @@ class Circle:
     def __init__(self, brokers: Iterable[Broker]) -> None:
         everyone = sorted(brokers)
         self.racks = _racks([broker for broker in everyone if broker.live])
+        # Of the live ones alone: who is in it is live.
         self.rack_of = {broker_id: at for at, rack in enumerate(self.racks) for broker_id in rack}
         self.live = _mix(self.racks)
         self.fenced = [broker.broker_id for broker in everyone if not broker.live]

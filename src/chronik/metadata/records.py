@@ -10,7 +10,7 @@ tagged ones, or come with a new version. Type numbers are for ever.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from chronik.metadata.errors import DamagedMetadata
@@ -19,6 +19,8 @@ from chronik.wire.errors import Malformed
 from chronik.wire.notation import Data, Struct, binary, boolean, field, int8, int16, int32, int64, string, uint16, uuid
 
 FORMAT = b"\x01"
+
+NOBODY: list[int] = []  # the usual ELR, one object for all records; never changed
 
 
 class Record(Data, versions="0", flexible="0+"):
@@ -181,22 +183,24 @@ def encode_batch(records: Iterable[Record]) -> bytes:
     return b"".join(parts)
 
 
-def decode_batch(data: bytes | memoryview) -> list[Record]:
-    """Raises DamagedMetadata: these bytes passed the log's checksum, so what is wrong with them is wrong everywhere."""
+def decode_batch(data: bytes | memoryview) -> Iterator[Record]:
+    """One record after the other, so that each can be forgotten before the next: a batch may be large.
+
+    Raises DamagedMetadata, perhaps after some records: these bytes passed the log's checksum, so what is wrong with
+    them is wrong everywhere, and nothing of the batch may be kept.
+    """
     view = memoryview(data)
     if view[:1] != FORMAT:
         raise DamagedMetadata(0, f"format {bytes(view[:1]).hex() or 'missing'} is not the known {FORMAT.hex()}")
-    records: list[Record] = []
     at, end = 1, len(view)
     try:
         while at < end:
             kind = bytes(view[at : at + 2])
             reader = _readers.get(kind) or _reader_of(kind, at)
             record, at = reader(view, at + 2)
-            records.append(record)
+            yield record
     except Malformed as fault:
         raise DamagedMetadata(at, str(fault)) from fault
-    return records
 
 
 def _writer_of(record: type[Record]) -> tuple[bytes, Any]:
@@ -207,6 +211,8 @@ def _writer_of(record: type[Record]) -> tuple[bytes, Any]:
 
 def _reader_of(kind: bytes, at: int) -> Any:
     if len(kind) < 2 or kind[0] not in _TYPES or kind[1] not in _TYPES[kind[0]].versions:
-        raise DamagedMetadata(at, f"record type {kind.hex(' ')} is unknown here: a newer version of the program wrote it")
+        raise DamagedMetadata(
+            at, f"record type {kind.hex(' ')} is unknown here: a newer version of the program wrote it"
+        )
     reader = _readers[kind] = decoder_of(_TYPES[kind[0]], kind[1])
     return reader

@@ -14,6 +14,7 @@ from chronik.metadata.delta import Changes
 from chronik.metadata.errors import DamagedMetadata
 from chronik.metadata.image import EMPTY, Broker, ConfigResource, Image, Topic
 from chronik.metadata.records import (
+    NOBODY,
     AppliedRequestRecord,
     ClusterRecord,
     ConfigRecord,
@@ -65,9 +66,7 @@ def records_of(image: Image) -> Iterator[Record]:
         for key, value in sorted(configs.items()):
             yield ConfigRecord(resource_type=resource.type, resource_name=resource.name, key=key, value=value)
     if image.next_producer_id:
-        yield ProducerIdsRecord(
-            broker_id=_NO_BROKER, broker_epoch=_NO_BROKER, next_producer_id=image.next_producer_id
-        )
+        yield ProducerIdsRecord(broker_id=_NO_BROKER, broker_epoch=_NO_BROKER, next_producer_id=image.next_producer_id)
     for node_id, applied in sorted(image.applied.items()):
         for sequence, reply in sorted(applied.replies.items()):
             yield AppliedRequestRecord(
@@ -110,8 +109,8 @@ def _topic_records(topic: Topic) -> Iterator[Record]:
             partition_epoch=partition.partition_epoch,
             replicas=list(partition.replicas),
             isr=list(partition.isr),
-            elr=list(partition.elr),
-            last_known_elr=list(partition.last_known_elr),
+            elr=list(partition.elr) or NOBODY,
+            last_known_elr=list(partition.last_known_elr) or NOBODY,
         )
 
 

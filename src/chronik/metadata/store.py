@@ -1,4 +1,4 @@
-"""What everybody reads and writes: the newest image here, and commands that resolve when they hold in the whole cluster.
+"""What everybody reads and writes: the newest image here, and commands that resolve when they hold cluster-wide.
 
 Reading is taking `image`, an attribute: no lock, no await, immutable. `barrier` before it makes the read linearizable.
 Writing is `submit`: it returns when the command is committed by a majority, applied here, and seen by the listeners, so
@@ -26,8 +26,9 @@ from chronik.metadata.snapshot import decode_snapshot, difference, encode_snapsh
 from chronik.metadata.writer import Writer
 from chronik.raft.addresses import Address
 from chronik.raft.config import RaftConfig
-from chronik.raft.driver import RaftNode, Transport
+from chronik.raft.driver import RaftNode
 from chronik.raft.errors import RaftError, Stopped
+from chronik.raft.interfaces import Transport
 from chronik.raft.messages import Message
 from chronik.runtime.interfaces import Runtime
 
@@ -66,7 +67,9 @@ class MetadataStore:
 
         A quorum of one is ready when this returns. In a larger one `ready` waits for the first leader's word.
         """
-        store = cls(runtime, _next_incarnation(runtime, directory), node_id=node_id, cluster_id=cluster_id, config=config)
+        store = cls(
+            runtime, _next_incarnation(runtime, directory), node_id=node_id, cluster_id=cluster_id, config=config
+        )
         store._raft = await RaftNode.open(
             runtime,
             f"{directory}/raft",
@@ -167,7 +170,7 @@ class MetadataStore:
     @overload
     async def submit(self, command: c.UpdateFeatures) -> c.UpdateFeaturesReply: ...
     async def submit(self, command: c.Command) -> Any:
-        """Raises MetadataRefused where the whole command is refused; items carry their own codes. Else NotController."""
+        """Raises NotController, or MetadataRefused where all of it is refused; items carry codes of their own."""
         if self._closed:
             raise StoreClosed
         c.draw_ids(command, self._runtime.randomness)

@@ -304,7 +304,11 @@ TOPIC_CONFIGS: dict[str, Definition] = {
 # Accepted and obeyed, never shown: tests of the storage layer need small segments.
 INTERNAL_TOPIC_CONFIGS: dict[str, Definition] = {
     "internal.segment.bytes": Definition(
-        "internal.segment.bytes", INT, None, "Takes the place of segment.bytes, with no lower limit.", between(1, INT_MAX)
+        "internal.segment.bytes",
+        INT,
+        None,
+        "Takes the place of segment.bytes, with no lower limit.",
+        between(1, INT_MAX),
     )
 }
 

@@ -16,6 +16,7 @@ from collections.abc import Callable
 
 from chronik.metadata.commands import Command, Reply, RequestId
 from chronik.metadata.controller import Controller
+from chronik.metadata.decisions.decision import Decision
 from chronik.metadata.errors import MetadataError, MetadataRefused, NotController, StoreClosed, refuse
 from chronik.metadata.records import Record, encode_batch
 from chronik.raft.driver import RaftNode
@@ -56,17 +57,19 @@ class Writer:
         """Decided before this returns. Cancelling the future does not take the command back."""
         if self._waiting >= WAITING_MAX:
             refuse(ErrorCode.REQUEST_TIMED_OUT, f"{WAITING_MAX} metadata commands are waiting already: try again later")
-        answer: Reply | MetadataRefused
-        records: list[Record] = []
-        try:
-            records, answer = self.controller.handle(command, request, self._clock.monotonic_ns())
-        except MetadataRefused as refused:
-            answer = refused
         done: asyncio.Future[Reply] = self._loop.create_future()
-        batch = self._open_batch()
-        batch.records += records
-        batch.answers.append((done, answer))
         self._waiting += 1
+        try:
+            decision = self.controller.handle(command, request, self._clock.monotonic_ns())
+        except MetadataRefused as refused:
+            self._open_batch().answers.append((done, refused))
+            return done
+        *parts, last = _parts_of(decision)
+        for part in parts:
+            self._open_batch().records += part
+        batch = self._open_batch()
+        batch.records += last
+        batch.answers.append((done, decision.reply))
         return done
 
     def write(self, records: list[Record]) -> None:
@@ -130,3 +133,11 @@ class Writer:
             else:
                 waiter.set_result(answer)
         self._flush()
+
+
+def _parts_of(decision: Decision[Reply]) -> list[list[Record]]:
+    """The records by entry: one, unless the decision is large and may come true step by step."""
+    records = decision.records
+    if not decision.divisible or len(records) <= BATCH_RECORDS:
+        return [records]
+    return [records[at : at + BATCH_RECORDS] for at in range(0, len(records), BATCH_RECORDS)]

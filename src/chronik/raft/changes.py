@@ -55,6 +55,8 @@ class ChangeSet(NamedTuple):
                 raise ValueError(f"format {version} is newer than this node, upgrade it")
             end = _HEADER.size + count * _CHANGE.size
             packed = entry.data[_HEADER.size : end]
+            if len(entry.data) < end:
+                raise ValueError(f"{count} changes announced, {len(packed)} bytes there")
             changes = tuple(Change(Action(action), node_id) for action, node_id in _CHANGE.iter_unpack(packed))
         except (struct.error, ValueError) as error:
             raise MalformedMessage(f"membership change at index {entry.index}: {error}") from error

@@ -121,7 +121,8 @@ def on_transfer(core: Core, message: Message) -> None:
 
 
 def forward_transfer(core: Core, message: Message) -> None:
-    if core.leader != NOBODY:
+    """Passes on what was asked of this node; what another passed on goes no further, or it could go in circles."""
+    if core.leader != NOBODY and not message.term:
         core.post(replace(message, to=core.leader, term=core.term))
 
 

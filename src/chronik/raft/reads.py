@@ -103,7 +103,8 @@ def _answer(core: Core, request: Message, index: int) -> None:
 
 
 def forward(core: Core, message: Message) -> None:
-    if core.leader != NOBODY:
+    """Passes on this node's own request. Two followers that take each other for the leader would play ping-pong."""
+    if core.leader != NOBODY and message.sender == core.id:
         core.post(replace(message, to=core.leader))
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from typing import cast
 
 from chronik.raft.addresses import Address
 from chronik.raft.codec import decode_message, encode_message
@@ -49,9 +50,7 @@ class TcpTransport:
     @classmethod
     async def listen(cls, runtime: Runtime, address: Address, *, cluster_id: str, node_id: int) -> TcpTransport:
         transport = cls(runtime, cluster_id=cluster_id, node_id=node_id)
-        transport._listener = await runtime.network.listen(
-            address.host, address.port, lambda: Incoming(transport, runtime.clock)
-        )
+        transport._listener = await runtime.network.listen(address.host, address.port, lambda: Incoming(transport))
         return transport
 
     @property
@@ -63,8 +62,10 @@ class TcpTransport:
         self._receive, self._unreachable = receive, unreachable
 
     def send(self, to: int, message: Message) -> None:
-        link = self._links.get(to)
-        if link is None or not link.send(message):
+        """A peer whose address is not known yet is answered on its own stream: so a node that joins with nothing but
+        its id can take the leader's snapshot, which names everybody."""
+        way = self._links.get(to) or self._incoming.get(to)
+        if way is None or not way.send(message):
             self.lost(to)
 
     def update_peers(self, peers: Mapping[int, Address]) -> None:
@@ -86,7 +87,7 @@ class TcpTransport:
         if self._listener is not None:
             self._listener.close()
         for incoming in list(self._incoming.values()):
-            incoming.close()
+            incoming.drop()
         for link in self._links.values():
             link.close()
         await self._tasks.stop()
@@ -97,33 +98,101 @@ class TcpTransport:
         if self._unreachable is not None:
             self._unreachable(peer)
 
-    def accept(self, incoming: Incoming, peer: int) -> None:
+    def accept(self, incoming: Incoming) -> None:
         """A node has one stream to this one: a second is a restart of it, so the first is dead."""
-        before = self._incoming.get(peer)
-        self._incoming[peer] = incoming
+        before = self._incoming.get(incoming.peer)
+        self._incoming[incoming.peer] = incoming
         if before is not None:
-            before.close()
+            before.drop()
 
-    def forget(self, incoming: Incoming, peer: int) -> None:
-        if self._incoming.get(peer) is incoming:
-            del self._incoming[peer]
+    def forget(self, incoming: Incoming) -> None:
+        if self._incoming.get(incoming.peer) is incoming:
+            del self._incoming[incoming.peer]
 
     def receive(self, message: Message) -> None:
         if self._receive is not None:
             self._receive(message)
 
 
-class Link(asyncio.Protocol):
-    """The stream to one peer. Messages of one turn of the loop leave in one write."""
+class Stream(asyncio.Protocol):
+    """One connection, either way round. Messages of one turn of the loop leave in one write."""
 
-    def __init__(self, owner: TcpTransport, peer: int, address: Address, clock: Clock) -> None:
-        self._owner, self.peer, self.address, self._clock = owner, peer, address, clock
-        self.task: asyncio.Task[None] | None = None
+    def __init__(self, owner: TcpTransport) -> None:
+        self._owner = owner
+        self.peer = 0  # who it is; 0 until it said hello
         self.is_up = False  # both have said hello
         self._stream: asyncio.Transport | None = None
         self._reader = FrameReader(HELLO_BYTES_MAX)
-        self._closed: asyncio.Future[str] | None = None  # resolves with the reason when the stream ends
         self._unsent: list[bytes] = []
+
+    def send(self, message: Message) -> bool:
+        """False: dropped, as the peer is away or far behind."""
+        if not self.is_up or self._stream is None:
+            return False
+        queued_bytes = self._stream.get_write_buffer_size()
+        data = frame(encode_message(message))
+        if queued_bytes and queued_bytes + len(data) > QUEUE_BYTES_MAX:
+            return False
+        if not self._unsent:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._unsent.append(data)
+        return True
+
+    def _flush(self) -> None:
+        unsent, self._unsent = self._unsent, []
+        if self._stream is not None and unsent:
+            self._stream.writelines(unsent)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._stream = cast(asyncio.Transport, transport)  # uvloop's are no subclass of it
+        self._reader = FrameReader(HELLO_BYTES_MAX)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for body in self._reader.feed(data):
+                if self.is_up:
+                    self._take(body)
+                else:
+                    self._greet(Hello.decode(body))
+        except MalformedMessage as error:
+            self._refuse(str(error))
+
+    def _greet(self, hello: Hello) -> None:
+        hello.check_answer_to(Hello(self._owner.node_id, self.peer, self._owner.cluster_id))
+        self.peer, self.is_up = hello.sender, True
+        self._reader.bytes_max = FRAME_BYTES_MAX
+
+    def _take(self, body: bytes) -> None:
+        message = decode_message(body)
+        if message.to != self._owner.node_id or (message.sender != self.peer and message.kind not in PASSED_ON):
+            raise MalformedMessage(f"node {self.peer} sends a message from {message.sender} to {message.to}")
+        self._owner.receive(message)
+
+    def _say_hello(self) -> None:
+        assert self._stream is not None
+        self._stream.write(frame(Hello(self._owner.node_id, self.peer, self._owner.cluster_id).encode()))
+
+    def _refuse(self, reason: str) -> None:
+        if self._stream is not None:
+            logger.warning("quorum connection with %s refused: %s", self._stream.get_extra_info("peername"), reason)
+        self.drop()
+
+    def drop(self) -> None:
+        self.is_up = False
+        self._unsent.clear()
+        if self._stream is not None:
+            self._stream.abort()
+            self._stream = None
+
+
+class Link(Stream):
+    """The stream to one peer, made anew for ever."""
+
+    def __init__(self, owner: TcpTransport, peer: int, address: Address, clock: Clock) -> None:
+        super().__init__(owner)
+        self.peer, self.address, self._clock = peer, address, clock
+        self.task: asyncio.Task[None] | None = None
+        self._ended: asyncio.Future[str] | None = None  # resolves with the reason when the connection ends
         self._votes: dict[Kind, tuple[int, Message]] = {}  # the newest of each kind, with its time
         self._backoff_ms = BACKOFF_MS_MIN
 
@@ -138,8 +207,7 @@ class Link(asyncio.Protocol):
 
     async def _connect_once(self, network: Network) -> str:
         """Returns when the connection has ended, with the reason."""
-        self._closed = asyncio.get_running_loop().create_future()
-        self._reader = FrameReader(HELLO_BYTES_MAX)
+        self._ended = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 await network.connect(self.address.host, self.address.port, lambda: self)
@@ -147,54 +215,24 @@ class Link(asyncio.Protocol):
             return str(error)
         except TimeoutError:
             return "no answer to connecting"
-        return await self._closed
+        return await self._ended
 
     def send(self, message: Message) -> bool:
-        """False: dropped, as the peer is away or far behind."""
-        if not self.is_up or self._stream is None:
-            if message.kind in VOTES:
-                self._votes[message.kind] = (self._clock.monotonic_ns(), message)
-            return False
-        queued_bytes = self._stream.get_write_buffer_size()
-        data = frame(encode_message(message))
-        if queued_bytes and queued_bytes + len(data) > QUEUE_BYTES_MAX:
-            return False
-        if not self._unsent:
-            asyncio.get_running_loop().call_soon(self._flush)
-        self._unsent.append(data)
-        return True
+        if not self.is_up and message.kind in VOTES:
+            self._votes[message.kind] = (self._clock.monotonic_ns(), message)
+        return super().send(message)
 
     def close(self) -> None:
         if self.task is not None:
             self.task.cancel()
-        if self._stream is not None:
-            self._stream.abort()
-
-    def _flush(self) -> None:
-        unsent, self._unsent = self._unsent, []
-        if self._stream is not None and self.is_up:
-            self._stream.writelines(unsent)
-
-    def _own_hello(self) -> Hello:
-        return Hello(self._owner.node_id, self.peer, self._owner.cluster_id)
+        self.drop()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._stream = transport
-        transport.write(frame(self._own_hello().encode()))
+        super().connection_made(transport)
+        self._say_hello()
 
-    def data_received(self, data: bytes) -> None:
-        try:
-            for body in self._reader.feed(data):
-                if self.is_up:
-                    raise MalformedMessage("a second hello")
-                Hello.decode(body).check_answer_to(self._own_hello())
-                self._is_accepted()
-        except MalformedMessage as error:
-            self._end(f"refused: {error}")
-
-    def _is_accepted(self) -> None:
-        self.is_up = True
+    def _greet(self, hello: Hello) -> None:
+        super()._greet(hello)
         self._backoff_ms = BACKOFF_MS_MIN
         logger.info("node %d at %s: connected", self.peer, self.address)
         votes, self._votes = self._votes, {}
@@ -204,72 +242,31 @@ class Link(asyncio.Protocol):
                 self.send(message)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._end(str(exc) if exc else "the connection was closed")
-
-    def _end(self, reason: str) -> None:
-        self.is_up = False
-        self._unsent.clear()
-        if self._stream is not None:
-            self._stream.abort()
-            self._stream = None
-        if self._closed is not None and not self._closed.done():
-            self._closed.set_result(reason)
+        self.drop()
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_result(str(exc) if exc else "the connection was closed")
 
 
-class Incoming(asyncio.Protocol):
+class Incoming(Stream):
     """A stream from a peer, or from anybody until the hello is right."""
 
-    def __init__(self, owner: TcpTransport, clock: Clock) -> None:
-        self._owner, self._clock = owner, clock
-        self._reader = FrameReader(HELLO_BYTES_MAX)
-        self._stream: asyncio.Transport | None = None
-        self._peer = 0
+    def __init__(self, owner: TcpTransport) -> None:
+        super().__init__(owner)
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._stream = transport
+        super().connection_made(transport)
         self._deadline = asyncio.get_running_loop().call_later(HELLO_TIMEOUT_S, self._refuse, "no hello in time")
 
-    def data_received(self, data: bytes) -> None:
-        try:
-            for body in self._reader.feed(data):
-                if self._peer:
-                    self._take(body)
-                else:
-                    self._greet(Hello.decode(body))
-        except MalformedMessage as error:
-            self._refuse(str(error))
-
     def _greet(self, hello: Hello) -> None:
-        hello.check_answer_to(Hello(self._owner.node_id, 0, self._owner.cluster_id))
-        assert self._stream is not None
-        assert self._deadline is not None
-        self._deadline.cancel()
-        self._peer = hello.sender
-        self._reader.bytes_max = FRAME_BYTES_MAX
-        self._owner.accept(self, hello.sender)
-        self._stream.write(frame(Hello(self._owner.node_id, hello.sender, self._owner.cluster_id).encode()))
-
-    def _take(self, body: bytes) -> None:
-        message = decode_message(body)
-        if message.to != self._owner.node_id or (message.sender != self._peer and message.kind not in PASSED_ON):
-            raise MalformedMessage(f"a message from node {message.sender} to node {message.to}")
-        self._owner.receive(message)
-
-    def _refuse(self, reason: str) -> None:
-        stream = self._stream
-        if stream is not None:
-            logger.warning("quorum connection from %s refused: %s", stream.get_extra_info("peername"), reason)
-            self.close()
-
-    def close(self) -> None:
+        super()._greet(hello)
         if self._deadline is not None:
             self._deadline.cancel()
-        if self._stream is not None:
-            self._stream.abort()
-            self._stream = None
+        self._owner.accept(self)
+        self._say_hello()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.close()
-        self._owner.forget(self, self._peer)
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self.drop()
+        self._owner.forget(self)

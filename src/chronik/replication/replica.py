@@ -30,6 +30,7 @@ class Replica:
         self._watchers: dict[Callable[[], None], None] = {}  # a dict keeps their order; a set would not
         log.high_watermark = self.high_watermark
         log.on_durable = self._commit
+        self.when_committed(log.end_offset)  # what recovery found behind the durable mark is committed now
 
     # --- who we are
 

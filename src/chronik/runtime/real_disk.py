@@ -49,13 +49,11 @@ class RealFile:
 
     def append(self, buffers: Sequence[Buffer]) -> int:
         position = self._size_bytes
+        is_one = len(buffers) == 1
+        expected = len(buffers[0]) if is_one else sum(map(len, buffers))
         try:
-            if len(buffers) == 1:
-                expected = len(buffers[0])
-                written = os.write(self._fd, buffers[0])
-            else:
-                expected = sum(map(len, buffers))
-                written = os.writev(self._fd, buffers[:BUFFERS_PER_WRITE_MAX])
+            fd = self._fd
+            written = os.write(fd, buffers[0]) if is_one else os.writev(fd, buffers[:BUFFERS_PER_WRITE_MAX])
             if written != expected:
                 self._write_rest(b"".join(buffers), written)
         except OSError as error:

@@ -1,8 +1,8 @@
 """Log compaction: of each key the last record stays. Offsets never change, and the last segment is never touched.
 
-What goes: records that a later one of the same key replaces, records of aborted transactions, tombstones and transaction
-markers `delete.retention.ms` after a pass first saw that nothing else needs them (the batch carries that time as its
-delete horizon). What stays although empty: the last batch of each producer, whose sequence number it is.
+What goes: records that a later one of the same key replaces, records of aborted transactions; tombstones and markers
+`delete.retention.ms` after a pass first saw that nothing else needs them (the batch carries that time as its delete
+horizon). What stays although empty: the last batch of each producer, whose sequence number it is.
 
 The work runs on the loop in short steps, because a second busy Python thread would slow every system call of the loop
 down to the interpreter's switch interval; only syncs are on the lane. New files are written beside the old ones; a
@@ -105,10 +105,9 @@ async def _latest_offsets(log: Log, segments: list[Segment], keys_max: int) -> t
                 await asyncio.sleep(0)
             if len(latest) >= keys_max:
                 return latest, batch.next_offset
-        index = log.index_of(segment)
-        if index < 0:
+        if segment not in log.segments:
             break
-        end_offset = log.segments[index + 1].base_offset
+        end_offset = log.segments[log.segments.index(segment) + 1].base_offset
     return latest, end_offset
 
 
@@ -236,21 +235,21 @@ async def _replace(
                 if count >= RECORDS_PER_STEP:
                     count = 0
                     await asyncio.sleep(0)
-                    if log.deleted or log.generation != generation:
+                    if _changed(log, generation):
                         return False
     except (DiskFull, CorruptSegment):
         disk.remove(cleaned_path)
         raise
     await lane.run(cleaned.sync)
-    if log.deleted or log.generation != generation:
+    if _changed(log, generation):
         return False
-    first = log.index_of(group[0])
+    first = log.segments.index(group[0])
     end = first + len(group)
     swap_path = f"{directory}/{base:020}-{log.segments[end].base_offset:020}.swap"
     disk.rename(cleaned_path, swap_path)
     await lane.run(lambda: disk.sync_directory(directory))
-    if log.deleted or log.generation != generation:
-        if not log.deleted:
+    if _changed(log, generation):
+        if disk.exists(swap_path):
             disk.remove(swap_path)
         return False
     for segment in group:
@@ -263,6 +262,10 @@ async def _replace(
     log.replace_segments(first, end, [replacement])
     await lane.run(lambda: disk.sync_directory(directory))
     return True
+
+
+def _changed(log: Log, generation: int) -> bool:
+    return log.deleted or log.generation != generation
 
 
 def finish_swaps(directory: str, disk: Disk) -> None:

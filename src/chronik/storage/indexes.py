@@ -1,6 +1,6 @@
 """A segment's sparse index: at which byte a batch starts, and the largest timestamp before it.
 
-One entry for every `index_interval_bytes` of log, or for every batch if batches are larger. An index only saves reading:
+One entry for every `index_interval_bytes` of log, or every batch if batches are larger. An index only saves reading:
 what it points at is checked against the batch found there, and an index that is missing, short or wrong is rebuilt from
 the log. So it is never synced, and no answer ever depends on it.
 
@@ -13,6 +13,8 @@ from __future__ import annotations
 import struct
 from array import array
 from bisect import bisect_left, bisect_right
+from operator import le
+from sys import byteorder
 from typing import NamedTuple
 
 from chronik.runtime.interfaces import Disk, File
@@ -34,7 +36,7 @@ class Index:
         self._positions = array("I")
         self._timestamps = array("q")
         self._written = 0
-        self._file: File | None = None
+        self.file: File | None = None  # open since the first write
 
     def __len__(self) -> int:
         return len(self._positions)
@@ -71,8 +73,8 @@ class Index:
         del self._offsets[count:], self._positions[count:], self._timestamps[count:]
         if self._written > count:
             self._written = count
-            if self._file is not None:
-                self._file.truncate(count * ENTRY.size)
+            if self.file is not None:
+                self.file.truncate(count * ENTRY.size)
 
     @property
     def unwritten(self) -> int:
@@ -80,12 +82,12 @@ class Index:
 
     def write(self, disk: Disk) -> None:
         """Puts what is not yet in the file there."""
-        if self._file is None:
-            self._file = disk.open(self.path, create=True)
-            self._file.truncate(self._written * ENTRY.size)
+        if self.file is None:
+            self.file = disk.open(self.path, create=True)
+            self.file.truncate(self._written * ENTRY.size)
         start = self._written
         rows = zip(self._offsets[start:], self._positions[start:], self._timestamps[start:], strict=True)
-        self._file.append([b"".join([ENTRY.pack(*row) for row in rows])])
+        self.file.append([b"".join([ENTRY.pack(*row) for row in rows])])
         self._written = len(self._positions)
 
     def load(self, disk: Disk, size_bytes: int) -> None:
@@ -94,20 +96,39 @@ class Index:
             data = disk.read_file(self.path)
         except FileNotFoundError:
             data = b""
-        last_offset = last_position = -1
-        last_timestamp = -1
+        self._take(data[: len(data) // ENTRY.size * ENTRY.size])
+        rows = (self._offsets, self._positions, self._timestamps)
+        if not len(self) or self._positions[0] or self._positions[-1] >= size_bytes or not all(map(_rises, rows)):
+            self._take_while_in_order(data, size_bytes)
+        self._written = len(self._positions)
+
+    def _take(self, data: bytes) -> None:
+        """All entries at once: a segment of one gigabyte may have a quarter of a million."""
+        words, longs = array("I", data), array("q", data)
+        if byteorder == "little":
+            words.byteswap()
+            longs.byteswap()
+        self._offsets, self._positions, self._timestamps = words[0::4], words[1::4], longs[1::2]
+
+    def _take_while_in_order(self, data: bytes, size_bytes: int) -> None:
+        self._offsets, self._positions, self._timestamps = array("I"), array("I"), array("q")
+        last_offset = last_position = last_timestamp = -1
         for offset, position, timestamp in ENTRY.iter_unpack(data[: len(data) // ENTRY.size * ENTRY.size]):
             in_order = offset > last_offset and position > last_position and timestamp >= last_timestamp
             if not in_order or position >= size_bytes or (last_position < 0 and position):
                 break
             self.add(offset, position, timestamp)
             last_offset, last_position, last_timestamp = offset, position, timestamp
-        self._written = len(self._positions)
 
     def clear(self) -> None:
         self.truncate(0)
 
     def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        if self.file is not None:
+            self.file.close()
+            self.file = None
+
+
+def _rises(row: array[int]) -> bool:
+    """Equal neighbours are let through: a wrong entry is found out when it is used, a disordered search is not."""
+    return all(map(le, row, row[1:]))

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING
 
 from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Disk, File
+from chronik.storage.capture import Capture
 from chronik.storage.errors import LogFull, StorageFailed
 from chronik.storage.journal_format import Kind, declaration, frame, record_header
 
 if TYPE_CHECKING:
     from chronik.storage.log import Log
-    from chronik.storage.segment import Segment
 
 # Where writing bytes a second time costs about as much as one more fdatasync (0.2 ms against 1 GB/s).
 SYNC_SEGMENT_BYTES_MIN = 256 << 10
@@ -32,23 +32,6 @@ SYNC_SEGMENT_BYTES_MIN = 256 << 10
 
 def journal_path(directory: str, number: int) -> str:
     return f"{directory}/{number:020}.journal"
-
-
-class Capture:
-    """What a round, or a checkpoint, makes durable of one log: its state at one moment."""
-
-    __slots__ = ("by_sync", "end_offset", "generation", "log", "pieces", "size_bytes")
-
-    def __init__(self, log: Log, pieces: list[tuple[Segment, int, int]], end_offset: int, generation: int) -> None:
-        self.log = log
-        self.pieces = pieces  # (segment, from, to), positions
-        self.end_offset = end_offset
-        self.generation = generation
-        self.by_sync = False
-        size_bytes = 0
-        for _, start, end in pieces:
-            size_bytes += end - start
-        self.size_bytes = size_bytes
 
 
 class Journal:
@@ -114,8 +97,7 @@ class Journal:
         try:
             self._file.sync()
         except OSError as error:
-            self.fail(error)
-            raise self.failed or error from error
+            raise self.fail(error) from error
         self._synced_bytes = max(self._synced_bytes, self._file.size_bytes())
         self._notes_unsynced = False
 
@@ -150,9 +132,10 @@ class Journal:
         self._lane.close()
         self._file.close()
 
-    def fail(self, cause: BaseException) -> None:
+    def fail(self, cause: BaseException) -> StorageFailed:
+        """Ends all acknowledging, and returns what to raise."""
         if self.failed is not None:
-            return
+            return self.failed
         self.failed = StorageFailed(cause)
         switched = self._next_file[1] if self._next_file is not None else None
         for future in (self.running, self._gathered, switched):
@@ -162,6 +145,7 @@ class Journal:
         self.running = self._gathered = None
         self._gathering.clear()
         self._on_failure(self.failed)
+        return self.failed
 
     def _start(self) -> None:
         future = self._gathered
@@ -171,8 +155,7 @@ class Journal:
         logs, self._gathering = self._gathering, {}
         if self._next_file is not None:
             self._switch_file()
-        captures = self._captures = [log.capture() for log in logs]
-        self._choose(captures)
+        captures = self._captures = self._capture(logs)
         syncs: list[Callable[[], None]] = []
         parts: list[bytes | memoryview] = []
         for capture in captures:
@@ -191,7 +174,7 @@ class Journal:
                     capture.by_sync = True
         for capture in captures:
             if capture.by_sync:
-                syncs += capture.log.syncs(capture)
+                syncs += capture.syncs(self._disk)
         if self._notes_unsynced:
             syncs.insert(0, self._file.sync)
             self._syncing_bytes = self._file.size_bytes()
@@ -200,18 +183,22 @@ class Journal:
         self.sync_count += len(syncs)
         self._lane.run(syncs[0] if len(syncs) == 1 else in_order(syncs)).add_done_callback(self._finished)
 
-    def _choose(self, captures: list[Capture]) -> None:
-        """Who is made durable by syncing its segment."""
+    def _capture(self, logs: dict[Log, None]) -> list[Capture]:
+        """What each log has now, and who is made durable by syncing its segment."""
+        captures: list[Capture] = []
         small: Capture | None = None
         small_count = 0
-        for capture in captures:
-            if capture.size_bytes >= SYNC_SEGMENT_BYTES_MIN or capture.log.must_sync:
+        for log in logs:
+            capture = log.capture()
+            captures.append(capture)
+            if capture.size_bytes >= SYNC_SEGMENT_BYTES_MIN or log.must_sync:
                 capture.by_sync = True
             else:
                 small = capture
                 small_count += 1
         if small_count == 1 and small is not None and not self._notes_unsynced and small.log in self._handles:
             small.by_sync = small.log.entries_synced
+        return captures
 
     def _collect(self, capture: Capture, parts: list[bytes | memoryview]) -> None:
         handle = self._handle(capture.log, parts)
@@ -220,7 +207,7 @@ class Journal:
             # The offset holds when all of the log's pieces are there, and a frame is whole or void.
             offset = capture.end_offset if index == last else segment.base_offset
             parts.append(record_header(Kind.BYTES, handle, segment.base_offset, start, offset, end - start))
-            parts.append(segment.read(start, end - start))
+            parts += segment.take_new(start, end)
 
     def _handle(self, log: Log, parts: list[bytes | memoryview]) -> int:
         handle = self._handles.get(log)
@@ -264,8 +251,7 @@ class Journal:
         try:
             self._file.append(frame(parts, self._synced_bytes))
         except OSError as error:
-            self.fail(error)
-            raise self.failed or error from error
+            raise self.fail(error) from error
 
     def _create(self, number: int) -> File:
         file = self._disk.open(journal_path(self.directory, number), create=True)

@@ -1,6 +1,6 @@
 """All logs of one node, in one directory, with their one journal. Opens, makes, deletes, maintains and closes them.
 
-    DIRECTORY/.lock  checkpoint  journal/NUMBER.journal  TOPIC-PARTITION/BASE.log BASE.index
+    DIRECTORY/.lock  checkpoint  reserve  journal/NUMBER.journal  TOPIC-PARTITION/BASE.log BASE.index
 
 The checkpoint and the journals together are the truth about which logs exist; a partition's directory appears with its
 first append and nothing refers to it by name alone. Maintenance runs in steps on the loop and waits for disks on a lane
@@ -16,9 +16,10 @@ from collections.abc import Callable, Iterable
 from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Runtime
 from chronik.storage import checkpoint, compaction, recovery
+from chronik.storage.capture import Capture
 from chronik.storage.checkpoint import LogPoint
 from chronik.storage.config import LogConfig, LogsConfig
-from chronik.storage.errors import StorageFailed
+from chronik.storage.errors import LogFull, StorageFailed
 from chronik.storage.journal import Journal, in_order, journal_path
 from chronik.storage.journal_format import Kind
 from chronik.storage.log import Log
@@ -27,6 +28,8 @@ from chronik.storage.retention import start_after_retention
 
 logger = logging.getLogger("chronik.storage")
 
+# Given up when the disk is full: deleting old segments takes a few notes in the journal, and those take space.
+RESERVE_BYTES = 1 << 20
 LOGS_PER_STEP = 50  # looked at before the loop gets its turn: about a millisecond
 
 
@@ -45,6 +48,7 @@ class Logs:
         self._checkpointed: dict[LogKey, tuple[int, int, int]] = {}
         self._checkpoint_due = False
         self._maintaining = asyncio.Lock()
+        self._reserve = f"{directory}/reserve"
         self._renamed: set[str] = set()  # directories given free by a deletion that may not have reached the disk
 
     @classmethod
@@ -148,21 +152,32 @@ class Logs:
         await self._lane.run(lambda: self._disk.remove_tree(doomed))
 
     async def maintain(self, now_ms: int) -> None:
-        """One step of everything that is due: retention, compaction, checkpoint. Never two at a time."""
+        """One step of everything that is due: retention, compaction, checkpoint. Never two at a time.
+
+        A full disk puts off what needs space until the next step; retention, which makes some, has a reserve.
+        """
         async with self._maintaining:
-            await self._retain(now_ms)
-            due = [log for log in self._logs.values() if compaction.is_due(log, now_ms)]
-            unsynced_bytes = sum([log.unsynced_bytes for log in self._logs.values()])
-            if (
-                due
-                or self._checkpoint_due
-                or self._journal.size_bytes > self.config.journal_bytes_max
-                or unsynced_bytes > self.config.unsynced_bytes_max
-            ):
-                await self._checkpoint()
-            for log in due:
-                if not log.deleted:
-                    await compaction.compact(log, now_ms, self._disk, self._lane, self.config.compaction_keys_max)
+            try:
+                await self._maintain(now_ms)
+            except (DiskFull, LogFull) as error:
+                logger.warning("maintenance of %s waits for space: %s", self.directory, error)
+                self._checkpoint_due = True
+                self._free_reserve()
+
+    async def _maintain(self, now_ms: int) -> None:
+        await self._retain(now_ms)
+        due = [log for log in self._logs.values() if compaction.is_due(log, now_ms)]
+        unsynced_bytes = sum([Capture.unsynced_bytes(log) for log in self._logs.values()])
+        if (
+            due
+            or self._checkpoint_due
+            or self._journal.size_bytes > self.config.journal_bytes_max
+            or unsynced_bytes > self.config.unsynced_bytes_max
+        ):
+            await self._checkpoint()
+        for log in due:
+            if not log.deleted:
+                await compaction.compact(log, now_ms, self._disk, self._lane, self.config.compaction_keys_max)
 
     async def checkpoint(self) -> None:
         """Syncs every segment and cuts the journal behind that."""
@@ -207,26 +222,30 @@ class Logs:
         self._checkpoint_due = False
         await self._journal.rotate()
         number = self._journal.number
-        for log in list(self._logs.values()):
-            await self._checkpoint_log(log)
+        captures = [await self._checkpoint_log(log) for log in list(self._logs.values())]
         await self._journal.flush_notes()
+        for capture in captures:
+            if capture is not None:
+                capture.log.made_durable(capture)
         data = checkpoint.encode(number, list(self._lines.values()))
         await self._lane.run(lambda: self._disk.replace_file(f"{self.directory}/checkpoint", data))
         self._renamed.clear()  # replacing a file syncs the directory
         await self._lane.run(lambda: self._remove_journals(number))
+        await self._lane.run(self._keep_reserve)
 
-    async def _checkpoint_log(self, log: Log) -> None:
+    async def _checkpoint_log(self, log: Log) -> Capture | None:
+        """Syncs a log's segments and writes its line; what that makes durable, once the journal is synced too."""
         key = (log.topic_id, log.partition)
         if log.damage is not None:
             # Its line stays as it is, so the new journal must tell how far it had been durable.
-            await self._sync(log.syncs(log.capture_unsynced()))
+            await self._sync(Capture.of_unsynced(log))
             self._journal.note(log, Kind.MARK, *log.durable_mark)
-            return
+            return None
         while not log.deleted and log.segments:
             state = log.state
             if self._checkpointed.get(key) == state:
-                return
-            capture = log.capture_unsynced()
+                return None
+            capture = Capture.of_unsynced(log)
             snapshot = (log.end_offset, log.producers.encode())
             segment = log.segments[-1]
             point = LogPoint(
@@ -241,22 +260,35 @@ class Logs:
                 log.epochs.entries(),
                 snapshot[1],
             )
-            await self._sync(log.syncs(capture))
-            if log.made_durable(capture):
+            await self._sync(capture)
+            if log.made_synced(capture):
                 log.snapshot = snapshot
                 if not log.deleted:
                     self._lines[key] = point.line()
                     self._checkpointed[key] = state
-                return
+                return capture
+        return None
 
-    async def _sync(self, calls: list[Callable[[], None]]) -> None:
+    async def _sync(self, capture: Capture) -> None:
+        calls = capture.syncs(self._disk)
         if not calls:
             return
         try:
             await self._lane.run(in_order(calls))
         except OSError as error:
-            self._journal.fail(error)
-            raise self._journal.failed or error from error
+            raise self._journal.fail(error) from error
+
+    def _keep_reserve(self) -> None:
+        if self._disk.exists(self._reserve):
+            return
+        try:
+            self._disk.replace_file(self._reserve, bytes(RESERVE_BYTES))
+        except DiskFull:
+            return
+
+    def _free_reserve(self) -> None:
+        if self._disk.exists(self._reserve):
+            self._disk.remove(self._reserve)
 
     def _remove_journals(self, number: int) -> None:
         for name in self._disk.list(self._journal.directory):

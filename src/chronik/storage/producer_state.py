@@ -1,8 +1,8 @@
 """What a log knows of its idempotent and transactional producers. Pure state, no I/O, no clock.
 
-`check` says whether a batch continues its producer's sequence, repeats one of its last five batches, or must be refused;
-it changes nothing. `append` and `end_transaction` record what was written, and are the only mutators: the same calls
-replay the log after a restart, so state is always what the log says.
+`check_batch` says whether a batch continues its producer's sequence, repeats one of its last five batches, or must be
+refused; it changes nothing. `note_batch` takes what was written, and the same calls replay the log after a restart, so
+state is always what the log says.
 """
 
 from __future__ import annotations
@@ -12,6 +12,9 @@ from bisect import bisect_left
 from typing import NamedTuple
 
 from chronik.storage.errors import CoordinatorFenced, InvalidProducerEpoch, OutOfOrderSequence
+from chronik.wire import records
+from chronik.wire.batches import CONTROL, TRANSACTIONAL, BatchView
+from chronik.wire.records import ControlType
 
 BATCHES_KEPT = 5  # a producer has at most five requests in flight, so a repeat is never older than that
 SEQUENCE_MAX = 2**31 - 1
@@ -19,6 +22,8 @@ HEADER = struct.Struct(">II")
 PRODUCER = struct.Struct(">qhiqqB")
 BATCH = struct.Struct(">iiqqq")
 ABORTED = struct.Struct(">qqqq")
+MARKER_BYTES_MAX = 1 << 16  # a control batch holds one small record
+_new = tuple.__new__
 
 
 class WrittenBatch(NamedTuple):
@@ -60,8 +65,47 @@ class ProducerState:
         self._ended: list[tuple[int, int]] = []  # (first offset, marker's offset) of ended ones, until settled
         self._aborted: list[AbortedTransaction] = []  # by last_offset
 
-    def check(self, producer_id: int, epoch: int, first_sequence: int, last_sequence: int) -> WrittenBatch | None:
+    def check_batch(self, batch: BatchView) -> WrittenBatch | None:
         """None: append it. A batch: it was written before, answer with that one. Raises if it may not be written."""
+        if batch.attributes & CONTROL:
+            marker = next(records.iterate(batch, MARKER_BYTES_MAX))
+            self.check_marker(batch.producer_id, batch.producer_epoch, records.coordinator_epoch(marker))
+            return None
+        first = batch.base_sequence
+        last = (first + batch.last_offset_delta) & SEQUENCE_MAX
+        return self.check(batch.producer_id, batch.producer_epoch, first, last)
+
+    def note_batch(self, batch: BatchView, offset: int, timestamp_ms: int) -> None:
+        """The batch was written at `offset`."""
+        last_offset = offset + batch.last_offset_delta
+        if not batch.attributes & CONTROL:
+            first = batch.base_sequence
+            last = (first + batch.last_offset_delta) & SEQUENCE_MAX
+            transactional = batch.attributes & TRANSACTIONAL != 0
+            self.append(
+                batch.producer_id,
+                batch.producer_epoch,
+                first,
+                last,
+                offset,
+                last_offset,
+                timestamp_ms,
+                transactional=transactional,
+            )
+        elif batch.record_count:  # else compaction has taken the marker
+            marker = next(records.iterate(batch, MARKER_BYTES_MAX))
+            kind = records.control_type(marker)
+            if kind in (ControlType.COMMIT, ControlType.ABORT):
+                self.end_transaction(
+                    batch.producer_id,
+                    batch.producer_epoch,
+                    records.coordinator_epoch(marker),
+                    last_offset,
+                    timestamp_ms,
+                    committed=kind is ControlType.COMMIT,
+                )
+
+    def check(self, producer_id: int, epoch: int, first_sequence: int, last_sequence: int) -> WrittenBatch | None:
         producer = self.producers.get(producer_id)
         if producer is None:
             return None  # never heard of, or expired: whatever comes first starts the sequence, as in Kafka
@@ -74,7 +118,7 @@ class ProducerState:
         batches = producer.batches
         if not batches:
             return None
-        expected = batches[-1].last_sequence + 1 & SEQUENCE_MAX
+        expected = (batches[-1].last_sequence + 1) & SEQUENCE_MAX
         if first_sequence == expected:
             return None
         for written in batches:
@@ -112,7 +156,7 @@ class ProducerState:
         batches = producer.batches
         if len(batches) == BATCHES_KEPT:
             del batches[0]
-        batches.append(WrittenBatch(first_sequence, last_sequence, first_offset, last_offset, timestamp_ms))
+        batches.append(_new(WrittenBatch, (first_sequence, last_sequence, first_offset, last_offset, timestamp_ms)))
         producer.last_timestamp_ms = timestamp_ms
         if transactional and producer.transaction_first_offset < 0:
             producer.transaction_first_offset = first_offset

@@ -3,8 +3,8 @@
 Sources, in this order: the checkpoint says how far each log's segments are synced; the journals written since say what
 became durable after that, and carry the bytes of small appends; the segments hold everything, perhaps torn at the end.
 
-For each log: the journal's bytes are put where the segments lack them; then all batches behind the checkpoint are read.
-A batch that is not whole is a torn tail if it lies behind the durable mark, and is cut. Below the mark it is damage: the
+For each log: the journal's bytes are put where segments lack them; then all batches behind the checkpoint are read. A
+batch that is not whole is a torn tail if it lies behind the durable mark, and is cut. Below the mark it is damage: the
 log keeps its end offset, says which file and byte, serves what lies before, and takes no appends.
 """
 
@@ -29,6 +29,7 @@ from chronik.wire.errors import WireError
 logger = logging.getLogger("chronik.storage")
 
 LogKey = tuple[bytes, int]  # topic id, partition
+UNINDEXED_BYTES_MAX = 1 << 20  # walked over by every lookup; more is indexed anew, which a lost index file makes rare
 SCAN_BYTES = 4 << 20  # read at once when batches are checked
 
 
@@ -140,6 +141,8 @@ def restore(log: Log, known: Known, disk: Disk) -> None:
         scan_from = min(point.position, size_bytes) if base == point.segment else 0
         segment = Segment(disk, log.directory, base, scan_from)
         segment.index.truncate(scan_from)
+        if scan_from - segment.index.last_position() > UNINDEXED_BYTES_MAX:
+            segment.extend_index(log.config.index_interval_bytes)
         segments.append(segment)
         end_offset = bases[index + 1] if index + 1 < len(bases) else FOREVER
         expected = _scan(log, segment, file, scan_from, size_bytes, max(expected, base), end_offset)
@@ -220,10 +223,8 @@ def _durable_bytes(segment: Segment, durable: tuple[int, int, int]) -> int:
     return min(segment.size_bytes, durable[1]) if segment.base_offset == durable[0] else 0
 
 
-def _scan(
-    log: Log, segment: Segment, file: File, position: int, end: int, expected: int, end_offset: int
-) -> int:
-    """Takes whole, undamaged batches below `end_offset` into the log's state; returns the offset behind the last one."""
+def _scan(log: Log, segment: Segment, file: File, position: int, end: int, expected: int, end_offset: int) -> int:
+    """Takes whole, undamaged batches below `end_offset` into the log's state; returns the offset behind them."""
     while position < end:
         data = file.read(position, min(SCAN_BYTES, end - position))
         batches, needed = _whole(data)

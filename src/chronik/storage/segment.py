@@ -9,7 +9,7 @@ that a damaged batch is reported and never served.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Buffer, Disk, File
@@ -20,6 +20,7 @@ from chronik.wire.errors import WireError
 
 WALK_BYTES = 8192  # read at once when walking from batch to batch: an index interval and the next header
 RECENT_MAX = 512  # boundaries remembered, so that a tailing reader needs neither index nor walk
+TAIL_BYTES_MAX = 2048  # of small appends kept for the journal, which spares a system call a log; of each log, so little
 OFFSET_SPAN_MAX = 2**31 - 1  # an index entry counts offsets from the base in 32 bits
 NO_DATA = memoryview(b"")
 _unpack = HEADER.unpack_from
@@ -39,6 +40,9 @@ class Segment:
         "_index",
         "_max_timestamp_ms",
         "_recent",
+        "_tail",
+        "_tail_bytes",
+        "_tail_from",
         "base_offset",
         "durable_bytes",
         "entry_synced",
@@ -62,6 +66,9 @@ class Segment:
         self._index: Index | None = Index(segment_path(directory, base_offset, "index")) if not size_bytes else None
         self._max_timestamp_ms: int | None = None if size_bytes else -1  # None: not known yet
         self._recent: dict[int, int] = {base_offset: 0}  # offset -> where the first batch at or behind it starts
+        self._tail: list[bytes] = []  # what was written last, if it was little, from `_tail_from` on
+        self._tail_bytes = 0
+        self._tail_from = size_bytes
         self._checked_to = 0  # below here, and from `_checked_from` on, the CRCs are known to hold
         self._checked_from = size_bytes
 
@@ -87,7 +94,27 @@ class Segment:
         if position != self.size_bytes:
             raise CorruptSegment(self.path, self.size_bytes, -1, f"the file has {position} bytes: somebody else wrote")
         self.size_bytes = position + size_bytes
+        data = buffers[0]
+        if type(data) is bytes and len(buffers) == 1 and self._tail_bytes + size_bytes <= TAIL_BYTES_MAX:
+            self._tail.append(data)
+            self._tail_bytes += size_bytes
+        else:
+            self._forget_tail()
         return position
+
+    def take_new(self, start: int, end: int) -> list[bytes] | list[memoryview]:
+        """The bytes from `start` to `end`, which is the end, for the journal."""
+        if start == self._tail_from and end == start + self._tail_bytes:
+            tail = self._tail
+            self._forget_tail()
+            return tail
+        self._forget_tail()
+        return [self.read(start, end - start)]
+
+    def _forget_tail(self) -> None:
+        self._tail = []
+        self._tail_bytes = 0
+        self._tail_from = self.size_bytes
 
     def note(
         self, base_offset: int, next_offset: int, position: int, end: int, max_timestamp_ms: int, interval_bytes: int
@@ -126,6 +153,7 @@ class Segment:
         self.entry_synced = False  # segments behind this one go too, and their removal must be synced
         self._checked_to = min(self._checked_to, position)
         self._checked_from = min(self._checked_from, position)
+        self._forget_tail()
         self._recent = {self.base_offset: 0}
         self._max_timestamp_ms = None if position else -1
         self._first_timestamp_ms = None
@@ -135,6 +163,13 @@ class Segment:
         if self.index.unwritten:
             self._write_index(self.index)
         self._recent.clear()
+
+    def syncs(self) -> list[Callable[[], None]]:
+        """For a lane. The index too, as far as it is written: no answer needs it, but without it the first is slow."""
+        calls: list[Callable[[], None]] = [self.file.sync]
+        if self._index is not None and self._index.file is not None:
+            calls.append(self._index.file.sync)
+        return calls
 
     def remove(self) -> None:
         """Files of a segment that a lane still works on stay open until the lane lets go of them."""
@@ -187,17 +222,14 @@ class Segment:
         """Where the first batch that reaches `offset` starts; the segment's size if there is none."""
         position = self._recent.get(offset)
         if position is None:
-            entry = self.index.before_offset(offset - self.base_offset)
-            position = self.size_bytes
-            for position, header in self._walk(entry):
+            for at, header in self._walk(self.index.before_offset(offset - self.base_offset)):
                 if header[0] + header[6] >= offset:
-                    break
-            else:
-                position = self.size_bytes
+                    return at
+            return self.size_bytes
         return position
 
     def whole_batches(self, data: memoryview, position: int) -> tuple[int, int]:
-        """(size in bytes, next offset) of the whole batches at the beginning of `data`, which was read at `position`."""
+        """(size in bytes, next offset) of the whole batches at the beginning of `data`, read at `position`."""
         entry = self.index.before_position(position + len(data) - HEADER_BYTES)
         at = max(0, entry.position - position)
         if at and _unpack(data, at)[0] != self.base_offset + entry.offset:
@@ -258,10 +290,15 @@ class Segment:
 
     def rebuild_index(self, interval_bytes: int) -> None:
         """From the batches themselves."""
+        self.index.clear()
+        self.extend_index(interval_bytes)
+
+    def extend_index(self, interval_bytes: int) -> None:
+        """From the batches behind its last entry."""
         index = self.index
-        index.clear()
-        largest = -1
-        for position, header in self._walk_from(0, self.size_bytes):
+        entry = index.entry(len(index) - 1) if len(index) else IndexEntry(0, 0, -1)
+        largest = entry.timestamp_before_ms
+        for position, header in self._walk_from(entry.position, self.size_bytes):
             last = index.last_position()
             if last < 0 or position - last >= interval_bytes:
                 index.add(header[0] - self.base_offset, position, largest)

@@ -145,7 +145,7 @@ class _AsProcess:
     def start(self, settings: Mapping[str, str]) -> int:
         overrides = [part for key, value in settings.items() for part in ("--override", f"{key}={value}")]
         command = [sys.executable, "-m", "chronik.cli", "server", *overrides, "--log-level", "WARNING"]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: S603 - our own command
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line.startswith("ready "):

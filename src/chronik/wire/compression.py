@@ -140,7 +140,7 @@ def _decompress_snappy(data: Buffer, output_bytes_max: int) -> bytes:
     view = memoryview(data)
     # Readers of this framing ignore version and compatibility: some writers have the bytes of both the wrong way round.
     if bytes(view[: len(XERIAL_MAGIC)]) != XERIAL_MAGIC:
-        return _decompress_snappy_block(view, 0, output_bytes_max)
+        return _decompress_snappy_block(view, 0, output_bytes_max, output_bytes_max)
     end = len(view)
     at = len(XERIAL_HEADER)
     if at > end:
@@ -154,19 +154,19 @@ def _decompress_snappy(data: Buffer, output_bytes_max: int) -> bytes:
         at += _INT32_BIG.size
         if not 0 < size <= end - at:
             raise _corrupt(Codec.SNAPPY, at, f"a block claims {size} bytes, {end - at} are left")
-        block = _decompress_snappy_block(view[at : at + size], at, room)
+        block = _decompress_snappy_block(view[at : at + size], at, room, output_bytes_max)
         room -= len(block)
         pieces.append(block)
         at += size
     return b"".join(pieces)
 
 
-def _decompress_snappy_block(block: memoryview, at: int, output_bytes_max: int) -> bytes:
+def _decompress_snappy_block(block: memoryview, at: int, room: int, output_bytes_max: int) -> bytes:
     try:
         size = cramjam.snappy.decompress_raw_len(block)
         if size > len(block) * SNAPPY_RATIO_MAX:
             raise _corrupt(Codec.SNAPPY, at, f"a block of {len(block)} bytes claims to hold {size}")
-        if size > output_bytes_max:
+        if size > room:
             raise _over(Codec.SNAPPY, output_bytes_max)
         return bytes(cramjam.snappy.decompress_raw(block, size))
     except cramjam.DecompressionError as error:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from chronik.wire import batches, legacy_batches, records
 from chronik.wire.compression import Codec
 from chronik.wire.errors import InvalidRecord, InvalidTimestamp, UnsupportedCompression
-from chronik.wire.records import Record, TimestampType
+from chronik.wire.records import NO_TIMESTAMP, Record, TimestampType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,20 +30,22 @@ def up_convert(buffer: memoryview, output_bytes_max: int, *, append_timestamp: i
     first = next(messages, None)
     if first is None:
         raise InvalidRecord("produced message set", 0, "holds no message")
+    _check(first, first)
     codec = first.codec
     found: list[Record] = []
     if codec is Codec.NONE:
-        _check(first, first)
         found.append(Record(0, first.timestamp, first.key, first.value))
         for message in messages:
             _check(message, first)
             found.append(Record(len(found), message.timestamp, message.key, message.value))
     else:
-        _check(first, first)
         if next(messages, None) is not None:
             raise InvalidRecord("produced message set", first.size_bytes, "goes on after a compressed message")
         for record in legacy_batches.unwrap(first, output_bytes_max):
             found.append(record._replace(offset=len(found)))
+    # One batch holds times as differences, which two of opposite extremes would overflow; Kafka takes no negative ones.
+    if min([record.timestamp for record in found]) < NO_TIMESTAMP:
+        raise InvalidTimestamp("produced message set", 0, "holds a negative timestamp")
     if append_timestamp is None:
         return batches.build(found, codec)
     return batches.build(found, codec, timestamp_type=TimestampType.LOG_APPEND_TIME, max_timestamp=append_timestamp)

@@ -20,6 +20,7 @@ from zlib import crc32
 from chronik.wire.compression import Codec, codec_of, compress, decompress
 from chronik.wire.errors import CorruptBatch, InvalidRecord, Unencodable, UnsupportedCompression
 from chronik.wire.records import NO_TIMESTAMP, Record, TimestampType
+from chronik.wire.varints import INT64_MAX, INT64_MIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -134,8 +135,11 @@ def unwrap(wrapper: Message, output_bytes_max: int) -> Iterator[Record]:
             raise InvalidRecord(
                 what, 0, f"holds a message of magic {message.magic} and codec {message.codec.name.lower()}"
             )
+        offset = base_offset + message.offset
+        if not INT64_MIN <= offset <= INT64_MAX:
+            raise InvalidRecord(what, 0, f"holds a message at offset {offset}, which does not fit 64 bits")
         timestamp = message.timestamp if append_timestamp is None else append_timestamp
-        yield Record(base_offset + message.offset, timestamp, message.key, message.value)
+        yield Record(offset, timestamp, message.key, message.value)
 
 
 def _base_offset(wrapper: Message, inner: memoryview) -> int:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from chronik.wire import compression
 from chronik.wire.errors import InvalidRecord, InvalidTimestamp, Unencodable
-from chronik.wire.varints import INT32_MAX, INT64_MAX, INT64_MIN, encode_varint, read_varint, read_varlong
+from chronik.wire.varints import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, encode_varint, read_varint, read_varlong
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -32,6 +32,7 @@ RECORD_BYTES_MIN: Final = 7  # length, attributes, two deltas, two lengths, head
 HEADERS_OF_ANY_SIZE_MAX: Final = 4_000
 HEADER_BYTES_OTHERWISE_MIN: Final = 24
 NO_TIMESTAMP: Final = -1
+TIMESTAMP_SURE_MIN, TIMESTAMP_SURE_MAX = INT64_MIN + 8192, INT64_MAX - 8192  # what a delta of two bytes cannot leave
 NULL: Final = b"\x01"  # the varint -1
 RECORD_ERRORS_MAX: Final = 100  # named one by one in an answer; the rest is counted
 HEADER_KEY_ERRORS: Final = "surrogateescape"  # a key that is not UTF-8 is kept, and written again as it was
@@ -56,11 +57,18 @@ class Record(NamedTuple):
 
 def iterate(batch: BatchView, output_bytes_max: int) -> Iterator[Record]:
     """The records of a batch, in order. Decompresses at most `output_bytes_max` bytes; checks no CRC."""
-    data = compression.decompress(batch.compression, batch.payload, output_bytes_max)
     count = batch.record_count
+    payload = batch.payload
+    if count == 0 and not payload:
+        return  # whatever codec it names: nothing need not be a stream
+    data = compression.decompress(batch.compression, payload, output_bytes_max)
     if not 0 <= count * RECORD_BYTES_MIN <= len(data):
         raise _invalid(0, 0, f"the batch claims {count} records in {len(data)} bytes")
     base_offset, base_timestamp = batch.base_offset, batch.base_timestamp
+    # A sum beyond 64 bits could not be written again. No log gets that far; of times, users may write what they like.
+    if not INT64_MIN <= base_offset + INT32_MIN <= base_offset + INT32_MAX <= INT64_MAX:
+        raise _invalid(0, 0, f"a base offset of {base_offset} leaves no room for deltas")
+    may_overflow = not TIMESTAMP_SURE_MIN <= base_timestamp <= TIMESTAMP_SURE_MAX
     # With LogAppendTime all records have the time of the append, which is the batch's largest.
     append_timestamp = batch.max_timestamp if batch.timestamp_type is TimestampType.LOG_APPEND_TIME else None
     new = tuple.__new__
@@ -93,6 +101,7 @@ def iterate(batch: BatchView, output_bytes_max: int) -> Iterator[Record]:
             else:
                 delta, at = read_varlong(data, at - 1)
                 timestamp = base_timestamp + delta
+                may_overflow = True
 
             byte = data[at]
             at += 1
@@ -145,6 +154,8 @@ def iterate(batch: BatchView, output_bytes_max: int) -> Iterator[Record]:
                 at += 1
             if at != record_end:
                 raise _invalid(index, at, f"ends here, its length says byte {record_end}")
+            if may_overflow and not INT64_MIN <= timestamp <= INT64_MAX:
+                raise _invalid(index, at, f"a timestamp of {timestamp} does not fit 64 bits")
             yield new(
                 Record,
                 (offset, timestamp if append_timestamp is None else append_timestamp, key, value, headers),

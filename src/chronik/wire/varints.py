@@ -15,7 +15,7 @@ INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 VARINT_BYTES_MAX, VARLONG_BYTES_MAX = 5, 10
 
-# Lengths and deltas of real records are small; their encodings are made once. The bound keeps the cache under 2 MB.
+# Lengths and deltas of real records are small; their encodings are made once. The bound keeps the cache under 2 MiB.
 _CACHED_BELOW = 8192
 _cache: dict[int, bytes] = {}
 

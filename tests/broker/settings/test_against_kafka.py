@@ -19,7 +19,8 @@ from tests.oracle.jars import kafka_jars
 pytestmark = pytest.mark.java
 
 # Ours on purpose; acted_on.py says why.
-OWN_DEFAULTS = {"log.dir": "/tmp/chronik-logs", "process.roles": "broker,controller", "controller.listener.names": ""}
+OWN_DEFAULTS = {"log.dir": "/tmp/chronik-logs"}
+OWN_MODES = {"listeners": "read-only", "listener.security.protocol.map": "read-only"}
 
 
 def kafka_says(*arguments: str, asked: str = "") -> list[str]:
@@ -36,7 +37,8 @@ def test_every_key_of_kafka_is_known_with_its_type_default_and_update_mode() -> 
         if internal == "true":
             assert name in FORMER or name in BROKER_KEYS
             continue
-        kafka[name] = (config_type, OWN_DEFAULTS.get(name, None if default == "-" else default), mode)
+        default_here = OWN_DEFAULTS.get(name, None if default == "-" else default)
+        kafka[name] = (config_type, default_here, OWN_MODES.get(name, mode))
     ours = {
         each.name: (each.type.name, each.default, each.mode.value)
         for each in BROKER_KEYS

@@ -10,9 +10,10 @@ import pytest
 from chronik.broker.errors import BadSetting, CannotStart
 from chronik.broker.settings import Listener, Machine, Settings, Voter
 from chronik.broker.settings.acted_on import ACTED_ON
-from chronik.broker.settings.definitions import ConfigType, Definition
+from chronik.broker.settings.definitions import Definition
 from chronik.broker.settings.listeners import Address
 from chronik.broker.settings.without_effect import WITHOUT_EFFECT
+from chronik.metadata.config_definitions import ConfigType
 
 FILES = Path(__file__).with_name("files")
 MACHINE = Machine(memory_bytes=8 << 30, host_name="box")
@@ -174,7 +175,7 @@ def test_every_key_that_is_said_to_act_reaches_the_settings(name: str) -> None:
     assert outcome(before) != outcome(after)
 
 
-@pytest.mark.parametrize("name", sorted(WITHOUT_EFFECT.keys() - {"authorizer.class.name"}))
+@pytest.mark.parametrize("name", sorted(WITHOUT_EFFECT))
 def test_a_key_without_effect_changes_nothing(name: str) -> None:
     """What the documentation calls without effect must be so."""
     assert outcome("") == outcome(f"{name}={another_value(WITHOUT_EFFECT[name])}")
@@ -216,6 +217,29 @@ def test_what_is_set_at_run_time_wins_as_far_as_a_key_may_change() -> None:
     assert (changed.message_max_bytes, changed.log_retention_ms, changed.num_partitions) == (3, 5, 2)
     assert changed.with_dynamic({"message.max.bytes": "2"}, {}).message_max_bytes == 2
     assert changed.with_dynamic({}, {}) == settings
+
+
+def test_what_one_node_cannot_use_of_what_is_set_for_all_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    """It runs where metadata is applied, and must never stop a node: other nodes' files differ from this one's."""
+    settings = load("log.cleaner.max.compaction.lag.ms=5")
+    cluster = {"log.cleaner.min.compaction.lag.ms": "6", "message.max.bytes": "7", "log.retention.ms": "no"}
+    with pytest.raises(BadSetting):
+        settings.require_dynamic(cluster, {})
+    with caplog.at_level(logging.WARNING):
+        changed = settings.with_dynamic(cluster, {})
+    assert (changed.message_max_bytes, changed.log_cleaner_min_compaction_lag_ms) == (7, 0)
+    assert changed.log_retention_ms == settings.log_retention_ms
+    assert [record.getMessage().split(": ")[1].split("=")[0] for record in caplog.records] == [
+        "log.retention.ms",
+        "log.cleaner.min.compaction.lag.ms",
+    ]
+
+
+def test_a_contradiction_with_the_file_gives_up_all_that_was_set_at_run_time() -> None:
+    """The key at fault is the file's own, so nobody can say which of the others to leave out."""
+    settings = load("log.cleaner.min.compaction.lag.ms=6")
+    changed = settings.with_dynamic({"log.cleaner.max.compaction.lag.ms": "5", "message.max.bytes": "7"}, {})
+    assert changed == settings
 
 
 def test_the_memory_budget_is_a_quarter_of_the_machine_and_a_gibibyte_at_most() -> None:

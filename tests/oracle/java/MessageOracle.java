@@ -12,6 +12,8 @@ import java.io.InputStreamReader;
 import java.io.OutputStreamWriter;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
+import java.lang.reflect.ParameterizedType;
+import java.lang.reflect.Type;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -28,7 +30,7 @@ import static java.nio.charset.StandardCharsets.UTF_8;
  *   encode   JSON -> hex
  *   decode   hex -> JSON
  *   echo     hex -> hex: read, then written again, unknown tagged fields included
- *   default  (no payload) -> hex of a message that nobody touched
+ *   default  path of field names ("" or "topics.partitions") -> JSON of the struct there when nobody touched it
  * Questions come in batches that end with an empty line, and are answered together, a line each and in order, "ok" or
  * "error", a tab, the payload: nothing is written while there is more to read, so neither side can block the other.
  */
@@ -42,7 +44,7 @@ public final class MessageOracle {
     private static final HexFormat HEX = HexFormat.of();
     private static final Map<String, Generated> KNOWN = new HashMap<>();
 
-    /** The class generated for a message, and the static methods of its JSON converter. */
+    /** The class generated for a message or a struct in it, and the static methods of its JSON converter. */
     private record Generated(Class<?> message, Method fromJson, Method toJson) {
         static Generated find(String name) throws ReflectiveOperationException {
             for (String location : PACKAGES) {
@@ -58,10 +60,31 @@ public final class MessageOracle {
         }
 
         private static Generated of(Class<?> message) throws ReflectiveOperationException {
-            Class<?> converter = Class.forName(message.getName() + "JsonConverter");
+            Class<?> converter = Class.forName(message.getName().replace("$", "JsonConverter$") + "JsonConverter");
             return new Generated(message,
                 converter.getMethod("read", JsonNode.class, short.class),
                 converter.getMethod("write", message, short.class, boolean.class));
+        }
+
+        Generated at(String path) throws ReflectiveOperationException {
+            Class<?> struct = message;
+            for (String field : path.isEmpty() ? new String[0] : path.split("\\.")) {
+                struct = structIn(struct.getDeclaredField(field).getGenericType());
+            }
+            return of(struct);
+        }
+
+        private static Class<?> structIn(Type field) {
+            if (field instanceof ParameterizedType) {
+                return (Class<?>) ((ParameterizedType) field).getActualTypeArguments()[0];
+            }
+            Class<?> found = (Class<?>) field;          // the struct itself, or a collection made for it alone
+            return Message.class.isAssignableFrom(found) ? found : structIn(found.getGenericSuperclass());
+        }
+
+        /** Of records the JSON has the size, or if asked for them nothing at all; untouched ones do not even have a size. */
+        String json(Message instance, short version, boolean serializeRecords) throws ReflectiveOperationException {
+            return toJson.invoke(null, instance, version, serializeRecords).toString();
         }
 
         Message untouched() throws ReflectiveOperationException {
@@ -108,11 +131,12 @@ public final class MessageOracle {
             case "encode":
                 return write((Message) generated.fromJson.invoke(null, JSON.readTree(payload), version), version);
             case "decode":
-                return generated.toJson.invoke(null, read(generated, version, payload), version, false).toString();
+                return generated.json(read(generated, version, payload), version, false);
             case "echo":
                 return write(read(generated, version, payload), version);
             case "default":
-                return write(generated.untouched(), version);
+                Generated struct = generated.at(payload);
+                return struct.json(struct.untouched(), version, true);
             default:
                 throw new IllegalArgumentException("no operation " + operation);
         }

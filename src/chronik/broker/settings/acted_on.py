@@ -1,7 +1,7 @@
 """The keys of a node that Chronik acts on. Names, types, defaults and bounds are Kafka's; `chronik.` keys are ours.
 
-Two defaults differ from Kafka's: `log.dir`, because another broker's data may lie in Kafka's; and `node.id` and
-`process.roles`, which Kafka has no default for.
+What differs: the default of `log.dir`, because another broker's data may lie in Kafka's; `node.id`, `process.roles` and
+`controller.listener.names` may be left out; and listeners are opened once, so their keys are read-only here.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from chronik.broker.settings.definitions import read_table
 
 ACTED_ON = read_table("""
 [Node]
-process.roles  list  broker,controller  read-only  broker|controller
-    What the node is: a broker that keeps records, a controller that votes on metadata, or both.
+process.roles  list  -  read-only  broker|controller
+    What the node is: a broker that keeps records, a controller that votes on metadata; by default both.
 node.id  int  -  read-only  0..
     The node's number, unique in the cluster. Without it broker.id; without both, 1 in a cluster of one.
 broker.id  int  -1  read-only
@@ -28,20 +28,24 @@ controlled.shutdown.enable  boolean  true  read-only
     On a clean stop, hand leadership over first.
 
 [Listeners]
-listeners  list  PLAINTEXT://:9092  per-broker
+listeners  list  PLAINTEXT://:9092  read-only
     NAME://host:port, one for each socket. No host means all interfaces, port 0 any free port.
 advertised.listeners  list  -  read-only
     What clients are told to connect to; by default the listeners themselves. Port 0 stands for the port the listener got.
-listener.security.protocol.map  string  SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT  per-broker
+listener.security.protocol.map  string  SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT  read-only
     NAME:PROTOCOL for each listener's name. Only PLAINTEXT is served; any other protocol stops the node.
 inter.broker.listener.name  string  -  read-only
     The listener by which brokers reach each other; by default the one named as security.inter.broker.protocol.
 security.inter.broker.protocol  string  PLAINTEXT  read-only  PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL
     Names the listener between brokers when inter.broker.listener.name is not set.
-controller.listener.names  list  ''  read-only
+controller.listener.names  list  -  read-only
     Which of the listeners belong to the metadata quorum. Clients are never sent there.
 chronik.admin.listener  string  -  read-only
     host:port of health and metrics, or `none`. By default 127.0.0.1, at the port of the first listener plus 552.
+
+[Security]
+authorizer.class.name  string  ''  read-only
+    Must stay empty: nothing is authorised, and a node that is told to authorise does not start.
 
 [Metadata quorum]
 controller.quorum.voters  list  ''  read-only

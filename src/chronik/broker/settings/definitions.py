@@ -14,23 +14,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
-from enum import IntEnum, StrEnum
+from enum import StrEnum
 from typing import NamedTuple
 
-
-class ConfigType(IntEnum):
-    """By the numbers of DescribeConfigs."""
-
-    UNKNOWN = 0
-    BOOLEAN = 1
-    STRING = 2
-    INT = 3
-    SHORT = 4
-    LONG = 5
-    DOUBLE = 6
-    LIST = 7
-    CLASS = 8
-    PASSWORD = 9
+from chronik.metadata.config_definitions import ConfigType
 
 
 class UpdateMode(StrEnum):

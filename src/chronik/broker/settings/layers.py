@@ -8,26 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import NamedTuple
 
 from chronik.broker.settings.definitions import UpdateMode
 from chronik.broker.settings.keys import BROKER_KEYS
-from chronik.metadata.topic_configs import BrokerConfigs
-
-
-class ConfigSource(IntEnum):
-    """By the numbers of DescribeConfigs."""
-
-    UNKNOWN = 0
-    DYNAMIC_TOPIC = 1
-    DYNAMIC_BROKER = 2
-    DYNAMIC_DEFAULT_BROKER = 3
-    STATIC_BROKER = 4
-    DEFAULT = 5
-    DYNAMIC_BROKER_LOGGER = 6
-    DYNAMIC_CLIENT_METRICS = 7
-    DYNAMIC_GROUP = 8
+from chronik.metadata.topic_configs import BrokerConfigs, ConfigSource
 
 
 class Setting(NamedTuple):
@@ -56,6 +41,14 @@ class Layers:
         if definition is not None and definition.default is not None:
             found.append(Setting(name, definition.default, ConfigSource.DEFAULT))
         return found
+
+    def without(self, name: str) -> Layers:
+        """Without what was set for a key at run time; if nothing was, without all that was set at run time."""
+        if name not in self.cluster and name not in self.own:
+            return Layers(self.static)
+        cluster = {key: value for key, value in self.cluster.items() if key != name}
+        own = {key: value for key, value in self.own.items() if key != name}
+        return Layers(self.static, cluster, own)
 
     @property
     def of_broker(self) -> BrokerConfigs:

@@ -26,10 +26,11 @@ from chronik.broker.settings.listeners import (
     parse_voters,
     require_distinct_ports,
 )
-from chronik.broker.settings.machine import GIB, Machine
 from chronik.broker.settings.values import parse_list
+from chronik.runtime.machine import GIB, Machine
 
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
+ROLES = ("broker", "controller")
 LOOPBACK = "127.0.0.1"
 
 # (smaller, larger): the first may not exceed the second.
@@ -60,7 +61,7 @@ def resolve(values: Mapping[str, Any], layers: Layers, machine: Machine) -> dict
         raise BadSetting(
             "authorizer.class.name", values["authorizer.class.name"], "nothing is authorised here: remove the key"
         )
-    roles = values["process.roles"]
+    roles = ROLES if values["process.roles"] is None else values["process.roles"]
     if not roles:
         raise BadSetting("process.roles", "", "allowed: broker, controller")
     voters = parse_voters("controller.quorum.voters", values["controller.quorum.voters"])
@@ -140,7 +141,7 @@ def _log_dir(values: Mapping[str, Any], layers: Layers) -> str:
 
 
 def _sockets(values: Mapping[str, Any], layers: Layers, machine: Machine, *, is_broker: bool) -> Sockets:
-    controller_names = tuple(name.upper() for name in values["controller.listener.names"])
+    controller_names = tuple(name.upper() for name in values["controller.listener.names"] or ())
     protocols = parse_protocol_map("listener.security.protocol.map", values["listener.security.protocol.map"])
     if not layers.is_set("listener.security.protocol.map"):
         protocols = {**dict.fromkeys(controller_names, PLAINTEXT), **protocols}

@@ -11,18 +11,18 @@ import dataclasses
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from chronik.broker.errors import CannotStart
+from chronik.broker.errors import BadSetting, CannotStart
 from chronik.broker.settings.keys import BROKER_KEYS, note_keys
 from chronik.broker.settings.layers import Layers
 from chronik.broker.settings.listeners import Address, Listener, Voter
-from chronik.broker.settings.machine import SIMULATED, Machine
 from chronik.broker.settings.properties import parse_properties, settings_in_environment
 from chronik.broker.settings.resolving import resolve
 from chronik.broker.settings.values import parse_value
 from chronik.broker.topic_settings import log_config, topic_default
+from chronik.runtime.machine import SIMULATED, Machine
+from chronik.runtime.real_disk import RealDisk
 from chronik.storage.config import LogConfig
 
 log = logging.getLogger("chronik.broker.settings")
@@ -146,7 +146,7 @@ class Settings:
         machine: Machine | None = None,
     ) -> Settings:
         """Of a file (if any), the KAFKA_* variables and explicit overrides; the later wins. Raises BadSetting."""
-        static = {}
+        static: dict[str, str] = {}
         sources = {}
         if path is not None:
             static = parse_properties(_read(path))
@@ -156,7 +156,7 @@ class Settings:
         for key, value in overrides.items():
             static[key], sources[key] = value, "the command line"
         note_keys(static, sources, log)
-        settings = cls.of(Layers(static), machine or Machine.here())
+        settings = cls.of(Layers(_with_both_ids(static)), machine or Machine.here())
         if "," in static.get("log.dirs", ""):
             log.warning("of the directories in log.dirs only %s is used: run a node for each disk", settings.log_dir)
         return settings
@@ -165,7 +165,7 @@ class Settings:
     def default(cls, **overrides: object) -> Settings:
         """For tests and simulations: nothing depends on the machine. `num_partitions=3` sets num.partitions."""
         static = {BROKER_KEYS.key_of(name): _as_text(value) for name, value in overrides.items()}
-        return cls.of(Layers(static), SIMULATED)
+        return cls.of(Layers(_with_both_ids(static)), SIMULATED)
 
     @classmethod
     def of(cls, layers: Layers, machine: Machine) -> Settings:
@@ -175,9 +175,22 @@ class Settings:
         names = [field.name for field in dataclasses.fields(cls)]
         return cls(**{name: made[name] if name in made else values[BROKER_KEYS.key_of(name)] for name in names})
 
+    def require_dynamic(self, cluster: Mapping[str, str], own: Mapping[str, str]) -> None:
+        """Raises BadSetting when this node could not use what would be set at run time."""
+        self.of(Layers(self.layers.static, dict(cluster), dict(own)), self.machine)
+
     def with_dynamic(self, cluster: Mapping[str, str], own: Mapping[str, str]) -> Settings:
-        """With what was set at run time, for all brokers and for this one. Raises BadSetting."""
-        return self.of(Layers(self.layers.static, dict(cluster), dict(own)), self.machine)
+        """With what was set at run time, for all brokers and for this one.
+
+        Never raises: what is set for all brokers may contradict the file of one. It goes on without that key.
+        """
+        layers = Layers(self.layers.static, dict(cluster), dict(own))
+        while True:
+            try:
+                return self.of(layers, self.machine)
+            except BadSetting as fault:
+                log.warning("not used, though set at run time: %s", fault)
+                layers = layers.without(fault.key)
 
     def topic_default(self, name: str) -> str:
         """What holds for topics that do not set this topic-level key, as text."""
@@ -190,13 +203,21 @@ class Settings:
 
 def _read(path: str) -> str:
     try:
-        data = Path(path).read_bytes()
+        data = RealDisk().read_file(path)
     except OSError as fault:
         raise CannotStart(f"cannot read the configuration {path}: {fault.strerror}") from fault
     try:
         return data.decode()
     except UnicodeDecodeError:
         return data.decode("latin-1")  # what Java reads
+
+
+def _with_both_ids(static: dict[str, str]) -> dict[str, str]:
+    """node.id and broker.id are one setting under two names; whoever asks for either sees it."""
+    for name, other in (("node.id", "broker.id"), ("broker.id", "node.id")):
+        if name in static and other not in static:
+            static[other] = static[name]
+    return static
 
 
 def _as_text(value: object) -> str:

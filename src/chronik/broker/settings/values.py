@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable
 
 from chronik.broker.errors import BadSetting
-from chronik.broker.settings.definitions import ConfigType, Definition
+from chronik.broker.settings.definitions import Definition
+from chronik.metadata.config_definitions import ConfigType
 
 Value = bool | int | float | str | tuple[str, ...] | None
 
@@ -28,6 +29,30 @@ def parse_value(definition: Definition, text: str | None) -> Value:
         shown = "[hidden]" if definition.is_sensitive else text
         raise BadSetting(definition.name, shown, str(fault)) from None
     return value
+
+
+def show_value(value: Value) -> str | None:
+    """As Kafka writes a typed value: what DescribeConfigs answers, however the value was spelled."""
+    match value:
+        case None:
+            return None
+        case bool():
+            return str(value).lower()
+        case float():
+            return _show_double(value)
+        case tuple():
+            return ",".join(value)
+        case _:
+            return str(value)
+
+
+def _show_double(value: float) -> str:
+    """Java's way: 0.5, 1.0, 2.5E-4, 1.0E7."""
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    shortest = next(text for digits in range(17) if float(text := f"{value:.{digits}e}") == value)
+    mantissa, _, exponent = shortest.partition("e")
+    return f"{mantissa if '.' in mantissa else mantissa + '.0'}E{int(exponent)}"
 
 
 def parse_list(text: str) -> tuple[str, ...]:
@@ -65,10 +90,7 @@ def _text(definition: Definition, text: str) -> str:
 
 
 def _list(definition: Definition, text: str) -> tuple[str, ...]:
-    values = parse_list(text)
-    if definition.allowed and len(set(values)) != len(values):
-        raise ValueError("a value is named twice")
-    return values
+    return tuple(dict.fromkeys(parse_list(text)))  # a word that is repeated counts once
 
 
 _parsers: dict[ConfigType, Callable[[Definition, str], Value]] = {

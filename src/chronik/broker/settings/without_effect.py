@@ -9,7 +9,6 @@ from chronik.broker.settings.definitions import read_table
 
 WITHOUT_EFFECT = read_table("""
 [Security: listeners speak plaintext, and everybody may do everything]
-authorizer.class.name  string  ''  read-only
 connection.failed.authentication.delay.ms  int  100  read-only  0..
 connections.max.reauth.ms  long  0  read-only
 delegation.token.expiry.check.interval.ms  long  3600000  read-only  1..
@@ -264,9 +263,9 @@ metadata.max.retention.bytes  long  104857600  read-only
 metadata.max.retention.ms  long  604800000  read-only
 
 [Replication throttles: none are enforced]
-leader.replication.throttled.rate  long  9223372036854775807  cluster-wide  0..
-follower.replication.throttled.rate  long  9223372036854775807  cluster-wide  0..
-replica.alter.log.dirs.io.max.bytes.per.second  long  9223372036854775807  cluster-wide  0..
+leader.replication.throttled.rate  long  -  cluster-wide  0..
+follower.replication.throttled.rate  long  -  cluster-wide  0..
+replica.alter.log.dirs.io.max.bytes.per.second  long  -  cluster-wide  0..
 
 [Details of Kafka's own making]
 add.partitions.to.txn.retry.backoff.max.ms  int  100  read-only  0..

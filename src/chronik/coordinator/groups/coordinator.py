@@ -41,6 +41,7 @@ from chronik.wire.notation import ZERO_UUID
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 NULLABLE_PROTOCOL_SINCE: Final = 7  # of JoinGroup; before, a missing name is ""
+PROTOCOL_REQUIRED_SINCE: Final = 5  # of SyncGroup; its schema allows null, Kafka does not
 MANY_LEAVE_SINCE: Final = 3  # of LeaveGroup
 REMOVALS_PER_BATCH: Final = 1_000  # removals need not be one atomic batch, and a batch has a size limit
 
@@ -92,10 +93,13 @@ class GroupCoordinator:
             try:
                 self._shard(request.group_id).join(request, caller, reply)
             except CoordinatorError as error:
-                reply(join_error(error.kafka_error, request.member_id))
+                reply(join_error(error.kafka_error))
         return answer.take()
 
     def sync_group(self, request: SyncGroupRequest, caller: Caller) -> Answer[SyncGroupResponse]:
+        has_protocol = request.protocol_type is not None and request.protocol_name is not None
+        if caller.version >= PROTOCOL_REQUIRED_SINCE and not has_protocol:
+            return sync_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if not request.group_id:
             return sync_error(ErrorCode.INVALID_GROUP_ID)
         answer: _Reply[SyncGroupResponse] = _Reply()

@@ -136,7 +136,7 @@ class Joining:
         if group.state is State.STABLE and group.select_protocol() == group.protocol:
             # Same place, same assignment: no round is needed, only the new id in the log before it is told.
             assignments = {each.member_id: each.assignment for each in group.members.values()}
-            written = partial(self._replaced, group, member, group.generation, caller.version, old_leader)
+            written = partial(self._replaced, group, new_id, group.generation, caller.version, old_leader)
             self._rebalancer.writer.write([group_record(group.group_id, group.to_stored(assignments))], written)
         elif group.state is State.PREPARING:
             self._rebalancer.complete_if_all_joined(group)
@@ -147,14 +147,16 @@ class Joining:
     def _replaced(
         self,
         group: ClassicGroup,
-        member: Member,
+        new_id: str,
         generation: int,
         version: int,
         old_leader: str | None,
         error: ErrorCode,
     ) -> None:
-        """Answers once the new id is in the log. If a round began meanwhile, the join counts for that round instead."""
-        if group.state is not State.STABLE or group.generation != generation:
+        """Answers once the new id is in the log. If a round began meanwhile, the join counts for that round instead;
+        if yet another incarnation has come, this one has been fenced, and the answer is not for its successor."""
+        member = group.members.get(new_id)
+        if member is None or group.state is not State.STABLE or group.generation != generation:
             return
         self._rebalancer.keep_alive(group, member)
         if error is not ErrorCode.NONE:

@@ -192,13 +192,6 @@ class Rebalancer:
         if records:
             self.writer.write(records, partial(_log_failure, group.group_id))
 
-    def release(self, group: ClassicGroup) -> None:
-        """Forgets the timers of a group that is going away."""
-        self.timers.cancel(join_key(group))
-        self.timers.cancel(sync_key(group))
-        for member_id in (*group.members, *group.pending_joins):
-            self.timers.cancel(session_key(group, member_id))
-
 
 def assignment_of(group: ClassicGroup, member: Member) -> SyncGroupResponse:
     return SyncGroupResponse(

@@ -1,12 +1,12 @@
-"""What creating topics and adding partitions share: a given assignment is checked, a partition gets its first leader."""
+"""What creating topics and adding partitions share: given replicas are checked, a partition gets its first leader."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from chronik.metadata.errors import refuse
 from chronik.metadata.image import View
-from chronik.metadata.records import PartitionRecord
+from chronik.metadata.records import NOBODY, PartitionRecord
 from chronik.wire.error_codes import ErrorCode
 
 
@@ -18,7 +18,9 @@ def check_assignment(view: View, broker_ids: Sequence[int], *, replication_facto
         if broker_id not in view.brokers:
             refuse(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"a replica is on broker {broker_id}, which is not registered")
     if len(set(broker_ids)) < len(broker_ids):
-        refuse(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"a broker holds one replica of a partition, not {list(broker_ids)}")
+        refuse(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"a broker holds one replica of a partition, not {list(broker_ids)}"
+        )
     if replication_factor is not None and len(broker_ids) != replication_factor:
         refuse(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -28,9 +30,17 @@ def check_assignment(view: View, broker_ids: Sequence[int], *, replication_facto
         refuse(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"no broker of {list(broker_ids)} is live, so none could lead")
 
 
-def new_partition(view: View, topic_id: bytes, index: int, replicas: list[int]) -> PartitionRecord:
+def new_partition(topic_id: bytes, index: int, replicas: list[int], live: Container[int]) -> PartitionRecord:
     """All live replicas are in sync, for there is nothing yet; the first of them leads. One must be live."""
-    isr = [broker_id for broker_id in replicas if view.is_live(broker_id)]
+    isr = [broker_id for broker_id in replicas if broker_id in live]
     return PartitionRecord(
-        topic_id=topic_id, index=index, leader=isr[0], leader_epoch=0, partition_epoch=0, replicas=replicas, isr=isr
+        topic_id=topic_id,
+        index=index,
+        leader=isr[0],
+        leader_epoch=0,
+        partition_epoch=0,
+        replicas=replicas,
+        isr=isr,
+        elr=NOBODY,
+        last_known_elr=NOBODY,
     )

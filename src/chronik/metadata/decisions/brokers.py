@@ -50,12 +50,12 @@ def register_broker(
     before = view.brokers.get(broker_id)
     if before is not None and before.incarnation_id == command.incarnation_id:
         return Decision([], RegisterBrokerReply(broker_epoch=before.epoch))
-    if before is not None and session_alive and not before.fenced:
-        if not set(before.directory_ids) & set(command.directory_ids):
-            refuse(
-                ErrorCode.DUPLICATE_BROKER_REGISTRATION,
-                f"another live process is broker {broker_id}: give this one a node.id of its own",
-            )
+    same_disk = before is not None and not set(before.directory_ids).isdisjoint(command.directory_ids)
+    if before is not None and session_alive and not before.fenced and not same_disk:
+        refuse(
+            ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+            f"another live process is broker {broker_id}: give this one a node.id of its own",
+        )
     _check_features(view, command)
     records: list[Record] = []
     if before is not None:
@@ -79,7 +79,7 @@ def register_broker(
             directory_ids=command.directory_ids,
         )
     )
-    return Decision(records, RegisterBrokerReply(broker_epoch=epoch))
+    return Decision(records, RegisterBrokerReply(broker_epoch=epoch), divisible=True)
 
 
 def _check_features(view: View, command: RegisterBroker) -> None:
@@ -90,7 +90,7 @@ def _check_features(view: View, command: RegisterBroker) -> None:
             ranges = "not at all" if feature is None else f"only at {feature.level_min} to {feature.level_max}"
             refuse(
                 ErrorCode.UNSUPPORTED_VERSION,
-                f"the cluster runs {name} at level {level}, broker {command.broker_id} supports it {ranges}: upgrade it",
+                f"the cluster runs {name} at level {level}, broker {command.broker_id} has it {ranges}: upgrade it",
             )
 
 
@@ -102,10 +102,12 @@ def broker_heartbeat(view: View, command: BrokerHeartbeat, rules: Rules) -> Deci
     if command.want_fence or not broker.fenced:
         fence = command.want_fence and not broker.fenced
         records = _leave(view, broker, rules, fenced=True) if fence else []
-        return Decision(records, BrokerHeartbeatReply(is_fenced=command.want_fence, should_shut_down=False))
+        reply = BrokerHeartbeatReply(is_fenced=command.want_fence, should_shut_down=False)
+        return Decision(records, reply, divisible=True)
     return Decision(
         [_state(broker, fenced=False), *Elections(view, rules, back=broker.broker_id).for_the_leaderless()],
         BrokerHeartbeatReply(is_fenced=False, should_shut_down=False),
+        divisible=True,
     )
 
 
@@ -115,15 +117,15 @@ def _shut_down(view: View, broker: Broker, rules: Rules) -> Decision[BrokerHeart
         return Decision([], BrokerHeartbeatReply(is_fenced=True, should_shut_down=True))
     if not broker.in_controlled_shutdown:
         records = _leave(view, broker, rules, fenced=False)
-        return Decision(records, BrokerHeartbeatReply(is_fenced=False, should_shut_down=False))
-    return Decision(
-        _leave(view, broker, rules, fenced=True), BrokerHeartbeatReply(is_fenced=True, should_shut_down=True)
-    )
+        return Decision(records, BrokerHeartbeatReply(is_fenced=False, should_shut_down=False), divisible=True)
+    records = _leave(view, broker, rules, fenced=True)
+    return Decision(records, BrokerHeartbeatReply(is_fenced=True, should_shut_down=True), divisible=True)
 
 
 def fence_broker(view: View, command: FenceBroker, rules: Rules) -> Decision[FenceBrokerReply]:
     broker = check_broker_epoch(view, command.broker_id, command.broker_epoch)
-    return Decision([] if broker.fenced else _leave(view, broker, rules, fenced=True), FenceBrokerReply())
+    records = [] if broker.fenced else _leave(view, broker, rules, fenced=True)
+    return Decision(records, FenceBrokerReply(), divisible=True)
 
 
 def unregister_broker(view: View, command: UnregisterBroker, rules: Rules) -> Decision[UnregisterBrokerReply]:
@@ -132,7 +134,7 @@ def unregister_broker(view: View, command: UnregisterBroker, rules: Rules) -> De
         refuse(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {command.broker_id} is not registered")
     records = Elections(view, rules, gone=broker.broker_id).without(broker.broker_id, lost=True)
     records.append(UnregisterBrokerRecord(broker_id=broker.broker_id, epoch=broker.epoch))
-    return Decision(records, UnregisterBrokerReply())
+    return Decision(records, UnregisterBrokerReply(), divisible=True)
 
 
 def check_broker_epoch(view: View, broker_id: int, epoch: int) -> Broker:

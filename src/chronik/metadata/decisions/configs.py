@@ -103,7 +103,7 @@ def check_topic_configs(view: View, own: Mapping[str, str], rules: Rules) -> Non
     if lag_min > lag_max:
         refuse(
             ErrorCode.INVALID_CONFIG,
-            f"min.compaction.lag.ms={lag_min} is above max.compaction.lag.ms={lag_max}: a record could never be compacted",
+            f"min.compaction.lag.ms={lag_min} is above max.compaction.lag.ms={lag_max}: no record can obey both",
         )
     if resolve("remote.storage.enable", own, defaults):
         refuse(ErrorCode.INVALID_CONFIG, "remote.storage.enable=true: there is no tiered storage in this cluster")

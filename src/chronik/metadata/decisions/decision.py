@@ -19,6 +19,9 @@ R = TypeVar("R", bound=Reply, covariant=True)
 class Decision(NamedTuple, Generic[R]):
     records: list[Record]
     reply: R
+    # Whether the records may come true one after the other, so that ten thousand leaders need not move at one stroke:
+    # a controller that finds half of it done decides the other half when it is asked again.
+    divisible: bool = False
 
 
 class TopicShape(NamedTuple):

@@ -8,9 +8,11 @@ replica will do. Otherwise there is no leader until an ISR member is back: the I
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from chronik.metadata.decisions.decision import Rules
 from chronik.metadata.image import NO_LEADER, Partition, ResourceType, Topic, View
-from chronik.metadata.records import PartitionChangeRecord, Record
+from chronik.metadata.records import NOBODY, PartitionChangeRecord, Record
 from chronik.metadata.topic_configs import BrokerConfigs, resolve
 
 ELR_FEATURE = "eligible.leader.replicas.version"
@@ -30,23 +32,26 @@ class Elections:
         self.default_values: dict[str, int] = {}
         self.elr_enabled = view.features.get(ELR_FEATURE, 0) > 0
 
-    def with_isr(self, topic: Topic, index: int, isr: list[int], *, lost: int | None = None) -> PartitionChangeRecord | None:
+    def with_isr(
+        self, topic: Topic, index: int, isr: Sequence[int], *, lost: int | None = None
+    ) -> PartitionChangeRecord | None:
         """The change that makes `isr` the ISR and elects a leader if need be; None when all stays as it is.
 
         `lost` is a broker whose disk may have lost what it had: it leaves the ELR too.
         """
         before = topic.partitions[index]
-        after_isr = list(isr) or list(before.isr)
-        elr, last_known = self._elr(topic, before, after_isr, lost)
-        leader = before.leader if before.leader in after_isr and before.leader in self.live else NO_LEADER
-        if leader == NO_LEADER:
-            leader = self._first(before, after_isr)
-        if leader == NO_LEADER and (leader := self._first(before, elr)) != NO_LEADER:
-            after_isr, elr = [leader], [other for other in elr if other != leader]
-        if leader == NO_LEADER and self._setting(topic, "unclean.leader.election.enable"):
-            leader = self._first(before, list(before.replicas))
-            after_isr, elr, last_known = ([leader], [], []) if leader != NO_LEADER else (after_isr, elr, last_known)
-        if leader == before.leader and _same(before, after_isr, elr, last_known):
+        isr = isr or before.isr
+        elr, last_known_elr = self._elr(topic, before, isr, lost) if self.elr_enabled else (NOBODY, NOBODY)
+        leader = before.leader
+        if leader not in isr or leader not in self.live:
+            leader = self._first(before, isr)
+            if leader == NO_LEADER and (leader := self._first(before, elr)) != NO_LEADER:
+                isr, elr = [leader], [other for other in elr if other != leader]
+            if leader == NO_LEADER and self._setting(topic, "unclean.leader.election.enable"):
+                leader = self._first(before, before.replicas)
+                isr, elr, last_known_elr = (isr, elr, last_known_elr) if leader == NO_LEADER else ([leader], [], [])
+        kept = (tuple(isr), tuple(elr), tuple(last_known_elr)) == (before.isr, before.elr, before.last_known_elr)
+        if kept and leader == before.leader:
             return None
         return PartitionChangeRecord(
             topic_id=topic.topic_id,
@@ -54,9 +59,9 @@ class Elections:
             leader=leader,
             leader_epoch=before.leader_epoch + (leader != before.leader),
             partition_epoch=before.partition_epoch + 1,
-            isr=after_isr,
+            isr=list(isr),
             elr=elr,
-            last_known_elr=last_known,
+            last_known_elr=last_known_elr,
         )
 
     def without(self, broker_id: int, *, lost: bool = False) -> list[Record]:
@@ -77,17 +82,19 @@ class Elections:
         for topic in self.view.all_topics():
             for index, partition in enumerate(topic.partitions):
                 if partition.leader == NO_LEADER:
-                    change = self.with_isr(topic, index, list(partition.isr))
+                    change = self.with_isr(topic, index, partition.isr)
                     if change is not None:
                         records.append(change)
         return records
 
-    def _first(self, before: Partition, eligible: list[int]) -> int:
+    def _first(self, before: Partition, eligible: Sequence[int]) -> int:
         return next((each for each in before.replicas if each in eligible and each in self.live), NO_LEADER)
 
-    def _elr(self, topic: Topic, before: Partition, isr: list[int], lost: int | None) -> tuple[list[int], list[int]]:
-        if not self.elr_enabled or len(isr) >= self._setting(topic, "min.insync.replicas"):
-            return [], []
+    def _elr(
+        self, topic: Topic, before: Partition, isr: Sequence[int], lost: int | None
+    ) -> tuple[list[int], list[int]]:
+        if len(isr) >= self._setting(topic, "min.insync.replicas"):
+            return NOBODY, NOBODY
         complete = {*before.isr, *before.elr} - {lost}
         known = {*before.isr, *before.elr, *before.last_known_elr}
         elr = [each for each in before.replicas if each in complete and each not in isr]
@@ -100,7 +107,3 @@ class Elections:
         if key not in self.default_values:
             self.default_values[key] = int(resolve(key, {}, self.defaults))
         return self.default_values[key]
-
-
-def _same(before: Partition, isr: list[int], elr: list[int], last_known_elr: list[int]) -> bool:
-    return (list(before.isr), list(before.elr), list(before.last_known_elr)) == (isr, elr, last_known_elr)

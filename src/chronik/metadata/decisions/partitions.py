@@ -42,7 +42,9 @@ def create_partitions(view: View, command: CreatePartitions) -> Decision[CreateP
         reply = replies[growth.name] = GrownTopic(name=growth.name)
         try:
             if times[growth.name] > 1:
-                refuse(ErrorCode.INVALID_REQUEST, f"topic {growth.name!r} stands {times[growth.name]} times in the request")
+                refuse(
+                    ErrorCode.INVALID_REQUEST, f"topic {growth.name!r} stands {times[growth.name]} times in the request"
+                )
             records += _grow(view, growth, circle, allowed=PARTITIONS_MAX_PER_COMMAND - len(records))
         except MetadataRefused as refused:
             reply.error_code, reply.error_message = refused.error_code, refused.message
@@ -83,7 +85,9 @@ def _grow(view: View, growth: TopicGrowth, circle: Circle, *, allowed: int) -> l
         placed = [assignment.broker_ids for assignment in growth.assignments]
         for broker_ids in placed:
             check_assignment(view, broker_ids, replication_factor=replication_factor)
-    records = [new_partition(view, topic.topic_id, count + at, replicas) for at, replicas in enumerate(placed)]
+    records = [
+        new_partition(topic.topic_id, count + at, replicas, circle.rack_of) for at, replicas in enumerate(placed)
+    ]
     if growth.name in COORDINATOR_TOPICS:
         require_all_live(growth.name, records)
     return records
@@ -142,5 +146,7 @@ def _changeable(view: View, topic: Topic | None, change: NewIsr, broker_id: int)
     for member in change.isr:
         broker = view.brokers.get(member.broker_id)
         if broker is None or not broker.live or member.broker_epoch not in (-1, broker.epoch):
-            refuse(ErrorCode.INELIGIBLE_REPLICA, f"broker {member.broker_id} is not live in epoch {member.broker_epoch}")
+            refuse(
+                ErrorCode.INELIGIBLE_REPLICA, f"broker {member.broker_id} is not live in epoch {member.broker_epoch}"
+            )
     return topic

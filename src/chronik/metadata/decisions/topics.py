@@ -47,7 +47,7 @@ def create_topics(view: View, command: CreateTopics, rules: Rules) -> Decision[C
     if asked > PARTITIONS_MAX_PER_COMMAND:
         refuse(
             ErrorCode.POLICY_VIOLATION,
-            f"{asked} partitions in one request, at most {PARTITIONS_MAX_PER_COMMAND} are allowed: send several requests",
+            f"{asked} partitions in one request, at most {PARTITIONS_MAX_PER_COMMAND} are allowed: send several",
         )
     times = Counter(topic.name for topic in command.topics)
     ids = Counter(topic.topic_id for topic in command.topics)
@@ -59,7 +59,9 @@ def create_topics(view: View, command: CreateTopics, rules: Rules) -> Decision[C
             continue
         try:
             if times[topic.name] > 1 or ids[topic.topic_id] > 1:
-                refuse(ErrorCode.INVALID_REQUEST, f"topic {topic.name!r} stands {times[topic.name]} times in the request")
+                refuse(
+                    ErrorCode.INVALID_REQUEST, f"topic {topic.name!r} stands {times[topic.name]} times in the request"
+                )
             made, replies[topic.name] = create_topic(view, topic, rules, circle)
         except MetadataRefused as refused:
             replies[topic.name] = CreatedTopic(
@@ -81,15 +83,13 @@ def create_topic(view: View, topic: NewTopic, rules: Rules, circle: Circle) -> t
     configs = _configs_of(topic)
     check_topic_configs(view, configs, rules)
     placed = _manual(view, topic) if topic.assignments else _automatic(topic, rules, circle)
-    partitions = [new_partition(view, topic_id, index, replicas) for index, replicas in enumerate(placed)]
+    partitions = [new_partition(topic_id, index, replicas, circle.rack_of) for index, replicas in enumerate(placed)]
     if name in COORDINATOR_TOPICS:
         require_all_live(name, partitions)
     records: list[Record] = [TopicRecord(topic_id=topic_id, name=name), *partitions]
     for key, value in configs.items():
         records.append(ConfigRecord(resource_type=ResourceType.TOPIC, resource_name=name, key=key, value=value))
-    reply = CreatedTopic(
-        name=name, topic_id=topic_id, partition_count=len(placed), replication_factor=len(placed[0])
-    )
+    reply = CreatedTopic(name=name, topic_id=topic_id, partition_count=len(placed), replication_factor=len(placed[0]))
     return records, reply
 
 

@@ -70,7 +70,7 @@ public class WriteRecords {
                 }
                 if (type != CompressionType.NONE) {
                     MemoryRecordsBuilder set = builder(magic, type, TimestampType.CREATE_TIME, 0);
-                    append(set, 0, T, null, "0123456789abcdef".repeat(6250));
+                    append(set, 0, T, null, "0123456789abcdef".repeat(4400));
                     print(name + ".long", set.build().buffer());
                 }
             }

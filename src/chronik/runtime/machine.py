@@ -1,4 +1,4 @@
-"""What defaults depend on: the machine's memory and its name. Asked once at start-up; a simulation gives its own."""
+"""The machine's memory and name, on which defaults of a configuration depend. A simulation gives its own."""
 
 from __future__ import annotations
 

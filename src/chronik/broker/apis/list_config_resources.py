@@ -1,0 +1,48 @@
+"""ListConfigResources (key 74): which resources have a configuration to describe.
+
+Versions: v0 lists metric subscriptions only; v1 any types, all of them when none is named. Topics and brokers are
+listed whether or not anything is set on them; groups and subscriptions once something is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chronik.broker.api import api
+from chronik.metadata.image import Image, ResourceType
+from chronik.wire.error_codes import ErrorCode
+from chronik.wire.messages.list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+
+if TYPE_CHECKING:
+    from chronik.broker.context import Context
+
+KINDS = frozenset(ResourceType)
+
+
+@api(ListConfigResourcesRequest, ListConfigResourcesResponse)
+def list_config_resources(request: ListConfigResourcesRequest, context: Context) -> ListConfigResourcesResponse:
+    asked = [ResourceType.CLIENT_METRICS] if context.version == 0 else request.resource_types or sorted(KINDS)
+    response = ListConfigResourcesResponse(throttle_time_ms=0, error_code=ErrorCode.NONE, config_resources=[])
+    if not KINDS.issuperset(asked):
+        response.error_code = ErrorCode.UNSUPPORTED_VERSION
+        return response
+    response.config_resources = [
+        ConfigResource(resource_name=name, resource_type=kind)
+        for kind in dict.fromkeys(asked)
+        for name in _names(context.node.store.image, kind)
+    ]
+    return response
+
+
+def _names(image: Image, kind: int) -> list[str]:
+    match kind:
+        case ResourceType.TOPIC:
+            return [topic.name for topic in image.all_topics()]
+        case ResourceType.BROKER | ResourceType.BROKER_LOGGER:
+            return [str(broker.broker_id) for broker in image.live_brokers]
+        case _:
+            return sorted(resource.name for resource in image.configs if resource.type == kind)

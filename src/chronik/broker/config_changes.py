@@ -1,0 +1,133 @@
+"""Carries out AlterConfigs and IncrementalAlterConfigs: what only this broker can judge here, the rest elsewhere.
+
+A broker judges its own configuration and that of all brokers, because it alone knows its file; and its log levels,
+which are kept nowhere. The controller judges the rest and keeps it. Each resource succeeds or fails alone; one that a
+request names twice fails both times.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from chronik.broker import log_levels
+from chronik.broker.config_entries import require_this_broker
+from chronik.broker.errors import BadSetting
+from chronik.broker.following import CLUSTER_DEFAULT
+from chronik.broker.settings.definitions import UpdateMode
+from chronik.broker.settings.keys import BROKER_KEYS, is_known
+from chronik.broker.topics import refused_by
+from chronik.metadata.commands import DELETE, SET, AlterConfigs, AlteredResource, ConfigChange, ResourceChange
+from chronik.metadata.decisions.topics import why_not_a_topic_name
+from chronik.metadata.errors import MetadataError, MetadataRefused, refuse
+from chronik.metadata.image import ResourceType
+from chronik.wire.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from chronik.broker.node import Node
+
+log = logging.getLogger("chronik.broker.configs")
+
+
+async def change_configs(
+    node: Node, resources: Sequence[ResourceChange], *, incremental: bool, validate_only: bool
+) -> list[AlteredResource]:
+    """One answer for each resource, in their order."""
+    times = Counter((asked.resource_type, asked.resource_name) for asked in resources)
+    answers = [_answer(asked) for asked in resources]
+    for_controller = []
+    for asked, answer in zip(resources, answers, strict=True):
+        try:
+            if times[asked.resource_type, asked.resource_name] > 1:
+                refuse(ErrorCode.INVALID_REQUEST, f"the request names {asked.resource_name!r} more than once")
+            if incremental and asked.resource_type == ResourceType.BROKER_LOGGER:
+                _change_levels(node, asked, validate_only=validate_only)
+                continue
+            _judge(node, asked, incremental=incremental)
+            for_controller.append((asked, answer))
+        except MetadataRefused as fault:
+            answer.error_code, answer.error_message = fault.error_code, fault.message
+    if for_controller:
+        command = AlterConfigs(
+            resources=[asked for asked, _ in for_controller], incremental=incremental, validate_only=validate_only
+        )
+        await _submit(node, command, [answer for _, answer in for_controller])
+    return answers
+
+
+def _answer(asked: ResourceChange) -> AlteredResource:
+    return AlteredResource(resource_type=asked.resource_type, resource_name=asked.resource_name)
+
+
+async def _submit(node: Node, command: AlterConfigs, answers: Sequence[AlteredResource]) -> None:
+    try:
+        reply = await node.store.submit(command)
+    except MetadataError as fault:
+        for answer in answers:
+            answer.error_code, answer.error_message = refused_by(fault)
+        return
+    for answer, decided in zip(answers, reply.resources, strict=True):
+        answer.error_code, answer.error_message = decided.error_code, decided.error_message
+
+
+def _judge(node: Node, asked: ResourceChange, *, incremental: bool) -> None:
+    name = asked.resource_name
+    if asked.resource_type == ResourceType.TOPIC and name and (reason := why_not_a_topic_name(name)):
+        refuse(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
+    if asked.resource_type == ResourceType.BROKER:
+        _judge_broker(node, asked, incremental=incremental)
+
+
+def _judge_broker(node: Node, asked: ResourceChange, *, incremental: bool) -> None:
+    """Whether the broker could go on with what would be set. What a list gains or loses, the controller judges."""
+    name = asked.resource_name
+    if name != CLUSTER_DEFAULT:
+        require_this_broker(node.node_id, name)
+    image = node.store.image
+    after = dict(image.config(ResourceType.BROKER, name)) if incremental else {}
+    for change in asked.configs:
+        if change.operation == DELETE:
+            after.pop(change.key, None)
+        elif change.operation == SET and change.value is not None:
+            _require_changeable(change, name)
+            after[change.key] = change.value
+    if name == CLUSTER_DEFAULT:
+        cluster, own = after, dict(image.config(ResourceType.BROKER, str(node.node_id)))
+    else:
+        cluster, own = dict(image.config(ResourceType.BROKER, CLUSTER_DEFAULT)), after
+    try:
+        node.settings.require_dynamic(cluster, own)
+    except BadSetting as fault:
+        refuse(ErrorCode.INVALID_REQUEST, str(fault))
+
+
+def _require_changeable(change: ConfigChange, name: str) -> None:
+    definition = BROKER_KEYS.get(change.key)
+    if definition is None:
+        if not is_known(change.key):
+            near = BROKER_KEYS.nearest(change.key)
+            log.warning("unknown setting %s set at run time%s", change.key, f": did you mean {near}?" if near else "")
+    elif definition.mode is UpdateMode.READ_ONLY:
+        refuse(ErrorCode.INVALID_REQUEST, f"{change.key} is read when the broker starts: set it in server.properties")
+    elif definition.mode is UpdateMode.PER_BROKER and name == CLUSTER_DEFAULT:
+        refuse(ErrorCode.INVALID_REQUEST, f"{change.key} differs from broker to broker: name the broker")
+
+
+def _change_levels(node: Node, asked: ResourceChange, *, validate_only: bool) -> None:
+    require_this_broker(node.node_id, asked.resource_name)
+    known = log_levels.levels()
+    for change in asked.configs:
+        if change.operation not in (SET, DELETE):
+            refuse(ErrorCode.INVALID_REQUEST, f"a log level is set or deleted; {change.key} is not a list")
+        if change.key not in known:
+            refuse(ErrorCode.INVALID_CONFIG, f"there is no logger {change.key!r}")
+        if change.operation == SET and change.value not in log_levels.LEVELS:
+            levels = ", ".join(log_levels.LEVELS)
+            refuse(ErrorCode.INVALID_CONFIG, f"{change.key}={change.value}: a level is one of {levels}")
+        if change.operation == DELETE and change.key == log_levels.ROOT:
+            refuse(ErrorCode.INVALID_REQUEST, "the root logger always has a level: set another")
+    if not validate_only:
+        for change in asked.configs:
+            log_levels.set_level(change.key, change.value if change.operation == SET else None)

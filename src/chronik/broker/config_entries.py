@@ -1,0 +1,211 @@
+"""What DescribeConfigs shows of each kind of resource: every key with its value, its source, and where else it is set.
+
+An entry is complete; the handler leaves out what the client did not ask for. As Kafka does:
+- a value is shown as typed, whatever its spelling; synonyms are shown as they were written, each in its own unit;
+- synonyms begin where the key itself is set. A topic's retention.ms that comes from log.retention.hours has none of its
+  own, and is called a default;
+- secrets are never shown, nor is anything under a name that nobody knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from chronik.broker import log_levels
+from chronik.broker.settings import Settings
+from chronik.broker.settings.definitions import Definition, UpdateMode
+from chronik.broker.settings.keys import BROKER_KEYS
+from chronik.broker.settings.layers import Layers, Setting
+from chronik.broker.settings.values import parse_value, show_value
+from chronik.broker.settings.without_effect import DYNAMIC_ONLY
+from chronik.metadata.config_definitions import Definition as ResourceDefinition
+from chronik.metadata.errors import refuse
+from chronik.metadata.group_configs import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS
+from chronik.metadata.topic_configs import TOPIC_CONFIGS, ConfigSource
+from chronik.wire.error_codes import ErrorCode
+
+UNKNOWN_TYPE = 0
+DYNAMIC_BROKER_LOGGER, DYNAMIC_CLIENT_METRICS, DYNAMIC_GROUP = 6, 7, 8  # sources that only one kind of resource has
+
+# Keys that stand for one another, the finest unit first.
+ALIKE = (
+    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+    ("log.roll.ms", "log.roll.hours"),
+    ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+    ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+)
+_alike = {name: names for names in ALIKE for name in names}
+
+
+class Synonym(NamedTuple):
+    name: str
+    value: str | None
+    source: int
+
+
+class Entry(NamedTuple):
+    name: str
+    value: str | None
+    config_source: int
+    read_only: bool
+    is_sensitive: bool
+    config_type: int
+    synonyms: list[Synonym]
+    documentation: str
+
+
+def require_this_broker(node_id: int, name: str) -> None:
+    if not (name.isascii() and name.isdecimal()):
+        refuse(ErrorCode.INVALID_REQUEST, f"a broker is named by its number, not {name!r}")
+    if int(name) != node_id:
+        refuse(ErrorCode.INVALID_REQUEST, f"this is broker {node_id}: ask broker {name} itself")
+
+
+def require_name(name: str) -> None:
+    if not name:
+        refuse(ErrorCode.INVALID_REQUEST, "there is no default resource of this type: give it a name")
+
+
+def topic_entries(settings: Settings, own: Mapping[str, str]) -> list[Entry]:
+    """`own` is what is set on the topic."""
+    return [_topic_entry(definition, settings, own) for definition in TOPIC_CONFIGS.values()]
+
+
+def _topic_entry(definition: ResourceDefinition, settings: Settings, own: Mapping[str, str]) -> Entry:
+    name = definition.name
+    text = own[name] if name in own else settings.topic_default(name)
+    inherited = _synonyms(definition.synonyms[0].key, settings.layers) if definition.synonyms else []
+    return _of_resource(definition, text, ConfigSource.TOPIC if name in own else None, inherited)
+
+
+def group_entries(settings: Settings, own: Mapping[str, str]) -> list[Entry]:
+    entries = []
+    for name, definition in GROUP_CONFIGS.items():
+        broker_key = f"group.{name}"
+        if broker_key in BROKER_KEYS:
+            text, inherited = settings.layers.value(broker_key), _synonyms(broker_key, settings.layers)
+        else:
+            text, inherited = definition.default, [Synonym(name, definition.default, ConfigSource.DEFAULT)]
+        source = DYNAMIC_GROUP if name in own else None
+        entries.append(_of_resource(definition, own.get(name, text), source, inherited))
+    return entries
+
+
+def client_metrics_entries(own: Mapping[str, str]) -> list[Entry]:
+    entries = []
+    for name, definition in CLIENT_METRICS_CONFIGS.items():
+        source = DYNAMIC_CLIENT_METRICS if name in own else None
+        entries.append(_of_resource(definition, own.get(name, definition.default), source, []))
+    return entries
+
+
+def _of_resource(
+    definition: ResourceDefinition, text: str | None, own_source: int | None, inherited: list[Synonym]
+) -> Entry:
+    """`own_source` is that of a value set on the resource itself; without one the first of the inherited counts."""
+    value = None if text is None else show_value(_shown(definition.parse(text)))
+    synonyms = inherited if own_source is None else [Synonym(definition.name, value, own_source), *inherited]
+    return Entry(
+        name=definition.name,
+        value=value,
+        config_source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
+        read_only=False,
+        is_sensitive=definition.sensitive,
+        config_type=definition.type,
+        synonyms=synonyms,
+        documentation=definition.doc,
+    )
+
+
+def _shown(value: Any) -> Any:
+    return tuple(dict.fromkeys(value)) if isinstance(value, list) else value
+
+
+def broker_entries(settings: Settings) -> list[Entry]:
+    """Everything this node was told, and what nobody told it."""
+    layers = settings.layers
+    known = [each for each in BROKER_KEYS if each.name not in DYNAMIC_ONLY or layers.is_set(each.name)]
+    found = [_broker_entry(definition, layers, made_up=_made_up(settings)) for definition in known]
+    named = {**layers.static, **layers.cluster, **layers.own}
+    return found + [_unknown_entry(name, layers) for name in named if name not in BROKER_KEYS]
+
+
+def cluster_entries(settings: Settings) -> list[Entry]:
+    """Only what is set at run time for all brokers."""
+    layers = settings.layers
+    entries = []
+    for name in layers.cluster:
+        definition = BROKER_KEYS.get(name)
+        entry = _unknown_entry(name, layers) if definition is None else _broker_entry(definition, layers, made_up={})
+        shared = [each for each in entry.synonyms if each.source == ConfigSource.DYNAMIC_DEFAULT_BROKER]
+        value = None if entry.is_sensitive else layers.cluster[name]
+        source = shared[0].source if shared else ConfigSource.DEFAULT
+        entries.append(entry._replace(value=value, synonyms=shared, config_source=source))
+    return entries
+
+
+def _made_up(settings: Settings) -> dict[str, str]:
+    """Values whose defaults depend on other keys or on the machine."""
+    admin = settings.admin_listener
+    return {
+        "node.id": str(settings.node_id),
+        "broker.id": str(settings.node_id),
+        "chronik.admin.listener": f"{admin.host}:{admin.port}" if admin else "none",
+        "chronik.memory.budget.bytes": str(settings.memory_budget_bytes),
+    }
+
+
+def _broker_entry(definition: Definition, layers: Layers, *, made_up: Mapping[str, str]) -> Entry:
+    name = definition.name
+    synonyms = _synonyms(name, layers)
+    value = made_up.get(name) or show_value(parse_value(definition, layers.value(name)))
+    return Entry(
+        name=name,
+        value=None if definition.is_sensitive else value,
+        config_source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
+        read_only=definition.mode is UpdateMode.READ_ONLY,
+        is_sensitive=definition.is_sensitive,
+        config_type=definition.type,
+        synonyms=synonyms,
+        documentation=definition.words or f"Without effect. {definition.section}.",
+    )
+
+
+def _unknown_entry(name: str, layers: Layers) -> Entry:
+    synonyms = [Synonym(each.name, None, each.source) for each in layers.settings(name)]
+    return Entry(
+        name=name,
+        value=None,
+        config_source=synonyms[0].source,
+        read_only=True,
+        is_sensitive=True,
+        config_type=UNKNOWN_TYPE,
+        synonyms=synonyms,
+        documentation="",
+    )
+
+
+def _synonyms(name: str, layers: Layers) -> list[Synonym]:
+    """Where the key, and then the keys that stand for it, have values; strongest source first."""
+    found: Iterable[Setting] = [each for alike in _alike.get(name, (name,)) for each in layers.settings(alike)]
+    found = sorted(found, key=lambda each: each.source)  # stable: within a source the finer unit stays first
+    begins = next((index for index, each in enumerate(found) if each.name == name), len(found))
+    hidden = BROKER_KEYS[name].is_sensitive
+    return [Synonym(each.name, None if hidden else each.value, each.source) for each in found[begins:]]
+
+
+def logger_entries() -> list[Entry]:
+    return [
+        Entry(
+            name=name,
+            value=level,
+            config_source=DYNAMIC_BROKER_LOGGER,
+            read_only=False,
+            is_sensitive=False,
+            config_type=UNKNOWN_TYPE,
+            synonyms=[],
+            documentation="",
+        )
+        for name, level in log_levels.levels().items()
+    ]

@@ -1,0 +1,41 @@
+"""Log levels of a running node, by Kafka's names. They last until the process ends and are nobody else's.
+
+A logger without a level of its own follows the one above it; `root` is above all and always has one.
+"""
+
+from __future__ import annotations
+
+import logging
+
+ROOT = "root"
+OURS = "chronik"
+TRACE = 5
+
+LEVELS = {
+    "FATAL": logging.CRITICAL,
+    "ERROR": logging.ERROR,
+    "WARN": logging.WARNING,
+    "INFO": logging.INFO,
+    "DEBUG": logging.DEBUG,
+    "TRACE": TRACE,
+}
+
+
+def levels() -> dict[str, str]:
+    """The level that holds for root and for every logger of ours."""
+    known = sorted(name for name in logging.root.manager.loggerDict if name.split(".")[0] == OURS)
+    return {name: _name_of(_logger(name).getEffectiveLevel()) for name in (ROOT, *known)}
+
+
+def set_level(name: str, level: str | None) -> None:
+    """None takes the logger's own level away."""
+    _logger(name).setLevel(logging.NOTSET if level is None else LEVELS[level])
+
+
+def _logger(name: str) -> logging.Logger:
+    return logging.root if name == ROOT else logging.getLogger(name)
+
+
+def _name_of(number: int) -> str:
+    """The coarsest name that still lets through what the number does."""
+    return next((name for name, least in LEVELS.items() if least <= number), "TRACE")

@@ -1,0 +1,99 @@
+"""Writes docs/configuration.md from the tables of keys, so that it cannot say anything else than the code does.
+
+python -m chronik.broker.settings.document > docs/configuration.md
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
+from chronik.broker.settings.acted_on import ACTED_ON
+from chronik.broker.settings.definitions import Definition, UpdateMode
+from chronik.broker.settings.values import describe_allowed
+from chronik.broker.settings.without_effect import WITHOUT_EFFECT
+from chronik.broker.topic_settings import LOG_KEYS, OTHER_KEYS
+from chronik.metadata.topic_configs import TOPIC_CONFIGS
+
+LONG_MAX, INT_MAX = str(2**63 - 1), str(2**31 - 1)
+
+OPENING = """\
+# Configuration
+
+*Made from the tables in `src/chronik/broker/settings` by `python -m chronik.broker.settings.document`; do not edit.*
+
+`chronik server FILE` takes a KRaft `server.properties` of Kafka as it is. What a node is told is, the later wins:
+
+1. the defaults below, which are Kafka's;
+2. the file, in Java's properties syntax;
+3. environment variables as the usual images take them: `KAFKA_LOG_DIRS` is `log.dirs`, `__` stands for `_` and `___`
+   for `-`; `KAFKA_CFG_` works as well as `KAFKA_`;
+4. overrides given on the command line;
+5. what is set at run time for all brokers, then for one (`chronik config`, or any Kafka tool), where the column
+   *change* says so: *cluster* for both, *broker* for one broker only, *restart* for neither.
+
+A key that nobody knows is a warning with the nearest known name. A value that cannot be used stops the node and names
+the key, the value and the reason. Keys that begin with `chronik.` are Chronik's own; all others mean what they mean in
+Kafka 4.3.
+"""
+
+TOPICS = """
+## Keys of topics
+
+Set on a topic (`chronik topic alter`, or any Kafka tool) they take effect at once. Where a topic sets nothing, the
+node's key counts.
+"""
+
+NOTHING = """
+## Accepted without effect
+
+Kafka's keys that a file may contain and that change nothing here. Their types and bounds are checked all the same.
+"""
+
+CHANGES = {UpdateMode.READ_ONLY: "restart", UpdateMode.PER_BROKER: "broker", UpdateMode.CLUSTER_WIDE: "cluster"}
+
+
+def document() -> str:
+    """The whole page."""
+    return "".join([OPENING, *_acting(), TOPICS, *_topics(), NOTHING, *_without_effect()])
+
+
+def _acting() -> Iterator[str]:
+    for section, definitions in _sections(ACTED_ON.values()):
+        yield f"\n## {section}\n\n| key | type | default | change | what it does |\n|---|---|---|---|---|\n"
+        for each in definitions:
+            allowed = f" Allowed: {describe_allowed(each)}." if each.allowed else ""
+            row = f"| `{each.name}` | {each.type.name.lower()} | {_shown(each.default)} | {CHANGES[each.mode]}"
+            yield f"{row} | {each.words}{allowed} |\n"
+
+
+def _topics() -> Iterator[str]:
+    yield "\n| key | type | default | the node's key | what it does |\n|---|---|---|---|---|\n"
+    for name in sorted(LOG_KEYS | OTHER_KEYS):
+        each = TOPIC_CONFIGS[name]
+        behind = ", ".join(f"`{synonym.key}`" for synonym in each.synonyms)
+        yield f"| `{name}` | {each.type.name.lower()} | {_shown(each.default)} | {behind} | {each.doc} |\n"
+    others = ", ".join(f"`{name}`" for name in sorted(TOPIC_CONFIGS.keys() - LOG_KEYS.keys() - OTHER_KEYS.keys()))
+    yield f"\nAccepted without effect: {others}.\n"
+
+
+def _without_effect() -> Iterator[str]:
+    for section, definitions in _sections(WITHOUT_EFFECT.values()):
+        names = ", ".join(f"`{each.name}`" for each in definitions)
+        yield f"\n**{section}.** {names}.\n"
+
+
+def _sections(definitions: Iterable[Definition]) -> Iterator[tuple[str, list[Definition]]]:
+    for section, members in groupby(definitions, lambda each: each.section):
+        yield section, list(members)
+
+
+def _shown(default: str | None) -> str:
+    if default in (LONG_MAX, INT_MAX):
+        return "no limit"
+    return f"`{default}`" if default else ""
+
+
+if __name__ == "__main__":
+    sys.stdout.write(document())

@@ -1,0 +1,85 @@
+"""What is to be made durable of one log: its state at one moment, taken by a round of the journal or by a checkpoint.
+
+The log goes on while the disk works: what a capture says holds for what stood in the segments then, and for
+nothing if the log was truncated since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from chronik.runtime.interfaces import Disk
+
+if TYPE_CHECKING:
+    from chronik.storage.log import Log
+    from chronik.storage.segment import Segment
+
+
+class Capture:
+    """`pieces` are (segment, from, to), positions; `by_sync` says that the segments themselves are synced."""
+
+    __slots__ = ("by_sync", "end_offset", "generation", "log", "pieces", "size_bytes")
+
+    def __init__(self, log: Log, pieces: list[tuple[Segment, int, int]]) -> None:
+        self.log = log
+        self.pieces = pieces
+        self.end_offset = log.end_offset
+        self.generation = log.generation
+        self.by_sync = False
+        size_bytes = 0
+        for _, start, end in pieces:
+            size_bytes += end - start
+        self.size_bytes = size_bytes
+
+    @classmethod
+    def of_undurable(cls, log: Log) -> Capture:
+        """For a round. Segments before a durable one are durable too."""
+        segments = log.segments
+        if len(segments) == 1 and not log.must_sync:
+            segment = segments[0]
+            if segment.durable_bytes == segment.size_bytes:
+                return cls(log, [])
+            return cls(log, [(segment, segment.durable_bytes, segment.size_bytes)])
+        pieces: list[tuple[Segment, int, int]] = []
+        for segment in reversed(segments):
+            if segment.durable_bytes < segment.size_bytes:
+                pieces.append((segment, segment.durable_bytes, segment.size_bytes))
+            elif segment.size_bytes:
+                break
+        pieces.reverse()
+        if log.must_sync and not pieces and log.segments:
+            segment = log.segments[-1]
+            pieces = [(segment, segment.size_bytes, segment.size_bytes)]
+        return cls(log, pieces)
+
+    @classmethod
+    def of_unsynced(cls, log: Log) -> Capture:
+        """For a checkpoint. A segment may be durable by the journal alone while a later one is synced."""
+        pieces = [
+            (segment, segment.synced_bytes, segment.size_bytes)
+            for segment in log.segments
+            if segment.synced_bytes < segment.size_bytes or not segment.entry_synced
+        ]
+        capture = cls(log, pieces)
+        capture.by_sync = True
+        return capture
+
+    @staticmethod
+    def unsynced_bytes(log: Log) -> int:
+        """How much a checkpoint would sync; recovery would have to read at least that."""
+        size_bytes = 0
+        for segment in reversed(log.segments):
+            if segment.size_bytes and segment.synced_bytes == segment.size_bytes:
+                break
+            size_bytes += segment.size_bytes - segment.synced_bytes
+        return size_bytes
+
+    def syncs(self, disk: Disk) -> list[Callable[[], None]]:
+        """The calls that make the segments durable, to run in order on a lane."""
+        calls = [sync for segment, _, _ in self.pieces for sync in segment.syncs()]
+        if not all(segment.entry_synced for segment, _, _ in self.pieces):
+            directory = self.log.directory
+            parent = directory.rpartition("/")[0]
+            calls += [lambda: disk.sync_directory(directory), lambda: disk.sync_directory(parent)]
+        return calls

@@ -1,0 +1,29 @@
+"""What a topic asks of a produced batch beyond the format: its size, keys and times. Looks inside only if it must."""
+
+from __future__ import annotations
+
+from chronik.storage.config import FOREVER, LogConfig
+from chronik.storage.errors import RecordTooLarge
+from chronik.wire import records
+from chronik.wire.batches import LENGTH_COVERS_FROM, BatchView
+
+DECOMPRESSED_BYTES_MAX = 64 << 20  # of one batch
+
+
+def check_produced(batch: BatchView, config: LogConfig, now_ms: int) -> None:
+    """Raises what to answer the producer. The header settles nearly all: the largest time of its records is in it."""
+    size_bytes = batch.length_bytes + LENGTH_COVERS_FROM
+    if size_bytes > config.max_message_bytes:
+        raise RecordTooLarge(size_bytes, config.max_message_bytes)
+    latest_ms = now_ms + config.message_timestamp_after_max_ms
+    before_max_ms = config.message_timestamp_before_max_ms
+    if batch.max_timestamp <= latest_ms and before_max_ms == FOREVER and config.cleanup_policy == "delete":
+        return
+    keeps_times = config.message_timestamp_type == "CreateTime"
+    records.verify(
+        batch,
+        DECOMPRESSED_BYTES_MAX,
+        keys_required=config.compacts,
+        timestamp_ms_min=now_ms - before_max_ms if keeps_times else -FOREVER,
+        timestamp_ms_max=latest_ms if keeps_times else FOREVER,
+    )

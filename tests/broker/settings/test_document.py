@@ -1,0 +1,23 @@
+"""docs/configuration.md says what the tables say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from chronik.broker.settings.document import document
+from chronik.broker.settings.keys import BROKER_KEYS
+from chronik.metadata.topic_configs import TOPIC_CONFIGS
+
+PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
+
+
+def test_the_page_is_up_to_date() -> None:
+    """A page that differs from the code is worse than none: `python -m chronik.broker.settings.document` writes it."""
+    assert PAGE.read_text() == document()
+
+
+def test_every_key_is_on_the_page() -> None:
+    """Whoever looks for a key finds what it does here, or that it does nothing."""
+    page = document()
+    assert [each.name for each in BROKER_KEYS if f"`{each.name}`" not in page] == []
+    assert [name for name in TOPIC_CONFIGS if f"`{name}`" not in page] == []

@@ -1,0 +1,118 @@
+"""kafka-python, as its newest self or pretending to talk to an old broker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+
+from tests.clients.driver import CODECS, Seen, Sent
+from tests.clients.drivers.polling import Members
+
+SECONDS_MAX = 30
+
+
+class KafkaPythonDriver:
+    def __init__(self, bootstrap: str, api_version: tuple[int, ...] | None = None) -> None:
+        self._common: dict[str, Any] = {"bootstrap_servers": bootstrap}
+        is_new = api_version is None
+        if not is_new:
+            self._common["api_version"] = api_version
+        self.codecs: Sequence[str] = CODECS if is_new else tuple(codec for codec in CODECS if codec != "zstd")
+        self.has_headers = self.is_idempotent = is_new
+        self.has_timestamps = True
+        self._members = Members()
+
+    def produce(
+        self, topic: str, records: Sequence[Sent], *, codec: str = "none", idempotent: bool = False
+    ) -> list[tuple[int, int]]:
+        settings = {"acks": "all", "compression_type": None if codec == "none" else codec, "linger_ms": 20}
+        if self.is_idempotent:
+            settings["enable_idempotence"] = idempotent
+        producer = KafkaProducer(**self._common, **settings)
+        futures = [
+            producer.send(
+                topic,
+                value=_encoded(record.value),
+                key=_encoded(record.key),
+                headers=[(key, value.encode()) for key, value in record.headers] or None,
+                partition=record.partition,
+                timestamp_ms=record.timestamp_ms,
+            )
+            for record in records
+        ]
+        results = [future.get(timeout=SECONDS_MAX) for future in futures]
+        producer.close()
+        return [(result.partition, result.offset) for result in results]
+
+    def consume(self, topic: str, count: int) -> list[Seen]:
+        consumer = KafkaConsumer(**self._common, enable_auto_commit=False, auto_offset_reset="earliest")
+        partitions = [TopicPartition(topic, index) for index in sorted(consumer.partitions_for_topic(topic))]
+        consumer.assign(partitions)
+        consumer.seek_to_beginning(*partitions)
+        found: list[Seen] = []
+        while len(found) < count:
+            found += _seen(consumer.poll(timeout_ms=SECONDS_MAX * 1000))
+        consumer.close()
+        return found
+
+    def join(self, member: str, group: str, topic: str) -> None:
+        settings = {**self._common, "group_id": group, "enable_auto_commit": False, "auto_offset_reset": "earliest"}
+        settings |= {"session_timeout_ms": 6000, "heartbeat_interval_ms": 500}
+        self._members.start(member, lambda: _Member(settings, topic))
+
+    def received(self, member: str) -> list[Seen]:
+        return self._members.received(member)
+
+    def assignment(self, member: str) -> list[int]:
+        return self._members.assignment(member)
+
+    def commit(self, member: str) -> None:
+        self._members.commit(member)
+
+    def leave(self, member: str) -> None:
+        self._members.leave(member)
+
+    def close(self) -> None:
+        self._members.close()
+
+
+class _Member:
+    def __init__(self, settings: dict[str, Any], topic: str) -> None:
+        self._consumer = KafkaConsumer(topic, **settings)
+
+    def poll(self) -> list[Seen]:
+        return _seen(self._consumer.poll(timeout_ms=100))
+
+    def assignment(self) -> list[int]:
+        return [partition.partition for partition in self._consumer.assignment()]
+
+    def commit(self) -> None:
+        self._consumer.commit()
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+def _encoded(text: str | None) -> bytes | None:
+    return None if text is None else text.encode()
+
+
+def _decoded(data: bytes | None) -> str | None:
+    return None if data is None else bytes(data).decode()
+
+
+def _seen(polled: dict[TopicPartition, list[Any]]) -> list[Seen]:
+    return [
+        Seen(
+            partition=record.partition,
+            offset=record.offset,
+            value=_decoded(record.value),
+            key=_decoded(record.key),
+            headers=tuple((key, value.decode()) for key, value in record.headers or ()),
+            timestamp_ms=record.timestamp,
+        )
+        for records in polled.values()
+        for record in records
+    ]

@@ -1,0 +1,62 @@
+"""Frames and hellos: literal bytes, fed whole and byte by byte; whatever is not ours is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from chronik.raft.errors import MalformedMessage
+from chronik.raft.framing import HELLO_BYTES_MAX, FrameReader, Hello, frame
+
+HELLO = bytes.fromhex("00000018 62f7ad72 43525131 01 0000000000000001 0000000000000002 6b2d31")
+
+
+def test_a_hello_is_these_bytes() -> None:
+    """Old and new versions of a node meet here first: this layout cannot change without a new magic."""
+    assert frame(Hello(1, 2, "k-1").encode()).hex() == HELLO.hex()
+    assert [Hello.decode(body) for body in FrameReader(HELLO_BYTES_MAX).feed(HELLO)] == [Hello(1, 2, "k-1")]
+
+
+@pytest.mark.parametrize("bodies", [[b""], [b"one"], [b"one", b"", b"three" * 50]])
+def test_frames_come_out_as_they_went_in(bodies: list[bytes]) -> None:
+    data = b"".join(map(frame, bodies))
+    assert list(FrameReader(1000).feed(data)) == bodies
+    reader = FrameReader(1000)
+    assert [body for byte in data for body in reader.feed(bytes([byte]))] == bodies
+    reader = FrameReader(1000)
+    assert list(reader.feed(data + b"\x00\x00")) == bodies
+    assert list(reader.feed(frame(b"x")[2:])) == [b"x"]  # the two bytes were the start of the next one
+
+
+def test_a_frame_above_the_bound_is_refused_before_it_is_read() -> None:
+    """The size alone is enough: nobody waits for 4 GiB to come."""
+    with pytest.raises(MalformedMessage, match="4294967295 bytes"):
+        list(FrameReader(HELLO_BYTES_MAX).feed(b"\xff\xff\xff\xff\x00\x00\x00\x00"))
+
+
+def test_an_altered_frame_is_refused() -> None:
+    data = bytearray(frame(b"payload"))
+    data[-1] ^= 1
+    with pytest.raises(MalformedMessage, match="checksum"):
+        list(FrameReader(1000).feed(bytes(data)))
+
+
+@pytest.mark.parametrize("size", range(len(Hello(1, 2, "k").encode()) - 1))
+def test_every_prefix_of_a_hello_is_refused(size: int) -> None:
+    with pytest.raises(MalformedMessage):
+        Hello.decode(Hello(1, 2, "").encode()[: size - 1])
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (Hello(2, 1, "other"), "belongs to cluster 'other'"),
+        (Hello(2, 3, "k"), "looks for node 3"),
+        (Hello(0, 1, "k"), "says it is node 0"),
+        (Hello(1, 1, "k"), "says it is node 1"),
+        (Hello(3, 1, "k"), "says it is node 3"),
+    ],
+)
+def test_a_hello_of_somebody_else_is_refused(said: Hello, why: str) -> None:
+    with pytest.raises(MalformedMessage, match=why):
+        said.check_answer_to(Hello(1, 2, "k"))
+    Hello(2, 1, "k").check_answer_to(Hello(1, 2, "k"))

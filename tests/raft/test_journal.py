@@ -1,0 +1,234 @@
+"""The Raft journal: what is recovered is exactly what was durable, one entry per index, and damage is never hidden."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from itertools import pairwise
+from random import Random
+from typing import NamedTuple
+
+import pytest
+
+from chronik.raft.errors import LogDamaged
+from chronik.raft.journal import Journal, Recovered
+from chronik.raft.journal_format import Base, encode_frame, replay
+from chronik.raft.messages import Entry, EntryKind, HardState, Membership, Snapshot
+from chronik.runtime.errors import DiskFull
+from chronik.sim.disk import PowerCut, SimDisk
+
+DIRECTORY = "/data/raft"
+MEMBERS = Membership((1, 2, 3))
+
+
+def entries(first: int, last: int, term: int = 1) -> list[Entry]:
+    return [Entry(term, index, EntryKind.NORMAL, b"%d/%d" % (term, index)) for index in range(first, last + 1)]
+
+
+def reopened(disk: SimDisk) -> Recovered:
+    return Journal(disk, DIRECTORY).recover()
+
+
+def founded(disk: SimDisk, index: int = 1, term: int = 1) -> Journal:
+    journal = Journal(disk, DIRECTORY)
+    journal.recover()
+    journal.write_snapshot(Snapshot(index, term, MEMBERS, b"image"))
+    journal.rewrite(HardState(term, 0, index), Base(index, term), ())
+    return journal
+
+
+def test_1745_records_with_241_overwrites_are_1504_entries() -> None:
+    """The case that was lost once: indices 724 to 2227, written in runs, 241 of them written again by later leaders."""
+    disk = SimDisk(1)
+    journal = founded(disk, 723, 1)
+    runs = [(724, 1000, 2), (941, 1500, 3), (1400, 2000, 5), (1921, 2227, 9)]  # each begins before the last one ends
+    records = [entry for first, last, term in runs for entry in entries(first, last, term)]
+    assert len(records) == 1745
+    assert sum(earlier[1] - later[0] + 1 for earlier, later in pairwise(runs)) == 241
+    for first, last, term in runs:
+        journal.write(HardState(term, 1, 723), entries(first, last, term))
+    recovered = reopened(disk.power_cut())
+    assert [entry.index for entry in recovered.entries] == list(range(724, 2228))
+    assert len(recovered.entries) == 1504
+    assert recovered.entries[-1].index == 2227
+    assert recovered.entries[1400 - 724].term == 5
+    assert recovered.hard_state.term == 9
+
+
+def test_a_later_write_voids_all_behind_it_whatever_the_terms_say() -> None:
+    """By highest term per index, 7/12 would survive behind 8/11: entries that no leader ever had in one log."""
+    stream = [Base(9, 1), *entries(10, 12, 7), *entries(10, 11, 8)]
+    assert [(entry.term, entry.index) for entry in replay(stream).entries] == [(8, 10), (8, 11)]
+    lower = [Base(9, 1), *entries(10, 12, 7), *entries(11, 11, 3)]
+    assert [(entry.term, entry.index) for entry in replay(lower).entries] == [(7, 10), (3, 11)]
+
+
+def test_replay_agrees_with_a_dumb_twin() -> None:
+    """The twin keeps a dictionary and deletes everything at or behind each write."""
+    random = Random(5)
+    for _ in range(2000):
+        stream, twin, last = [], {}, 0
+        for _ in range(random.randint(0, 30)):
+            index = random.randint(1, last + 1)
+            entry = Entry(random.randint(1, 9), index)
+            stream.append(entry)
+            twin = {at: kept for at, kept in twin.items() if at < index} | {index: entry}
+            last = index
+        got = replay(stream)
+        assert list(got.entries) == [twin[index] for index in sorted(twin)]
+        assert (got.record_count, got.hole_at) == (len(stream), 0)
+
+
+def test_a_hole_is_damage_and_not_filled() -> None:
+    assert replay([*entries(1, 3), *entries(5, 5)]).hole_at == 5
+    assert replay([Base(9, 1), *entries(8, 8)]).hole_at == 8
+
+
+def test_an_empty_directory_is_a_new_node() -> None:
+    recovered = reopened(SimDisk(1))
+    assert (recovered.snapshot, recovered.hard_state, list(recovered.entries)) == (None, HardState(), [])
+
+
+def test_a_torn_round_is_cut_and_the_rounds_before_it_stay() -> None:
+    """At every byte of the last round: nobody was told about it, so it may be gone, but nothing else may."""
+    disk = SimDisk(1)
+    journal = founded(disk)
+    journal.write(HardState(2, 3, 1), entries(2, 4, 2))
+    path = next(f"{DIRECTORY}/{name}" for name in disk.list(DIRECTORY) if name.startswith("journal-"))
+    whole = disk.read_file(path)
+    last_round = encode_frame(len(whole), [HardState(2, 3, 3), *entries(5, 6, 2)])
+    for size in range(len(last_round)):
+        torn = SimDisk(2)
+        torn.make_directory(DIRECTORY)
+        torn.replace_file(f"{DIRECTORY}/snapshot", disk.read_file(f"{DIRECTORY}/snapshot"))
+        torn.replace_file(path, whole + last_round[:size])
+        recovered = reopened(torn)
+        assert [entry.index for entry in recovered.entries] == [2, 3, 4]
+        assert recovered.hard_state == HardState(2, 3, 1)
+
+
+@pytest.mark.parametrize("rounds_behind", [1, 2])
+def test_damage_below_a_durable_round_is_reported_and_nothing_is_cut(rounds_behind: int) -> None:
+    """A whole round behind a broken one proves that the broken one was durable: cutting it would break promises."""
+    disk = SimDisk(1)
+    journal = founded(disk)
+    journal.write(HardState(2, 3, 1), entries(2, 4, 2))
+    path = next(f"{DIRECTORY}/{name}" for name in disk.list(DIRECTORY) if name.startswith("journal-"))
+    start = len(disk.read_file(path)) - 20
+    for at in range(rounds_behind):
+        journal.write(None, entries(5 + at, 5 + at, 2))
+    disk.flip_bit(path, start)
+    before = disk.read_file(path)
+    with pytest.raises(LogDamaged, match="whole ones follow"):
+        reopened(disk)
+    assert disk.read_file(path) == before
+
+
+def test_a_damaged_snapshot_is_reported() -> None:
+    disk = SimDisk(1)
+    founded(disk)
+    disk.flip_bit(f"{DIRECTORY}/snapshot", 20)
+    with pytest.raises(LogDamaged, match="checksum"):
+        reopened(disk)
+
+
+def test_a_missing_snapshot_is_reported() -> None:
+    """Without it a log that begins behind 1 cannot say what came before, nor who the members are."""
+    disk = SimDisk(1)
+    founded(disk).write(HardState(1, 0, 1), entries(2, 3))
+    disk.remove(f"{DIRECTORY}/snapshot")
+    with pytest.raises(LogDamaged, match="begins behind 1"):
+        reopened(disk)
+
+
+def test_a_snapshot_ahead_of_the_log_replaces_it() -> None:
+    """The crash came between taking over a leader's snapshot and starting the log behind it."""
+    disk = SimDisk(1)
+    journal = founded(disk)
+    journal.write(HardState(2, 3, 2), entries(2, 4, 2))
+    journal.write_snapshot(Snapshot(10, 5, MEMBERS, b"newer"))
+    recovered = reopened(disk.power_cut())
+    assert (recovered.base, list(recovered.entries)) == (Base(10, 5), [])
+    assert recovered.hard_state == HardState(2, 3, 10)
+
+
+def test_a_snapshot_that_contradicts_the_log_replaces_it() -> None:
+    """Same index, another term: those entries were never committed, the snapshot's were."""
+    disk = SimDisk(1)
+    journal = founded(disk)
+    journal.write(HardState(2, 3, 1), entries(2, 6, 2))
+    journal.write_snapshot(Snapshot(4, 3, MEMBERS, b"newer"))
+    assert list(reopened(disk).entries) == []
+
+
+def test_a_snapshot_inside_the_log_keeps_what_follows() -> None:
+    disk = SimDisk(1)
+    journal = founded(disk)
+    journal.write(HardState(2, 3, 5), entries(2, 6, 2))
+    journal.write_snapshot(Snapshot(4, 2, MEMBERS, b"newer"))
+    assert [entry.index for entry in reopened(disk).entries] == [2, 3, 4, 5, 6]
+
+
+def test_a_full_disk_keeps_nothing_of_the_round_and_the_next_one_fits() -> None:
+    disk = SimDisk(1)
+    journal = founded(disk)
+    journal.write(HardState(1, 0, 1), entries(2, 3))
+    disk.capacity_bytes = 0
+    with pytest.raises(DiskFull):
+        journal.write(None, entries(4, 5))
+    disk.capacity_bytes = None
+    journal.write(None, entries(4, 4))
+    assert [entry.index for entry in reopened(disk.power_cut()).entries] == [2, 3, 4]
+
+
+class Expected(NamedTuple):
+    base: Base
+    kept: dict[int, Entry]
+    hard_state: HardState
+
+    def matches(self, recovered: Recovered) -> bool:
+        """The recovered log may reach further back than asked for: a compaction that was cut has not happened."""
+        start = recovered.base.base_index
+        return (
+            {entry.index: entry for entry in recovered.entries if entry.index > self.base.base_index}
+            == {index: entry for index, entry in self.kept.items() if index > start}
+            and start <= max(self.base.base_index, recovered.snapshot.index if recovered.snapshot else 0)
+            and recovered.hard_state[:2] == self.hard_state[:2]
+        )
+
+
+def overwriting(now: Expected, random: Random) -> Expected:
+    first = random.randint(now.base.base_index + 1, max(now.kept, default=now.base.base_index) + 1)
+    term = now.hard_state.term + 1
+    added = {index: Entry(term, index) for index in range(first, first + random.randint(1, 5))}
+    kept = {index: entry for index, entry in now.kept.items() if index < first} | added
+    return Expected(now.base, kept, HardState(term, random.randint(0, 3), 1))
+
+
+def test_what_was_durable_survives_a_power_cut_at_any_step() -> None:
+    """Rounds, overwrites and compactions cut at any call of the disk, then recovered, cut again, recovered again: what
+    was there before the last call, or what it was to write, and never anything else."""
+    for seed in range(400):
+        random = Random(seed)
+        disk = SimDisk(seed)
+        journal = founded(disk)
+        now = under_way = Expected(Base(1, 1), {}, HardState(1, 0, 1))
+        disk.cut_after(random.randint(0, 60))
+        with suppress(PowerCut):
+            for _ in range(20):
+                if random.random() < 0.75 or not now.kept:
+                    under_way = overwriting(now, random)
+                    new = [entry for index, entry in under_way.kept.items() if now.kept.get(index) != entry]
+                    journal.write(under_way.hard_state, new)
+                else:
+                    base = Base(*random.choice([(entry.index, entry.term) for entry in now.kept.values()]))
+                    kept = {index: entry for index, entry in now.kept.items() if index > base.base_index}
+                    under_way = Expected(base, kept, now.hard_state)
+                    journal.write_snapshot(Snapshot(base.base_index, base.base_term, MEMBERS))
+                    journal.rewrite(now.hard_state, base, list(kept.values()))
+                now = under_way
+        disk = disk.power_cut()
+        disk.cut_after(random.randint(0, 12))
+        with suppress(PowerCut):
+            reopened(disk)
+        recovered = reopened(disk.power_cut())
+        assert now.matches(recovered) or under_way.matches(recovered), (seed, now, under_way, recovered)

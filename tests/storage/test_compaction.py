@@ -1,0 +1,304 @@
+"""Compaction against a dict: the last record of each key stays, at its offset, with its bytes."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+import pytest
+
+from chronik.sim.disk import SimDisk
+from chronik.storage.config import LogConfig
+from chronik.storage.log import Log
+from chronik.storage.logs import Logs
+from chronik.wire import records
+from chronik.wire.batches import build, split
+from chronik.wire.compression import Codec
+from chronik.wire.records import Record
+from tests.storage.driving import NOW_MS, append, batch, batches_of, marker, open_logs, records_of, run, topic_id
+
+CONFIG = LogConfig(cleanup_policy="compact", segment_bytes=600, min_cleanable_dirty_ratio=0.0, delete_retention_ms=1000)
+
+
+async def compacted_log(disk: SimDisk | None = None, config: LogConfig = CONFIG) -> tuple[Logs, Log]:
+    logs = await open_logs(disk or SimDisk(1))
+    return logs, logs.create("t", topic_id(1), 0, config)
+
+
+async def compact(logs: Logs, log: Log, now_ms: int = NOW_MS) -> None:
+    log.high_watermark = log.end_offset
+    await logs.maintain(now_ms)
+
+
+def put(log: Log, key: bytes, value: bytes | None, **more: object) -> int:
+    return append(log, batch([value], keys=[key], **more))  # type: ignore[arg-type]
+
+
+def latest_per_key(written: list[Record]) -> dict[bytes, Record]:
+    return {record.key: record for record in written if record.key is not None}
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_compaction_keeps_the_last_record_of_each_key(seed: int) -> None:
+    """A consumer that reads a compacted topic from the start must arrive at the same table as one that read it all."""
+
+    async def scenario() -> None:
+        random = Random(seed)
+        disk = SimDisk(seed)
+        config = LogConfig(
+            cleanup_policy="compact",
+            segment_bytes=random.choice([400, 1500, 6000]),
+            index_interval_bytes=random.choice([1, 4096]),
+            min_cleanable_dirty_ratio=random.choice([0.0, 0.5]),
+            delete_retention_ms=500,
+        )
+        logs = await open_logs(disk, compaction_keys_max=random.choice([3, 200_000]))
+        log = logs.create("t", topic_id(1), 0, config)
+        written: list[Record] = []
+        now_ms = NOW_MS
+        for _ in range(12):
+            for _ in range(random.randint(1, 12)):
+                now_ms += random.randint(0, 100)
+                count = random.randint(1, 4)
+                keys = [b"k%d" % random.randrange(12) * random.choice([1, 1, 20]) for _ in range(count)]
+                values = [None if random.random() < 0.2 else random.randbytes(random.randint(0, 60)) for _ in keys]
+                stamps = [now_ms + random.randint(-3, 3) for _ in keys]
+                sent = batch(values, keys=keys, timestamps=stamps, codec=random.choice(list(Codec)))
+                offset = append(log, sent, now_ms=now_ms)
+                written += [
+                    Record(offset + index, stamps[index], keys[index], values[index], ()) for index in range(count)
+                ]
+            log.high_watermark = random.randint(log.high_watermark, log.end_offset)
+            untouched_from = log.segments[-1].base_offset
+            end_offset = log.end_offset
+            await logs.maintain(now_ms)
+            found = records_of(log)
+            assert log.end_offset == end_offset
+            by_offset = {record.offset: record for record in written}
+            assert all(by_offset[record.offset] == record for record in found), "offset, time, key or value changed"
+            offsets = [record.offset for record in found]
+            assert offsets == sorted(set(offsets))
+            kept = set(offsets)
+            last = latest_per_key(written)
+            for key, record in last.items():
+                # A tombstone may be gone when its time has come; a value never.
+                assert record.offset in kept or record.value is None, key
+            assert {record.offset for record in written if record.offset >= untouched_from} <= kept
+            for record in found:  # a value that comes back because its tombstone went first would be a lie
+                newer = last[record.key or b""]
+                assert newer.offset in kept or newer.offset <= record.offset, "a deleted value came back"
+            if random.random() < 0.2:
+                high_watermark = log.high_watermark
+                await logs.close()
+                logs = await open_logs(disk)
+                log = logs.get(topic_id(1), 0)  # type: ignore[assignment]
+                log.config, log.high_watermark = config, high_watermark
+                assert records_of(log) == found
+
+    run(scenario)
+
+
+def test_a_pass_over_everything_leaves_exactly_one_record_a_key() -> None:
+    """The model of the test above allows too much; this one does not."""
+
+    async def scenario() -> None:
+        logs, log = await compacted_log()
+        for index in range(50):
+            put(log, b"k%d" % (index % 7), b"%d" % index)
+        log.roll()
+        put(log, b"other", b"x")
+        await compact(logs, log)
+        assert [record.offset for record in records_of(log)] == [43, 44, 45, 46, 47, 48, 49, 50]
+        read = log.read(3, bytes_max=1000, offset_limit=51)
+        assert int.from_bytes(read.buffers[0][:8], "big") == 43, "a reader at a removed offset goes on at the next"
+        assert log.read(3, bytes_max=1000, offset_limit=20).buffers == []
+        log.roll()
+        put(log, b"other", b"y")
+        await compact(logs, log)
+        assert len(log.segments) <= 3, "small neighbours are put together by the next pass"
+        assert [record.offset for record in records_of(log)] == [43, 44, 45, 46, 47, 48, 49, 50, 51]
+
+    run(scenario)
+
+
+def test_a_tombstone_stays_for_delete_retention_and_hides_the_value_till_the_end() -> None:
+    """A consumer that reads slowly must see the deletion, or it keeps the value for ever."""
+
+    async def scenario() -> None:
+        logs, log = await compacted_log()
+        put(log, b"k", b"v")
+        put(log, b"k", None)
+        log.roll()
+        put(log, b"z", b"z")
+        log.roll()
+        put(log, b"y", b"y")
+        await compact(logs, log, NOW_MS)
+        assert [(r.offset, r.value) for r in records_of(log)][:1] == [(1, None)]
+        put(log, b"y", b"y")
+        log.roll()
+        put(log, b"y", b"y")
+        await compact(logs, log, NOW_MS + 999)
+        assert [(r.offset, r.value) for r in records_of(log)][:1] == [(1, None)], "999 ms after the first pass"
+        assert records_of(log)[0].timestamp == NOW_MS, "the horizon in the header changes no record's time"
+        log.roll()
+        put(log, b"y", b"y")
+        await compact(logs, log, NOW_MS + 1000)
+        assert b"k" not in {record.key for record in records_of(log)}
+
+    run(scenario)
+
+
+def test_the_last_batch_of_a_producer_stays_though_empty() -> None:
+    """Its sequence number must survive a restart, or the producer's next batch counts as out of order."""
+
+    async def scenario() -> None:
+        disk = SimDisk(1)
+        logs, log = await compacted_log(disk)
+        put(log, b"k", b"1", producer=(8, 0, 0))
+        put(log, b"k", b"2", producer=(8, 0, 1))
+        put(log, b"k", b"3")
+        log.roll()
+        put(log, b"z", b"z")
+        await compact(logs, log)
+        found = batches_of(log)
+        assert [(each.base_offset, each.record_count) for each in found] == [(1, 0), (2, 1), (3, 1)]
+        assert (found[0].producer_id, found[0].base_sequence, found[0].last_offset) == (8, 1, 1)
+        await logs.checkpoint()
+        log.producers.clear()
+        log.replay_producers(0)
+        assert log.producers.producers[8].last_sequence == 1
+        assert put(log, b"k", b"4", producer=(8, 0, 2)) == 4
+
+    run(scenario)
+
+
+def test_aborted_records_go_and_markers_stay_while_they_are_needed() -> None:
+    async def scenario() -> None:
+        logs, log = await compacted_log()
+        put(log, b"a", b"committed before")
+        put(log, b"a", b"aborted", producer=(1, 0, 0), transactional=True)
+        put(log, b"b", b"committed", producer=(2, 0, 0), transactional=True)
+        append(log, marker(1, 0, committed=False), from_client=False)
+        append(log, marker(2, 0, committed=True), from_client=False)
+        put(log, b"c", b"1", producer=(1, 0, 1), transactional=True)
+        append(log, marker(1, 0, committed=True), from_client=False)
+        put(log, b"d", b"1", producer=(2, 0, 1), transactional=True)
+        append(log, marker(2, 0, committed=True), from_client=False)
+        log.roll()
+        put(log, b"z", b"z")
+        await compact(logs, log, NOW_MS)
+        assert [record.value for record in records_of(log)] == [b"committed before", b"committed", b"1", b"1", b"z"]
+        assert [each.base_offset for each in batches_of(log) if each.is_control] == [3, 4, 6, 8]
+        log.roll()
+        put(log, b"z", b"z")
+        await compact(logs, log, NOW_MS + 1000)
+        # The abort at 3 ends nothing that is left; the others end transactions whose records are still there.
+        assert [each.base_offset for each in batches_of(log) if each.is_control] == [4, 6, 8]
+
+    run(scenario)
+
+
+def test_an_open_transaction_and_what_follows_it_are_not_touched() -> None:
+    """Whether its records count is not known yet."""
+
+    async def scenario() -> None:
+        logs, log = await compacted_log()
+        put(log, b"a", b"1")
+        put(log, b"a", b"2")
+        log.roll()
+        put(log, b"a", b"3", producer=(1, 0, 0), transactional=True)
+        log.roll()
+        put(log, b"a", b"4")
+        log.roll()
+        put(log, b"a", b"5")
+        await compact(logs, log)
+        assert [record.value for record in records_of(log)] == [b"2", b"3", b"4", b"5"]
+
+    run(scenario)
+
+
+def test_lags_and_ratio_decide_when_a_log_is_compacted() -> None:
+    async def scenario() -> None:
+        logs, log = await compacted_log(
+            config=LogConfig(cleanup_policy="compact", segment_bytes=600, min_cleanable_dirty_ratio=0.5)
+        )
+        for index in range(40):
+            put(log, b"k%d" % index, b"x" * 50)
+        log.roll()
+        put(log, b"k0", b"new")
+        await compact(logs, log)
+        assert len(records_of(log)) == 41
+        log.roll()
+        put(log, b"k1", b"new")
+        await compact(logs, log)
+        assert len(records_of(log)) == 42, "a little that is new is not worth a pass over all that is old"
+        log.config = LogConfig(
+            cleanup_policy="compact", segment_bytes=600, min_cleanable_dirty_ratio=0.5, max_compaction_lag_ms=1000
+        )
+        await compact(logs, log, NOW_MS + 1001)
+        assert len(records_of(log)) == 41, "but nothing waits for longer than max.compaction.lag.ms"
+        log.config = LogConfig(
+            cleanup_policy="compact", segment_bytes=600, min_cleanable_dirty_ratio=0.0, min_compaction_lag_ms=5000
+        )
+        log.roll()
+        put(log, b"k2", b"new")
+        await compact(logs, log, NOW_MS + 4999)
+        assert len(records_of(log)) == 42
+        await compact(logs, log, NOW_MS + 5001)
+        assert len(records_of(log)) == 41
+
+    run(scenario)
+
+
+def test_a_power_cut_at_any_call_of_a_pass_leaves_all_or_nothing_of_it() -> None:
+    """Old segments or new ones: a mixture would lose records or bring back what was deleted."""
+
+    async def scenario() -> None:
+        finished = 0
+        for steps in range(220):
+            disk = SimDisk(steps)
+            logs, log = await compacted_log(disk)
+            for index in range(14):
+                put(log, b"k%d" % (index % 3), b"%d" % index * 40)
+            log.roll()
+            put(log, b"z", b"z")
+            await logs.checkpoint()
+            before = records_of(log)
+            disk.cut_after(steps)
+            pass_ = asyncio.ensure_future(compact(logs, log))
+            for _ in range(400):  # a lane whose power is off never answers
+                await asyncio.sleep(0)
+            if pass_.done():
+                finished += pass_.exception() is None
+            else:
+                pass_.cancel()
+            logs = await open_logs(disk.power_cut())
+            again = logs.get(topic_id(1), 0)
+            assert again is not None
+            assert again.damage is None
+            found = records_of(again)
+            kept = {record.offset for record in found}
+            assert [record for record in before if record.offset in kept] == found
+            assert set(latest_per_key(before).values()) <= set(found)
+        assert finished > 3
+
+    run(scenario)
+
+
+def test_values_and_headers_of_kept_records_are_untouched() -> None:
+    async def scenario() -> None:
+        logs, log = await compacted_log()
+        put(log, b"k", b"old")
+        headers = (("h", b"1"), ("h", None))
+        made = [Record(0, NOW_MS + 5, b"k", b"new", headers), Record(1, NOW_MS - 9, b"gone", b"x", ())]
+        append(log, split(memoryview(build(made)))[0])
+        put(log, b"gone", b"later")
+        log.roll()
+        put(log, b"z", b"z")
+        await compact(logs, log)
+        assert records_of(log)[0] == Record(1, NOW_MS + 5, b"k", b"new", headers)
+        assert [record.offset for record in records_of(log)] == [1, 3, 4]
+        for each in batches_of(log):
+            assert each.max_timestamp == max(record.timestamp for record in records.iterate(each, 10**6))
+
+    run(scenario)

@@ -1,0 +1,303 @@
+"""Disks that fail: full, failing to sync, and damaged. What is acknowledged stays true, and what is wrong is said."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from chronik.sim.disk import SimDisk
+from chronik.storage.config import LogConfig
+from chronik.storage.errors import CorruptJournal, CorruptSegment, LogFull, StorageFailed
+from chronik.storage.log import Log
+from chronik.wire.error_codes import ErrorCode
+from tests.storage.driving import NOW_MS, append, batch, batches_of, durable, open_logs, run, topic_id, values_of
+
+FIRST = "/data/t-0/00000000000000000000.log"
+
+
+def test_after_a_failed_sync_nothing_is_acknowledged_any_more() -> None:
+    """The kernel may have dropped the bytes while the next sync succeeds: trying again would acknowledge a loss."""
+
+    async def scenario() -> None:
+        disk = SimDisk(1)
+        heard = []
+        logs = await open_logs(disk)
+        logs.journal._on_failure = heard.append
+        log = logs.create("t", topic_id(1), 0, LogConfig())
+        append(log, batch([b"a"]))
+        await durable(log)
+        append(log, batch([b"b"]))
+        disk.fail("sync")
+        first = log.when_durable(2)
+        await asyncio.sleep(0)
+        append(log, batch([b"c"]))
+        second = log.when_durable(3)
+        assert first is not None
+        assert second is not None
+        assert first is not second
+        for future in (first, second):
+            with pytest.raises(StorageFailed) as raised:
+                await future
+            assert raised.value.kafka_error is ErrorCode.KAFKA_STORAGE_ERROR
+        assert log.durable_offset == 1
+        assert logs.failed is heard[0]
+        with pytest.raises(StorageFailed):
+            append(log, batch([b"d"]))  # acks=1 is an acknowledgement too
+        third = log.when_durable(2)
+        assert third is not None
+        with pytest.raises(StorageFailed):
+            await third
+        assert values_of(log)[:1] == [b"a"], "what was durable can still be read"
+
+    run(scenario)
+
+
+def test_a_full_disk_refuses_appends_and_heals() -> None:
+    """Produces get KAFKA_STORAGE_ERROR while fetches go on; with space the same log goes on."""
+
+    async def scenario() -> None:
+        disk = SimDisk(1, capacity_bytes=2000)
+        log = (await open_logs(disk)).create("t", topic_id(1), 0, LogConfig())
+        append(log, batch([b"kept"]))
+        await durable(log)
+        with pytest.raises(LogFull) as raised:
+            append(log, batch([b"x" * 3000]))
+        assert raised.value.kafka_error is ErrorCode.KAFKA_STORAGE_ERROR
+        assert (log.end_offset, values_of(log)) == (1, [b"kept"])
+        disk.capacity_bytes = 100_000
+        append(log, batch([b"x" * 3000]))
+        await durable(log)
+        assert log.end_offset == 2
+
+    run(scenario)
+
+
+def test_retention_frees_a_disk_that_is_full_to_the_last_byte() -> None:
+    """Deleting takes a note in the journal, which takes space: without a reserve a full disk would stay full."""
+
+    async def scenario() -> None:
+        disk = SimDisk(1)
+        logs = await open_logs(disk)
+        log = logs.create("t", topic_id(1), 0, LogConfig(segment_bytes=2000, retention_bytes=4000))
+        for index in range(40):
+            append(log, batch([b"%d" % index * 200]))
+        await logs.checkpoint()
+        log.high_watermark = 40
+        disk.capacity_bytes = 1  # what is there stays, nothing more fits
+        with pytest.raises(LogFull):
+            append(log, batch([b"x"]))
+        disk.capacity_bytes = used_bytes(disk) + 10
+        await logs.maintain(NOW_MS)
+        assert log.start_offset == 0, "the first step only gives up the reserve"
+        await logs.maintain(NOW_MS)
+        assert log.start_offset > 20
+        append(log, batch([b"x"]))
+        await durable(log)
+        again = await open_logs(disk.power_cut())
+        assert [(each.start_offset, each.end_offset) for each in again.all()] == [(log.start_offset, 41)]
+
+    run(scenario)
+
+
+def used_bytes(disk: SimDisk) -> int:
+    return (1 << 40) - disk.free_bytes("/data") if disk.capacity_bytes is None else 1 - disk.free_bytes("/data")
+
+
+def test_a_journal_without_space_leaves_durability_to_the_segments() -> None:
+    """The bytes are in the segments already; that the journal has no room must not make the acknowledgement wait."""
+
+    async def scenario() -> None:
+        disk = SimDisk(1)
+        logs = await open_logs(disk)
+        two = [logs.create("t", topic_id(1), partition, LogConfig()) for partition in range(2)]
+        for log in two:
+            append(log, batch([b"a"]))
+        await asyncio.gather(*[durable(log) for log in two])
+        for log in two:
+            append(log, batch([b"b" * 100]))
+        disk.capacity_bytes = 0
+        await asyncio.gather(*[durable(log) for log in two])
+        disk.capacity_bytes = None
+        again = await open_logs(disk.power_cut())
+        for partition in range(2):
+            found = again.get(topic_id(1), partition)
+            assert found is not None
+            assert values_of(found) == [b"a", b"b" * 100]
+
+    run(scenario)
+
+
+async def _three_durable_batches(disk: SimDisk) -> None:
+    logs = await open_logs(disk)
+    log = logs.create("t", topic_id(1), 0, LogConfig())
+    for value in (b"a", b"b", b"c"):
+        append(log, batch([value * 50]))
+    await logs.close()
+
+
+def test_damage_below_the_durable_mark_is_reported_and_not_cut() -> None:
+    """Cutting it as a torn tail would silently lose what was acknowledged."""
+
+    async def scenario() -> None:
+        disk = SimDisk(1)
+        logs = await open_logs(disk)
+        log = logs.create("t", topic_id(1), 0, LogConfig())
+        append(log, batch([b"a" * 50]))
+        await durable(log)
+        await logs.checkpoint()
+        for value in (b"b", b"c"):
+            append(log, batch([value * 50]))
+            await durable(log)  # the last one by its segment, of which the journal gets a mark only
+        disk = disk.process_killed()
+        size = len(disk.read_file(FIRST)) // 3
+        disk.flip_bit(FIRST, size * 2 + 80)
+        for life in range(3):
+            logs = await open_logs(disk)
+            log_again = logs.get(topic_id(1), 0)
+            assert log_again is not None
+            damage = log_again.damage
+            assert damage is not None
+            assert (damage.path, damage.position, damage.offset) == (FIRST, size * 2, 2)
+            assert log_again.end_offset == 3, "the offsets were given away"
+            assert values_of_prefix(log_again) == [b"a" * 50]
+            with pytest.raises(CorruptSegment):
+                log_again.read(2, bytes_max=1000, offset_limit=3)
+            with pytest.raises(CorruptSegment):
+                append(log_again, batch([b"d"]))
+            assert len(disk.read_file(FIRST)) == size * 3
+            if life == 1:
+                await logs.checkpoint()  # the journals that knew of the mark go; the mark must not
+            disk = disk.process_killed()
+
+    run(scenario)
+
+
+def test_damage_to_journaled_bytes_is_reported_and_not_taken_for_a_torn_tail() -> None:
+    """A later frame proves that the damaged one had been synced, and so perhaps acknowledged."""
+
+    async def scenario() -> None:
+        disk = SimDisk(1)
+        logs = await open_logs(disk)
+        two = [logs.create("t", topic_id(1), partition, LogConfig()) for partition in range(2)]
+        for value in (b"a", b"b"):
+            for log in two:
+                append(log, batch([value * 50]))
+            await asyncio.gather(*[durable(log) for log in two])
+        disk = disk.process_killed()
+        journal = "/data/journal/" + disk.list("/data/journal")[0]
+        content = disk.read_file(journal)
+        disk.flip_bit(journal, content.find(b"a" * 50))
+        with pytest.raises(CorruptJournal, match="journal is damaged at byte") as raised:
+            await open_logs(disk)
+        assert raised.value.path == journal
+        disk = disk.process_killed()
+        disk.flip_bit(journal, content.find(b"a" * 50))  # as it was
+        disk.flip_bit(journal, content.rfind(b"b" * 50))  # the last frame may just as well be torn
+        again = await open_logs(disk)
+        assert [log.durable_offset for log in again.all()] == [1, 1]
+        assert [log.end_offset for log in again.all()] == [2, 2], "the segments still have it"
+
+    run(scenario)
+
+
+def test_journaled_bytes_repair_a_segment_that_lost_them() -> None:
+    """That is what the journal is for; and what a segment holds besides stays."""
+
+    async def scenario() -> None:
+        disk = SimDisk(1)
+        logs = await open_logs(disk)
+        two = [logs.create("t", topic_id(1), partition, LogConfig()) for partition in range(2)]
+        for value in (b"a", b"b"):
+            for log in two:
+                append(log, batch([value * 50]))
+            await asyncio.gather(*[durable(log) for log in two])
+        append(two[0], batch([b"c" * 50]))
+        await durable(two[0])  # by its segment
+        disk = disk.process_killed()
+        disk.flip_bit(FIRST, 90)
+        disk.open(FIRST.replace("t-0", "t-1")).truncate(0)
+        again = await open_logs(disk)
+        assert [log.damage for log in again.all()] == [None, None]
+        found = [values_of(log) for log in again.all()]
+        assert found == [[b"a" * 50, b"b" * 50, b"c" * 50], [b"a" * 50, b"b" * 50]]
+
+    run(scenario)
+
+
+def values_of_prefix(log: Log) -> list[bytes]:
+    return [bytes(buffer[-51:-1]) for buffer in log.read(0, bytes_max=1, offset_limit=3).buffers]
+
+
+def test_a_damaged_batch_from_before_a_clean_end_is_never_served() -> None:
+    """Nothing is scanned after a clean end; the first read finds it."""
+
+    async def scenario() -> None:
+        disk = SimDisk(1)
+        await _three_durable_batches(disk)
+        size = len(disk.read_file(FIRST)) // 3
+        disk.flip_bit(FIRST, size + 80)
+        log = (await open_logs(disk)).get(topic_id(1), 0)
+        assert log is not None
+        assert log.damage is None
+        with pytest.raises(CorruptSegment) as raised:
+            batches_of(log)
+        assert (raised.value.path, raised.value.position, raised.value.offset) == (FIRST, size, 1)
+        assert raised.value.kafka_error is ErrorCode.KAFKA_STORAGE_ERROR
+        assert len(log.read(0, bytes_max=1, offset_limit=3).buffers) == 1, "what lies before is served"
+
+    run(scenario)
+
+
+def test_a_torn_tail_behind_the_durable_mark_is_cut() -> None:
+    """It was never acknowledged; kept, everything appended behind it would be unreadable."""
+
+    async def scenario() -> None:
+        disk = SimDisk(1)
+        await _three_durable_batches(disk)
+        logs = await open_logs(disk)
+        log = logs.get(topic_id(1), 0)
+        assert log is not None
+        append(log, batch([b"torn"]))
+        size = log.segments[-1].size_bytes
+        disk = disk.process_killed()
+        disk.open(FIRST).truncate(size - 1)
+        log = (await open_logs(disk)).get(topic_id(1), 0)
+        assert log is not None
+        assert (log.damage, log.end_offset) == (None, 3)
+        append(log, batch([b"d"]))
+        await durable(log)
+        assert values_of(log)[3:] == [b"d"]
+
+    run(scenario)
+
+
+def test_an_index_that_is_missing_or_wrong_changes_no_answer() -> None:
+    """Indexes are never synced, so a power cut may leave anything in them."""
+
+    async def scenario() -> None:
+        disk = SimDisk(1)
+        logs = await open_logs(disk)
+        log = logs.create("t", topic_id(1), 0, LogConfig(segment_bytes=100_000, index_interval_bytes=100))
+        for index in range(1500):
+            append(log, batch([b"%04d" % index], timestamps=[index]))
+        await logs.close()
+        name = "/data/t-0/00000000000000000000.index"
+        good = disk.read_file(name)
+        wrong = b"".join(bytes([0, 0, 0, 0]) + good[at + 4 : at + 16] for at in range(16, len(good), 16))
+        off_by_one = good[:16] + b"".join(
+            (int.from_bytes(good[at : at + 4], "big") + 1).to_bytes(4, "big") + good[at + 4 : at + 16]
+            for at in range(16, len(good), 16)
+        )
+        for content in (b"", good[:-7], good[: len(good) // 2], good[:16] + wrong, off_by_one, b"\xff" * 160):
+            disk.replace_file(name, content)
+            logs = await open_logs(disk)
+            log = logs.get(topic_id(1), 0)
+            assert log is not None
+            for offset in (0, 1, 700, 803, 1200, 1499):
+                read = log.read(offset, bytes_max=3000, offset_limit=1500)
+                assert int.from_bytes(read.buffers[0][:8], "big") == offset
+                assert log.offset_for_timestamp(offset, 1500) == (offset, offset, 0)
+            await logs.close()
+
+    run(scenario)

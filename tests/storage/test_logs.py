@@ -1,0 +1,218 @@
+"""All logs of a node: restart, deletion, names used again, the journal's length, and what a start finds."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from chronik.runtime.errors import DiskInUse
+from chronik.runtime.real import real_runtime
+from chronik.sim.disk import SimDisk
+from chronik.storage.config import LogConfig, LogsConfig
+from chronik.storage.errors import CorruptCheckpoint
+from chronik.storage.logs import Logs
+from tests.storage.driving import (
+    NOW_MS,
+    append,
+    batch,
+    batches_of,
+    durable,
+    marker,
+    open_logs,
+    run,
+    topic_id,
+    values_of,
+)
+
+
+def test_everything_is_there_after_a_clean_end() -> None:
+    """Offsets, epochs, producers, aborted transactions, start; and nothing had to be read to know it."""
+
+    async def scenario() -> None:
+        disk = SimDisk(1)
+        logs = await open_logs(disk)
+        log = logs.create("orders", topic_id(1), 3, LogConfig(segment_bytes=400))
+        for index in range(20):
+            append(log, batch([b"%d" % index * 10], producer=(4, 0, index)), epoch=index // 7)
+        append(log, batch([b"t"], producer=(5, 0, 0), transactional=True), epoch=3)
+        append(log, marker(5, 0, committed=False), epoch=3, from_client=False)
+        append(log, batch([b"open"], producer=(6, 0, 0), transactional=True), epoch=3)
+        log.advance_start(5)
+        await logs.close()
+        disk.calls.clear()
+        again = await open_logs(disk)
+        found = again.get(topic_id(1), 3)
+        assert found is not None
+        assert (found.topic, found.start_offset, found.end_offset, found.durable_offset) == ("orders", 5, 23, 23)
+        assert found.epochs.entries() == log.epochs.entries()
+        assert found.producers.encode() == log.producers.encode()
+        assert found.aborted_transactions(0, 100) == [(5, 20, 21, 22)]
+        assert found.last_stable_offset(23) == 22
+        assert disk.calls["read"] < 5, "a clean end leaves nothing to scan"
+        assert append(found, batch([b"x"], producer=(4, 0, 20)), epoch=3) == 23
+
+    run(scenario)
+
+
+def test_a_node_killed_without_warning_finds_what_the_page_cache_holds() -> None:
+    """kill -9 loses nothing that was appended, whether anybody waited for it or not."""
+
+    async def scenario() -> None:
+        disk = SimDisk(1)
+        logs = await open_logs(disk)
+        for partition in range(5):
+            log = logs.create("t", topic_id(1), partition, LogConfig(segment_bytes=400))
+            for index in range(20):
+                append(log, batch([b"%d" % index * 10], producer=(4, 0, index)))
+            if partition % 2:
+                await durable(log)
+        await logs.checkpoint()
+        for log in logs.all():
+            append(log, batch([b"after"], producer=(4, 0, 20)))
+        again = await open_logs(disk.process_killed())
+        assert len(list(again.all())) == 5
+        for log in again.all():
+            assert values_of(log)[-1] == b"after"
+            assert log.end_offset == 21
+            assert log.producers.producers[4].last_sequence == 20
+
+    run(scenario)
+
+
+def test_a_deleted_log_is_gone_and_its_name_is_free_at_once() -> None:
+    """A topic deleted and made again under the same name is another topic; none of the old bytes may show."""
+
+    async def scenario() -> None:
+        for seed in range(40):
+            disk = SimDisk(seed)
+            logs = await open_logs(disk)
+            old = logs.create("t", topic_id(1), 0, LogConfig())
+            other = logs.create("other", topic_id(3), 0, LogConfig())
+            for _ in range(3):
+                append(old, batch([b"old" * 50]))
+            append(other, batch([b"other"]))
+            await durable(old)
+            deleting = asyncio.ensure_future(logs.delete(old))
+            if seed % 2:
+                await deleting
+            await asyncio.sleep(0)
+            assert logs.get(topic_id(1), 0) is None
+            new = logs.create("t", topic_id(2), 0, LogConfig())
+            append(new, batch([b"new" * 50]))
+            append(other, batch([b"other"]))
+            await asyncio.gather(durable(new), durable(other))
+            await deleting
+            again = await open_logs(disk.power_cut() if seed % 3 else disk.process_killed())
+            assert again.get(topic_id(1), 0) is None
+            found = again.get(topic_id(2), 0)
+            assert found is not None
+            assert values_of(found) == [b"new" * 50]
+
+    run(scenario)
+
+
+def test_a_deletion_during_a_round_disturbs_nobody() -> None:
+    async def scenario() -> None:
+        disk = SimDisk(1)
+        logs = await open_logs(disk)
+        logs_of = [logs.create("t", topic_id(1), partition, LogConfig()) for partition in range(3)]
+        for log in logs_of:
+            append(log, batch([b"a"]))
+        waits = [log.when_durable(1) for log in logs_of]
+        await asyncio.sleep(0)
+        await logs.delete(logs_of[1])
+        await asyncio.gather(*[wait for wait in waits if wait is not None])
+        assert [log.durable_offset for log in (logs_of[0], logs_of[2])] == [1, 1]
+        assert logs.failed is None
+
+    run(scenario)
+
+
+def test_the_journal_is_cut_behind_a_checkpoint() -> None:
+    """Its length bounds the time of a recovery, and the disk it takes."""
+
+    async def scenario() -> None:
+        disk = SimDisk(1)
+        logs = await open_logs(disk, journal_bytes_max=5000)
+        two = [logs.create("t", topic_id(1), partition, LogConfig()) for partition in range(2)]
+        for _ in range(100):
+            for log in two:
+                append(log, batch([b"x" * 100]))
+            await asyncio.gather(*[durable(log) for log in two])
+            await logs.maintain(NOW_MS)
+        names = disk.list("/data/journal")
+        assert sum(len(disk.read_file(f"/data/journal/{name}")) for name in names) < 12_000
+        again = await open_logs(disk.power_cut())
+        assert [log.end_offset for log in again.all()] == [100, 100]
+
+    run(scenario)
+
+
+def test_one_directory_has_one_owner_until_it_is_closed() -> None:
+    async def scenario() -> None:
+        disk = SimDisk(1)
+        logs = await open_logs(disk)
+        with pytest.raises(DiskInUse):
+            await open_logs(disk)
+        await logs.close()
+        await (await open_logs(disk)).close()
+
+    run(scenario)
+
+
+def test_a_damaged_checkpoint_stops_the_start() -> None:
+    """Without it nobody knows which directory is whose: starting empty would look like a loss of everything."""
+
+    async def scenario() -> None:
+        disk = SimDisk(1)
+        await (await open_logs(disk)).close()
+        disk.flip_bit("/data/checkpoint", 30)
+        with pytest.raises(CorruptCheckpoint, match="checkpoint is damaged"):
+            await open_logs(disk)
+
+    run(scenario)
+
+
+def test_a_directory_of_nobody_is_put_aside_not_deleted() -> None:
+    async def scenario() -> None:
+        disk = SimDisk(1)
+        await (await open_logs(disk)).close()
+        disk.make_directory("/data/lost-0")
+        disk.replace_file("/data/lost-0/00000000000000000000.log", b"something")
+        await open_logs(disk)
+        assert disk.read_file("/data/lost-0.stray/00000000000000000000.log") == b"something"
+
+    run(scenario)
+
+
+def test_the_same_on_a_real_disk(tmp_path: Path) -> None:
+    """The simulated disk is the oracle for power cuts; that the code also runs on the machine is shown here."""
+
+    async def scenario() -> None:
+        config = LogsConfig(journal_bytes_max=20_000)
+        logs = await Logs.open(real_runtime(), str(tmp_path), config)
+        for partition in range(20):
+            logs.create("t", topic_id(1), partition, LogConfig(segment_bytes=2000))
+        for index in range(60):
+            for log in logs.all():
+                append(log, batch([b"%d" % index * 20], keys=[b"k%d" % (index % 5)]))
+            await asyncio.gather(*[durable(log) for log in logs.all()])
+            if index % 10 == 9:
+                await logs.maintain(NOW_MS)
+        for log in logs.all():
+            log.high_watermark = log.end_offset
+            log.config = LogConfig(cleanup_policy="compact", segment_bytes=2000, min_cleanable_dirty_ratio=0.0)
+        await logs.maintain(NOW_MS)
+        doomed = logs.get(topic_id(1), 7)
+        assert doomed is not None
+        await logs.delete(doomed)
+        before = {log.partition: [bytes(each.data) for each in batches_of(log)] for log in logs.all()}
+        assert len(before[0]) < 60
+        await logs.close()
+        again = await Logs.open(real_runtime(), str(tmp_path), config)
+        assert {log.partition: [bytes(each.data) for each in batches_of(log)] for log in again.all()} == before
+        await again.close()
+
+    run(scenario)

@@ -1,0 +1,99 @@
+"""Producer state: snapshots hold everything, and repeats are told from gaps."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from chronik.storage.errors import CoordinatorFenced, InvalidProducerEpoch, OutOfOrderSequence
+from chronik.storage.producer_state import ProducerState
+
+
+def written(state: ProducerState, sequence: int, offset: int, *, epoch: int = 0, count: int = 1) -> None:
+    last = sequence + count - 1
+    state.append(7, epoch, sequence, last, offset, offset + count - 1, 1000, transactional=False)
+
+
+def test_the_last_five_batches_are_recognised() -> None:
+    state = ProducerState()
+    for index in range(8):
+        written(state, index * 2, index * 2, count=2)
+    for index in range(3, 8):
+        found = state.check(7, 0, index * 2, index * 2 + 1)
+        assert found is not None
+        assert (found.first_offset, found.last_offset) == (index * 2, index * 2 + 1)
+    for first, last in [(4, 5), (15, 16), (14, 14), (17, 17)]:
+        with pytest.raises(OutOfOrderSequence):
+            state.check(7, 0, first, last)
+    assert state.check(7, 0, 16, 16) is None
+
+
+def test_a_new_epoch_starts_at_zero_and_fences_the_old() -> None:
+    """A restarted producer must not be mixed up with its former self."""
+    state = ProducerState()
+    written(state, 0, 0, epoch=3)
+    with pytest.raises(OutOfOrderSequence):
+        state.check(7, 4, 1, 1)
+    assert state.check(7, 4, 0, 0) is None
+    written(state, 0, 1, epoch=4)
+    with pytest.raises(InvalidProducerEpoch):
+        state.check(7, 3, 1, 1)
+    state.end_transaction(7, 6, 2, 5, 1000, committed=True)
+    with pytest.raises(InvalidProducerEpoch):
+        state.check(7, 5, 0, 0)
+    with pytest.raises(CoordinatorFenced):
+        state.check_marker(7, 6, 1)
+
+
+def test_an_expired_producer_starts_anew_but_not_in_a_transaction() -> None:
+    state = ProducerState()
+    written(state, 0, 0)
+    state.append(8, 0, 0, 0, 1, 1, 1000, transactional=True)
+    state.expire(now_ms=2001, expiration_ms=1000)
+    assert list(state.producers) == [8]
+    assert state.check(7, 0, 5, 5) is None
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_snapshot_holds_everything(seed: int) -> None:
+    """A restart in the middle of a history changes no later answer."""
+    random = Random(seed)
+    state = ProducerState()
+    sequences: dict[int, int] = {}
+    for offset in range(60):
+        producer = random.randrange(4)
+        if random.random() < 0.6:
+            sequence = sequences.get(producer, 0)
+            state.append(producer, 0, sequence, sequence, offset, offset, 1000, transactional=random.random() < 0.5)
+            sequences[producer] = sequence + 1
+        else:
+            state.end_transaction(producer, 0, 0, offset, 1000, committed=random.random() < 0.5)
+        if random.random() < 0.1:
+            again = ProducerState.decode(state.encode())
+            assert again.encode() == state.encode()
+            assert again.aborted(0, offset) == state.aborted(0, offset)
+            for high_watermark in range(offset - 5, offset + 2):
+                assert again.last_stable_offset(high_watermark) == state.last_stable_offset(high_watermark)
+            state = again
+
+
+def test_the_stable_offset_agrees_with_a_list_of_transactions() -> None:
+    """The dumb twin keeps every transaction with its first and last offset."""
+    random = Random(1)
+    state = ProducerState()
+    open_ones: dict[int, int] = {}
+    ended: list[tuple[int, int]] = []
+    high_watermark = 0
+    for offset in range(500):
+        producer = random.randrange(6)
+        if random.random() < 0.7:
+            state.append(producer, 0, 0, 0, offset, offset, 1, transactional=True)
+            open_ones.setdefault(producer, offset)
+        else:
+            state.end_transaction(producer, 0, 0, offset, 1, committed=True)
+            if producer in open_ones:
+                ended.append((open_ones.pop(producer), offset))
+        high_watermark = random.randint(high_watermark, offset + 1)
+        undecided = [first for first, last in ended if last >= high_watermark] + list(open_ones.values())
+        assert state.last_stable_offset(high_watermark) == min([high_watermark, *undecided])

@@ -1,0 +1,136 @@
+"""Retention against a model that knows nothing of segments but where they begin."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from chronik.sim.disk import SimDisk
+from chronik.storage.config import LogConfig
+from chronik.storage.log import Log
+from chronik.storage.logs import Logs
+from tests.storage.driving import NOW_MS, append, batch, open_logs, records_of, run, topic_id
+
+
+def model_start(log: Log, stamps: dict[int, int], now_ms: int) -> int:
+    """The obvious rules over all records: which leading segments may go."""
+    bases = [segment.base_offset for segment in log.segments] + [log.end_offset]
+    sizes = [segment.size_bytes for segment in log.segments]
+    latest = [-1] * len(sizes)
+    for offset, stamp in stamps.items():
+        if offset >= bases[0]:
+            index = max(i for i, base in enumerate(bases[:-1]) if base <= offset)
+            latest[index] = max(latest[index], stamp)
+    config = log.config
+    by_time = by_size = 0
+    while (
+        by_time < len(sizes)
+        and config.retention_ms >= 0
+        and 0 <= latest[by_time] < now_ms - config.retention_ms
+        and bases[by_time + 1] <= log.high_watermark
+    ):
+        by_time += 1
+    while (
+        by_size < len(sizes) - 1
+        and config.retention_bytes >= 0
+        and sum(sizes[by_size + 1 :]) >= config.retention_bytes
+        and bases[by_size + 1] <= log.high_watermark
+    ):
+        by_size += 1
+    count = max(by_time, by_size)
+    return max(log.start_offset, bases[count]) if count else log.start_offset
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_retention_agrees_with_the_obvious_rules(seed: int) -> None:
+    """Too much deleted is data lost; too little fills the disk. Offsets are never used again."""
+
+    async def scenario() -> None:
+        random = Random(seed)
+        disk = SimDisk(seed)
+        logs = await open_logs(disk)
+        log = logs.create(
+            "t",
+            topic_id(1),
+            0,
+            LogConfig(
+                segment_bytes=random.choice([300, 1000, 5000]),
+                retention_ms=random.choice([-1, 0, 1000, 10_000]),
+                retention_bytes=random.choice([-1, 0, 500, 4000]),
+            ),
+        )
+        now_ms = NOW_MS
+        written: dict[int, int] = {}
+        for _ in range(15):
+            for _ in range(random.randint(0, 12)):
+                now_ms += random.randint(0, 500)
+                stamps = [now_ms - random.randint(0, 3000) for _ in range(random.randint(1, 3))]
+                values = [b"x" * random.randint(0, 200)] * len(stamps)
+                offset = append(log, batch(values, timestamps=stamps), now_ms=now_ms)
+                written |= dict(enumerate(stamps, offset))
+            log.high_watermark = random.randint(log.high_watermark, log.end_offset)
+            if random.random() < 0.2:
+                log.advance_start(random.randint(log.start_offset, log.high_watermark))
+            expected = model_start(log, written, now_ms) if log.segments else 0
+            kept = [record for record in records_of(log) if record.offset >= expected]
+            end_offset = log.end_offset
+            await logs.maintain(now_ms)
+            assert (log.start_offset, log.end_offset) == (expected, end_offset)
+            assert records_of(log) == kept
+            if log.segments:
+                assert log.segments[0].base_offset <= log.start_offset
+                assert len(log.segments) == 1 or log.segments[1].base_offset > log.start_offset
+            names = [name for name in disk.list("/data/t-0") if name.endswith(".log")]
+            assert names == [f"{segment.base_offset:020}.log" for segment in log.segments]
+            if random.random() < 0.2:
+                logs, log = await reopened(logs, log, disk)
+                assert (log.start_offset, log.end_offset) == (expected, end_offset)
+                assert records_of(log) == kept
+
+    run(scenario)
+
+
+async def reopened(logs: Logs, log: Log, disk: SimDisk) -> tuple[Logs, Log]:
+    config, high_watermark = log.config, log.high_watermark
+    await logs.close()
+    logs = await open_logs(disk)
+    again = logs.get(log.topic_id, 0) or logs.create("t", log.topic_id, 0, config)
+    again.config, again.high_watermark = config, high_watermark
+    return logs, again
+
+
+def test_deleted_records_stay_deleted_after_a_power_cut() -> None:
+    """DeleteRecords is acknowledged when it is durable; a consumer must not see them again."""
+
+    async def scenario() -> None:
+        for seed in range(30):
+            disk = SimDisk(seed)
+            logs = await open_logs(disk)
+            log = logs.create("t", topic_id(1), 0, LogConfig(segment_bytes=300))
+            for index in range(20):
+                append(log, batch([b"%d" % index * 50]))
+            log.high_watermark = 20
+            log.advance_start(13)
+            await logs.maintain(NOW_MS)
+            log = (await open_logs(disk.power_cut())).get(topic_id(1), 0)  # type: ignore[assignment]
+            assert log.start_offset == 13
+
+    run(scenario)
+
+
+def test_a_config_change_takes_effect_with_the_next_step() -> None:
+    async def scenario() -> None:
+        logs = await open_logs(SimDisk(1))
+        log = logs.create("t", topic_id(1), 0, LogConfig(segment_bytes=300))
+        for _ in range(10):
+            append(log, batch([b"x" * 100]))
+        log.high_watermark = log.end_offset
+        await logs.maintain(NOW_MS)
+        assert log.start_offset == 0
+        log.config = LogConfig(segment_bytes=300, retention_ms=1)
+        await logs.maintain(NOW_MS + 2)
+        assert (log.start_offset, log.end_offset) == (10, 10)
+        assert append(log, batch([b"y"]), now_ms=NOW_MS + 3) == 10
+
+    run(scenario)
