@@ -49,7 +49,7 @@ def run(command: Sequence[str | Path], *, cwd: Path, environment: Mapping[str, s
         raise AssertionError(f"{shown} failed in {cwd}:\n{ran.stdout.decode(errors='replace')}")
 
 
-def skip_without(tool: str) -> None:
-    """Skips, with the command that installs it, when the machine has no such tool."""
+def skip_module_without(tool: str) -> None:
+    """Skips all tests of the module that calls it, with the command that installs the tool, if the machine has none."""
     if why := explain(tool):
-        pytest.skip(why)
+        pytest.skip(why, allow_module_level=True)

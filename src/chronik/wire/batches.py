@@ -122,7 +122,9 @@ class BatchView(NamedTuple):
 def validate_produced(buffer: memoryview, batch_bytes_max: int) -> BatchView:
     """Checks what a client sent for one partition: exactly one batch, by the rules that Kafka's broker applies.
 
-    Whether keys are there and times within bounds is the topic's business (`records.verify`), as is the sequence.
+    Stricter than it in two places: bytes after the batch, which it drops, and LogAppendTime, which it takes back by
+    rewriting the batch, are refused. Whether all records have keys, and times within bounds, is a matter of the topic
+    (`records.verify`); sequence numbers and transactions are the partition's.
     """
     size = len(buffer)
     if size >= HEADER_BYTES:
@@ -144,7 +146,7 @@ def validate_produced(buffer: memoryview, batch_bytes_max: int) -> BatchView:
 
 
 def _why_not_produced(buffer: memoryview, batch_bytes_max: int) -> Malformed:
-    """The first rule that is broken, in the order in which Kafka looks. (It drops bytes after a batch; we refuse.)"""
+    """The first rule that is broken, in the order in which Kafka looks."""
     what = "produced batch"
     left = len(buffer)
     if left < HEADER_BYTES_TO_MAGIC:
@@ -295,9 +297,9 @@ def build(
         raise Unencodable("a batch without records needs base_offset and last_offset")
     base_timestamp = NO_TIMESTAMP if base_timestamp is None else base_timestamp
     max_timestamp = NO_TIMESTAMP if max_timestamp is None else max_timestamp
-    payload = record_codec.encode(records, base_offset, base_timestamp)
-    if records:
-        payload = compress(codec, payload, level)
+    if not records:
+        codec = Codec.NONE  # nothing is not compressed: readers take it for a cut stream
+    payload = compress(codec, record_codec.encode(records, base_offset, base_timestamp), level)
     attributes = (
         codec
         | (LOG_APPEND_TIME if timestamp_type is TimestampType.LOG_APPEND_TIME else 0)

@@ -1,0 +1,163 @@
+// franz-go, told what to do by the lines of tests/clients/driver.py.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"chronik.tests/clients/protocol"
+)
+
+var codecs = map[string]kgo.CompressionCodec{
+	"none":   kgo.NoCompression(),
+	"gzip":   kgo.GzipCompression(),
+	"snappy": kgo.SnappyCompression(),
+	"lz4":    kgo.Lz4Compression(),
+	"zstd":   kgo.ZstdCompression(),
+}
+
+func main() {
+	protocol.Serve(franz{bootstrap: os.Args[1]})
+}
+
+type franz struct {
+	bootstrap string
+}
+
+func (f franz) client(more ...kgo.Opt) (*kgo.Client, error) {
+	return kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(f.bootstrap)}, more...)...)
+}
+
+func (f franz) Produce(topic, codec string, idempotent bool, records []protocol.Sent) ([]protocol.Position, error) {
+	settings := []kgo.Opt{
+		kgo.AllowAutoTopicCreation(),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.ProducerBatchCompression(codecs[codec]),
+		kgo.ProducerLinger(20 * time.Millisecond),
+	}
+	if !idempotent {
+		settings = append(settings, kgo.DisableIdempotentWrite(), kgo.MaxProduceRequestsInflightPerBroker(1))
+	}
+	client, err := f.client(settings...)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	sent := []*kgo.Record{}
+	for _, record := range records {
+		one := &kgo.Record{Topic: topic, Partition: record.Partition}
+		one.Key, one.Value = protocol.Bytes(record.Key), protocol.Bytes(record.Value)
+		if record.TimestampMs != nil {
+			one.Timestamp = time.UnixMilli(*record.TimestampMs)
+		}
+		for _, header := range record.Headers {
+			one.Headers = append(one.Headers, kgo.RecordHeader{Key: header[0], Value: []byte(header[1])})
+		}
+		sent = append(sent, one)
+	}
+	// Not RecordDeliveryTimeout, which counts from a record's own timestamp.
+	patience, cancel := context.WithTimeout(context.Background(), protocol.PatienceMax)
+	defer cancel()
+	if err := client.ProduceSync(patience, sent...).FirstErr(); err != nil {
+		return nil, err
+	}
+	positions := []protocol.Position{}
+	for _, record := range sent {
+		positions = append(positions, protocol.Position{int64(record.Partition), record.Offset})
+	}
+	return positions, nil
+}
+
+func (f franz) Consume(topic string, count int) ([]protocol.Seen, error) {
+	client, err := f.client(kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	patience, cancel := context.WithTimeout(context.Background(), protocol.PatienceMax)
+	defer cancel()
+	found := []protocol.Seen{}
+	for len(found) < count {
+		fetches := client.PollFetches(patience)
+		if err := fetches.Err(); err != nil {
+			return nil, fmt.Errorf("after %d records: %w", len(found), err)
+		}
+		found = append(found, seen(fetches)...)
+	}
+	return found, nil
+}
+
+type member struct {
+	protocol.Progress
+	client *kgo.Client
+	done   chan error
+}
+
+func (f franz) Join(group, topic string) (protocol.Member, error) {
+	joined := &member{done: make(chan error, 1)}
+	lost := func(_ context.Context, _ *kgo.Client, partitions map[string][]int32) {
+		joined.Lost(partitions[topic]...)
+	}
+	client, err := f.client(
+		kgo.ConsumerGroup(group),
+		kgo.ConsumeTopics(topic),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.DisableAutoCommit(),
+		kgo.SessionTimeout(6*time.Second),
+		kgo.HeartbeatInterval(100*time.Millisecond),
+		kgo.OnPartitionsAssigned(func(_ context.Context, _ *kgo.Client, partitions map[string][]int32) {
+			joined.Gained(partitions[topic]...)
+		}),
+		kgo.OnPartitionsRevoked(lost),
+		kgo.OnPartitionsLost(lost),
+	)
+	if err != nil {
+		return nil, err
+	}
+	joined.client = client
+	go joined.poll()
+	return joined, nil
+}
+
+func (m *member) poll() {
+	for {
+		fetches := m.client.PollFetches(context.Background())
+		if fetches.IsClientClosed() {
+			m.done <- nil
+			return
+		}
+		if err := fetches.Err(); err != nil {
+			m.done <- err
+			return
+		}
+		m.Saw(seen(fetches)...)
+	}
+}
+
+func (m *member) Commit() error {
+	patience, cancel := context.WithTimeout(context.Background(), protocol.PatienceMax)
+	defer cancel()
+	return m.client.CommitUncommittedOffsets(patience)
+}
+
+func (m *member) Leave() error {
+	m.client.Close()
+	return <-m.done
+}
+
+func seen(fetches kgo.Fetches) []protocol.Seen {
+	found := []protocol.Seen{}
+	fetches.EachRecord(func(record *kgo.Record) {
+		one := protocol.Seen{Partition: record.Partition, Offset: record.Offset, TimestampMs: record.Timestamp.UnixMilli()}
+		one.Key, one.Value = protocol.Text(record.Key), protocol.Text(record.Value)
+		for _, header := range record.Headers {
+			one.Headers = append(one.Headers, [2]string{header.Key, string(header.Value)})
+		}
+		found = append(found, one)
+	})
+	return found
+}
