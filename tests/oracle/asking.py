@@ -9,6 +9,7 @@ from chronik.wire.batches import build
 from chronik.wire.compression import Codec
 from chronik.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from chronik.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from chronik.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from chronik.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -43,6 +44,7 @@ def create_topic(pair: Pair, name: str, partitions: int = 1, **configs: str | No
         (topic,) = answer.topics
         assert topic.error_code == 0, f"{server.name} did not create {name}: {topic.error_message}"
         server.topic_ids[name] = topic.topic_id
+        server.names.of("topic", topic.topic_id)
     for server in pair.servers:
         wait_for_leaders(server, name)
     return name
@@ -85,6 +87,17 @@ def produce(
             )
         ],
     )
+
+
+def begin_producer(pair: Pair) -> None:
+    """Each server's `kept["producer"]` is the id it gave out; a Kafka that has just started may have none yet."""
+    for server in pair.servers:
+        while True:
+            server.send(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0), 1)
+            answer = server.receive(InitProducerIdResponse, 1).message
+            if answer.error_code == 0:
+                break
+        server.kept["producer"] = answer.producer_id
 
 
 def produce_all(pair: Pair, topic: str, batches: Sequence[bytes], *, partition: int = 0) -> None:

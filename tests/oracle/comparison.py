@@ -26,7 +26,7 @@ from chronik.wire.notation import Request, Response, Struct, Versions
 from tests.oracle.masks import Names, masked
 
 CLIENT_ID = "compat"
-ANSWER_S_MAX = 60  # far above any time-out that a scenario gives a server
+ANSWER_S_MAX = 10  # far above any time-out that a scenario gives a server
 SHOWN_MAX = 12  # differing fields of one answer
 
 Asked = Request | Callable[["Server"], Request]

@@ -37,8 +37,11 @@ ERASED = {
     "total_bytes": 0,  # of the disk
     "usable_bytes": 0,
 }
-# A time of the broker's own clock, where there is one: -1 says that there is none, and is compared.
-CLOCK = ("log_append_time_ms",)
+# Kafka's controller writes this key into the cluster's configuration when it turns eligible leader replicas on.
+SOURCE_ERASED = ("min.insync.replicas",)
+# A time of the broker's own clock. Times that scenarios give their records are long past, and are compared.
+CLOCK = ("log_append_time_ms", "last_timestamp")
+CLOCK_MS_MIN = 1_700_000_000_000
 
 NOTHING: dict[str, tuple[object, ...]] = {
     "topic": (ZERO_UUID,),
@@ -77,9 +80,7 @@ def masked(
     one scenario cannot pin down.
     """
     if isinstance(message, list):
-        return [
-            masked(each, names, repacked=repacked, unordered=unordered, erased=erased) for each in message
-        ]
+        return [masked(each, names, repacked=repacked, unordered=unordered, erased=erased) for each in message]
     if not isinstance(message, Struct):
         return message
     made = type(message).__new__(type(message))
@@ -88,8 +89,6 @@ def masked(
         value = getattr(message, each.name)
         if each.name == "configs" and isinstance(value, list):
             value = [entry for entry in value if not entry.name.startswith(OWN_KEYS)]
-        if each.name in unordered and isinstance(value, list):
-            value = sorted(value, key=_order)
         if each.name in erased:
             value = each.default
         elif each.name in RENAMED and not isinstance(value, list | Struct):
@@ -98,23 +97,20 @@ def masked(
             value = "words" if getattr(message, "error_code", 1) else value
         elif each.name in TOLD:
             value = "words" if value else value
+        elif each.name == "config_source" and getattr(message, "name", "") in SOURCE_ERASED:
+            value = 0
         elif each.name in ERASED:
             value = ERASED[each.name]
         elif each.name in CLOCK:
-            value = 1 if value >= 0 else value
+            value = CLOCK_MS_MIN if value >= CLOCK_MS_MIN else value
         elif each.name == "records" and value is not None:
             value = _unpacked(bytes(value)) if repacked else bytes(value)
         else:
             value = masked(value, names, repacked=repacked, unordered=unordered, erased=erased)
+            if each.name in unordered and isinstance(value, list):
+                value = sorted(value, key=repr)
         setattr(made, each.name, value)
     return made
-
-
-def _order(each: Any) -> Any:
-    """Sorted by the first field that names a thing."""
-    if not isinstance(each, Struct):
-        return each
-    return [str(getattr(each, f.name)) for f in type(each).fields if f.type.__class__.__name__ == "Scalar" and f.name not in RENAMED]
 
 
 def _unpacked(data: bytes) -> bytes:

@@ -8,10 +8,9 @@ import pytest
 
 from chronik.wire.compression import Codec
 from chronik.wire.legacy_batches import build as build_legacy
-from chronik.wire.messages.init_producer_id import InitProducerIdRequest
 from chronik.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from chronik.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from tests.oracle.asking import TIME_MS, TIMEOUT_MS, batch, create_topic, fetch, produce, records
+from tests.oracle.asking import TIME_MS, TIMEOUT_MS, batch, begin_producer, create_topic, fetch, produce, records
 from tests.oracle.comparison import Asked, Pair, Server
 
 pytestmark = [pytest.mark.java, pytest.mark.xdist_group("compat")]
@@ -71,7 +70,7 @@ def test_produce_without_an_answer(pair: Pair) -> None:
         name = create_topic(pair, pair.name(f"v{version}"))
         data = batch(2) if version >= VERSION_MAGIC_2 else build_legacy(records(2), 1 if version == 2 else 0)
         pair.send(asked(name, data, version, acks=0), version)
-        read(pair, name)
+        pair.ask(fetch(name, 0, max_wait_ms=TIMEOUT_MS, min_bytes=1), READ_VERSION)
         pair.send(asked(name, data, version, acks=0, partition=9), version, on="doomed")
         latest = ListOffsetsTopic(name=name, partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])
         try:
@@ -99,7 +98,7 @@ def test_produce_to_what_is_not_there(pair: Pair) -> None:
 
 
 def test_produce_of_bad_batches(pair: Pair) -> None:
-    """What is not a batch, or not one that a client may write."""
+    """What is not a batch, or not one that a client may write. (To null records Kafka never answers.)"""
     good = batch(2)
 
     def patched(at: int, form: str, value: int, *, whole: bytes = good) -> bytes:
@@ -114,7 +113,6 @@ def test_produce_of_bad_batches(pair: Pair) -> None:
 
     cases = {
         "empty": b"",
-        "null": None,
         "short": good[:30],
         "crc": patched(17, ">I", 1),
         "two batches": good + good,
@@ -139,7 +137,8 @@ def test_produce_of_bad_batches(pair: Pair) -> None:
     }
     for version in pair.versions(ProduceRequest, first=VERSION_MAGIC_2):
         name = create_topic(pair, pair.name(f"v{version}"))
-        for data in cases.values():
+        for case, data in cases.items():
+            print(version, case)
             pair.ask(asked(name, data, version), version)
         read(pair, name)
 
@@ -192,10 +191,7 @@ def test_idempotent_produce(pair: Pair) -> None:
     """Sequences: duplicates are answered with their first offset, gaps and old epochs refused."""
     for version in pair.versions(ProduceRequest, first=VERSION_MAGIC_2):
         name = create_topic(pair, pair.name(f"v{version}"))
-        for server, answer in zip(
-            pair.servers, pair.do(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0), 1), strict=True
-        ):
-            server.kept["producer"] = answer.producer_id
+        begin_producer(pair)
 
         def send(sequence: int, count: int = 2, *, epoch: int = 0, version: int = version, name: str = name) -> None:
             def made(server: Server) -> ProduceRequest:
@@ -207,7 +203,6 @@ def test_idempotent_produce(pair: Pair) -> None:
 
             pair.ask(made, version)
 
-        send(5)  # a producer nobody knows may not start in the middle
         send(0)
         send(0)  # a duplicate
         send(2)
@@ -226,6 +221,10 @@ def test_idempotent_produce(pair: Pair) -> None:
         send(0, epoch=1)
         send(15, epoch=0)  # the old one is over
         send(0, 1, epoch=2)
+        begin_producer(pair)
+        send(5)  # a producer that nobody knows may start in the middle
+        send(0)
+        send(7)
 
 
 def test_produce_to_several_partitions(pair: Pair) -> None:
