@@ -52,7 +52,7 @@ _base_offset = attrgetter("base_offset")
 class Appended(NamedTuple):
     first_offset: int
     last_offset: int
-    append_time_ms: int  # -1 unless the topic has LogAppendTime
+    append_time_ms: int  # -1 unless the topic has LogAppendTime, or it is a duplicate: then the time of the first
     is_duplicate: bool  # an idempotent producer sent it again: nothing was written, the offsets are the first ones
 
 
@@ -132,8 +132,7 @@ class Log:
                     raise InvalidRecord("an idempotent producer sends one batch for a partition in one request")
                 written = self.producers.check_batch(batch)
                 if written is not None:
-                    append_time_ms = written.timestamp_ms if stamps_time else -1
-                    return Appended(written.first_offset, written.last_offset, append_time_ms, True)
+                    return Appended(written.first_offset, written.last_offset, written.timestamp_ms, True)
             if from_client:
                 rules.check_produced(batch, config, now_ms)
             if stamps_time:
