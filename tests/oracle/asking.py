@@ -65,7 +65,9 @@ def wait_for_leaders(server: Server, name: str) -> None:
                 return
 
 
-def records(count: int, *, first: int = 0, size: int = 10, time_ms: int = TIME_MS, key: bytes | None = b"k") -> list[Record]:
+def records(
+    count: int, *, first: int = 0, size: int = 10, time_ms: int = TIME_MS, key: bytes | None = b"k"
+) -> list[Record]:
     return [
         Record(index, time_ms + first + index, key, b"%06d" % (first + index) + b"x" * size) for index in range(count)
     ]

@@ -28,6 +28,7 @@ from tests.oracle.masks import Names, masked
 CLIENT_ID = "compat"
 ANSWER_S_MAX = 10  # far above any time-out that a scenario gives a server
 SHOWN_MAX = 12  # differing fields of one answer
+SHOWN_CHARACTERS_MAX = 200  # of one value
 
 Asked = Request | Callable[["Server"], Request]
 
@@ -127,6 +128,7 @@ class Pair:
     kafka_serves: dict[int, Versions]
     newer_serves: dict[int, Versions]  # what a newer Kafka, compared as well, is the judge of
     prefix: str = ""
+    case: str = ""  # what a scenario is at, for the complaint
     compared: int = 0
     complaints: list[str] = field(default_factory=list)
     differences_seen: set[str] = field(default_factory=set)
@@ -173,7 +175,9 @@ class Pair:
     ) -> tuple[Any, Any]:
         response = served_apis()[request.api_key].response
         answers = [_answer_of(server, response, version, on) for server in self.servers]
-        shown = [masked(answer.message, server.names, **mask) for answer, server in zip(answers, self.servers, strict=True)]
+        shown = [
+            masked(answer.message, server.names, **mask) for answer, server in zip(answers, self.servers, strict=True)
+        ]
         equal = _bytes_of(shown[0], version) == _bytes_of(shown[1], version)
         self._judge(f"{request.__name__} v{version}", equal, differs, lambda: differences(shown[0], shown[1]))
         return answers[0].message, answers[1].message
@@ -210,7 +214,9 @@ class Pair:
         elif not equal:
             lines = list(why())
             more = [f"and {len(lines) - SHOWN_MAX} more"] if len(lines) > SHOWN_MAX else []
-            self.complaints.append("\n    ".join([f"{what} (Kafka {self.release})", *lines[:SHOWN_MAX], *more]))
+            self.complaints.append(
+                "\n    ".join([f"{what} (Kafka {self.release}) {self.case}", *lines[:SHOWN_MAX], *more])
+            )
 
 
 def _answer_of(server: Server, response: type[Response], version: int, on: str) -> Answer:
@@ -242,13 +248,18 @@ def differences(kafka: Any, chronik: Any, path: str = "") -> Iterator[str]:
             yield f"{path}: kafka has {len(kafka)}, chronik {len(chronik)}: {_short(kafka)} | {_short(chronik)}"
         for index, (one, other) in enumerate(zip(kafka, chronik, strict=False)):
             yield from differences(one, other, f"{path}[{index}]")
+    elif isinstance(kafka, bytes) and isinstance(chronik, bytes) and kafka != chronik:
+        at = next((i for i, (a, b) in enumerate(zip(kafka, chronik, strict=False)) if a != b), len(chronik))
+        at = min(at, len(kafka))
+        sizes = f"{len(kafka)} and {len(chronik)} bytes, from byte {at}"
+        yield f"{path}: {sizes}: kafka {_short(kafka[at:])}, chronik {_short(chronik[at:])}"
     elif kafka != chronik:
         yield f"{path}: kafka {_short(kafka)}, chronik {_short(chronik)}"
 
 
 def _short(value: object) -> str:
     text = value.hex(" ") if isinstance(value, bytes) else repr(value)
-    return text if len(text) < 300 else f"{text[:300]}..."
+    return text if len(text) < SHOWN_CHARACTERS_MAX else f"{text[:SHOWN_CHARACTERS_MAX]}..."
 
 
 def ask_versions(server: Server) -> dict[int, Versions]:

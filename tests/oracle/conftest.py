@@ -55,6 +55,7 @@ def pair(request: pytest.FixtureRequest, pairs: dict[str, Pair]) -> Iterator[Pai
     """A Kafka and a Chronik, and names that no other test uses."""
     pair = pairs[request.param]
     pair.prefix = re.sub(r"[^a-z0-9]+", "-", request.node.originalname.removeprefix("test_"))[:60]
+    pair.case = ""
     yield pair
     for server in pair.servers:
         server.close_all()

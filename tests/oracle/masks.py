@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import Any
 
 from chronik.wire import records as record_codec
-from chronik.wire.batches import HEADER_BYTES, build, split
+from chronik.wire.batches import MAGIC, MAGIC_AT, build, split
 from chronik.wire.compression import Codec
+from chronik.wire.legacy_batches import SIZE_COVERS_FROM, messages, unwrap
 from chronik.wire.legacy_batches import build as build_legacy
-from chronik.wire.legacy_batches import messages, unwrap
 from chronik.wire.notation import ZERO_UUID, Struct
 
 # Field -> kind of name. One kind may stand in several fields.
@@ -102,9 +102,9 @@ def masked(
         elif each.name in ERASED:
             value = ERASED[each.name]
         elif each.name in CLOCK:
-            value = CLOCK_MS_MIN if value >= CLOCK_MS_MIN else value
+            value = min(CLOCK_MS_MIN, value)
         elif each.name == "records" and value is not None:
-            value = _unpacked(bytes(value)) if repacked else bytes(value)
+            value = _unpacked(bytes(value)) if repacked else _whole(bytes(value))
         else:
             value = masked(value, names, repacked=repacked, unordered=unordered, erased=erased)
             if each.name in unordered and isinstance(value, list):
@@ -113,10 +113,22 @@ def masked(
     return made
 
 
+def _whole(data: bytes) -> bytes:
+    """Without a last batch that was cut short, which Kafka sends and every client throws away."""
+    at = 0
+    while len(data) - at >= SIZE_COVERS_FROM:
+        size = SIZE_COVERS_FROM + int.from_bytes(data[at + 8 : at + SIZE_COVERS_FROM], signed=True)
+        if size > len(data) - at:
+            break
+        at += size
+    return data[:at]
+
+
 def _unpacked(data: bytes) -> bytes:
     """The same records without compression; a batch that has none, or is cut short, stays as it is."""
+    data = _whole(data)
     view = memoryview(data)
-    if len(data) <= HEADER_BYTES or data[16] == 2:
+    if len(data) > MAGIC_AT and data[MAGIC_AT] == MAGIC:
         made = b""
         for batch in split(view, cut_tail=True):
             if batch.compression is Codec.NONE:

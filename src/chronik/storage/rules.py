@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from chronik.storage.config import FOREVER, LogConfig
-from chronik.storage.errors import BatchTooLarge, RecordTooLarge
+from chronik.storage.errors import RecordTooLarge
 from chronik.wire import records
 from chronik.wire.batches import LENGTH_COVERS_FROM, BatchView
 
@@ -15,8 +15,6 @@ def check_produced(batch: BatchView, config: LogConfig, now_ms: int) -> None:
     size_bytes = batch.length_bytes + LENGTH_COVERS_FROM
     if size_bytes > config.max_message_bytes:
         raise RecordTooLarge(size_bytes, config.max_message_bytes)
-    if size_bytes > config.segment_bytes:
-        raise BatchTooLarge(size_bytes, config.segment_bytes)
     latest_ms = now_ms + config.message_timestamp_after_max_ms
     before_max_ms = config.message_timestamp_before_max_ms
     if batch.max_timestamp <= latest_ms and before_max_ms == FOREVER and config.cleanup_policy == "delete":

@@ -16,7 +16,7 @@ from chronik.broker.errors import Unanswerable
 from chronik.broker.produced import read_produced
 from chronik.broker.topics import INTERNAL_TOPICS, find_replica, find_topic
 from chronik.wire.error_codes import ErrorCode
-from chronik.wire.errors import InvalidRecord
+from chronik.wire.errors import InvalidRecord, NotOneBatch
 from chronik.wire.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -114,7 +114,7 @@ def _produce_partition(
         refused = _refused(data.index, fault.kafka_error, str(fault))
         if fault.kafka_error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
             refused.current_leader = LeaderIdAndEpoch(leader_id=replica.state.leader, leader_epoch=replica.leader_epoch)
-        if fault.kafka_error not in START_UNTOLD:
+        if fault.kafka_error not in START_UNTOLD and not isinstance(fault, NotOneBatch):
             refused.log_start_offset = replica.log.start_offset
         if isinstance(fault, InvalidRecord):
             refused.record_errors = [
