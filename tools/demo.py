@@ -40,7 +40,7 @@ class Tally:
         self.acknowledged: dict[tuple[int, int], bytes] = {}
         self.read: dict[tuple[int, int], bytes] = {}
         self.reads = dict.fromkeys(READERS, 0)
-        self.owns = dict.fromkeys(READERS, ())
+        self.owns: dict[str, tuple[int, ...]] = dict.fromkeys(READERS, ())
         self.started = time.monotonic()
 
     @property

@@ -198,7 +198,9 @@ def cycle(seed: int) -> None:
     asyncio.run(last_look())
 
 
-@pytest.mark.parametrize("first_seed", range(0, CYCLES, 100))
+@pytest.mark.parametrize(
+    "first_seed", [0, *(pytest.param(first, marks=pytest.mark.slow) for first in range(100, CYCLES, 100))]
+)
 def test_what_was_durable_survives_power_cuts_at_any_call(first_seed: int) -> None:
     """The promise of acks=all. A failing seed is printed; `cycle(seed)` replays it exactly."""
     for seed in range(first_seed, first_seed + 100):

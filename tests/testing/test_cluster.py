@@ -45,7 +45,7 @@ def test_nothing_is_left_behind() -> None:
         data, port = cluster.data, cluster.port
         assert data.exists()
     assert not data.exists()
-    with pytest.raises(OSError), socket.create_connection(("127.0.0.1", port), 1):
+    with pytest.raises(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port), 1):
         pass
 
 
