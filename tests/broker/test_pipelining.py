@@ -19,7 +19,9 @@ FETCH = (
     FetchRequest(
         max_wait_ms=0,
         min_bytes=1,
-        topics=[FetchTopic(topic="t", partitions=[FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=100)])],
+        topics=[
+            FetchTopic(topic="t", partitions=[FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=100)])
+        ],
     ),
     11,
 )
