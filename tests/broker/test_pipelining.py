@@ -15,6 +15,7 @@ from chronik.wire.notation import Request
 from chronik.wire.records import Record
 from tests.broker.harness import Client, start_node
 
+WANTED = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=100)
 FETCH = (
     FetchRequest(
         max_wait_ms=0,

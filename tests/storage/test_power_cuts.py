@@ -209,11 +209,7 @@ def cycle(seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-<<<<<<< HEAD
     "first_seed", [0, *(pytest.param(first, marks=pytest.mark.slow) for first in range(100, CYCLES, 100))]
-=======
-    "first_seed", [0, *[pytest.param(seed, marks=pytest.mark.slow) for seed in range(100, CYCLES, 100)]]
->>>>>>> storage
 )
 def test_what_was_durable_survives_power_cuts_at_any_call(first_seed: int) -> None:
     """The promise of acks=all. A failing seed is printed; `cycle(seed)` replays it exactly."""
