@@ -169,6 +169,20 @@ def test_seeking_drops_what_was_fetched_for_the_old_place() -> None:
     on_cluster(work)
 
 
+def test_seeking_does_not_wait_for_the_fetch_under_way() -> None:
+    """That one may wait for records at the old place for as long as the broker lets it."""
+
+    async def work(fake: FakeCluster, cluster: Any) -> None:
+        await fill(cluster, 10)
+        async with Consumer(cluster, options=FetchOptions(max_wait_ms=30_000)) as consumer:
+            await consumer.assign({T0: LATEST})
+            assert await consumer.poll(100) == []
+            await consumer.seek({T0: 3})
+            assert (await consumer.poll(100))[0].records[0].offset == 3
+
+    on_cluster(work)
+
+
 def test_a_paused_partition_is_kept_and_not_read() -> None:
     """How a caller holds back one topic while it works on another."""
 
