@@ -67,19 +67,25 @@ class Quorum:
         await asyncio.gather(*(store.ready() for store in self.stores.values()))
 
     async def controller(self, *, other_than: MetadataStore | None = None) -> MetadataStore:
-        while True:
-            for store in self.stores.values():
-                if store.is_controller and store is not other_than:
-                    return store
-            await asyncio.sleep(0.001)
+        def found() -> list[MetadataStore]:
+            return [store for store in self.stores.values() if store.is_controller and store is not other_than]
+
+        await until(lambda: bool(found()))
+        return found()[0]
 
     async def equal(self) -> None:
         """Waits until all that are connected have applied the same."""
-        while len({state_hash(s.image) for s in self.stores.values() if s.node_id not in self.wires.cut}) > 1:
-            await asyncio.sleep(0.001)
+        connected = [store for store in self.stores.values() if store.node_id not in self.wires.cut]
+        await until(lambda: len({state_hash(store.image) for store in connected}) == 1)
 
     async def close(self) -> None:
         await asyncio.gather(*(store.close() for store in self.stores.values()))
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Turns of the loop, until it does."""
+    while not holds():
+        await asyncio.sleep(0)
 
 
 def creation(name: str) -> CreateTopics:

@@ -13,7 +13,7 @@ from chronik.raft.addresses import Address
 from chronik.raft.changes import Action, Change
 from chronik.raft.config import RaftConfig
 from chronik.raft.errors import MembershipRefused, NotLeader, OutcomeUnknown, Stopped
-from chronik.raft.messages import Role
+from chronik.raft.messages import Kind, Message, Role
 from chronik.runtime.invariants import InvariantBroken
 from tests.raft.quorum_in_memory import CONFIG, DIRECTORY, Quorum
 from tests.raft.virtual_time import run
@@ -85,6 +85,7 @@ async def test_a_restart_brings_everything_back() -> None:
     assert quorum.ledgers[1].leaders[-1] == (1, quorum.nodes[1].term, True)
 
 
+@pytest.mark.slow
 def test_what_was_acknowledged_survives_a_power_cut_at_any_step() -> None:
     """The disk loses power in the middle of any call, with snapshots every few commands."""
     config = RaftConfig(tick_ms=10, heartbeat_ticks=2, election_ticks=10, lease_ms=45, snapshot_every_bytes=600,
@@ -184,6 +185,34 @@ async def test_three_nodes_elect_one_and_hold_the_same() -> None:
     with pytest.raises(NotLeader) as caught:
         await follower.propose(b"wrong door")
     assert caught.value.leader_id == leader.node_id
+
+
+@in_virtual_time
+async def test_founders_do_not_wait_for_an_election_timeout() -> None:
+    """Nobody can be leading yet, so the first of them asks at once; a minority is enough reason to go on asking."""
+    quorum = Quorum(1, 2, 3)
+    loop = asyncio.get_running_loop()
+    await quorum.start(1)
+    await asyncio.sleep(0.05)
+    before = loop.time()
+    await quorum.start(2)
+    await (await quorum.leader()).propose(b"first")
+    assert loop.time() - before < 0.05 < CONFIG.election_ticks * CONFIG.tick_ms / 1000
+
+
+@in_virtual_time
+async def test_a_node_about_to_join_does_not_found_a_quorum_of_its_own() -> None:
+    """It has heard of a term, so there is a quorum already, whatever its configuration says."""
+    quorum = Quorum(1)
+    await quorum.start(1, 2)
+    quorum.network.ports[2].receive(Message(Kind.HEARTBEAT, 2, 1, 7))
+    await quorum.until(lambda: quorum.nodes[2].term == 7)
+    await asyncio.sleep(0.1)
+    quorum.crash(2)
+    quorum.founders[2] = Address("node-2", 9093)
+    await quorum.start(2)
+    assert quorum.nodes[2].members.voters == ()
+    assert quorum.nodes[2].term == 7
 
 
 @in_virtual_time
@@ -325,6 +354,7 @@ async def test_a_node_far_behind_is_caught_up_by_a_snapshot() -> None:
     await quorum.start(away)
     await quorum.until(lambda: quorum.ledgers[away].values == quorum.ledgers[leader.node_id].values)
     assert quorum.ledgers[away].restored_at
+    assert quorum.nodes[away].applied_index == quorum.nodes[away].commit_index == leader.applied_index
     assert quorum.nodes[away].members == leader.members
     quorum.crash(away)
     await quorum.start(away)

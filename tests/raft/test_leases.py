@@ -53,6 +53,7 @@ def test_handing_over_ends_it_for_the_whole_term() -> None:
     assert not lease.holds(3, 1011)
     lease.confirmed(b"b")
     assert not lease.holds(3, 1011)
+    assert lease.until_ns == 0
     lease.asked(b"c", term=4, now_ns=2000)
     lease.confirmed(b"c")
     assert lease.holds(4, 2001)
@@ -62,6 +63,7 @@ def test_an_unknown_context_confirms_nothing() -> None:
     assert not Lease(100).confirmed(b"never asked")
 
 
+@pytest.mark.slow
 def test_no_two_leases_at_once_and_none_that_misses_a_write() -> None:
     """Cuts, crashes, transfers, slow messages and clocks apart by the allowed drift."""
     held_ms = [lease_story(seed) for seed in range(12)]
@@ -84,6 +86,7 @@ def caught(story: Callable[[int], object]) -> None:
     pytest.fail(f"not caught within {SEEDS_MAX} seeds")
 
 
+@pytest.mark.slow
 def test_a_lease_longer_than_the_election_timeout_is_caught() -> None:
     """The configuration refuses it; this shows that the refusal is needed, and that the net would catch it."""
     config = RaftConfig(tick_ms=10, heartbeat_ticks=1, election_ticks=10, lease_ms=88)
@@ -107,6 +110,7 @@ def test_keeping_the_lease_while_handing_over_is_caught(monkeypatch: pytest.Monk
     caught(transfer_story)
 
 
+@pytest.mark.slow
 def test_counting_the_lease_from_the_answer_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Here by 30 ms, in life by a pause of the leader between sending and hearing."""
     asked = Lease.asked

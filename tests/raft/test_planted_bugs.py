@@ -10,6 +10,8 @@ from chronik.runtime.invariants import InvariantBroken
 from tests.raft import planted_bugs
 from tests.raft.cluster_of_cores import Cluster, Violation
 
+pytestmark = pytest.mark.slow
+
 SEEDS_MAX = 1000
 Patch = Callable[[pytest.MonkeyPatch], None]
 

@@ -6,6 +6,8 @@ import pytest
 
 from tests.raft.cluster_of_cores import Cluster
 
+pytestmark = pytest.mark.slow
+
 SEEDS = range(60)
 
 

@@ -10,6 +10,7 @@ from functools import wraps
 from typing import Any
 
 import pytest
+import uvloop
 
 from chronik.raft.addresses import Address
 from chronik.raft.codec import encode_message
@@ -48,9 +49,12 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 def on_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """On asyncio's own loop and on uvloop: their transports are relatives, not the same."""
+
     @wraps(test)
     def wrapped(*arguments: Any, **named: Any) -> None:
         asyncio.run(test(*arguments, **named))
+        uvloop.run(test(*arguments, **named))
 
     return wrapped
 
@@ -188,6 +192,7 @@ async def test_a_stranger_is_refused_with_one_line_and_nothing_changes(
         assert one.heard == []
         assert [record for record in caplog.records if why in record.getMessage()], caplog.text
         assert len(caplog.records) == 1
+        caplog.clear()
 
 
 @on_a_loop

@@ -255,11 +255,11 @@ def test_a_power_cut_at_any_call_of_a_pass_leaves_all_or_nothing_of_it() -> None
 
     async def scenario() -> None:
         finished = 0
-        for steps in range(0, 700, 7):
+        for steps in range(220):
             disk = SimDisk(steps)
             logs, log = await compacted_log(disk)
-            for index in range(40):
-                put(log, b"k%d" % (index % 5), b"%d" % index * 20)
+            for index in range(14):
+                put(log, b"k%d" % (index % 3), b"%d" % index * 40)
             log.roll()
             put(log, b"z", b"z")
             await logs.checkpoint()

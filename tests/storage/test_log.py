@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from random import Random
 
 import pytest
@@ -23,9 +24,9 @@ from chronik.wire.compression import Codec
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.errors import CorruptBatch, InvalidTimestamp
 from chronik.wire.errors import InvalidRecord as InvalidWireRecord
+from tests.storage import driving
 from tests.storage.driving import (
     NOW_MS,
-    append,
     batch,
     batches_of,
     durable,
@@ -41,6 +42,9 @@ from tests.storage.driving import (
 async def new_log(disk: SimDisk | None = None, **config: object) -> Log:
     logs = await open_logs(disk or SimDisk(1))
     return logs.create("t", topic_id(1), 0, LogConfig(**config))  # type: ignore[arg-type]
+
+
+append = partial(driving.append, from_client=True)  # here the topic's rules count
 
 
 def test_offsets_are_assigned_in_order_and_bytes_are_those_that_came() -> None:

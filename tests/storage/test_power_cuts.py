@@ -29,7 +29,7 @@ class Model:
     """One log as it may be: batches by offset, and the end of what was promised."""
 
     written: dict[int, bytes] = field(default_factory=dict)
-    cut: set[tuple[int, bytes]] = field(default_factory=set)  # truncated, but perhaps still on the disk
+    past: list[dict[int, bytes]] = field(default_factory=list)  # what it was before each truncation or loss
     durable_end: int = 0
     start: int = 0
     sequence: int = 0
@@ -43,6 +43,7 @@ class Life:
         self.random = random
         self.models = models
         self.is_off = False
+        self.uniform = random.random() < 0.5
 
     async def run(self, disk: SimDisk) -> None:
         asyncio.get_running_loop().set_exception_handler(_ignore_power_cuts)
@@ -83,11 +84,13 @@ class Life:
         random = self.random
         large = 300_000 if random.random() < 0.01 else 700
         values = [random_value(random, large) for _ in range(random.randint(1, 3))]
+        if self.uniform:  # batches of before and after a truncation then start at the same bytes
+            values = [random.randbytes(200)]
         sent = batch(values, producer=(5, 0, model.sequence)) if random.random() < 0.5 else batch(values)
         offset = log.end_offset
         # Noted before the call: the power may go after the bytes were written.
         model.written[offset] = sent.data[61:].tobytes()
-        append(log, sent, epoch=model.epoch)
+        append(log, sent, epoch=model.epoch, from_client=False)  # also batches larger than a segment
         if sent.producer_id >= 0:
             model.sequence += len(values)
 
@@ -113,7 +116,7 @@ class Life:
             return
         model.durable_end = min(model.durable_end, boundary)
         log.truncate_to(boundary)
-        model.cut |= {(at, data) for at, data in model.written.items() if at >= boundary}
+        model.past.append(model.written)
         model.written = {at: data for at, data in model.written.items() if at < boundary}
         model.sequence = next_sequence(log)
         model.epoch += 1
@@ -123,7 +126,8 @@ class Life:
             log = logs.get(topic_id(index), 0)
             if log is None:
                 assert model.durable_end == 0, f"log {index} is gone, {model.durable_end} records were durable"
-                model.written.clear()
+                model.past.append(model.written)
+                model.written = {}
                 model.start = model.sequence = 0
                 continue
             log.config = SMALL_SEGMENTS
@@ -132,17 +136,18 @@ class Life:
             assert log.end_offset >= model.durable_end, "acknowledged records are lost"
             assert log.start_offset <= model.start, "a log starts later than anybody asked for"
             found = batches_of(log)
-            for each in found:
-                data = each.data[61:].tobytes()
-                if model.written.get(each.base_offset) != data:
-                    assert each.base_offset >= model.durable_end, "acknowledged bytes differ"
-                    assert (each.base_offset, data) in model.cut, "a batch is made up"
+            batches = [(each.base_offset, each.data[61:].tobytes()) for each in found]
+            for at, data in batches:
+                assert at >= model.durable_end or model.written.get(at) == data, "acknowledged bytes differ"
+            # Truncation may come undone as long as nothing is acknowledged on top of it, but never half of it.
+            states = [_from(state, batches[0][0]) for state in (model.written, *model.past)] if batches else []
+            assert not batches or batches in [state[: len(batches)] for state in states], "a state that never was"
             offsets = [each.base_offset for each in found]
             promised = [at for at in sorted(model.written) if log.start_offset <= at < model.durable_end]
             assert [at for at in offsets if at < model.durable_end and at >= log.start_offset] == promised
             self.check_producers(log)
-            model.cut |= set(model.written.items())
-            model.written = {each.base_offset: each.data[61:].tobytes() for each in found}
+            model.past.append(model.written)
+            model.written = dict(batches)
             model.start = log.start_offset
             model.sequence = next_sequence(log)
 
@@ -157,6 +162,10 @@ class Life:
                     5, 0, each.base_sequence, last, each.base_offset, each.last_offset, NOW_MS, transactional=False
                 )
         assert log.producers.encode() == again.encode()
+
+
+def _from(state: dict[int, bytes], offset: int) -> list[tuple[int, bytes]]:
+    return sorted((at, data) for at, data in state.items() if at >= offset)
 
 
 def next_sequence(log: Log) -> int:

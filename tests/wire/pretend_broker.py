@@ -9,7 +9,7 @@ import contextlib
 import socket
 import struct
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Self
 
 TOPIC = "a-topic-with-a-name-long-enough-for-the-client-to-size-its-buffers-by"
@@ -18,8 +18,8 @@ NAME = struct.pack(">h", len(TOPIC)) + TOPIC.encode()
 # Produce 0 it does not compress at all.
 APIS = [(0, 0, 7), (1, 0, 10), (2, 0, 1), (3, 0, 1), (10, 0, 0), (18, 0, 0), (22, 0, 0)]
 APIS_OF_0_10 = [(0, 0, 2), (1, 0, 2), (2, 0, 0), (3, 0, 1), (10, 0, 0), (18, 0, 0)]
-PRODUCE, FETCH, METADATA, API_VERSIONS, INIT_PRODUCER_ID = 0, 1, 3, 18, 22
-UNSUPPORTED_VERSION = 35
+PRODUCE, FETCH, METADATA, FIND_COORDINATOR, API_VERSIONS, INIT_PRODUCER_ID = 0, 1, 3, 10, 18, 22
+COORDINATOR_NOT_AVAILABLE, UNSUPPORTED_VERSION = 15, 35
 
 
 class PretendBroker:
@@ -33,7 +33,8 @@ class PretendBroker:
         self.port = self.listener.getsockname()[1]
         self.closed = threading.Event()
         self.connections: list[socket.socket] = []
-        threading.Thread(target=self._accept, daemon=True).start()
+        self.threads: list[threading.Thread] = []
+        self._start(self._accept)
 
     @property
     def address(self) -> str:
@@ -44,21 +45,34 @@ class PretendBroker:
 
     def __exit__(self, *failure: object) -> None:
         self.closed.set()
-        self.listener.close()
+        # A shutdown wakes the thread that waits on a socket, and each thread closes its own. The one that accepts goes
+        # first, so that no connection comes in behind our back.
+        self._wake(self.listener)
+        self.threads[0].join()
         for connection in self.connections:
-            with contextlib.suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
-            connection.close()
+            self._wake(connection)
+        for thread in self.threads:
+            thread.join()
+
+    @staticmethod
+    def _wake(endpoint: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            endpoint.shutdown(socket.SHUT_RDWR)
+
+    def _start(self, work: Callable[..., None], *arguments: object) -> None:
+        thread = threading.Thread(target=work, args=arguments, daemon=True)
+        self.threads.append(thread)
+        thread.start()
 
     def _accept(self) -> None:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError), self.listener:
             while True:
                 connection, _ = self.listener.accept()
                 self.connections.append(connection)
-                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+                self._start(self._serve, connection)
 
     def _serve(self, connection: socket.socket) -> None:
-        with contextlib.suppress(OSError, ValueError), connection.makefile("rb") as stream:
+        with contextlib.suppress(OSError), connection, connection.makefile("rb") as stream:
             while len(prefix := stream.read(4)) == 4:
                 frame = stream.read(int.from_bytes(prefix, "big"))
                 key, version, correlation_id, client_id_bytes = struct.unpack_from(">hhih", frame)
@@ -74,6 +88,8 @@ class PretendBroker:
             return self._metadata(version)
         if key == INIT_PRODUCER_ID:
             return struct.pack(">ihqh", 0, 0, 4000, 3)
+        if key == FIND_COORDINATOR:  # a consumer asks even if it uses no group, and must not be left without an answer
+            return struct.pack(">hih", COORDINATOR_NOT_AVAILABLE, -1, 0) + struct.pack(">i", -1)
         if key == PRODUCE:
             return self._produced(version, body)
         if key == FETCH:

@@ -129,6 +129,16 @@ def test_an_empty_batch_keeps_its_offsets_and_producer():
     assert list(iterate(batch, ROOM)) == []
 
 
+@pytest.mark.parametrize("codec", Codec)
+def test_an_empty_batch_is_read_whatever_codec_it_names(codec: Codec):
+    """Others may keep the codec when they drop the last record; we do not write it."""
+    data = bytearray(JAVA["magic2.empty"].data)
+    data[22] |= codec
+    assert list(iterate(only(bytes(data)), ROOM)) == []
+    ours = only(batches.build([], codec, base_offset=1000, last_offset=1004))
+    assert (ours.compression, ours.size_bytes, list(iterate(ours, ROOM))) == (Codec.NONE, 61, [])
+
+
 def test_a_batch_without_records_needs_its_offsets_given():
     """There is nothing to take them from."""
     with pytest.raises(Unencodable):

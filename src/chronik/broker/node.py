@@ -67,6 +67,8 @@ class Node:
             runtime.clock,
             connections_max=settings.max_connections,
             idle_ms_max=settings.connections_max_idle_ms,
+            per_host_max=settings.max_connections_per_ip,
+            per_host_overrides=settings.max_connections_per_ip_overrides,
         )
         self.fetch_sessions = FetchSessions(
             settings.max_incremental_fetch_session_cache_slots, runtime.randomness.below

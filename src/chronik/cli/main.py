@@ -16,16 +16,17 @@ from chronik import __version__
 from chronik.cli.errors import CommandError
 from chronik.cli.session import DONE, EXIT_CODES, INTERRUPTED, MISUSED, complain
 
-# Noun: (what is imported when it is called, what `chronik --help` says of it).
+# What is imported when a noun is called, or when all are listed: a line of help is what a noun says of itself. So these
+# modules import what they need of other packages inside their functions.
 COMMANDS: Final = {
-    "up": ("chronik.cli.up:up", "Start a broker here, with every default right."),
-    "server": ("chronik.cli.server:server", "Run one node on Kafka's own server.properties."),
-    "topic": ("chronik.cli.topic:app", "Create, list, describe, alter and delete topics."),
-    "produce": ("chronik.cli.produce:produce", "Write records to a topic, from stdin or files."),
-    "consume": ("chronik.cli.consume:consume", "Read records of a topic: from an offset, a time, as a group."),
-    "group": ("chronik.cli.group:app", "List, describe, reset and delete consumer groups."),
-    "config": ("chronik.cli.config:app", "Read and change the configuration of topics, brokers and groups."),
-    "compat": ("chronik.cli.compat:compat", "Which Kafka APIs a broker serves, in which versions."),
+    "up": "chronik.cli.up:up",
+    "server": "chronik.cli.server:server",
+    "topic": "chronik.cli.topic:app",
+    "produce": "chronik.cli.produce:produce",
+    "consume": "chronik.cli.consume:consume",
+    "group": "chronik.cli.group:app",
+    "config": "chronik.cli.config:app",
+    "compat": "chronik.cli.compat:compat",
 }
 
 HELP: Final = """\
@@ -49,12 +50,15 @@ app = App(
     # A flag is there or not; defaults are told in the words of each option, where they need telling.
     default_parameter=Parameter(negative="", show_default=False),
 )
-for _noun, (_target, _help) in COMMANDS.items():
-    app.command(_target, name=_noun, help=_help)
+for _noun, _target in COMMANDS.items():
+    app.command(_target, name=_noun)
 
 
 def main() -> None:
     try:
+        if sys.argv[1:2] in ([], ["--help"], ["-h"]):
+            for noun in COMMANDS:
+                app[noun]
         app(exit_on_error=False)
     except CycloptsError:  # it has been printed
         sys.exit(MISUSED)

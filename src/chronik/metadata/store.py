@@ -26,8 +26,9 @@ from chronik.metadata.snapshot import decode_snapshot, difference, encode_snapsh
 from chronik.metadata.writer import Writer
 from chronik.raft.addresses import Address
 from chronik.raft.config import RaftConfig
-from chronik.raft.driver import RaftNode, Transport
+from chronik.raft.driver import RaftNode
 from chronik.raft.errors import RaftError, Stopped
+from chronik.raft.interfaces import Transport
 from chronik.raft.messages import Message
 from chronik.runtime.interfaces import Runtime
 

@@ -13,6 +13,7 @@ from chronik.raft.errors import MalformedMessage
 from chronik.raft.messages import Entry, EntryKind, Kind, Membership, Message, Snapshot
 
 MESSAGE_FORMAT = 1
+NUMBER_MAX = 1 << 62  # a term or index near the end of its field could not be counted on
 _REJECT, _SNAPSHOT = 1, 2  # bits of the flags
 
 # format, kind, flags, to, sender, term, log_term, index, commit, hint, context size, entry count
@@ -58,6 +59,8 @@ def decode_message(data: bytes | memoryview) -> Message:
             raise MalformedMessage(
                 f"message of format {version}, this node speaks {MESSAGE_FORMAT}: upgrade the older one"
             )
+        if max(to, sender, term, log_term, index, commit, hint) >= NUMBER_MAX:
+            raise MalformedMessage("a number that no cluster reaches")
         at = _MESSAGE.size
         context = _take(view, at, context_bytes)
         at += context_bytes

@@ -12,17 +12,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, Protocol
 
 from chronik.raft.addresses import Address, Book, decode_image, encode_image
 from chronik.raft.changes import Action, Change, ChangeSet
 from chronik.raft.config import RaftConfig
 from chronik.raft.core import Core
-from chronik.raft.errors import Dropped, MembershipRefused, NotLeader, OutcomeUnknown, Stopped
+from chronik.raft.errors import MembershipRefused, OutcomeUnknown, Stopped
+from chronik.raft.founding import found
+from chronik.raft.interfaces import StateMachine, Transport
 from chronik.raft.journal import Journal, Recovered
-from chronik.raft.journal_format import Base
 from chronik.raft.leases import Lease
-from chronik.raft.messages import Entry, EntryKind, HardState, Kind, Membership, Message, Ready, Role, Snapshot
+from chronik.raft.messages import NOBODY, Entry, EntryKind, Kind, Membership, Message, Ready, Role, Snapshot
+from chronik.raft.proposals import Proposals
 from chronik.raft.read_points import ReadPoints
 from chronik.raft.rounds import Rounds
 from chronik.raft.stable_log import StableLog
@@ -30,38 +31,7 @@ from chronik.runtime.interfaces import Lane, Runtime
 from chronik.runtime.invariants import check
 
 logger = logging.getLogger("chronik.raft")
-BOOTSTRAP_INDEX = BOOTSTRAP_TERM = 1  # not 0: a node that joins empty must see that the log does not reach back to it
-
-
-class StateMachine(Protocol):
-    """What the log drives. Called on the loop, in the order of the log; an error of it stops the node."""
-
-    def apply(self, index: int, term: int, data: bytes) -> None: ...
-
-    def snapshot(self) -> bytes:
-        """All state after the last applied entry."""
-
-    def restore(self, index: int, data: bytes) -> None:
-        """Replaces all state by that of a snapshot."""
-
-    def leadership_changed(self, *, leader_id: int | None, term: int, is_self: bool) -> None:
-        """With `is_self` it comes once everything committed in earlier terms is applied here: decide from then on."""
-
-
-class Transport(Protocol):
-    """Ordered and bounded per peer. What it cannot deliver it drops and reports; the core finds out what is missing."""
-
-    def attach(self, receive: Callable[[Message], None], unreachable: Callable[[int], None]) -> None: ...
-
-    def send(self, to: int, message: Message) -> None: ...
-
-    def update_peers(self, peers: Mapping[int, Address]) -> None: ...
-
-
-class _Waiter(NamedTuple):
-    term: int
-    done: asyncio.Future[int]
-    is_change: bool
+FOUNDING_TICKS = 40  # for so long the first founder asks for votes at every tick
 
 
 class RaftNode:
@@ -88,17 +58,21 @@ class RaftNode:
         journal = Journal(runtime.disk, directory)
         try:
             recovered = await lane.run(journal.recover)
-            is_new = recovered.snapshot is None and not recovered.entries
-            if is_new and voters:
-                recovered = await lane.run(lambda: _found(journal, voters, recovered.hard_state))
+            is_founder = bool(voters) and recovered.is_empty
+            if voters and is_founder:
+                recovered = await lane.run(lambda: found(journal, voters))
         except BaseException:
             lane.close()
             raise
         node = cls(
             runtime, lane, journal, recovered, node_id=node_id, transport=transport, machine=machine, config=config,
-            guards_promises=not is_new,
+            is_founder=is_founder,
         )  # fmt: skip
-        await node._begin()
+        try:
+            await node._begin()
+        except BaseException:
+            await node.stop()
+            raise
         return node
 
     def __init__(
@@ -112,32 +86,40 @@ class RaftNode:
         transport: Transport,
         machine: StateMachine,
         config: RaftConfig,
-        guards_promises: bool,
+        is_founder: bool,
     ) -> None:
         self._runtime, self._transport, self._machine, self._config = runtime, transport, machine, config
         self._loop = asyncio.get_running_loop()
         self._book: Book = {}
+        self._applied_index = recovered.snapshot.index if recovered.snapshot else 0
         self._stable = StableLog(self._fresh_snapshot)
         self._stable.restart_behind(*recovered.base)
         self._stable.append(recovered.entries)
         if recovered.snapshot:
             self._restore(recovered.snapshot)
         self._core = Core(
-            config.core_config(node_id, runtime.randomness, guards_promises=guards_promises),
+            config.core_config(node_id, runtime.randomness, guards_promises=not recovered.is_empty and not is_founder),
             self._stable,
             hard_state=recovered.hard_state,
             members=recovered.snapshot.membership if recovered.snapshot else Membership(),
-            applied=recovered.snapshot.index if recovered.snapshot else 0,
+            applied=self._applied_index,
         )
         self._rounds = Rounds(
-            journal, lane, self._stable, recovered.hard_state, persisted=self._persisted, failed=self._fail
+            journal,
+            lane,
+            self._stable,
+            recovered.hard_state,
+            persisted=self._persisted,
+            settled=self._pump,
+            failed=self._fail,
         )
         self._lease = Lease(config.lease_ms * 1_000_000)
         self._reads = ReadPoints(self._core, runtime.randomness.bytes(8), retry_ticks=config.election_ticks)
-        self._proposed: list[tuple[Entry, asyncio.Future[int]]] = []
-        self._committing: dict[int, _Waiter] = {}  # by index
+        self._proposals = Proposals(self._core)
         self._announced: tuple[int, int] | None = None  # leader and term, as the machine knows them
         self._snapshot_ticks: dict[int, int] = {}  # by peer: how long a snapshot has been under way
+        # Founders know that there is no leader yet: the first of them asks at once and often instead of waiting.
+        self._founding_ticks = FOUNDING_TICKS if is_founder and node_id == self._core.members.voters[0] else 0
         self._pump_is_due = False
         self._timer: asyncio.TimerHandle | None = None
         self._led = self._loop.create_future()  # resolves when this node first leads
@@ -149,9 +131,11 @@ class RaftNode:
         self._transport.update_peers(self._book)
         self._timer = self._loop.call_later(self._config.tick_ms / 1000, self._tick)
         self._pump()
-        if self._core.members.voters == (self._core.id,):
+        is_alone = self._core.members.voters == (self._core.id,)
+        if is_alone or self._founding_ticks:
             self._core.campaign()
             self._pump()
+        if is_alone:
             await self._led
         if self._failure:
             raise self._failure
@@ -188,7 +172,7 @@ class RaftNode:
 
     @property
     def applied_index(self) -> int:
-        return self._core.log.applied
+        return self._applied_index
 
     @property
     def commit_index(self) -> int:
@@ -213,7 +197,7 @@ class RaftNode:
     def propose(self, data: bytes) -> asyncio.Future[int]:
         """Resolves with the entry's index once it is committed and applied here.
 
-        Fails with NotLeader or Dropped: it never entered the log; with OutcomeUnknown: the leadership was lost first.
+        Fails with NotLeader, Dropped or Stopped: it never entered the log; with OutcomeUnknown: it may have.
         """
         check(len(data) > 0, "an empty entry is a leader's own")
         return self._propose(Entry(0, 0, EntryKind.NORMAL, data))
@@ -247,38 +231,47 @@ class RaftNode:
         await self._rounds.close()
 
     def _propose(self, entry: Entry) -> asyncio.Future[int]:
-        done: asyncio.Future[int] = self._loop.create_future()
+        done = self._proposals.add(entry)
         if self._failure is not None:
-            done.set_exception(Stopped(f"the node has stopped: {self._failure}"))
-        elif self._core.role is not Role.LEADER:
-            done.set_exception(NotLeader(self._core.leader))
-        else:
-            self._proposed.append((entry, done))
-            self._schedule_pump()
+            self._proposals.refuse(Stopped(f"the node has stopped: {self._failure}"))
+        self._schedule_pump()
         return done
 
     # What moves it
 
     def _receive(self, message: Message) -> None:
-        if self._failure is None and message.to == self._core.id:
-            self._core.step(message)
+        if message.to == self._core.id:
+            self._guarded(lambda: self._core.step(message))
             self._schedule_pump()
 
     def _unreachable(self, peer: int) -> None:
-        if self._failure is None:
-            self._core.report_unreachable(peer)
-            self._core.report_snapshot(peer, delivered=False)
+        self._core.report_unreachable(peer)
+        self._core.report_snapshot(peer, delivered=False)
 
     def _tick(self) -> None:
-        if self._failure is not None:
-            return
         self._timer = self._loop.call_later(self._config.tick_ms / 1000, self._tick)
+        self._guarded(self._take_tick)
+        self._pump()
+
+    def _take_tick(self) -> None:
         self._core.tick()
         self._reads.tick()
         if self._core.role is Role.LEADER:
             self._renew_lease()
             self._give_up_lost_snapshots()
-        self._pump()
+        elif self._founding_ticks > 0:
+            self._founding_ticks -= 1
+            if self._core.leader == NOBODY and self._core.role is not Role.CANDIDATE:
+                self._core.campaign()
+
+    def _guarded(self, work: Callable[[], object]) -> None:
+        """The edge of the node: whatever goes wrong inside, it stops rather than goes on."""
+        if self._failure is not None:
+            return
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001 - see above
+            self._fail(error)
 
     def _renew_lease(self) -> None:
         if self._core.heartbeat_elapsed == 0:
@@ -301,31 +294,13 @@ class RaftNode:
 
     def _pump(self) -> None:
         self._pump_is_due = False
-        if self._failure is not None:
-            return
-        try:
-            self._reads.take()
-            self._take_proposals()
-            while not self.stopped and self._core.has_ready():
-                self._handle(self._core.ready())
-        except Exception as error:  # noqa: BLE001 - the edge of the node: whatever it is, stop rather than go on
-            self._fail(error)
+        self._guarded(self._handle_all)
 
-    def _take_proposals(self) -> None:
-        if not self._proposed:
-            return
-        proposed, self._proposed = self._proposed, []
-        try:
-            if self._core.role is not Role.LEADER:
-                raise NotLeader(self._core.leader)
-            self._core.propose_entries(tuple(entry for entry, _ in proposed))
-        except Dropped as error:
-            for _, done in proposed:
-                _fail_one(done, error)
-            return
-        first_index = self._core.log.last_index - len(proposed) + 1
-        for index, (entry, done) in enumerate(proposed, first_index):
-            self._committing[index] = _Waiter(self._core.term, done, entry.kind is not EntryKind.NORMAL)
+    def _handle_all(self) -> None:
+        self._reads.take()
+        self._proposals.take()
+        while self._failure is None and self._core.has_ready():
+            self._handle(self._core.ready())
 
     def _handle(self, ready: Ready) -> None:
         for message in ready.messages:
@@ -342,8 +317,12 @@ class RaftNode:
             self._leadership_changed(ready.soft_state.leader)
 
     def _persisted(self, ready: Ready) -> None:
+        self._guarded(lambda: self._keep_promises(ready))
+
+    def _keep_promises(self, ready: Ready) -> None:
         if ready.snapshot:
             self._restore(ready.snapshot)
+            self._applied_index = ready.snapshot.index
             self._transport.update_peers(self._book)
         for message in ready.after_persist:
             if message.to == self._core.id:
@@ -352,23 +331,20 @@ class RaftNode:
                 self._transport.send(message.to, message)
         if ready.persisted:
             self._core.persisted(ready.persisted)
-            if ready.snapshot:
-                self._reads.applied(self.applied_index)
-        self._schedule_pump()
+            self._reads.applied(self._applied_index)
 
     def _apply(self, committed: tuple[Entry, ...]) -> None:
         if not committed:
             return
         for entry in committed:
+            self._applied_index = entry.index  # first: applying a change may send a snapshot that includes it
             if entry.kind is not EntryKind.NORMAL:
                 self._apply_change(entry)
             elif entry.data:
                 self._machine.apply(entry.index, entry.term, entry.data)
-            waiter = self._committing.pop(entry.index, None)
-            if waiter:
-                _answer(waiter, entry)
+            self._proposals.applied(entry)
         self._core.applied(committed)
-        self._reads.applied(self.applied_index)
+        self._reads.applied(self._applied_index)
         if self._core.role is Role.LEADER and committed[-1].term == self._core.term:
             self._announce(self._core.id)
         self._compact_when_due()
@@ -384,12 +360,7 @@ class RaftNode:
 
     def _leadership_changed(self, leader: int) -> None:
         if self._core.role is not Role.LEADER:
-            unknown = OutcomeUnknown(
-                "the leadership was lost before the command was committed: look before repeating it"
-            )
-            for waiter in self._committing.values():
-                _fail_one(waiter.done, unknown)
-            self._committing.clear()
+            self._proposals.lose(OutcomeUnknown("the leadership was lost meanwhile: look before repeating the command"))
             self._announce(leader)
 
     def _announce(self, leader: int) -> None:
@@ -405,19 +376,20 @@ class RaftNode:
 
     def _fresh_snapshot(self) -> Snapshot | None:
         """Of the applied state, for a peer that the log no longer reaches."""
-        index = self.applied_index
+        index = self._applied_index
         term = self._core.log.term(index)
         if term is None or index == 0:
             return None
         return Snapshot(index, term, self._core.members, encode_image(self._book, self._machine.snapshot()))
 
     def _compact_when_due(self) -> None:
-        if self._rounds.journal_bytes < self._config.snapshot_every_bytes or self._rounds.compacting:
+        if self._rounds.grown_bytes < self._config.snapshot_every_bytes or self._rounds.compacting:
             return
-        snapshot = self._fresh_snapshot()
-        up_to = self.applied_index - self._config.trailing_entries
-        if snapshot and up_to > self._stable.base_index:
-            self._rounds.compact(snapshot, up_to)
+        held = self._applied_index - self._stable.base_index
+        kept = min(self._config.trailing_entries, held // 2)  # of few large ones half, so that the log shrinks at all
+        snapshot = self._fresh_snapshot() if held > kept else None
+        if snapshot:
+            self._rounds.compact(snapshot, self._applied_index - kept)
 
     def _restore(self, snapshot: Snapshot) -> None:
         self._book, state = decode_image(snapshot.data)
@@ -439,36 +411,8 @@ class RaftNode:
         if self._timer:
             self._timer.cancel()
         stopped = Stopped(f"the node has stopped: {error}")
-        for _, done in self._proposed:
-            _fail_one(done, stopped)
-        unknown = OutcomeUnknown(f"the node stopped before the command was committed: {error}")
-        for waiter in self._committing.values():
-            _fail_one(waiter.done, unknown)
+        self._proposals.refuse(stopped)
+        self._proposals.lose(OutcomeUnknown(f"the node stopped before the command was committed: {error}"))
         self._reads.fail(stopped)
         if not self._led.done():
             self._led.set_result(None)
-
-
-def _found(journal: Journal, voters: Mapping[int, Address], hard_state: HardState) -> Recovered:
-    """Every founder writes the same beginning, so their logs agree without a word between them."""
-    members = Membership(tuple(sorted(voters)))
-    snapshot = Snapshot(BOOTSTRAP_INDEX, BOOTSTRAP_TERM, members, encode_image(voters, None))
-    base = Base(BOOTSTRAP_INDEX, BOOTSTRAP_TERM)
-    hard_state = HardState(max(hard_state.term, BOOTSTRAP_TERM), hard_state.vote, BOOTSTRAP_INDEX)
-    journal.write_snapshot(snapshot)
-    journal.rewrite(hard_state, base, ())
-    return Recovered(snapshot, hard_state, base, ())
-
-
-def _answer(waiter: _Waiter, entry: Entry) -> None:
-    if entry.term != waiter.term:
-        _fail_one(waiter.done, Dropped("another leader's entry took the place of this one in the log"))
-    elif waiter.is_change and entry.kind is EntryKind.NORMAL:
-        _fail_one(waiter.done, MembershipRefused("another change is under way, or this one is more than one step"))
-    elif not waiter.done.done():
-        waiter.done.set_result(entry.index)
-
-
-def _fail_one(done: asyncio.Future[int], error: BaseException) -> None:
-    if not done.done():
-        done.set_exception(error)

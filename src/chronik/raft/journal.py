@@ -42,6 +42,11 @@ class Recovered(NamedTuple):
     base: Base
     entries: Sequence[Entry]
 
+    @property
+    def is_empty(self) -> bool:
+        """Nobody has ever promised anything here. A term without entries counts: it is a node about to join."""
+        return self.snapshot is None and not self.entries and self.hard_state == HardState()
+
 
 class Journal:
     def __init__(self, disk: Disk, directory: str) -> None:

@@ -28,12 +28,11 @@ class Entry:
     @property
     def size_bytes(self) -> int:
         """What the entry counts against every size limit: its fields as tagged varints, and its data."""
-        size = 2 + _varint_bytes(self.term) + _varint_bytes(self.index) + (2 if self.kind else 0)
-        return size + 1 + _varint_bytes(len(self.data)) + len(self.data) if self.data else size
-
-
-def _varint_bytes(value: int) -> int:
-    return (value.bit_length() + 6) // 7 or 1
+        data_bytes = len(self.data)
+        size_bytes = 2 + ((self.term.bit_length() + 6) // 7 or 1) + ((self.index.bit_length() + 6) // 7 or 1)
+        if self.kind:
+            size_bytes += 2
+        return size_bytes + 1 + (data_bytes.bit_length() + 6) // 7 + data_bytes if data_bytes else size_bytes
 
 
 class Membership(NamedTuple):

@@ -29,17 +29,20 @@ class Rounds:
         hard_state: HardState,
         *,
         persisted: Callable[[Ready], None],
+        settled: Callable[[], None],
         failed: Callable[[BaseException], None],
     ) -> None:
+        """`persisted` hears of each Ready in order, `settled` once behind all that one round made durable."""
         self._journal, self._lane, self._stable = journal, lane, stable
-        self._persisted, self._failed = persisted, failed
+        self._persisted, self._settled, self._failed = persisted, settled, failed
         self._hard_state = hard_state  # newest asked for; a commit alone waits for the next round that must sync
         self._waiting: list[Ready] = []
         self._compaction: tuple[Snapshot, int] | None = None
         self._busy = False
         self._closed = False
         self._loop = asyncio.get_running_loop()
-        self.journal_bytes = journal.size_bytes
+        self._compacted_bytes = journal.size_bytes
+        self.grown_bytes = 0  # of journal since the last compaction
 
     def submit(self, ready: Ready) -> None:
         self._waiting.append(ready)
@@ -102,6 +105,7 @@ class Rounds:
         for ready in taken:
             if ready.snapshot:
                 self._stable.restart_behind(ready.snapshot.index, ready.snapshot.term)
+                self._compacted_bytes, self.grown_bytes = self._journal.size_bytes, 0
             self._stable.append(ready.entries)
             self._persisted(ready)
 
@@ -121,6 +125,7 @@ class Rounds:
     def _compacted(self, up_to: int) -> None:
         self._compaction = None
         self._stable.compact(up_to)
+        self._compacted_bytes, self.grown_bytes = self._journal.size_bytes, 0
 
     def _run(self, work: Callable[[], None], done: Callable[[], None]) -> None:
         self._busy = True
@@ -137,9 +142,10 @@ class Rounds:
             self._failed(error)
             return
         self._busy = False
-        self.journal_bytes = self._journal.size_bytes
+        self.grown_bytes = self._journal.size_bytes - self._compacted_bytes
         done()
         self._start()
+        self._settled()
 
 
 def _must_write(ready: Ready) -> bool:

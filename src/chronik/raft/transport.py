@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from typing import cast
 
 from chronik.raft.addresses import Address
 from chronik.raft.codec import decode_message, encode_message
@@ -143,8 +144,7 @@ class Stream(asyncio.Protocol):
             self._stream.writelines(unsent)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._stream = transport
+        self._stream = cast(asyncio.Transport, transport)  # uvloop's are no subclass of it
         self._reader = FrameReader(HELLO_BYTES_MAX)
 
     def data_received(self, data: bytes) -> None:

@@ -66,7 +66,8 @@ class Replica:
             raise NotLeader(self.name, self.state.leader)
 
     def require_in_sync(self) -> None:
-        needed = self.settings.min_insync_replicas
+        # A partition of fewer replicas than min.insync.replicas needs all of them, not the impossible.
+        needed = min(self.settings.min_insync_replicas, len(self.state.replicas))
         if len(self.state.isr) < needed:
             raise NotEnoughReplicas(self.name, self.state.isr, needed)
 

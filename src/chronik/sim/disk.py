@@ -4,7 +4,8 @@ What a power cut may do here, and no more, because more would make durability im
 - bytes appended since the file's last sync are lost wholly or in part, at 512-byte sectors, in any order; a lost sector
   inside the file reads as zeros or as garbage;
 - a truncation since the last sync may not have happened;
-- entries made, renamed or removed in a directory since its last sync may be as before, even if the file was synced;
+- entries made, renamed or removed in a directory since its last sync may be as before, each for itself, though the file
+  was synced;
 - synced bytes and synced entries stay, unless a test flips a bit.
 After a failed sync the bytes it was asked for are never kept, though later syncs succeed: Linux behaves so.
 """
@@ -69,10 +70,19 @@ class _Directory:
     def __init__(self) -> None:
         self.entries: dict[str, _Inode | _Directory] = {}
         self.synced: dict[str, _Inode | _Directory] = {}
-        self.changes: list[dict[str, _Inode | _Directory]] = []  # the entries after each change since the last sync
+        self.changes: list[tuple[str, str | None, _Inode | _Directory | None]] = []  # since the last sync
 
-    def changed(self) -> None:
-        self.changes.append(dict(self.entries))
+    def put(self, name: str, node: _Inode | _Directory) -> None:
+        self.entries[name] = node
+        self.changes.append((name, None, node))
+
+    def drop(self, name: str) -> None:
+        del self.entries[name]
+        self.changes.append((name, None, None))
+
+    def move(self, name: str, new_name: str) -> None:
+        self.entries[new_name] = self.entries.pop(name)
+        self.changes.append((name, new_name, None))
 
     def sync(self) -> None:
         self.synced = dict(self.entries)
@@ -80,7 +90,7 @@ class _Directory:
 
     def after_cut(self, random: Random) -> _Directory:
         found = _Directory()
-        for name, node in random.choice([self.synced, *self.changes]).items():
+        for name, node in self._entries_after_cut(random).items():
             if isinstance(node, _Directory):
                 found.entries[name] = node.after_cut(random)
             else:
@@ -90,6 +100,21 @@ class _Directory:
                 found.entries[name] = inode
         found.synced = dict(found.entries)
         return found
+
+    def _entries_after_cut(self, random: Random) -> dict[str, _Inode | _Directory]:
+        """Some of the changes arrived: the first ones, as journaling file systems have it, or any, as POSIX allows."""
+        entries = dict(self.synced)
+        arrived = self.changes[: random.randint(0, len(self.changes))]
+        if random.random() < 0.5:
+            arrived = [change for change in self.changes if random.random() < 0.5]
+        for name, new_name, node in arrived:
+            if node is not None:
+                entries[name] = node
+            elif name in entries:
+                moved = entries.pop(name)
+                if new_name is not None:
+                    entries[new_name] = moved
+        return entries
 
 
 class SimFile:
@@ -254,8 +279,8 @@ class SimDisk:
         if node is None:
             if not create:
                 raise FileNotFoundError(errno.ENOENT, "no such file", path)
-            node = parent.entries[name] = _Inode()
-            parent.changed()
+            node = _Inode()
+            parent.put(name, node)
         if isinstance(node, _Directory):
             raise IsADirectoryError(errno.EISDIR, "is a directory", path)
         return SimFile(self, path, node)
@@ -274,8 +299,7 @@ class SimDisk:
         node = self._root
         for name in _parts(path):
             if name not in node.entries:
-                node.entries[name] = _Directory()
-                node.changed()
+                node.put(name, _Directory())
                 if durable:
                     node.sync()
             child = node.entries[name]
@@ -301,25 +325,22 @@ class SimDisk:
         new_parent, new_name = self._parent(new)
         if name not in parent.entries:
             raise FileNotFoundError(errno.ENOENT, "no such file", old)
-        new_parent.entries[new_name] = parent.entries.pop(name)
-        parent.changed()
         if new_parent is not parent:
-            new_parent.changed()
+            raise OSError(errno.EXDEV, "the simulated disk renames within a directory only", old)
+        parent.move(name, new_name)
 
     def remove(self, path: str) -> None:
         self.step("remove", path)
         self._file(path)
         parent, name = self._parent(path)
-        del parent.entries[name]
-        parent.changed()
+        parent.drop(name)
 
     def remove_tree(self, directory: str) -> None:
         self.step("remove_tree", directory)
         parent, name = self._parent(directory)
         if not isinstance(parent.entries.get(name), _Directory):
             raise FileNotFoundError(errno.ENOENT, "no such directory", directory)
-        del parent.entries[name]
-        parent.changed()
+        parent.drop(name)
 
     def sync_directory(self, directory: str) -> None:
         self.step("sync_directory", directory)

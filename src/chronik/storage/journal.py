@@ -191,7 +191,7 @@ class Journal:
         for log in logs:
             capture = log.capture()
             captures.append(capture)
-            if capture.size_bytes >= SYNC_SEGMENT_BYTES_MIN or log.must_sync:
+            if capture.size_bytes >= SYNC_SEGMENT_BYTES_MIN:
                 capture.by_sync = True
             else:
                 small = capture

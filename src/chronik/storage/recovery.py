@@ -158,7 +158,7 @@ def restore(log: Log, known: Known, disk: Disk) -> None:
         if segment.size_bytes < size_bytes:
             logger.info("%s: torn tail cut at byte %d, offset %d", segment.path, segment.size_bytes, expected)
             file.truncate(segment.size_bytes)
-            segment.entry_synced = False  # or a checkpoint would trust a file whose tail may come back
+            log.sync_cut(segment)
             has_cut = True
         if expected < end_offset:
             for stale in bases[index + 1 :]:
@@ -173,6 +173,7 @@ def restore(log: Log, known: Known, disk: Disk) -> None:
     elif segments and expected < log.start_offset:
         log.restart_at(log.start_offset)
     elif segments and has_cut and log.damage is None:
+        log.sync_cut(segments[-1])
         log.note_cut()
 
 

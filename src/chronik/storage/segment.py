@@ -150,7 +150,6 @@ class Segment:
         self.size_bytes = position
         self.durable_bytes = min(self.durable_bytes, position)
         self.synced_bytes = min(self.synced_bytes, position)
-        self.entry_synced = False  # segments behind this one go too, and their removal must be synced
         self._checked_to = min(self._checked_to, position)
         self._checked_from = min(self._checked_from, position)
         self._forget_tail()
@@ -228,7 +227,21 @@ class Segment:
             return self.size_bytes
         return position
 
-    def whole_batches(self, data: memoryview, position: int) -> tuple[int, int]:
+    def read_batches(self, start: int, stop: int, bytes_max: int, *, at_least_one: bool) -> tuple[memoryview, int]:
+        """Whole, checked batches between two boundaries, and the offset behind them; -1 if they reach `stop`."""
+        if stop - start <= bytes_max:
+            data, next_offset = self.read(start, stop - start), -1
+        else:
+            data = self.read(start, bytes_max)
+            size_bytes, next_offset = self._whole_batches(data, start)
+            data = data[:size_bytes]
+            if not size_bytes and at_least_one:
+                _, first = next(self.headers(start))
+                data, next_offset = self.read(start, first.size_bytes), first.next_offset
+        self.check(data, start)
+        return data, next_offset
+
+    def _whole_batches(self, data: memoryview, position: int) -> tuple[int, int]:
         """(size in bytes, next offset) of the whole batches at the beginning of `data`, read at `position`."""
         entry = self.index.before_position(position + len(data) - HEADER_BYTES)
         at = max(0, entry.position - position)

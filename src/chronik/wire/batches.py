@@ -22,6 +22,7 @@ from chronik.wire.errors import (
     InvalidRecord,
     InvalidTimestamp,
     Malformed,
+    NotOneBatch,
     TooLarge,
     Unencodable,
     UnsupportedCompression,
@@ -122,7 +123,9 @@ class BatchView(NamedTuple):
 def validate_produced(buffer: memoryview, batch_bytes_max: int) -> BatchView:
     """Checks what a client sent for one partition: exactly one batch, by the rules that Kafka's broker applies.
 
-    Whether keys are there and times within bounds is the topic's business (`records.verify`), as is the sequence.
+    Stricter than it in two places: bytes after the batch, which it drops, and LogAppendTime, which it takes back by
+    rewriting the batch, are refused. Whether all records have keys, and times within bounds, is a matter of the topic
+    (`records.verify`); sequence numbers and transactions are the partition's.
     """
     size = len(buffer)
     if size >= HEADER_BYTES:
@@ -144,21 +147,21 @@ def validate_produced(buffer: memoryview, batch_bytes_max: int) -> BatchView:
 
 
 def _why_not_produced(buffer: memoryview, batch_bytes_max: int) -> Malformed:
-    """The first rule that is broken, in the order in which Kafka looks. (It drops bytes after a batch; we refuse.)"""
+    """The first rule that is broken, in the order in which Kafka looks."""
     what = "produced batch"
     left = len(buffer)
     if left < HEADER_BYTES_TO_MAGIC:
-        return InvalidRecord(what, 0, f"there is none: {left} bytes were sent, and one batch is expected")
+        return NotOneBatch(what, 0, f"there is none: {left} bytes were sent, and one batch is expected")
     size = _INT32.unpack_from(buffer, 8)[0] + LENGTH_COVERS_FROM
     magic = buffer[MAGIC_AT]
     if magic > MAGIC or size < LEGACY_BYTES_MIN:
         return CorruptBatch(what, 8, f"claims magic {magic} and {size} bytes, which is no batch")
     if magic < MAGIC:
-        return InvalidRecord(what, MAGIC_AT, f"magic is {magic}; this version of Produce takes magic {MAGIC}")
+        return NotOneBatch(what, MAGIC_AT, f"magic is {magic}; this version of Produce takes magic {MAGIC}")
     if size < HEADER_BYTES:
         return CorruptBatch(what, 8, f"claims {size} bytes, a header alone takes {HEADER_BYTES}")
     if size != left:
-        return InvalidRecord(what, 8, f"claims {size} bytes, {left} were sent; exactly one batch is expected")
+        return NotOneBatch(what, 8, f"claims {size} bytes, {left} were sent; exactly one batch is expected")
     batch = _new(BatchView, (*_unpack_header(buffer), buffer))
     if batch.base_offset != 0:
         return InvalidRecord(what, 0, f"base offset is {batch.base_offset}; the broker assigns it, send 0")
@@ -295,9 +298,9 @@ def build(
         raise Unencodable("a batch without records needs base_offset and last_offset")
     base_timestamp = NO_TIMESTAMP if base_timestamp is None else base_timestamp
     max_timestamp = NO_TIMESTAMP if max_timestamp is None else max_timestamp
-    payload = record_codec.encode(records, base_offset, base_timestamp)
-    if records:
-        payload = compress(codec, payload, level)
+    if not records:
+        codec = Codec.NONE  # nothing is not compressed: readers take it for a cut stream
+    payload = compress(codec, record_codec.encode(records, base_offset, base_timestamp), level)
     attributes = (
         codec
         | (LOG_APPEND_TIME if timestamp_type is TimestampType.LOG_APPEND_TIME else 0)

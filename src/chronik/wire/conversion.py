@@ -72,6 +72,8 @@ def down_convert(buffer: memoryview, magic: int, first_offset: int, output_bytes
         if batch.is_control:
             continue
         codec = batch.compression
+        if codec is Codec.ZSTD and converted:
+            break  # the client is told when it asks from here
         if codec is Codec.ZSTD:
             raise UnsupportedCompression(
                 f"batch at offset {batch.base_offset}", 0, f"zstd cannot be sent to a client that reads magic {magic}"

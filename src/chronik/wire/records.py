@@ -57,8 +57,11 @@ class Record(NamedTuple):
 
 def iterate(batch: BatchView, output_bytes_max: int) -> Iterator[Record]:
     """The records of a batch, in order. Decompresses at most `output_bytes_max` bytes; checks no CRC."""
-    data = compression.decompress(batch.compression, batch.payload, output_bytes_max)
     count = batch.record_count
+    payload = batch.payload
+    if count == 0 and not payload:
+        return  # whatever codec it names: nothing need not be a stream
+    data = compression.decompress(batch.compression, payload, output_bytes_max)
     if not 0 <= count * RECORD_BYTES_MIN <= len(data):
         raise _invalid(0, 0, f"the batch claims {count} records in {len(data)} bytes")
     base_offset, base_timestamp = batch.base_offset, batch.base_timestamp

@@ -155,6 +155,15 @@ def test_a_resource_named_twice_fails_both_times() -> None:
     assert kept(node, TOPIC, "t") == {}
 
 
+def test_also_when_one_of_the_two_never_reaches_the_controller() -> None:
+    """The broker refuses the one by itself; the other must not pass for being alone then."""
+    node = node_with_topic()
+    bad: Asked = (BROKER, "1", [("num.partitions", SET, "3")])
+    good: Asked = (BROKER, "1", [("message.max.bytes", SET, "3")])
+    assert [answer.error_code for answer in alter(node, bad, good)] == [ErrorCode.INVALID_REQUEST] * 2
+    assert kept(node, BROKER, "1") == {}
+
+
 def test_what_is_set_for_a_broker_holds_at_once() -> None:
     """For this broker before all brokers; deleting it uncovers what was there before."""
     node = node_with_topic()

@@ -67,6 +67,13 @@ class Resource:
             return f"broker {self.name}" if self.name else "all brokers"
         return f"{self.kind.name.lower()} {self.name!r}"
 
+    @property
+    def own_source(self) -> Source:
+        """Where a value comes from that was set on this very resource."""
+        if self.kind is ResourceKind.BROKER:
+            return Source.BROKER if self.name else Source.ALL_BROKERS
+        return Source[self.kind.name]
+
 
 @dataclass(frozen=True, slots=True)
 class Config:
@@ -76,11 +83,6 @@ class Config:
     is_read_only: bool
     is_sensitive: bool
     documentation: str | None
-
-    @property
-    def is_own(self) -> bool:
-        """Set on the resource itself, not inherited."""
-        return self.source in (Source.TOPIC, Source.BROKER, Source.ALL_BROKERS, Source.GROUP)
 
 
 async def describe(cluster: Cluster, resource: Resource, keys: Sequence[str] | None = None) -> list[Config]:

@@ -1,0 +1,204 @@
+"""Drives workers for a while and counts what comes back. What a worker sends is its own business (see `workloads`).
+
+Without a rate every worker sends again as soon as it has its answer: as fast as the broker goes. With a rate requests
+fall due at fixed times whether or not a worker is free, and a latency counts from when the request was due, so a broker
+that stalls is charged for every request it kept waiting. What is still unanswered at the end counts with the time it
+has taken until then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter, deque
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from chronik.bench.histogram import Histogram
+from chronik.client.errors import ClientError
+
+TICK_S: Final = 0.001
+REPAIR_S: Final = 0.1
+DRAIN_S: Final = 5
+_NS_PER_S: Final = 1_000_000_000
+
+
+class Worker(Protocol):
+    """One request in flight at most, from `begin` until it calls `Load.done` or `Load.failed`."""
+
+    due_ns: int  # of the request in flight; 0 when there is none
+
+    async def open(self) -> None:
+        """Connects to where its requests belong now; raises ClientError or OSError."""
+
+    def begin(self, due_ns: int) -> None: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    seconds: float
+    request_count: int
+    message_count: int
+    byte_count: int
+    errors: dict[str, int]
+    cpu_s: float  # that this process used while measuring
+    latency: Histogram  # in microseconds, corrected for coordinated omission
+
+
+class Load:
+    def __init__(self, *, rate: int | None = None) -> None:
+        self.message_count = 0
+        self.byte_count = 0
+        self.errors: Counter[str] = Counter()
+        self.latency = Histogram()
+        self.recent = Histogram()  # since somebody last looked; for the live line
+        self._rate = rate
+        self._workers: Sequence[Worker] = ()
+        self._idle: deque[Worker] = deque()
+        self._late: deque[int] = deque()  # when requests fell due for which no worker was free
+        self._due_count = 0
+        self._started_ns = 0
+        self._started_cpu_s = 0.0
+        self.is_over = False  # the time is up: nothing counts any more
+        self._all_ended = asyncio.Event()
+        self._repairs: set[asyncio.Task[None]] = set()
+
+    @property
+    def error_count(self) -> int:
+        return sum(self.errors.values())
+
+    async def run(self, workers: Sequence[Worker], seconds: float) -> Totals:
+        self._workers = workers
+        self._started_ns = time.perf_counter_ns()
+        self._started_cpu_s = time.process_time()
+        for worker in workers:
+            self._next(worker)
+        if self._rate is not None:
+            self._tick()
+        await asyncio.sleep(seconds)
+        self.is_over = True
+        ended_ns = time.perf_counter_ns()
+        totals = self._totals(ended_ns)
+        for task in self._repairs:
+            task.cancel()
+        await self._drain()
+        for worker in workers:
+            worker.close()
+        return totals
+
+    # --- for workers
+
+    def done(self, worker: Worker, message_count: int, byte_count: int) -> None:
+        """The request of this worker was answered well."""
+        now_ns = time.perf_counter_ns()
+        latency_us = (now_ns - worker.due_ns) // 1000
+        worker.due_ns = 0
+        if self.is_over:
+            self._note_end()
+            return
+        self.message_count += message_count
+        self.byte_count += byte_count
+        self.latency.add(latency_us)
+        self.recent.add(latency_us)
+        if self._rate is None:
+            worker.begin(now_ns)
+        elif self._late:
+            worker.begin(self._late.popleft())
+        else:
+            self._idle.append(worker)
+
+    def measured(self, due_ns: int, byte_count: int) -> None:
+        """A message arrived whose latency is not that of a request."""
+        if not self.is_over:
+            latency_us = (time.perf_counter_ns() - due_ns) // 1000
+            self.message_count += 1
+            self.byte_count += byte_count
+            self.latency.add(latency_us)
+            self.recent.add(latency_us)
+
+    def free(self, worker: Worker) -> None:
+        """The request is over and nothing was measured by it."""
+        worker.due_ns = 0
+        if self.is_over:
+            self._note_end()
+        else:
+            self._next(worker)
+
+    def failed(self, worker: Worker, why: str) -> None:
+        """The request came to nothing; the worker looks for its place again."""
+        if worker.due_ns:
+            self.latency.add((time.perf_counter_ns() - worker.due_ns) // 1000)
+        worker.due_ns = 0
+        if self.is_over:
+            self._note_end()
+            return
+        self.errors[why] += 1
+        task = asyncio.get_running_loop().create_task(self._repair(worker))
+        self._repairs.add(task)
+        task.add_done_callback(self._repairs.discard)
+
+    async def _repair(self, worker: Worker) -> None:
+        while not self.is_over:
+            await asyncio.sleep(REPAIR_S)
+            try:
+                await worker.open()
+            except (ClientError, OSError) as fault:
+                self.errors[type(fault).__name__] += 1
+            else:
+                self._next(worker)
+                return
+
+    # --- pacing
+
+    def _next(self, worker: Worker) -> None:
+        if self._rate is None:
+            worker.begin(time.perf_counter_ns())
+        elif self._late:
+            worker.begin(self._late.popleft())
+        else:
+            self._idle.append(worker)
+
+    def _tick(self) -> None:
+        """Starts what has fallen due since the last time."""
+        assert self._rate is not None
+        if self.is_over:
+            return
+        elapsed_ns = time.perf_counter_ns() - self._started_ns
+        due_count = elapsed_ns * self._rate // _NS_PER_S + 1
+        for index in range(self._due_count, due_count):
+            due_ns = self._started_ns + index * _NS_PER_S // self._rate
+            if self._idle:
+                self._idle.popleft().begin(due_ns)
+            else:
+                self._late.append(due_ns)
+        self._due_count = due_count
+        asyncio.get_running_loop().call_later(TICK_S, self._tick)
+
+    # --- the end
+
+    def _totals(self, ended_ns: int) -> Totals:
+        request_count = self.latency.count
+        for due_ns in [worker.due_ns for worker in self._workers if worker.due_ns] + list(self._late):
+            self.latency.add((ended_ns - due_ns) // 1000)
+        seconds = (ended_ns - self._started_ns) / _NS_PER_S
+        latency = self.latency
+        if self._rate is None and request_count:
+            usual_us = int(seconds * 1e6 * len(self._workers) / request_count)
+            latency = latency.corrected(usual_us)
+        cpu_s = time.process_time() - self._started_cpu_s
+        return Totals(seconds, request_count, self.message_count, self.byte_count, dict(self.errors), cpu_s, latency)
+
+    async def _drain(self) -> None:
+        """Lets requests that are under way end, so that the broker is not cut off in the middle."""
+        self._note_end()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(DRAIN_S):
+                await self._all_ended.wait()
+
+    def _note_end(self) -> None:
+        if self.is_over and not any(worker.due_ns for worker in self._workers):
+            self._all_ended.set()

@@ -1,0 +1,127 @@
+"""One measurement from beginning to end: topic, workers, load, report.
+
+It never retries a measurement and never hides an error: what went wrong is counted by name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from chronik.bench import report, workloads
+from chronik.bench.errors import BenchError
+from chronik.bench.frames import require_versions
+from chronik.bench.load import Load, Worker
+from chronik.bench.report import Setup
+from chronik.client.admin import offsets, topics
+from chronik.client.errors import ClientError, Refused
+from chronik.client.routing import Cluster
+from chronik.client.topology import TopicPartition
+from chronik.runtime.real import real_runtime
+from chronik.wire.compression import Codec
+from chronik.wire.error_codes import ErrorCode
+
+__all__ = ["Setup", "measure"]
+
+ACKS: Final = {"all": -1, "-1": -1, "1": 1, "0": 0}
+OPENING_MAX: Final = 64  # connections made at the same time
+
+
+async def measure(bootstrap: str, setup: Setup, seconds: float, *, as_json: bool) -> None:
+    async with Cluster(real_runtime(), bootstrap, client_id="chronik-bench") as cluster:
+        require_versions(await cluster.to_any())
+        setup = replace(setup, partitions=await _ensure_topic(cluster, setup))
+        load = Load(rate=setup.rate)
+        workers = await _workers(load, cluster, setup)
+        await _open_all(workers)
+
+        def each_second() -> None:
+            for worker in workers:
+                if isinstance(worker, workloads.ProduceWorker):
+                    worker.refresh()
+
+        watching = asyncio.create_task(report.live(load, seconds, each_second))
+        try:
+            totals = await load.run(workers, seconds)
+        finally:
+            watching.cancel()
+            report.end_live_line()
+        report.print_summary(report.summary(setup, totals), as_json=as_json)
+
+
+async def _open_all(workers: Sequence[Worker]) -> None:
+    gate = asyncio.Semaphore(OPENING_MAX)
+
+    async def open_one(worker: Worker) -> None:
+        async with gate:
+            await worker.open()
+
+    await asyncio.gather(*(open_one(worker) for worker in workers))
+
+
+async def _ensure_topic(cluster: Cluster, setup: Setup) -> int:
+    """The number of the topic's partitions, after creating it if need be."""
+    topic = setup.topic
+    await cluster.refresh([topic])
+    if topic not in cluster.topology.topics:
+        wanted = topics.NewTopic(topic, setup.partitions, setup.replication_factor)
+        created = (await topics.create(cluster, [wanted]))[topic]
+        if isinstance(created, Refused) and created.kafka_error is not ErrorCode.TOPIC_ALREADY_EXISTS:
+            raise created
+
+    async def all_led() -> int:
+        await cluster.refresh([topic])
+        known = cluster.topology.topic(topic).partitions
+        for index in known:
+            cluster.topology.leader(TopicPartition(topic, index))
+        return len(known)
+
+    return await cluster.retrying(all_led)
+
+
+async def _workers(load: Load, cluster: Cluster, setup: Setup) -> Sequence[Worker]:
+    places = [TopicPartition(setup.topic, index % setup.partitions) for index in range(setup.concurrency)]
+    acks, codec = ACKS[setup.acks], Codec[setup.compression.upper()]
+    if setup.mode == "produce":
+        count, size_bytes = setup.messages_per_request, setup.message_size
+        return [
+            workloads.ProduceWorker(
+                load, cluster, at, workloads.values(count, size_bytes, seed=index), acks=acks, codec=codec
+            )
+            for index, at in enumerate(places)
+        ]
+    if setup.mode == "consume":
+        return await _fetch_workers(load, cluster, places)
+    if setup.mode == "metadata":
+        addresses = [broker.address for broker in cluster.topology.brokers.values()]
+        return [
+            workloads.MetadataWorker(load, cluster, at, addresses[index % len(addresses)])
+            for index, at in enumerate(places)
+        ]
+    for at, offset in (await _offsets(cluster, places, offsets.LATEST)).items():
+        reader = workloads.Reader(load, cluster, at, offset)
+        await reader.open()
+        reader.begin()
+    [value] = workloads.values(1, setup.message_size, seed=0)
+    return [workloads.RoundTripWorker(load, cluster, at, value, acks=acks) for at in places]
+
+
+async def _fetch_workers(load: Load, cluster: Cluster, places: list[TopicPartition]) -> Sequence[Worker]:
+    starts = await _offsets(cluster, places, offsets.EARLIEST)
+    ends = await _offsets(cluster, places, offsets.LATEST)
+    filled = [at for at in starts if ends[at] > starts[at]]
+    if not filled:
+        raise BenchError(f"topic {places[0].topic!r} is empty: fill it first, with --mode produce")
+    chosen = [filled[index % len(filled)] for index in range(len(places))]
+    return [workloads.FetchWorker(load, cluster, at, starts[at]) for at in chosen]
+
+
+async def _offsets(cluster: Cluster, places: list[TopicPartition], place: int) -> dict[TopicPartition, int]:
+    found: dict[TopicPartition, int] = {}
+    for at, answer in (await offsets.look_up(cluster, dict.fromkeys(places, place))).items():
+        if isinstance(answer, ClientError):
+            raise answer
+        found[at] = answer.offset
+    return found

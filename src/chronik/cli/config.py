@@ -1,0 +1,198 @@
+"""`chronik config`: read and change the configuration of topics, brokers and groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import App, Parameter
+
+from chronik.cli.errors import CommandFailed, Misused
+from chronik.cli.naming import did_you_mean, existing_topic, parse_settings
+from chronik.cli.output import Column, Row, print_json, print_rows
+from chronik.cli.session import DEFAULTS, Options, run
+
+if TYPE_CHECKING:
+    from chronik.client.admin.configs import Config, Resource
+    from chronik.client.routing import Cluster
+
+Kind = Literal["topic", "broker", "group"]
+
+app = App(
+    name="config",
+    help="""\
+Read and change the configuration of topics, brokers and groups.
+
+A broker is named by its id; `default` means all brokers. Values set on a resource win over the broker's.
+
+For example:
+  chronik config get topic orders
+  chronik config get topic orders retention.ms
+  chronik config set topic orders retention.ms=86400000
+  chronik config unset topic orders retention.ms
+  chronik config get broker 1 --all""",
+)
+
+COLUMNS = (
+    Column("name", "KEY"),
+    Column("value", "VALUE"),
+    Column("source", "SET BY"),
+)
+SET_BY = {
+    "TOPIC": "topic",
+    "BROKER": "this broker",
+    "ALL_BROKERS": "all brokers",
+    "FILE": "server.properties",
+    "DEFAULT": "default",
+    "GROUP": "group",
+}
+
+
+@app.command
+def get(
+    kind: Kind,
+    name: str,
+    /,
+    *keys: str,
+    all_keys: Annotated[bool, Parameter(name=["--all", "-a"])] = False,
+    docs: bool = False,
+    options: Options = DEFAULTS,
+) -> int:
+    """Show settings, each with where its value comes from.
+
+    Without keys only what was set on the resource itself; --all shows everything that applies to it.
+
+    For example:
+      chronik config get topic orders --all
+      chronik config get topic orders cleanup.policy --docs
+
+    Parameters
+    ----------
+    kind
+        topic, broker or group.
+    name
+        Its name; a broker's id, or `default` for all brokers.
+    keys
+        Only these settings.
+    all_keys
+        Also what is inherited or default.
+    docs
+        Say what each setting does.
+    """
+
+    async def work(cluster: Cluster) -> None:
+        from chronik.client.admin import configs
+
+        resource = await _resource(cluster, kind, name)
+        found = await configs.describe(cluster, resource)
+        _require_known(keys, found)
+        own = resource.own_source
+        shown = [config for config in found if config.name in keys or (not keys and (all_keys or config.source is own))]
+        rows: list[Row] = [
+            {
+                "name": config.name,
+                "value": config.value,
+                "source": SET_BY.get(config.source.name, config.source.name.lower()),
+                "read_only": config.is_read_only,
+                "sensitive": config.is_sensitive,
+                "documentation": config.documentation,
+            }
+            for config in shown
+        ]
+        columns = (*COLUMNS, Column("documentation", "MEANING")) if docs else COLUMNS
+        empty = f"{resource} has no settings of its own: --all shows those that apply"
+        print_rows(rows, columns, as_json=options.wants_json, empty=empty)
+
+    return run(options, work)
+
+
+@app.command(name="set")
+def set_keys(kind: Kind, name: str, /, *settings: str, validate_only: bool = False, options: Options = DEFAULTS) -> int:
+    """Set values, at once and all or none. Other settings stay as they are.
+
+    For example:
+      chronik config set topic orders retention.ms=86400000 cleanup.policy=compact,delete
+      chronik config set broker default log.cleaner.threads=2
+
+    Parameters
+    ----------
+    kind
+        topic, broker or group.
+    name
+        Its name; a broker's id, or `default` for all brokers.
+    settings
+        key=value, as many as you like.
+    validate_only
+        Let the cluster check, and change nothing.
+    """
+    wanted = parse_settings(settings, "setting")
+    if not wanted:
+        raise Misused("nothing to set: write key=value")
+    return _alter(kind, name, wanted, (), options, validate_only=validate_only)
+
+
+@app.command
+def unset(kind: Kind, name: str, /, *keys: str, options: Options = DEFAULTS) -> int:
+    """Take settings back, so that the broker's value or the default applies again.
+
+    For example:
+      chronik config unset topic orders retention.ms
+
+    Parameters
+    ----------
+    kind
+        topic, broker or group.
+    name
+        Its name; a broker's id, or `default` for all brokers.
+    keys
+        The settings to take back.
+    """
+    if not keys:
+        raise Misused("nothing to unset: name a key")
+    return _alter(kind, name, {}, keys, options, validate_only=False)
+
+
+def _alter(
+    kind: Kind, name: str, wanted: dict[str, str], keys: tuple[str, ...], options: Options, *, validate_only: bool
+) -> int:
+    async def work(cluster: Cluster) -> None:
+        from chronik.client.admin import configs
+        from chronik.client.errors import Refused
+
+        resource = await _resource(cluster, kind, name)
+        try:
+            await configs.alter(cluster, resource, set_to=wanted, unset=keys, validate_only=validate_only)
+        except Refused as fault:
+            known = await configs.describe(cluster, resource)
+            hints = "".join(_hint(key, known) for key in (*wanted, *keys))
+            raise CommandFailed(f"{fault}{hints}") from fault
+        if options.wants_json:
+            print_json({"kind": kind, "name": name, "set": wanted, "unset": list(keys), "validate_only": validate_only})
+        else:
+            print(f"{resource}: {'would be fine' if validate_only else 'changed'}")
+
+    return run(options, work)
+
+
+async def _resource(cluster: Cluster, kind: Kind, name: str) -> Resource:
+    from chronik.client.admin.configs import Resource, ResourceKind
+
+    if kind == "topic":
+        await existing_topic(cluster, name)
+    elif kind == "broker":
+        name = "" if name == "default" else name
+        if name and not name.isdigit():
+            raise Misused(f"broker {name!r}: name a broker by its id, or `default` for all")
+    return Resource(ResourceKind[kind.upper()], name)
+
+
+def _require_known(keys: Iterable[str], found: list[Config]) -> None:
+    known = {config.name for config in found}
+    for key in keys:
+        if key not in known:
+            raise CommandFailed(f"there is no setting {key!r}{did_you_mean(key, known)}")
+
+
+def _hint(key: str, found: list[Config]) -> str:
+    known = {config.name for config in found}
+    return "" if key in known else did_you_mean(key, known)

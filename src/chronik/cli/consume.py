@@ -1,0 +1,185 @@
+"""`chronik consume`: reads records and prints them, once to the end or as they come.
+
+Without --follow a read ends: where the topic ended when it began, or at --to. As a member of a group it commits what it
+has printed, after it has printed it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+
+from chronik.cli.errors import CommandFailed, Misused
+from chronik.cli.moments import parse_place
+from chronik.cli.naming import existing_topic
+from chronik.cli.records import RecordPrinter
+from chronik.cli.session import DEFAULTS, Options, progress, run
+
+if TYPE_CHECKING:
+    from chronik.client.consumer import Consumer, Start
+    from chronik.client.fetch_answers import Fetched
+    from chronik.client.routing import Cluster
+    from chronik.client.topology import TopicPartition
+    from chronik.wire.records import Record
+
+POLL_MS = 500
+
+
+def consume(
+    *topics: str,
+    from_: Annotated[str | None, Parameter(name=["--from", "-f"])] = None,
+    to: str | None = None,
+    partition: Annotated[tuple[int, ...], Parameter(name=["--partition", "-p"])] = (),
+    group: Annotated[str | None, Parameter(name=["--group", "-g"])] = None,
+    follow: Annotated[bool, Parameter(name=["--follow", "-F"])] = False,
+    count: Annotated[int | None, Parameter(name=["--count", "-n"])] = None,
+    keys: bool = False,
+    headers: bool = False,
+    offsets: bool = False,
+    timestamps: bool = False,
+    isolation: Literal["committed", "uncommitted"] = "committed",
+    options: Options = DEFAULTS,
+) -> int:
+    """Read records of topics, from any place, once to the end or as they come.
+
+    Values are printed as they are, one a line; --keys, --headers, --offsets and --timestamps put columns in front.
+    With --format json every record is one line with everything it has.
+
+    For example:
+      chronik consume orders --from earliest
+      chronik consume orders --follow --keys
+      chronik consume orders --from 2026-03-01T12:00:00+01:00 --to "5m ago" --format json
+      chronik consume orders --from 1500 --partition 2 --count 10 --offsets
+      chronik consume orders --group billing --follow
+
+    Parameters
+    ----------
+    topics
+        The topics to read.
+    from_
+        earliest, latest, an offset, a time with its zone, or 2h ago. When left out: earliest, and latest with
+        --follow; in a group, where the group is.
+    to
+        Where to stop, before that record: latest, an offset, a time, or 5m ago.
+    partition
+        Only this partition; may be given several times.
+    group
+        Read as a member of this group, and commit what was printed.
+    follow
+        Go on when the end is reached, until Ctrl-C.
+    count
+        Stop after that many records.
+    keys
+        Print the key before the value.
+    headers
+        Print headers as name=value.
+    offsets
+        Print partition and offset.
+    timestamps
+        Print the time of each record.
+    isolation
+        committed leaves out records of transactions that are open or were aborted.
+    """
+    if not topics:
+        raise Misused("name at least one topic: chronik consume TOPIC")
+    if follow and to is not None:
+        raise Misused("--follow never ends and --to says where to end: choose one")
+    if count is not None and count < 1:
+        raise Misused(f"--count {count}: it must be at least 1")
+    if group is not None and (partition or (from_ is not None and from_ not in ("earliest", "latest"))):
+        raise Misused(
+            "a group reads from where it is: --from earliest or latest is for partitions it has never read; "
+            "move a group with `chronik group reset`"
+        )
+    printer = RecordPrinter(
+        as_json=options.wants_json, keys=keys, headers=headers, offsets=offsets, timestamps=timestamps
+    )
+
+    async def work(cluster: Cluster) -> None:
+        from chronik.client.consumer import EARLIEST, LATEST, Consumer
+        from chronik.client.fetch_answers import READ_COMMITTED, READ_UNCOMMITTED, FetchOptions
+
+        now_ms = cluster.clock.wall_ms()
+        default = LATEST if follow else EARLIEST
+        start: Start = default if from_ is None else parse_place(from_, "--from", now_ms)
+        end = None if follow else LATEST if to is None else parse_place(to, "--to", now_ms)
+        partitions = [at for topic in topics for at in await _partitions(cluster, topic, partition)]
+        fetching = FetchOptions(isolation_level=READ_COMMITTED if isolation == "committed" else READ_UNCOMMITTED)
+        reset = start if isinstance(start, int) else default
+        async with Consumer(
+            cluster, group_id=group, reset=reset if group else None, auto_commit_ms=None, options=fetching
+        ) as consumer:
+            ends = await _ends(cluster, partitions, end, fetching.isolation_level)
+            if group is None:
+                await consumer.assign(dict.fromkeys(partitions, start))
+            else:
+                consumer.subscribe(topics)
+            with progress("waiting for records"):
+                await _read(consumer, printer, ends, count)
+
+    return run(options, work)
+
+
+async def _read(
+    consumer: Consumer, printer: RecordPrinter, ends: Mapping[TopicPartition, int] | None, count: int | None
+) -> None:
+    """Prints until the ends are reached or enough was printed; without ends, for ever."""
+    left = count
+    while True:
+        if ends is not None and consumer.assignment and _is_at_end(consumer, ends):
+            return
+        for fetched in await consumer.poll(POLL_MS):
+            records = _before_end(fetched, ends)
+            if left is not None:
+                records = records[:left]
+                left -= len(records)
+            printer.print(fetched.at, records)
+            # Not the consumer's position, which is behind what was fetched: only what was printed counts as read.
+            if records and consumer.group_id is not None:
+                sys.stdout.flush()
+                await consumer.commit({fetched.at: records[-1].offset + 1})
+            if left == 0:
+                return
+        sys.stdout.flush()
+
+
+def _before_end(fetched: Fetched, ends: Mapping[TopicPartition, int] | None) -> list[Record]:
+    if ends is None or fetched.at not in ends:
+        return fetched.records
+    return [record for record in fetched.records if record.offset < ends[fetched.at]]
+
+
+def _is_at_end(consumer: Consumer, ends: Mapping[TopicPartition, int]) -> bool:
+    positions = consumer.positions()
+    done = [at for at, offset in positions.items() if offset >= ends.get(at, 0)]
+    consumer.pause(done)
+    return len(done) == len(positions)
+
+
+async def _partitions(cluster: Cluster, topic: str, only: tuple[int, ...]) -> list[TopicPartition]:
+    from chronik.client.topology import TopicPartition
+
+    known = (await existing_topic(cluster, topic)).partitions
+    for index in only:
+        if index not in known:
+            raise CommandFailed(
+                f"topic {topic!r} has no partition {index}, only 0 to {len(known) - 1}: UNKNOWN_TOPIC_OR_PARTITION"
+            )
+    return [TopicPartition(topic, index) for index in only or known]
+
+
+async def _ends(
+    cluster: Cluster, partitions: list[TopicPartition], end: Start | None, isolation_level: int
+) -> dict[TopicPartition, int] | None:
+    """Before which offset to stop in each partition."""
+    if end is None:
+        return None
+    from chronik.client.consumer import Consumer
+    from chronik.client.fetch_answers import FetchOptions
+
+    async with Consumer(cluster, options=FetchOptions(isolation_level=isolation_level)) as finder:
+        await finder.assign(dict.fromkeys(partitions, end))
+        return finder.positions()

@@ -1,0 +1,282 @@
+"""`chronik group`: list, describe, reset and delete consumer groups."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import App, Parameter
+
+from chronik.cli.errors import CommandFailed, Misused
+from chronik.cli.naming import did_you_mean
+from chronik.cli.output import Column, Row, human_count, human_duration, print_json, print_rows, yes_or_no
+from chronik.cli.session import DEFAULTS, DONE, REFUSED, Options, complain, progress, run
+
+if TYPE_CHECKING:
+    from chronik.client.admin.groups import Group
+    from chronik.client.routing import Cluster
+
+app = App(
+    name="group",
+    help="""\
+List, describe, reset and delete consumer groups.
+
+For example:
+  chronik group list
+  chronik group describe billing
+  chronik group reset billing --to "2h ago"
+  chronik group reset billing --to "2h ago" --execute
+  chronik group delete billing""",
+)
+
+LISTED_COLUMNS = (
+    Column("group", "GROUP"),
+    Column("type", "TYPE"),
+    Column("state", "STATE"),
+    Column("coordinator", "COORDINATOR", is_number=True),
+)
+LAG_COLUMNS = (
+    Column("topic", "TOPIC"),
+    Column("partition", "PARTITION", is_number=True),
+    Column("committed", "COMMITTED", human_count, is_number=True),
+    Column("end_offset", "END", human_count, is_number=True),
+    Column("lag", "LAG", human_count, is_number=True),
+    Column("lag_ms", "BEHIND", human_duration, is_number=True),
+    Column("member_id", "MEMBER"),
+    Column("client_id", "CLIENT"),
+    Column("host", "HOST"),
+)
+
+
+@app.command(name="list")
+def list_groups(*, options: Options = DEFAULTS) -> int:
+    """List groups with their type and state.
+
+    For example:
+      chronik group list
+      chronik group list --format json | jq -r '.[] | select(.state == "Empty") | .group'
+    """
+
+    async def work(cluster: Cluster) -> None:
+        from chronik.client.admin import groups
+
+        with progress("asking every broker for its groups"):
+            listed = await groups.list_all(cluster)
+        rows: list[Row] = [
+            {
+                "group": group.group_id,
+                "type": group.group_type or None,
+                "state": group.state or None,
+                "protocol_type": group.protocol_type,
+                "coordinator": group.coordinator_id,
+            }
+            for group in listed
+        ]
+        print_rows(rows, LISTED_COLUMNS, as_json=options.wants_json, empty="There are no groups.")
+
+    return run(options, work)
+
+
+@app.command
+def describe(*names: str, options: Options = DEFAULTS) -> int:
+    """Show where a group is in each partition, how far behind, and who reads it.
+
+    LAG counts records; BEHIND is the age of the oldest record that the group has not read.
+
+    For example:
+      chronik group describe billing
+      chronik group describe billing --format json | jq '.[0].lag'
+
+    Parameters
+    ----------
+    names
+        Names of the groups.
+    """
+    if not names:
+        raise Misused("name at least one group: chronik group describe NAME")
+
+    async def work(cluster: Cluster) -> None:
+        with progress("measuring lag"):
+            documents = [await _described(cluster, await existing_group(cluster, name)) for name in names]
+        if options.wants_json:
+            print_json(documents)
+            return
+        for index, document in enumerate(documents):
+            behind = "" if document["lag_ms"] is None else f", {human_duration(document['lag_ms'])} behind"
+            lag = f"lag {document['lag']:,}{behind}"
+            print(
+                f"{chr(10) if index else ''}{document['group']}  {document['state']}  {document['type']}  "
+                f"assignor {document['assignor'] or '-'}  coordinator {document['coordinator']}  "
+                f"members {len(document['members'])}  {lag}"
+            )
+            print_rows(document["partitions"], LAG_COLUMNS, as_json=False, empty="It has no offsets and no members.")
+
+    return run(options, work)
+
+
+@app.command
+def reset(
+    name: str,
+    *,
+    to: str | None = None,
+    shift: int | None = None,
+    topic: Annotated[tuple[str, ...], Parameter(name=["--topic", "-t"])] = (),
+    partition: Annotated[tuple[int, ...], Parameter(name=["--partition", "-p"])] = (),
+    execute: bool = False,
+    dry_run: bool = False,
+    options: Options = DEFAULTS,
+) -> int:
+    """Move a group to other offsets. Shows the plan; --execute carries it out.
+
+    The group must have no members: stop its consumers first. Offsets outside a log are moved to its nearest end.
+
+    For example:
+      chronik group reset billing --to earliest
+      chronik group reset billing --to 2026-03-01T12:00:00+01:00 --execute
+      chronik group reset billing --shift -100 --topic orders --partition 3 --execute
+      chronik group reset new-group --to latest --topic orders --execute
+
+    Parameters
+    ----------
+    name
+        The group; it need not exist when --topic says what it is to read.
+    to
+        earliest, latest, an offset, a time with its zone, or 2h ago.
+    shift
+        Go forward by that many offsets, or back when it is negative.
+    topic
+        Only this topic; may be given several times. All that the group has offsets for when left out.
+    partition
+        Only this partition of each topic; may be given several times.
+    execute
+        Commit the new offsets.
+    dry_run
+        Only show the plan, which is what happens anyway without --execute.
+    """
+    if (to is None) == (shift is None):
+        raise Misused("say where to: either --to or --shift")
+    if execute and dry_run:
+        raise Misused("--execute and --dry-run contradict each other")
+
+    async def work(cluster: Cluster) -> None:
+        from chronik.cli.resetting import make_plan
+        from chronik.client.admin import offsets
+
+        with progress("planning"):
+            plan = await make_plan(cluster, name, to=to, shift=shift, topics=topic, only=partition)
+        if execute:
+            moved = {row.at: offsets.Committed(row.new_offset, -1, "") for row in plan if row.moves}
+            await offsets.commit(cluster, name, moved)
+        rows = [row.as_row(executed=execute) for row in plan]
+        columns = (
+            Column("topic", "TOPIC"),
+            Column("partition", "PARTITION", is_number=True),
+            Column("old_offset", "FROM", human_count, is_number=True),
+            Column("new_offset", "TO", human_count, is_number=True),
+            Column("shift", "SHIFT", lambda shift: f"{shift:+,}", is_number=True),
+            Column("committed", "COMMITTED", yes_or_no),
+        )
+        print_rows(rows, columns, as_json=options.wants_json, empty="there is nothing to move")
+        if not execute and not options.wants_json:
+            print("nothing was changed: add --execute to carry it out")
+
+    return run(options, work)
+
+
+@app.command
+def delete(*names: str, options: Options = DEFAULTS) -> int:
+    """Delete groups with their offsets. A group with members is refused.
+
+    For example:
+      chronik group delete billing
+
+    Parameters
+    ----------
+    names
+        Names of the groups.
+    """
+    if not names:
+        raise Misused("name at least one group: chronik group delete NAME")
+
+    async def work(cluster: Cluster) -> int:
+        from chronik.client.admin import groups
+        from chronik.wire.error_codes import ErrorCode
+
+        results = await groups.delete(cluster, names)
+        exit_code = DONE
+        deleted: list[Row] = []
+        for name, fault in results.items():
+            if fault is None:
+                deleted.append({"group": name, "deleted": True})
+                continue
+            hint = await _nearest_group(cluster, name) if fault.kafka_error is ErrorCode.GROUP_ID_NOT_FOUND else ""
+            complain(f"{fault}{hint}")
+            exit_code = REFUSED
+        if deleted:
+            columns = (Column("group", "GROUP"), Column("deleted", "DELETED", yes_or_no))
+            print_rows(deleted, columns, as_json=options.wants_json)
+        return exit_code
+
+    return run(options, work)
+
+
+async def existing_group(cluster: Cluster, name: str) -> Group:
+    """The group, or a complaint with the nearest name."""
+    from chronik.client.admin import groups
+    from chronik.client.errors import Refused
+    from chronik.wire.error_codes import ErrorCode
+
+    try:
+        return await groups.describe(cluster, name)
+    except Refused as fault:
+        if fault.kafka_error is not ErrorCode.GROUP_ID_NOT_FOUND:
+            raise
+    raise CommandFailed(f"group {name!r} does not exist: GROUP_ID_NOT_FOUND{await _nearest_group(cluster, name)}")
+
+
+async def _nearest_group(cluster: Cluster, name: str) -> str:
+    from chronik.client.admin import groups
+
+    return did_you_mean(name, [group.group_id for group in await groups.list_all(cluster)])
+
+
+async def _described(cluster: Cluster, group: Group) -> dict[str, Any]:
+    from chronik.client.admin import lag, offsets
+    from chronik.client.topology import TopicPartition
+
+    committed = await offsets.committed(cluster, group.group_id)
+    readers = {at: member for member in group.members for at in member.partitions}
+    partitions: Sequence[TopicPartition] = sorted(committed.keys() | readers.keys())
+    lags = await lag.of(cluster, {at: committed[at].offset if at in committed else None for at in partitions})
+    rows = []
+    for at in partitions:
+        reader = readers.get(at)
+        rows.append(
+            {
+                "topic": at.topic,
+                "partition": at.partition,
+                "committed": lags[at].committed,
+                "start_offset": lags[at].start_offset,
+                "end_offset": lags[at].end_offset,
+                "lag": lags[at].lag,
+                "lag_ms": lags[at].lag_ms,
+                "member_id": reader.member_id if reader else None,
+                "client_id": reader.client_id if reader else None,
+                "host": reader.host if reader else None,
+            }
+        )
+    return {
+        "group": group.group_id,
+        "type": group.group_type,
+        "state": group.state,
+        "assignor": group.assignor,
+        "coordinator": group.coordinator_id,
+        "lag": sum(row.lag or 0 for row in lags.values()),
+        "lag_ms": max((row.lag_ms for row in lags.values() if row.lag_ms is not None), default=None),
+        "members": [
+            {"member_id": each.member_id, "instance_id": each.instance_id, "client_id": each.client_id}
+            | {"host": each.host, "partitions": len(each.partitions)}
+            for each in group.members
+        ],
+        "partitions": rows,
+    }

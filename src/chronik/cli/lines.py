@@ -1,0 +1,89 @@
+"""Lines from stdin or files, as they come, without ever blocking the event loop on somebody who types.
+
+A line ends at a newline, which is not part of it; the last one may lack it. A pipe or terminal is read when it has
+something; a regular file always has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from chronik.cli.errors import CommandFailed
+
+READ_BYTES: Final = 256 * 1024
+
+
+async def read_lines(files: Sequence[Path]) -> AsyncIterator[bytes]:
+    """The lines of the files one after the other; of stdin when there are none."""
+    if not files:
+        async for line in _lines(sys.stdin.fileno()):
+            yield line
+    for path in files:
+        fd = _open(path)
+        try:
+            async for line in _lines(fd):
+                yield line
+        finally:
+            os.close(fd)
+
+
+async def read_whole(files: Sequence[Path]) -> AsyncIterator[bytes]:
+    """Each file in one piece."""
+    for path in files:
+        fd = _open(path)
+        try:
+            pieces = []
+            while data := os.read(fd, READ_BYTES):
+                pieces.append(data)
+                await asyncio.sleep(0)
+            yield b"".join(pieces)
+        finally:
+            os.close(fd)
+
+
+def _open(path: Path) -> int:
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise CommandFailed(f"cannot read {path}: {error.strerror}") from error
+
+
+async def _lines(fd: int) -> AsyncIterator[bytes]:
+    rest = b""
+    async for data in _pieces(fd):
+        *whole, rest = (rest + data).split(b"\n")
+        for line in whole:
+            yield line
+    if rest:
+        yield rest
+
+
+async def _pieces(fd: int) -> AsyncIterator[bytes]:
+    loop = asyncio.get_running_loop()
+    readable = asyncio.Event()
+    waits = True
+    try:
+        loop.add_reader(fd, readable.set)
+    except PermissionError:  # a regular file: it never keeps anybody waiting
+        waits = False
+    try:
+        while True:
+            if waits:
+                await readable.wait()
+                readable.clear()
+            else:
+                await asyncio.sleep(0)
+            data = os.read(fd, READ_BYTES)
+            if not data:
+                return
+            yield data
+    finally:
+        if waits:
+            with suppress(OSError, ValueError):
+                loop.remove_reader(fd)

@@ -1,0 +1,88 @@
+"""How far a group is behind: in records, and in time.
+
+Behind in time is the age of the oldest record that the group has not read: how long somebody has been waiting for it.
+Logs cannot be asked for the time of an offset, so that record is fetched; a partition without lag costs nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from chronik.client.admin import offsets
+from chronik.client.errors import ClientError
+from chronik.client.fetch_answers import Chunk, FetchOptions, fetch
+from chronik.client.leaders import ask_leaders
+
+if TYPE_CHECKING:
+    from chronik.client.routing import Cluster
+    from chronik.client.topology import TopicPartition
+
+# One batch is sent whole whatever its size, but only for one partition of a request: so one request each.
+ONE_BATCH: Final = FetchOptions(max_wait_ms=0, max_bytes=1, partition_max_bytes=1)
+SIDE_BY_SIDE: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLag:
+    committed: int | None  # None: the group has no offset here
+    start_offset: int | None  # None, as are the following, when the partition could not be asked
+    end_offset: int | None
+    lag: int | None
+    lag_ms: int | None  # None also when the record's time is not known
+
+
+async def of(
+    cluster: Cluster, committed: Mapping[TopicPartition, int | None], *, with_time: bool = True
+) -> dict[TopicPartition, PartitionLag]:
+    """The lag of a group that has committed these offsets. What retention has deleted is not counted as lag."""
+    starts = await offsets.look_up(cluster, dict.fromkeys(committed, offsets.EARLIEST))
+    ends = await offsets.look_up(cluster, dict.fromkeys(committed, offsets.LATEST))
+    found: dict[TopicPartition, PartitionLag] = {}
+    behind: dict[TopicPartition, int] = {}
+    for at, offset in committed.items():
+        start, end = starts[at], ends[at]
+        if isinstance(start, ClientError) or isinstance(end, ClientError):
+            found[at] = PartitionLag(offset, None, None, None, None)
+            continue
+        position = start.offset if offset is None else max(offset, start.offset)
+        lag = max(0, end.offset - position)
+        found[at] = PartitionLag(offset, start.offset, end.offset, lag, None if lag else 0)
+        if lag:
+            behind[at] = position
+    if with_time and behind:
+        now_ms = cluster.clock.wall_ms()
+        for at, timestamp in (await times_of(cluster, behind)).items():
+            known = found[at]
+            age_ms = None if timestamp is None else max(0, now_ms - timestamp)
+            found[at] = PartitionLag(known.committed, known.start_offset, known.end_offset, known.lag, age_ms)
+    return found
+
+
+async def times_of(cluster: Cluster, at_offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+    """The timestamp of the record at each offset, or of the first after it; None when it cannot be had."""
+    gate = asyncio.Semaphore(SIDE_BY_SIDE)
+
+    async def one(node_id: int, at: TopicPartition) -> Chunk | ClientError | None:
+        async with gate:
+            answers = await fetch(cluster, node_id, {at: at_offsets[at]}, ONE_BATCH, purpose="lag")
+            return answers.get(at)
+
+    async def ask(node_id: int, some: list[TopicPartition]) -> dict[TopicPartition, int | ClientError | None]:
+        chunks = await asyncio.gather(*(one(node_id, at) for at in some))
+        return {
+            at: chunk if isinstance(chunk, ClientError) else _first_time(chunk)
+            for at, chunk in zip(some, chunks, strict=True)
+        }
+
+    answers = await ask_leaders(cluster, at_offsets, ask)
+    return {at: None if isinstance(answer, ClientError) else answer for at, answer in answers.items()}
+
+
+def _first_time(chunk: Chunk | None) -> int | None:
+    if chunk is None:
+        return None
+    records = chunk.take(1).records
+    return records[0].timestamp if records and records[0].timestamp >= 0 else None

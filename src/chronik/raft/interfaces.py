@@ -1,0 +1,34 @@
+"""What a node of the quorum is connected to: the state machine that its log drives, and the way to its peers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from chronik.raft.addresses import Address
+from chronik.raft.messages import Message
+
+
+class StateMachine(Protocol):
+    """What the log drives. Called on the loop, in the order of the log; an error of it stops the node."""
+
+    def apply(self, index: int, term: int, data: bytes) -> None: ...
+
+    def snapshot(self) -> bytes:
+        """All state after the last applied entry."""
+
+    def restore(self, index: int, data: bytes) -> None:
+        """Replaces all state by that of a snapshot."""
+
+    def leadership_changed(self, *, leader_id: int | None, term: int, is_self: bool) -> None:
+        """With `is_self` it comes once everything committed in earlier terms is applied here: decide from then on."""
+
+
+class Transport(Protocol):
+    """Ordered and bounded per peer. What it cannot deliver it drops and reports; the core finds out what is missing."""
+
+    def attach(self, receive: Callable[[Message], None], unreachable: Callable[[int], None]) -> None: ...
+
+    def send(self, to: int, message: Message) -> None: ...
+
+    def update_peers(self, peers: Mapping[int, Address]) -> None: ...

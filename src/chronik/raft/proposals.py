@@ -1,0 +1,82 @@
+"""Commands on their way through the log: who waits for which index, and what each is told in the end.
+
+A waiter hears one of four things: the index, once its entry is committed and applied here; Dropped or NotLeader, when
+the entry is certainly in no log; OutcomeUnknown, when it may or may not be committed later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple
+
+from chronik.raft.errors import Dropped, MembershipRefused, NotLeader
+from chronik.raft.messages import Entry, EntryKind, Role
+
+if TYPE_CHECKING:
+    from chronik.raft.core import Core
+
+
+class _Waiter(NamedTuple):
+    term: int
+    done: asyncio.Future[int]
+    is_change: bool
+
+
+class Proposals:
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._new: list[tuple[Entry, asyncio.Future[int]]] = []
+        self._committing: dict[int, _Waiter] = {}  # by index
+
+    def add(self, entry: Entry) -> asyncio.Future[int]:
+        done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        if self._core.role is Role.LEADER:
+            self._new.append((entry, done))
+        else:
+            done.set_exception(NotLeader(self._core.leader))
+        return done
+
+    def take(self) -> None:
+        """Proposes all that came since, as one: they share an append, a round of the disk and of the network."""
+        if not self._new:
+            return
+        new, self._new = self._new, []
+        try:
+            if self._core.role is not Role.LEADER:
+                raise NotLeader(self._core.leader)
+            self._core.propose_entries(tuple(entry for entry, _ in new))
+        except Dropped as error:
+            for _, done in new:
+                _fail(done, error)
+            return
+        term, first_index = self._core.term, self._core.log.last_index - len(new) + 1
+        for index, (entry, done) in enumerate(new, first_index):
+            self._committing[index] = _Waiter(term, done, entry.kind is not EntryKind.NORMAL)
+
+    def applied(self, entry: Entry) -> None:
+        waiter = self._committing.pop(entry.index, None)
+        if waiter is None:
+            return
+        if entry.term != waiter.term:
+            _fail(waiter.done, Dropped("another leader's entry took the place of this one in the log"))
+        elif waiter.is_change and entry.kind is EntryKind.NORMAL:
+            _fail(waiter.done, MembershipRefused("another change is under way, or this one is more than one step"))
+        elif not waiter.done.done():
+            waiter.done.set_result(entry.index)
+
+    def lose(self, error: Exception) -> None:
+        """What stands in the log has no known outcome any more."""
+        for waiter in self._committing.values():
+            _fail(waiter.done, error)
+        self._committing.clear()
+
+    def refuse(self, error: Exception) -> None:
+        """What has not entered the log never will."""
+        for _, done in self._new:
+            _fail(done, error)
+        self._new.clear()
+
+
+def _fail(done: asyncio.Future[int], error: Exception) -> None:
+    if not done.done():
+        done.set_exception(error)

@@ -1,0 +1,329 @@
+"""Producing: batches, partitions, order through failures, and once only with idempotence."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chronik.client.errors import Closed, DeliveryFailed, Refused, Unsendable
+from chronik.client.partitioners import partition_of_key
+from chronik.client.producer import LEADER, NONE, Producer
+from chronik.wire import batches
+from chronik.wire.compression import Codec
+from chronik.wire.error_codes import ErrorCode
+from chronik.wire.messages.produce import ProduceRequest
+from tests.client.fake_cluster import AFTER, BEFORE, FakeCluster
+from tests.client.machine import Machine
+from tests.client.scripted import HANG_UP
+
+RETRIABLE = (
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.CORRUPT_MESSAGE,
+)
+
+
+def on_cluster(work: Any, topics: dict[str, int] | None = None, *, seed: int = 0, node_count: int = 1) -> Any:
+    """Runs `work(fake cluster, client)` in virtual time."""
+    machine = Machine(seed)
+
+    async def main() -> Any:
+        fake = FakeCluster(machine, topics or {"t": 3}, node_count=node_count)
+        async with fake.client() as cluster:
+            return await work(fake, cluster)
+
+    return machine.run(main())
+
+
+def test_records_of_one_key_stay_in_order_and_together() -> None:
+    """The promise that keys are for."""
+
+    async def work(fake: FakeCluster, cluster: Any) -> None:
+        async with Producer(cluster) as producer:
+            deliveries = [await producer.send("t", b"%d" % i, key=b"k%d" % (i % 5)) for i in range(100)]
+            positions = [await delivery for delivery in deliveries]
+        for i, position in enumerate(positions):
+            assert position.partition == partition_of_key(b"k%d" % (i % 5), 3)
+            records = fake.partitions["t", position.partition].records()
+            assert records[position.offset].value == b"%d" % i
+        for index in range(3):
+            values = [int(record.value or b"") for record in fake.partitions["t", index].records()]
+            assert values == sorted(values)
+
+    on_cluster(work)
+
+
+def test_records_without_key_fill_batches_and_spread() -> None:
+    """One record a batch would cost a request each; one partition for all would make the others useless."""
+
+    async def work(fake: FakeCluster, cluster: Any) -> None:
+        async with Producer(cluster, batch_bytes_max=2_000, linger_ms=0) as producer:
+            for _ in range(50):
+                for _ in range(20):
+                    await producer.send("t", b"x" * 50)
+                await producer.flush()
+        counts = [len(partition.records()) for partition in fake.partitions.values()]
+        assert min(counts) > 100
+        assert all(len(partition.log) < len(partition.records()) / 5 for partition in fake.partitions.values())
+
+    on_cluster(work)
+
+
+def test_lingering_gathers_what_comes_within_it() -> None:
+    """A few milliseconds of waiting turn many requests into one."""
+
+    async def work(fake: FakeCluster, cluster: Any) -> None:
+        async with Producer(cluster, linger_ms=50) as producer:
+            for _ in range(10):
+                await producer.send("t", b"x", partition=0)
+                await asyncio.sleep(0.004)
+            await asyncio.sleep(0.1)
+            assert len(fake.partitions["t", 0].log) == 1
+            await producer.send("t", b"y", partition=0)
+            await asyncio.sleep(0.1)
+            assert len(fake.partitions["t", 0].log) == 2
+
+    on_cluster(work)
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_every_codec_arrives_compressed_and_whole(codec: Codec) -> None:
+    """A broker stores what it was sent: compression is the producer's."""
+
+    async def work(fake: FakeCluster, cluster: Any) -> None:
+        async with Producer(cluster, codec=codec) as producer:
+            for i in range(100):
+                await producer.send("t", b"value %d" % i, partition=0, headers=(("h", b"1"), ("n", None)), timestamp=5)
+        [batch] = batches.split(memoryview(b"".join(fake.partitions["t", 0].log)))
+        assert batch.compression is codec
+        records = fake.partitions["t", 0].records()
+        assert [record.value for record in records] == [b"value %d" % i for i in range(100)]
+        assert {(record.headers, record.timestamp) for record in records} == {((("h", b"1"), ("n", None)), 5)}
+
+    on_cluster(work)
+
+
+def test_a_lost_answer_does_not_write_twice() -> None:
+    """The commonest duplicate of all: written, and the connection ends before the answer."""
+
+    async def work(fake: FakeCluster, cluster: Any) -> None:
+        losses = iter([HANG_UP])
+        fake.trouble = lambda when, at: next(losses, 0) if when == AFTER else 0
+        async with Producer(cluster) as producer:
+            delivery = await producer.send("t", b"once", partition=0)
+            position = await delivery
+        assert fake.all_values("t") == [b"once"]
+        assert position.offset == 0
+
+    on_cluster(work)
+
+
+def test_without_idempotence_a_lost_answer_may_write_twice() -> None:
+    """So that the test above proves something: the same fault does duplicate when sequences are off."""
+
+    async def work(fake: FakeCluster, cluster: Any) -> None:
+        losses = iter([HANG_UP])
+        fake.trouble = lambda when, at: next(losses, 0) if when == AFTER else 0
+        async with Producer(cluster, idempotent=False) as producer:
+            await producer.send("t", b"twice", partition=0)
+        assert fake.all_values("t") == [b"twice", b"twice"]
+
+    on_cluster(work)
+
+
+def test_a_moved_leader_is_found() -> None:
+    """Leaders move all the time; callers never notice more than a pause."""
+
+    async def work(fake: FakeCluster, cluster: Any) -> None:
+        async with Producer(cluster) as producer:
+            await (await producer.send("t", b"1", partition=0))
+            fake.move("t", 0, leader=2)
+            await (await producer.send("t", b"2", partition=0))
+            fake.move("t", 0, leader=1)
+            fake.stop(2)
+            await (await producer.send("t", b"3", partition=0))
+        assert fake.all_values("t") == [b"1", b"2", b"3"]
+
+    on_cluster(work, node_count=2)
+
+
+def test_a_batch_too_large_for_the_broker_goes_in_pieces() -> None:
+    """The producer does not know max.message.bytes of the topic; the broker's refusal tells."""
+
+    async def work(fake: FakeCluster, cluster: Any) -> None:
+        fake.message_bytes_max = 1_000
+        async with Producer(cluster) as producer:
+            deliveries = [await producer.send("t", b"%05d" % i + b"x" * 95, partition=0) for i in range(50)]
+            offsets = [(await delivery).offset for delivery in deliveries]
+        assert offsets == list(range(50))
+        assert [int((value or b"")[:5]) for value in fake.all_values("t")] == list(range(50))
+
+    on_cluster(work)
+
+
+def test_a_single_record_that_is_too_large_fails_alone() -> None:
+    """Splitting ends at one record; what follows goes on, in sequence."""
+
+    async def work(fake: FakeCluster, cluster: Any) -> None:
+        fake.message_bytes_max = 1_000
+        producer = Producer(cluster)
+        good = await producer.send("t", b"a", partition=0)
+        large = await producer.send("t", b"x" * 5_000, partition=0)
+        after = await producer.send("t", b"b", partition=0)
+        with pytest.raises(DeliveryFailed, match="MESSAGE_TOO_LARGE"):
+            await producer.flush()
+        with pytest.raises(DeliveryFailed, match="1 record for t-0 not delivered"):
+            await large
+        assert ((await good).offset, (await after).offset) == (0, 1)
+        await producer.flush()  # what failed was told once
+        await producer.close()
+
+    on_cluster(work)
+
+
+def test_what_cannot_be_delivered_in_time_fails_with_the_reason() -> None:
+    """A record must not wait for ever, and whoever sent it must learn why."""
+
+    async def work(fake: FakeCluster, cluster: Any) -> None:
+        fake.trouble = lambda when, at: ErrorCode.NOT_ENOUGH_REPLICAS if when == BEFORE else 0
+        async with Producer(cluster, delivery_timeout_ms=2_000) as producer:
+            started = asyncio.get_running_loop().time()
+            delivery = await producer.send("t", b"x", partition=0)
+            with pytest.raises(DeliveryFailed, match="NOT_ENOUGH_REPLICAS"):
+                await delivery
+            assert 2 <= asyncio.get_running_loop().time() - started < 4
+            with pytest.raises(DeliveryFailed):
+                await producer.flush()
+            fake.trouble = None
+            assert (await (await producer.send("t", b"y", partition=0))).offset == 0
+
+    on_cluster(work)
+
+
+def test_a_lost_sequence_starts_a_new_one_without_loss() -> None:
+    """A broker that has forgotten a producer (retention does that) must not stop it."""
+
+    async def work(fake: FakeCluster, cluster: Any) -> None:
+        async with Producer(cluster) as producer:
+            for i in range(3):
+                await (await producer.send("t", b"%d" % i, partition=0))
+                fake.partitions["t", 0].sequences.clear()
+        assert fake.all_values("t") == [b"0", b"1", b"2"]
+
+    on_cluster(work)
+
+
+@pytest.mark.parametrize("acks", [LEADER, NONE])
+def test_lower_acks_are_sent_and_carry_no_sequence(acks: int) -> None:
+    """acks=0 has no answer to wait for; the connection must stay in step all the same."""
+
+    async def work(fake: FakeCluster, cluster: Any) -> None:
+        async with Producer(cluster, acks=acks) as producer:
+            position = await (await producer.send("t", b"x", partition=0))
+            assert position.offset == (-1 if acks == NONE else 0)
+        await asyncio.sleep(1)
+        assert fake.all_values("t") == [b"x"]
+        [request] = fake.nodes[1].asked_for(ProduceRequest)
+        assert request.acks == acks
+        assert not batches.split(memoryview(fake.partitions["t", 0].log[0]))[0].has_producer_id
+
+    on_cluster(work)
+
+
+def test_memory_is_bounded_by_making_senders_wait() -> None:
+    """A producer faster than its broker must slow down, not fill the machine."""
+
+    async def work(fake: FakeCluster, cluster: Any) -> None:
+        producer = Producer(cluster, buffer_bytes_max=10_000, batch_bytes_max=2_000)
+        most_buffered = 0
+        for _ in range(500):
+            await producer.send("t", b"x" * 100, partition=0)
+            most_buffered = max(most_buffered, producer._buffered_bytes)
+        await producer.close()
+        assert most_buffered <= 10_000
+        assert len(fake.all_values("t")) == 500
+
+    on_cluster(work)
+
+
+def test_a_partition_that_does_not_exist_is_refused_at_once() -> None:
+    """It would otherwise be tried until the delivery time-out."""
+
+    async def work(fake: FakeCluster, cluster: Any) -> None:
+        async with Producer(cluster) as producer:
+            with pytest.raises(Refused, match=r"t-7.*partitions 0 to 2"):
+                await producer.send("t", b"x", partition=7)
+
+    on_cluster(work)
+
+
+def test_a_record_that_has_no_form_fails_and_the_next_goes_on() -> None:
+    """A mistake in one record must not break the producer."""
+
+    async def work(fake: FakeCluster, cluster: Any) -> None:
+        producer = Producer(cluster, linger_ms=0)
+        bad = await producer.send("t", b"x", partition=0, timestamp=2**70)
+        with pytest.raises(DeliveryFailed) as failed:
+            await bad
+        assert isinstance(failed.value.cause, Unsendable)
+        assert (await (await producer.send("t", b"y", partition=0))).offset == 0
+        await producer.close(flushes=False)
+        with pytest.raises(Closed):
+            await producer.send("t", b"z")
+
+    on_cluster(work)
+
+
+def test_closing_without_flushing_tells_those_who_wait() -> None:
+    """A receipt must not stay open for ever."""
+
+    async def work(fake: FakeCluster, cluster: Any) -> None:
+        producer = Producer(cluster, linger_ms=10_000)
+        delivery = await producer.send("t", b"x", partition=0)
+        await producer.close(flushes=False)
+        with pytest.raises(DeliveryFailed, match="closed before it was delivered"):
+            await delivery
+
+    on_cluster(work)
+
+
+@given(seed=st.integers(0, 2**32), trouble_percent=st.integers(0, 60), count=st.integers(1, 120))
+def test_every_record_is_written_once_and_in_order_whatever_fails(seed: int, trouble_percent: int, count: int) -> None:
+    """Refusals, lost answers and moving leaders in any mixture: exactly once, in order, acknowledged where it is."""
+    chance = random.Random(seed)
+
+    async def work(fake: FakeCluster, cluster: Any) -> None:
+        def trouble(when: str, at: tuple[str, int]) -> Any:
+            if chance.randrange(100) >= trouble_percent:
+                return 0
+            if when == AFTER:
+                return HANG_UP if chance.random() < 0.7 else ErrorCode.REQUEST_TIMED_OUT
+            if chance.random() < 0.2:
+                fake.move(*at, leader=1 + chance.randrange(2))
+                return ErrorCode.NOT_LEADER_OR_FOLLOWER
+            return chance.choice(RETRIABLE)
+
+        fake.trouble = trouble
+        async with Producer(cluster, linger_ms=chance.randrange(3), batch_bytes_max=400) as producer:
+            deliveries = []
+            for i in range(count):
+                deliveries.append(await producer.send("t", b"%d" % i, key=b"k%d" % (i % 4)))
+                if chance.random() < 0.2:
+                    await asyncio.sleep(chance.random() / 20)
+            positions = [await delivery for delivery in deliveries]
+        assert Counter(fake.all_values("t")) == Counter(b"%d" % i for i in range(count))
+        for i, position in enumerate(positions):
+            assert fake.partitions["t", position.partition].records()[position.offset].value == b"%d" % i
+        for index in range(3):
+            values = [int(record.value or b"") for record in fake.partitions["t", index].records()]
+            assert values == sorted(values)
+
+    on_cluster(work, seed=seed, node_count=2)
