@@ -87,6 +87,7 @@ def test_produce_to_what_is_not_there(pair: Pair) -> None:
         if version < VERSION_TOPIC_IDS:
             pair.ask(produce(pair.name("unknown"), data), version)
             pair.ask(produce("bad/name", data), version)
+            pair.ask(produce("", data), version)
         else:
             pair.ask(produce("", data, topic_id=b"\x05" * 16), version)
             pair.ask(produce("", data, topic_id=bytes(16)), version)

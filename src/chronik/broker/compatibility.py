@@ -56,6 +56,12 @@ DIFFERENCES: dict[str, Difference] = {
         "checks the header and the CRC, and reads records only where the topic's rules need it",
         "The CRC proves that these are the producer's own bytes. Reading them all is most of what a produce costs.",
     ),
+    "time-below-the-start": Difference(
+        "ListOffsets v7+",
+        "may answer -3, the largest timestamp, with a record that DeleteRecords has taken away",
+        "answers with a record that can be read",
+        "An offset that is answered is one to fetch from.",
+    ),
     "metadata-of-nothing": Difference(
         "Metadata v12+",
         "fails the whole request with UNKNOWN_SERVER_ERROR when a topic has neither name nor id",

@@ -31,11 +31,9 @@ from chronik.wire.messages.fetch import (
     LeaderIdAndEpoch,
     PartitionData,
 )
-from chronik.wire.notation import ZERO_UUID
 
 if TYPE_CHECKING:
     from chronik.broker.context import Context
-    from chronik.metadata.image import Topic
 
 READ_COMMITTED = 1
 VERSION_MAGIC_1, VERSION_WHOLE_BATCHES, VERSION_MAGIC_2, VERSION_TOPIC_IDS = 2, 3, 4, 13
@@ -122,10 +120,8 @@ class _Fetch:
 
     def _read_partition(self, wanted: Wanted) -> PartitionData:
         node, asked = self.context.node, wanted.partition
-        if self.context.version >= VERSION_TOPIC_IDS and wanted.topic_id == ZERO_UUID:
-            topic: Topic | ErrorCode = ErrorCode.UNKNOWN_TOPIC_ID
-        else:
-            topic = find_topic(node, wanted.name, wanted.topic_id)
+        by_id = self.context.version >= VERSION_TOPIC_IDS
+        topic = find_topic(node, wanted.name, wanted.topic_id, by_id=by_id)
         replica = topic if isinstance(topic, ErrorCode) else find_replica(node, topic, asked.partition)
         if isinstance(replica, ErrorCode):
             self.must_return = True

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from chronik.broker.context import Context
     from chronik.metadata.image import Topic
 
+VERSION_TOPIC_IDS = 13
 ACKS_ALL, ACKS_LEADER, ACKS_NONE = -1, 1, 0
 # Refusals that come before the log is looked at, so that they do not tell where it starts.
 START_UNTOLD = frozenset(
@@ -84,7 +85,7 @@ def _refuse_silently(response: ProduceResponse) -> None:
 def _produce_topic(
     data: TopicProduceData, request: ProduceRequest, context: Context, waits: Waits
 ) -> TopicProduceResponse:
-    topic = find_topic(context.node, data.name, data.topic_id)
+    topic = find_topic(context.node, data.name, data.topic_id, by_id=context.version >= VERSION_TOPIC_IDS)
     if isinstance(topic, ErrorCode):
         results = [_refused(partition.index, topic) for partition in data.partition_data]
     elif topic.name in INTERNAL_TOPICS:
