@@ -107,7 +107,7 @@ class Connection(asyncio.BufferedProtocol):
         started_count = ready_bytes = 0
         while self._arrived and self._transport is not None:
             if self._must_wait():
-                self._flush()  # what is finished holds up nobody
+                self._flush()  # what is finished may be all that stands in the way
                 if self._must_wait():
                     break
             if started_count == limits.REQUESTS_PER_TURN:
