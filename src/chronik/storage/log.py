@@ -319,7 +319,7 @@ class Log:
             data = data[:size_bytes]
         else:
             data = segment.read(start, size_bytes)
-        segment.check(data, start)
+        segment.check(data, start, segment_end)
         segment.remember(next_offset, start + size_bytes)
         return _new(LogRead, ([data], size_bytes, next_offset))
 
