@@ -19,11 +19,12 @@ from chronik.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsRe
 from chronik.wire.messages.metadata import MetadataRequest
 from chronik.wire.messages.produce import ProduceResponse
 from chronik.wire.notation import Struct
-from tests.broker.hostile import TOPIC, Peer, World, batch, fetch_request, frame, produce_request, run, turns
+from tests.broker.hostile import Peer, World, batch, fetch_request, frame, produce_request, run, turns
 from tests.fuzz.mutations import mutate
 from tests.wire.instances import Anything, layout, make
 
 CRC_AT = 17
+TARGET = "target"  # of mutated requests, which may delete it
 TLS_HELLO = bytes.fromhex("1603010200010001fc0303") + bytes(range(200))
 GARBAGE = {
     "http": b"GET / HTTP/1.1\r\nHost: broker\r\n\r\n",
@@ -103,21 +104,21 @@ def test_random_bytes_never_hurt(caplog: pytest.LogCaptureFixture) -> None:
 
 def aim(request: Struct, random: Random, topic_id: bytes) -> None:
     """Makes about half of what a request names exist, so that handlers get past their first check."""
-    for field in request.fields:
+    for field in type(request).fields:
         value = getattr(request, field.name, None)
         for inner in value if isinstance(value, list) else [value]:
             if isinstance(inner, Struct):
                 aim(inner, random, topic_id)
         if random.random() < 0.5:
             if field.name in ("name", "topic", "topic_name", "resource_name") and isinstance(value, str):
-                setattr(request, field.name, TOPIC)
+                setattr(request, field.name, TARGET)
             elif field.name == "topic_id":
                 setattr(request, field.name, topic_id)
             elif field.name in ("partition", "partition_index", "index") and isinstance(value, int):
                 setattr(request, field.name, 0)
             elif field.name in ("topics", "partitions") and isinstance(value, list) and value:
                 if isinstance(value[0], str):
-                    value[0] = TOPIC
+                    value[0] = TARGET
                 elif isinstance(value[0], int):
                     value[0] = 0
 
@@ -131,8 +132,9 @@ def test_a_mutated_body_of_any_api_at_any_version_is_answered_or_closed(
     async def test() -> None:
         world = await World.make(auto_create_topics_enable=False)
         await world.create()
+        await world.create(TARGET)
         (api,) = [api for api in served_apis().values() if api.name == name]
-        topic_id = world.node.store.image.topic_named(TOPIC).topic_id
+        topic_id = world.node.store.image.topic_named(TARGET).topic_id
         random = Random(name)
         for version in api.versions:
             for _ in range(12):

@@ -34,6 +34,9 @@ def describe_topic_partitions(
     everything = not request.topics
     names = sorted(image.topics_by_name) if everything else sorted({topic.name for topic in request.topics})
     first_index, cursor = 0, request.cursor
+    if cursor is not None and cursor.partition_index < 0:
+        refused = [_refused(name, ErrorCode.INVALID_REQUEST) for name in names]
+        return DescribeTopicPartitionsResponse(throttle_time_ms=0, topics=refused)
     if cursor is not None:
         names = [name for name in names if name >= cursor.topic_name]
         first_index = cursor.partition_index if names and names[0] == cursor.topic_name else 0
@@ -47,6 +50,7 @@ def describe_topic_partitions(
         if topic is None:
             response.topics.append(_unknown(name))
             continue
+        first_index = min(first_index, len(topic.partitions))
         end = min(len(topic.partitions), first_index + room)
         response.topics.append(_describe(topic, range(first_index, end), image))
         if end < len(topic.partitions):
@@ -59,8 +63,12 @@ def describe_topic_partitions(
 
 def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
     is_bad = why_not_a_topic_name(name) is not None
+    return _refused(name, ErrorCode.INVALID_TOPIC_EXCEPTION if is_bad else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def _refused(name: str, error: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
-        error_code=ErrorCode.INVALID_TOPIC_EXCEPTION if is_bad else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        error_code=error,
         name=name,
         topic_id=ZERO_UUID,
         is_internal=name in INTERNAL_TOPICS,
