@@ -190,7 +190,7 @@ def test_an_input_output_error_on_read_is_told_and_other_partitions_go_on(caplog
 def test_a_flipped_bit_is_reported_with_file_and_offset_and_never_served(
     at: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Offset (which no CRC covers), length, magic, CRC, header, records: the batch is not served, its neighbours are."""
+    """Offset (which no CRC covers), length, magic, CRC, header, records: the batch is not served, others are."""
 
     async def write(disk: SimDisk) -> int:
         world = await World.make(disk)
