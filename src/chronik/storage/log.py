@@ -302,33 +302,15 @@ class Log:
             if is_last or segment_end >= limit:
                 return LogRead([], 0, offset)  # compaction left nothing between here and the limit
             index += 1
-<<<<<<< HEAD
-        data, next_offset = segment.read_batches(start, stop, bytes_max, at_least_one=at_least_one)
+        data, next_offset = segment.read_batches(
+            start, stop, bytes_max, offset_end=segment_end, at_least_one=at_least_one
+        )
         if not data:
             return LogRead([], 0, offset)
         if next_offset < 0:
             next_offset = min(limit, segment_end)
         segment.remember(next_offset, start + len(data))
         return _new(LogRead, ([data], len(data), next_offset))
-=======
-        size_bytes = stop - start
-        next_offset = min(limit, segment_end)
-        if size_bytes > bytes_max:
-            data = segment.read(start, bytes_max)
-            size_bytes, next_offset = segment.whole_batches(data, start)
-            if size_bytes == 0:
-                if not at_least_one:
-                    return LogRead([], 0, offset)
-                _, first = next(segment.headers(start))
-                size_bytes, next_offset = first.size_bytes, first.next_offset
-                data = segment.read(start, size_bytes)
-            data = data[:size_bytes]
-        else:
-            data = segment.read(start, size_bytes)
-        segment.check(data, start, segment_end)
-        segment.remember(next_offset, start + size_bytes)
-        return _new(LogRead, ([data], size_bytes, next_offset))
->>>>>>> bounds
 
     def offset_for_timestamp(self, timestamp_ms: int, offset_limit: int) -> TimestampedOffset | None:
         """The first record at or after a time, below `offset_limit`."""

@@ -257,8 +257,13 @@ class Segment:
             return self.size_bytes
         return position
 
-    def read_batches(self, start: int, stop: int, bytes_max: int, *, at_least_one: bool) -> tuple[memoryview, int]:
-        """Whole, checked batches between two boundaries, and the offset behind them; -1 if they reach `stop`."""
+    def read_batches(
+        self, start: int, stop: int, bytes_max: int, *, offset_end: int, at_least_one: bool
+    ) -> tuple[memoryview, int]:
+        """Whole, checked batches between two boundaries, and the offset behind them; -1 if they reach `stop`.
+
+        `offset_end` is where the segment ends.
+        """
         if stop - start <= bytes_max:
             data, next_offset = self.read(start, stop - start), -1
         else:
@@ -268,7 +273,7 @@ class Segment:
             if not size_bytes and at_least_one:
                 _, first = next(self.headers(start))
                 data, next_offset = self.read(start, first.size_bytes), first.next_offset
-        self.check(data, start)
+        self.check(data, start, offset_end)
         return data, next_offset
 
     def _whole_batches(self, data: memoryview, position: int) -> tuple[int, int]:

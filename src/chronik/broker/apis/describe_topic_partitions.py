@@ -34,13 +34,8 @@ def describe_topic_partitions(
     everything = not request.topics
     names = sorted(image.topics_by_name) if everything else sorted({topic.name for topic in request.topics})
     first_index, cursor = 0, request.cursor
-<<<<<<< HEAD
     if cursor is not None and (cursor.partition_index < 0 or not (everything or cursor.topic_name in names)):
         refused = [_unknown(topic.name, ErrorCode.INVALID_REQUEST) for topic in request.topics]
-=======
-    if cursor is not None and cursor.partition_index < 0:
-        refused = [_refused(name, ErrorCode.INVALID_REQUEST) for name in names]
->>>>>>> bounds
         return DescribeTopicPartitionsResponse(throttle_time_ms=0, topics=refused)
     if cursor is not None:
         names = [name for name in names if name >= cursor.topic_name]
@@ -70,16 +65,7 @@ def describe_topic_partitions(
     return response
 
 
-<<<<<<< HEAD
 def _unknown(name: str, error: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
-=======
-def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
-    is_bad = why_not_a_topic_name(name) is not None
-    return _refused(name, ErrorCode.INVALID_TOPIC_EXCEPTION if is_bad else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-
-
-def _refused(name: str, error: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
->>>>>>> bounds
     return DescribeTopicPartitionsResponseTopic(
         error_code=error,
         name=name,

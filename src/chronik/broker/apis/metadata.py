@@ -42,15 +42,9 @@ def metadata(request: MetadataRequest, context: Context) -> MetadataResponse | C
     if wanted is None or (not wanted and context.version < VERSION_NULL_MEANS_ALL):
         everything = sorted(image.topics_by_name.values(), key=lambda topic: topic.name)
         return _response(request, context, [_describe(topic, image, request) for topic in everything])
-<<<<<<< HEAD
     if context.version < VERSION_TOPIC_IDS and any(t.name is None or t.topic_id != ZERO_UUID for t in wanted):
         return _ids_too_early(wanted)
     request.topics = wanted = list({(topic.topic_id, topic.name): topic for topic in wanted}.values())
-=======
-    if context.version < VERSION_TOPIC_IDS and any(each.name is None or each.topic_id != ZERO_UUID for each in wanted):
-        bad = [_unknown(each.name or "", each.topic_id, ErrorCode.INVALID_REQUEST) for each in wanted]
-        return _response(request, context, bad)
->>>>>>> bounds
     missing = [topic.name for topic in wanted if topic.name and image.topic_named(topic.name) is None]
     may_create = request.allow_auto_topic_creation and context.node.settings.auto_create_topics_enable
     creatable = [name for name in missing if may_create or name in INTERNAL_TOPICS]
