@@ -18,8 +18,7 @@ from chronik.wire import batches
 from chronik.wire.compression import Codec
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.produce import ProduceRequest
-from tests.client.fake_cluster import AFTER, BEFORE, FakeCluster
-from tests.client.machine import Machine
+from tests.client.fake_cluster import AFTER, BEFORE, FakeCluster, on_cluster
 from tests.client.scripted import HANG_UP
 
 RETRIABLE = (
@@ -29,18 +28,6 @@ RETRIABLE = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.CORRUPT_MESSAGE,
 )
-
-
-def on_cluster(work: Any, topics: dict[str, int] | None = None, *, seed: int = 0, node_count: int = 1) -> Any:
-    """Runs `work(fake cluster, client)` in virtual time."""
-    machine = Machine(seed)
-
-    async def main() -> Any:
-        fake = FakeCluster(machine, topics or {"t": 3}, node_count=node_count)
-        async with fake.client() as cluster:
-            return await work(fake, cluster)
-
-    return machine.run(main())
 
 
 def test_records_of_one_key_stay_in_order_and_together() -> None:

@@ -105,7 +105,11 @@ class Connection(asyncio.BufferedProtocol):
     def _serve(self) -> None:
         """Starts what has arrived, in order, as far as the bounds allow; sends what is finished; reads on, or not."""
         started_count = ready_bytes = 0
-        while self._arrived and self._transport is not None and not self._must_wait():
+        while self._arrived and self._transport is not None:
+            if self._must_wait():
+                self._flush()  # what is finished may be all that stands in the way
+                if self._must_wait():
+                    break
             if started_count == limits.REQUESTS_PER_TURN:
                 if not self._turn_is_due:
                     self._turn_is_due = True

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from chronik.client.routing import Cluster
     from chronik.client.topology import TopicPartition
 
+LINES: Final = ("fetch", "fetch after a move")  # connections to a node; the second is opened only when it is needed
 RECORDS_MAX: Final = 2_000  # of one `take`, rounded up to whole batches: what the loop decodes without a break
 TOPIC_GONE_MS: Final = 500  # a pause as long as this comes after several: a topic still unknown then was deleted
 # The topic was deleted and made anew: its id is another one now.
@@ -34,7 +35,8 @@ class Fetcher:
         self._cluster = cluster
         self._options = options
         self._partitions: dict[TopicPartition, _Position] = {}
-        self._under_way: set[int] = set()  # nodes
+        self._under_way: dict[tuple[int, str], int] = {}  # (node, line) -> the move after which it was sent
+        self._move_count = 0
         self._arrived = asyncio.Event()
         self._tasks = Tasks("fetcher", self._broken)
         self._fault: Exception | None = None  # a bug of ours
@@ -55,6 +57,7 @@ class Fetcher:
 
     def put(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Starts reading these partitions at these offsets, or goes on there."""
+        self._move_count += 1
         for at, offset in offsets.items():
             self._partitions[at] = _Position(offset, Backoff(self._cluster.randomness))
 
@@ -134,32 +137,42 @@ class Fetcher:
                 continue
             if position.chunk is not None:
                 with_records.add(leader_id)
-            elif leader_id not in self._under_way:
+            else:
                 by_leader.setdefault(leader_id, {})[at] = position.offset
         for node_id, offsets in by_leader.items():
-            self._under_way.add(node_id)
+            line = self._free_line(node_id)
+            if line is None:
+                continue
+            self._under_way[node_id, line] = self._move_count
             asked = {at: self._partitions[at] for at in offsets}
             for position in asked.values():
                 position.is_busy = True
             # A partition that still has records is fetched from after they are taken; a fetch that waits for others
             # would keep it waiting as well.
             max_wait_ms = 0 if node_id in with_records else self._options.max_wait_ms
-            self._tasks.start(f"fetch-{node_id}", self._fetch(node_id, offsets, asked, max_wait_ms))
+            self._tasks.start(f"fetch-{node_id}", self._fetch(node_id, line, offsets, asked, max_wait_ms))
+
+    def _free_line(self, node_id: int) -> str | None:
+        """One fetch at a time; but what was moved does not wait for one sent before, which may itself be waiting."""
+        if self._move_count in (self._under_way.get((node_id, line)) for line in LINES):
+            return None
+        return next((line for line in LINES if (node_id, line) not in self._under_way), None)
 
     async def _fetch(
         self,
         node_id: int,
+        line: str,
         offsets: dict[TopicPartition, int],
         asked: dict[TopicPartition, _Position],
         max_wait_ms: int,
     ) -> None:
         answers: dict[TopicPartition, Chunk | ClientError]
         try:
-            answers = await fetch(self._cluster, node_id, offsets, self._options, max_wait_ms=max_wait_ms)
+            answers = await fetch(self._cluster, node_id, offsets, self._options, max_wait_ms=max_wait_ms, purpose=line)
         except ClientError as fault:
             answers = dict.fromkeys(offsets, fault)
         finally:
-            self._under_way.discard(node_id)
+            del self._under_way[node_id, line]
             for position in asked.values():
                 position.is_busy = False
         for at, position in asked.items():

@@ -177,7 +177,7 @@ class Settings:
 
     def __hash__(self) -> int:
         """By what tells nodes apart: what is made of settings may be kept for as long as they hold."""
-        return hash((self.node_id, self.log_dir))
+        return self.node_id
 
     def require_dynamic(self, cluster: Mapping[str, str], own: Mapping[str, str]) -> None:
         """Raises BadSetting when this node could not use what would be set at run time."""
