@@ -97,8 +97,8 @@ def masked(
             value = "words" if getattr(message, "error_code", 1) else value
         elif each.name in TOLD:
             value = "words" if value else value
-        elif each.name == "config_source" and getattr(message, "name", "") in SOURCE_ERASED:
-            value = 0
+        elif each.name in ("config_source", "synonyms") and getattr(message, "name", "") in SOURCE_ERASED:
+            value = each.default
         elif each.name in ERASED:
             value = ERASED[each.name]
         elif each.name in CLOCK:

@@ -15,6 +15,7 @@ from tests.oracle.comparison import Pair
 pytestmark = [pytest.mark.java, pytest.mark.xdist_group("compat")]
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
+ANY_ORDER = ("configs",)  # Kafka's is that of a hash table
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 
 
@@ -29,16 +30,24 @@ def test_describing_topics(pair: Pair) -> None:
     own = create_topic(
         pair, pair.name("own"), cleanup_policy="compact,delete", retention_ms="7", segment_bytes="1048576"
     )
+    # Kafka 3.9 has keys that 4 no longer knows.
+    every = None if pair.release == "4.3.1" else ["retention.ms", "cleanup.policy", "segment.ms", "max.message.bytes"]
     for version in pair.versions(DescribeConfigsRequest):
         for name in (plain, own):
             pair.case = name
-            pair.ask(describe(TOPIC, name), version)
+            pair.ask(describe(TOPIC, name, every), version, unordered=ANY_ORDER)
             if version >= 1:
-                pair.ask(describe(TOPIC, name, include_synonyms=True), version)
+                pair.ask(describe(TOPIC, name, every, include_synonyms=True), version, unordered=ANY_ORDER)
             if version >= 3:
-                pair.ask(describe(TOPIC, name, include_synonyms=True, include_documentation=True), version)
-            pair.ask(describe(TOPIC, name, ["retention.ms", "no.such.key", "cleanup.policy"]), version)
-            pair.ask(describe(TOPIC, name, []), version)
+                pair.ask(
+                    describe(TOPIC, name, every, include_synonyms=True, include_documentation=True),
+                    version,
+                    unordered=ANY_ORDER,
+                )
+            pair.ask(
+                describe(TOPIC, name, ["retention.ms", "no.such.key", "cleanup.policy"]), version, unordered=ANY_ORDER
+            )
+            pair.ask(describe(TOPIC, name, []), version, unordered=ANY_ORDER)
         pair.case = "not there"
         pair.ask(describe(TOPIC, pair.name("unknown")), version)
         pair.ask(describe(TOPIC, "bad/name"), version)
@@ -68,14 +77,15 @@ def test_describing_brokers(pair: Pair) -> None:
         "no.such.key",
     ]
     for version in pair.versions(DescribeConfigsRequest):
-        pair.ask(describe(BROKER, "1", keys), version, unordered=("configs",))
+        pair.ask(describe(BROKER, "1", keys), version, unordered=ANY_ORDER)
         if version >= 1:
-            pair.ask(describe(BROKER, "1", keys, include_synonyms=True), version, unordered=("configs",))
+            pair.ask(describe(BROKER, "1", keys, include_synonyms=True), version, unordered=ANY_ORDER)
         pair.ask(describe(BROKER, "7", keys), version)
         pair.ask(describe(BROKER, "one", keys), version)
         pair.ask(describe(LOGGER, "7"), version)
-        pair.ask(describe(GROUP, pair.name("g")), version, unordered=("configs",))
-        pair.ask(describe(METRICS, pair.name("m")), version)
+        if pair.release == "4.3.1":  # before 4.0 groups have no configuration, and subscriptions no defaults
+            pair.ask(describe(GROUP, pair.name("g")), version, unordered=ANY_ORDER)
+            pair.ask(describe(METRICS, pair.name("m")), version, unordered=ANY_ORDER)
 
 
 def test_altering_topics_one_key_at_a_time(pair: Pair) -> None:
@@ -90,6 +100,7 @@ def test_altering_topics_one_key_at_a_time(pair: Pair) -> None:
             dry: bool = False,
             version: int = version,
             name: str = name,
+            differs: str | None = None,
         ) -> None:
             wanted = incremental_alter_configs.AlterConfigsResource(
                 resource_type=kind,
@@ -100,8 +111,9 @@ def test_altering_topics_one_key_at_a_time(pair: Pair) -> None:
                 ],
             )
             pair.case = f"{topic} {changes}"
-            pair.ask(IncrementalAlterConfigsRequest(resources=[wanted], validate_only=dry), version)
-            pair.ask(describe(TOPIC, name), 1)
+            request = IncrementalAlterConfigsRequest(resources=[wanted], validate_only=dry)
+            pair.ask(request, version, differs=differs)
+            pair.ask(describe(TOPIC, name), 1, unordered=ANY_ORDER)
 
         alter(("retention.ms", SET, "1000"), dry=True)
         alter(("retention.ms", SET, "1000"))
@@ -115,7 +127,7 @@ def test_altering_topics_one_key_at_a_time(pair: Pair) -> None:
         alter(("cleanup.policy", APPEND, "burn"))
         alter(("retention.ms", APPEND, "1"))
         alter(("no.such.key", SET, "1"))
-        alter(("retention.ms", 9, "1"))
+        alter(("retention.ms", 9, "1"), differs="unknown-config-operation")
         alter(("retention.ms", SET, "1"), ("retention.ms", SET, "2"))
         alter(("retention.ms", SET, "1"), topic=pair.name("unknown"))
         alter(("retention.ms", SET, "1"), topic="bad/name")
@@ -147,7 +159,7 @@ def test_altering_topics_as_a_whole(pair: Pair) -> None:
             )
             pair.case = f"{topic} {configs}"
             pair.ask(AlterConfigsRequest(resources=[wanted], validate_only=dry), version)
-            pair.ask(describe(TOPIC, name), 1)
+            pair.ask(describe(TOPIC, name), 1, unordered=ANY_ORDER)
 
         alter({"segment.bytes": "2097152"}, dry=True)
         alter({"segment.bytes": "2097152"})
@@ -184,8 +196,8 @@ def test_altering_groups_and_brokers(pair: Pair) -> None:
             )
             pair.case = f"{kind} {name} {key} {value}"
             pair.ask(IncrementalAlterConfigsRequest(resources=[wanted], validate_only=False), version)
-        pair.ask(describe(GROUP, pair.name("g")), 4, unordered=("configs",))
-        pair.ask(describe(METRICS, pair.name("m")), 4, unordered=("configs",))
+        pair.ask(describe(GROUP, pair.name("g")), 4, unordered=ANY_ORDER)
+        pair.ask(describe(METRICS, pair.name("m")), 4, unordered=ANY_ORDER)
 
 
 def test_listing_config_resources(pair: Pair) -> None:

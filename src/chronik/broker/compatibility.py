@@ -62,6 +62,24 @@ DIFFERENCES: dict[str, Difference] = {
         "answers with a record that can be read",
         "An offset that is answered is one to fetch from.",
     ),
+    "negative-lengths": Difference(
+        "any",
+        "takes any negative length of an array or a string for null",
+        "takes -1 for null, and closes the connection on other negative lengths",
+        "No client sends them; bytes that make no sense are refused before they are acted on.",
+    ),
+    "text-that-is-not-utf-8": Difference(
+        "any",
+        "replaces what is not UTF-8 in a string, and goes on",
+        "closes the connection",
+        "A name that is silently another name is worse than none.",
+    ),
+    "unknown-config-operation": Difference(
+        "IncrementalAlterConfigs",
+        "answers UNKNOWN_SERVER_ERROR for an operation other than set, delete, append and subtract",
+        "answers INVALID_REQUEST",
+        "An exception inside Kafka; the code that says what is wrong exists.",
+    ),
     "metadata-of-nothing": Difference(
         "Metadata v12+",
         "fails the whole request with UNKNOWN_SERVER_ERROR when a topic has neither name nor id",
