@@ -1,64 +1,148 @@
-"""Shows what works today: Kafka's APIs on the wire, one answer as bytes and back, and what broken bytes are told.
+"""The main job, live: one node, a producer and a group of two consumers; then kill -9 and proof that nothing was lost.
 
-It grows with the product and never pretends: everything it prints comes out of the code that the broker uses.
+    make demo                       a few seconds of each
+    make demo ARGS="--seconds 20"
+
+Everything runs for real: the broker is a process of its own with data on this disk, every record is acknowledged only
+when it is durable, and the last line is computed from what was acknowledged and what can be read.
 """
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
+import argparse
+import asyncio
+import sys
+import time
+from contextlib import suppress
 
+import uvloop
 from rich.console import Console
+from rich.live import Live
 from rich.table import Table
 
-import chronik
-from chronik.wire import messages
-from chronik.wire.compiler import decode, encode
-from chronik.wire.errors import MalformedMessage
-from chronik.wire.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
-from chronik.wire.notation import Request
+from chronik.client.consumer import Consumer
+from chronik.client.producer import Producer
+from chronik.client.routing import Cluster
+from chronik.client.topology import TopicPartition
+from chronik.runtime.real import real_runtime
+from chronik.testing import Cluster as Broker
 
-BYTES_PER_LINE = 23  # two lines for the response below
-
-
-def known_requests() -> list[type[Request]]:
-    found = set()
-    for module in pkgutil.iter_modules(messages.__path__, f"{messages.__name__}."):
-        for value in vars(importlib.import_module(module.name)).values():
-            if isinstance(value, type) and issubclass(value, Request) and value is not Request:
-                found.add(value)
-    return sorted(found, key=lambda each: each.api_key)
+TOPIC, GROUP, PARTITIONS = "events", "dashboard", 6
+READERS = ("ada", "grace")
+REFRESH_SECONDS = 0.25
+AT_ONCE = 500  # records handed to the producer before the others get their turn
 
 
-def show_apis(console: Console) -> None:
-    table = Table("key", "API", "versions", "flexible", title=f"Chronik {chronik.__version__}: APIs on the wire")
-    for request in known_requests():
-        name = request.__name__.removesuffix("Request")
-        table.add_row(str(request.api_key), name, str(request.versions), str(request.flexible))
-    console.print(table)
-    console.print(f"{table.row_count} APIs, every version of each.\n")
+class Tally:
+    """What was acknowledged, and who has read what."""
+
+    def __init__(self) -> None:
+        self.acknowledged: dict[tuple[int, int], bytes] = {}
+        self.read: dict[tuple[int, int], bytes] = {}
+        self.reads = dict.fromkeys(READERS, 0)
+        self.owns: dict[str, tuple[int, ...]] = dict.fromkeys(READERS, ())
+        self.started = time.monotonic()
+
+    @property
+    def lag(self) -> int:
+        return max(0, len(self.acknowledged) - len(self.read))
 
 
-def show_bytes(console: Console) -> None:
-    partition = PartitionProduceResponse(index=0, error_code=0, base_offset=42)
-    response = ProduceResponse(responses=[TopicProduceResponse(name="test-topic", partition_responses=[partition])])
-    data = encode(response, 2)
-    console.print(f"ProduceResponse v2 is {len(data)} bytes:")
-    for start in range(0, len(data), BYTES_PER_LINE):
-        console.print("  " + data[start : start + BYTES_PER_LINE].hex(" "), highlight=False)
-    console.print(f"read again it is {'the same message' if decode(ProduceResponse, 2, data) == response else 'WRONG'}")
-    try:
-        decode(ProduceResponse, 2, data[:-1])
-    except MalformedMessage as why:
-        console.print(f"without its last byte: {why}\n")
+async def produce(bootstrap: str, tally: Tally, stopping: asyncio.Event) -> None:
+    number = 0
+    async with Cluster(real_runtime(), bootstrap) as cluster, Producer(cluster, creates_topics=True) as producer:
+        while not stopping.is_set():
+            deliveries = []
+            for _ in range(AT_ONCE):
+                value = b"event %09d" % number
+                deliveries.append((value, await producer.send(TOPIC, value, key=b"user-%d" % (number % 1000))))
+                number += 1
+            for value, delivery in deliveries:
+                written = await delivery
+                tally.acknowledged[written.partition, written.offset] = value
 
 
-def main() -> None:
-    console = Console()
-    show_apis(console)
-    show_bytes(console)
-    console.print("CHANGELOG.md says what else exists.")
+async def consume(bootstrap: str, tally: Tally, name: str, stopping: asyncio.Event) -> None:
+    """Each reader has connections of its own, as if it were a program of its own."""
+    async with Cluster(real_runtime(), bootstrap) as cluster, Consumer(cluster, group_id=GROUP) as consumer:
+        consumer.subscribe([TOPIC])
+        while not (stopping.is_set() and tally.lag == 0):
+            for fetched in await consumer.poll(200):
+                for record in fetched.records:
+                    tally.read[fetched.at.partition, record.offset] = bytes(record.value or b"")
+                tally.reads[name] += len(fetched.records)
+            tally.owns[name] = tuple(sorted(at.partition for at in consumer.assignment))
+
+
+def picture(tally: Tally, bootstrap: str, last: list[tuple[float, int, int]]) -> Table:
+    now = (time.monotonic(), len(tally.acknowledged), len(tally.read))
+    last.append(now)
+    del last[:-8]
+    seconds = max(now[0] - last[0][0], 1e-3)
+    table = Table(title=f"bootstrap.servers {bootstrap}", title_justify="left", min_width=72)
+    for column in ("", "records", "records/s", "partitions"):
+        table.add_column(column, justify="left" if column in ("", "partitions") else "right")
+    table.add_row("acknowledged (on disk)", f"{now[1]:,}", f"{(now[1] - last[0][1]) / seconds:,.0f}", "")
+    for name in READERS:
+        table.add_row(f"read by {name}", f"{tally.reads[name]:,}", "", ", ".join(map(str, tally.owns[name])))
+    table.add_row("lag of the group", f"{tally.lag:,}", f"{(now[2] - last[0][2]) / seconds:,.0f} read", "")
+    return table
+
+
+async def show(tally: Tally, bootstrap: str, console: Console, seconds: float, stopping: asyncio.Event) -> None:
+    last: list[tuple[float, int, int]] = []
+    with Live(console=console, auto_refresh=False, transient=False) as live:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            await asyncio.sleep(REFRESH_SECONDS)
+            live.update(picture(tally, bootstrap, last), refresh=True)
+        stopping.set()
+        while tally.lag:
+            await asyncio.sleep(REFRESH_SECONDS)
+            live.update(picture(tally, bootstrap, last), refresh=True)
+
+
+async def serve(broker: Broker, tally: Tally, console: Console, seconds: float) -> None:
+    stopping = asyncio.Event()
+    work = [produce(broker.bootstrap, tally, stopping)]
+    work += [consume(broker.bootstrap, tally, name, stopping) for name in READERS]
+    await asyncio.gather(*work, show(tally, broker.bootstrap, console, seconds, stopping))
+
+
+async def read_again(broker: Broker, count: int) -> dict[tuple[int, int], bytes]:
+    found: dict[tuple[int, int], bytes] = {}
+    async with Cluster(real_runtime(), broker.bootstrap) as cluster, Consumer(cluster) as consumer:
+        await consumer.assign({TopicPartition(TOPIC, index): 0 for index in range(PARTITIONS)})
+        while len(found) < count:
+            for fetched in await consumer.poll(5000):
+                found.update({(fetched.at.partition, r.offset): bytes(r.value or b"") for r in fetched.records})
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=5, help="how long to produce and consume (default 5)")
+    options = parser.parse_args()
+    console, tally = Console(), Tally()
+    started = time.monotonic()
+    with Broker(settings={"num.partitions": str(PARTITIONS)}, in_process=False) as broker:
+        console.print(f"A broker, durable by default, ready after {time.monotonic() - started:.2f} s.")
+        uvloop.run(serve(broker, tally, console, options.seconds))
+        count = len(tally.acknowledged)
+        console.print(f"kill -9 of the broker, after {count:,} acknowledged records.")
+        broker.kill()
+        started = time.monotonic()
+        broker.start_again()
+        console.print(f"Back after {time.monotonic() - started:.2f} s. Reading everything again.")
+        found = uvloop.run(read_again(broker, count))
+    lost = sum(found.get(key) != value for key, value in tally.acknowledged.items())
+    doubled = len(found) - len(set(found.values()))
+    verdict = "Nothing was lost." if not lost and not doubled else "THIS IS A BUG."
+    console.print(f"acknowledged {count:,}, read again {len(found):,}, lost {lost}, doubled {doubled}. {verdict}")
+    return 0 if not lost and not doubled else 1
 
 
 if __name__ == "__main__":
-    main()
+    with suppress(KeyboardInterrupt):
+        sys.exit(main())
+    sys.exit(130)

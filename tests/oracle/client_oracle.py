@@ -40,6 +40,8 @@ def read_assignment(answer: str) -> dict[str, list[TopicPartition]]:
     for entry in answer.split(";"):
         member_id, _, partitions = entry.partition(":")
         assigned[member_id] = sorted(
-            TopicPartition(each.rpartition("/")[0], int(each.rpartition("/")[2])) for each in partitions.split("+") if each
+            TopicPartition(each.rpartition("/")[0], int(each.rpartition("/")[2]))
+            for each in partitions.split("+")
+            if each
         )
     return assigned

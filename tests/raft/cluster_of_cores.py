@@ -121,6 +121,8 @@ class Cluster:
         self.fault = 0.0 if quiet else self.random.choice([0.005, 0.02, 0.06])
         self.cut: set[int] = set()  # on this side of a partition; what crosses it is lost
         self.pre_vote, self.check_quorum = self.random.random() < 0.5, self.random.random() < 0.5
+        if changes_members:
+            self.pre_vote = True  # without it a node that was removed and does not know it disturbs the others for ever
         founders = Membership(tuple(range(1, nodes + 1)))
         self.servers = {
             node_id: Server(node_id, [FOUNDING, HardState(1, 0, 1)], Snapshot(*FOUNDING, founders))

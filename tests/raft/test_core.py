@@ -149,6 +149,59 @@ def test_a_single_voter_and_the_lease_mode_answer_at_once() -> None:
     assert [state.index for state in leased.read_states] == [6]
 
 
+# Elections and the disk
+
+
+def test_giving_a_vote_restarts_the_election_timeout() -> None:
+    """Or a voter would stand against the candidate it has just chosen."""
+    node = core(2)
+    for _ in range(4):
+        node.tick()
+    node.step(Message(Kind.VOTE, 2, 1, 1, 1, 5))
+    for _ in range(4):
+        node.tick()
+    assert node.role is Role.FOLLOWER
+    node.tick()
+    assert node.role is Role.CANDIDATE
+
+
+def test_a_write_of_an_older_term_proves_nothing_about_the_same_entry_written_again() -> None:
+    """Index 6 is written as 1/6, as 2/6 and as 1/6 again. After the first write the disk is still to go through 2/6: a
+    crash there would lose what the first report seemed to prove."""
+    node = core(2, async_writes=True)
+    node.step(Message(Kind.APPEND, 2, 1, 1, 1, 5, (Entry(1, 6),)))
+    first = node.ready()
+    node.step(Message(Kind.APPEND, 2, 3, 2, 1, 5, (Entry(2, 6),)))
+    second = node.ready()
+    node.step(Message(Kind.APPEND, 2, 1, 3, 1, 5, (Entry(1, 6), Entry(3, 7))))
+    third = node.ready()
+    for ready in (first, second):
+        node.log.stable.append(ready.entries)
+        node.persisted(ready.persisted)
+        assert node.log.offset == 6
+    node.log.stable.append(third.entries)
+    node.persisted(third.persisted)
+    assert node.log.offset == 8
+
+
+def test_a_restarted_voter_keeps_a_promise_it_may_have_forgotten() -> None:
+    """For one election timeout it answers nobody, unless the old leader itself has agreed."""
+    vote = Message(Kind.VOTE, 2, 1, 2, 1, 5)
+    node = core(2, check_quorum=True, guards_promises=True)
+    node.step(vote)
+    assert not node.has_ready()
+    for _ in range(4):
+        node.tick()
+    node.step(vote)
+    assert not node.has_ready()
+    node.tick()
+    node.step(vote)
+    assert [message.kind for message in node.ready().after_persist if message.to == 1] == [Kind.VOTE_REPLY]
+    forced = core(2, check_quorum=True, guards_promises=True)
+    forced.step(Message(Kind.VOTE, 2, 1, 2, 1, 5, context=b"transfer"))
+    assert forced.has_ready()
+
+
 # Limits
 
 

@@ -354,6 +354,7 @@ async def test_a_node_far_behind_is_caught_up_by_a_snapshot() -> None:
     await quorum.start(away)
     await quorum.until(lambda: quorum.ledgers[away].values == quorum.ledgers[leader.node_id].values)
     assert quorum.ledgers[away].restored_at
+    assert quorum.nodes[away].applied_index == quorum.nodes[away].commit_index == leader.applied_index
     assert quorum.nodes[away].members == leader.members
     quorum.crash(away)
     await quorum.start(away)

@@ -53,6 +53,7 @@ def test_handing_over_ends_it_for_the_whole_term() -> None:
     assert not lease.holds(3, 1011)
     lease.confirmed(b"b")
     assert not lease.holds(3, 1011)
+    assert lease.until_ns == 0
     lease.asked(b"c", term=4, now_ns=2000)
     lease.confirmed(b"c")
     assert lease.holds(4, 2001)

@@ -18,7 +18,17 @@ from chronik.storage.config import LogConfig
 from chronik.storage.log import Log
 from chronik.storage.logs import Logs
 from chronik.storage.producer_state import ProducerState
-from tests.storage.driving import NOW_MS, append, batch, batches_of, open_logs, random_value, topic_id
+from tests.storage.driving import (
+    NOW_MS,
+    append,
+    batch,
+    batches_of,
+    durable,
+    open_logs,
+    random_value,
+    records_of,
+    topic_id,
+)
 
 CYCLES = 1000
 SMALL_SEGMENTS = LogConfig(segment_bytes=8_000, index_interval_bytes=500)
@@ -90,7 +100,7 @@ class Life:
         offset = log.end_offset
         # Noted before the call: the power may go after the bytes were written.
         model.written[offset] = sent.data[61:].tobytes()
-        append(log, sent, epoch=model.epoch)
+        append(log, sent, epoch=model.epoch, from_client=False)  # also batches larger than a segment
         if sent.producer_id >= 0:
             model.sequence += len(values)
 
@@ -198,7 +208,9 @@ def cycle(seed: int) -> None:
     asyncio.run(last_look())
 
 
-@pytest.mark.parametrize("first_seed", range(0, CYCLES, 100))
+@pytest.mark.parametrize(
+    "first_seed", [0, *(pytest.param(first, marks=pytest.mark.slow) for first in range(100, CYCLES, 100))]
+)
 def test_what_was_durable_survives_power_cuts_at_any_call(first_seed: int) -> None:
     """The promise of acks=all. A failing seed is printed; `cycle(seed)` replays it exactly."""
     for seed in range(first_seed, first_seed + 100):
@@ -206,3 +218,61 @@ def test_what_was_durable_survives_power_cuts_at_any_call(first_seed: int) -> No
             cycle(seed)
         except AssertionError as error:
             raise AssertionError(f"cycle({seed}): {error}") from error
+
+
+def _values(log: Log) -> list[bytes | None]:
+    return [record.value for record in records_of(log)]
+
+
+def test_a_truncation_never_comes_undone_by_half() -> None:
+    """Old batches in one segment before new ones in the next: epochs would not tell that the log has diverged."""
+
+    async def scenario(seed: int) -> None:
+        disk = SimDisk(seed)
+        logs = await open_logs(disk)
+        log = logs.create("t", topic_id(1), 0, LogConfig(segment_bytes=3000))
+        for index in range(20):
+            append(log, batch([b"old%02d" % index * 40]))
+        await logs.checkpoint()
+        old = _values(log)
+        log.truncate_to(7)
+        for index in range(7, 20):
+            append(log, batch([b"new%02d" % index * 40]), epoch=1)
+        assert len(log.segments) > 1
+        new = _values(log)
+        again = (await open_logs(disk.power_cut())).get(topic_id(1), 0)
+        assert again is not None
+        found = _values(again)
+        assert found in (old[: len(found)], new[: len(found)])
+
+    for seed in range(300):
+        asyncio.run(scenario(seed))
+
+
+def test_what_recovery_has_cut_stays_cut() -> None:
+    """Behind a batch that is acknowledged later, an old one of before the cut would be a record out of nowhere."""
+
+    async def scenario(seed: int) -> None:
+        disk = SimDisk(seed)
+        logs = await open_logs(disk)
+        log, other = (logs.create("t", topic_id(1), partition, LogConfig()) for partition in range(2))
+        append(log, batch([b"kept" * 100]))
+        await logs.checkpoint()
+        size = log.segments[0].size_bytes
+        append(log, batch([b"torn" * 100]))
+        append(log, batch([b"gone" * 100]))
+        disk.open(log.segments[0].path).sync()  # by the kernel, when it pleases
+        disk = disk.process_killed()
+        disk.flip_bit(f"{log.directory}/{0:020}.log", size + 100)
+        logs = await open_logs(disk)
+        log, other = (logs.create("t", topic_id(1), partition, LogConfig()) for partition in range(2))
+        assert _values(log) == [b"kept" * 100]
+        append(other, batch([b"x"]))
+        append(log, batch([b"anew" * 100]))
+        await asyncio.gather(durable(log), durable(other))
+        again = (await open_logs(disk.power_cut())).get(topic_id(1), 0)
+        assert again is not None
+        assert _values(again) == [b"kept" * 100, b"anew" * 100]
+
+    for seed in range(60):
+        asyncio.run(scenario(seed))

@@ -10,6 +10,7 @@ An entry is complete; the handler leaves out what the client did not ask for. As
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from chronik.broker import log_levels
@@ -51,7 +52,7 @@ class Entry(NamedTuple):
     read_only: bool
     is_sensitive: bool
     config_type: int
-    synonyms: list[Synonym]
+    synonyms: tuple[Synonym, ...]
     documentation: str
 
 
@@ -69,13 +70,20 @@ def require_name(name: str) -> None:
 
 def topic_entries(settings: Settings, own: Mapping[str, str]) -> list[Entry]:
     """`own` is what is set on the topic."""
-    return [_topic_entry(definition, settings, own) for definition in TOPIC_CONFIGS.values()]
+    inherited = _inherited_by_topics(settings)
+    return [_topic_entry(TOPIC_CONFIGS[each.name], settings, own) if each.name in own else each for each in inherited]
+
+
+@lru_cache(maxsize=8)
+def _inherited_by_topics(settings: Settings) -> tuple[Entry, ...]:
+    """The same for all topics, and asked for with each one that is created; a process has few nodes."""
+    return tuple(_topic_entry(definition, settings, {}) for definition in TOPIC_CONFIGS.values())
 
 
 def _topic_entry(definition: ResourceDefinition, settings: Settings, own: Mapping[str, str]) -> Entry:
     name = definition.name
     text = own[name] if name in own else settings.topic_default(name)
-    inherited = _synonyms(definition.synonyms[0].key, settings.layers) if definition.synonyms else []
+    inherited = _synonyms(definition.synonyms[0].key, settings.layers) if definition.synonyms else ()
     return _of_resource(definition, text, ConfigSource.TOPIC if name in own else None, inherited)
 
 
@@ -86,7 +94,7 @@ def group_entries(settings: Settings, own: Mapping[str, str]) -> list[Entry]:
         if broker_key in BROKER_KEYS:
             text, inherited = settings.layers.value(broker_key), _synonyms(broker_key, settings.layers)
         else:
-            text, inherited = definition.default, [Synonym(name, definition.default, ConfigSource.DEFAULT)]
+            text, inherited = definition.default, (Synonym(name, definition.default, ConfigSource.DEFAULT),)
         source = DYNAMIC_GROUP if name in own else None
         entries.append(_of_resource(definition, own.get(name, text), source, inherited))
     return entries
@@ -96,16 +104,16 @@ def client_metrics_entries(own: Mapping[str, str]) -> list[Entry]:
     entries = []
     for name, definition in CLIENT_METRICS_CONFIGS.items():
         source = DYNAMIC_CLIENT_METRICS if name in own else None
-        entries.append(_of_resource(definition, own.get(name, definition.default), source, []))
+        entries.append(_of_resource(definition, own.get(name, definition.default), source, ()))
     return entries
 
 
 def _of_resource(
-    definition: ResourceDefinition, text: str | None, own_source: int | None, inherited: list[Synonym]
+    definition: ResourceDefinition, text: str | None, own_source: int | None, inherited: tuple[Synonym, ...]
 ) -> Entry:
     """`own_source` is that of a value set on the resource itself; without one the first of the inherited counts."""
     value = None if text is None else show_value(_shown(definition.parse(text)))
-    synonyms = inherited if own_source is None else [Synonym(definition.name, value, own_source), *inherited]
+    synonyms = inherited if own_source is None else (Synonym(definition.name, value, own_source), *inherited)
     return Entry(
         name=definition.name,
         value=value,
@@ -126,7 +134,8 @@ def broker_entries(settings: Settings) -> list[Entry]:
     """Everything this node was told, and what nobody told it."""
     layers = settings.layers
     known = [each for each in BROKER_KEYS if each.name not in DYNAMIC_ONLY or layers.is_set(each.name)]
-    found = [_broker_entry(definition, layers, made_up=_made_up(settings)) for definition in known]
+    made_up = _made_up(settings)
+    found = [_broker_entry(definition, layers, made_up=made_up) for definition in known]
     named = {**layers.static, **layers.cluster, **layers.own}
     return found + [_unknown_entry(name, layers) for name in named if name not in BROKER_KEYS]
 
@@ -138,7 +147,7 @@ def cluster_entries(settings: Settings) -> list[Entry]:
     for name in layers.cluster:
         definition = BROKER_KEYS.get(name)
         entry = _unknown_entry(name, layers) if definition is None else _broker_entry(definition, layers, made_up={})
-        shared = [each for each in entry.synonyms if each.source == ConfigSource.DYNAMIC_DEFAULT_BROKER]
+        shared = tuple(each for each in entry.synonyms if each.source == ConfigSource.DYNAMIC_DEFAULT_BROKER)
         value = None if entry.is_sensitive else layers.cluster[name]
         source = shared[0].source if shared else ConfigSource.DEFAULT
         entries.append(entry._replace(value=value, synonyms=shared, config_source=source))
@@ -173,7 +182,7 @@ def _broker_entry(definition: Definition, layers: Layers, *, made_up: Mapping[st
 
 
 def _unknown_entry(name: str, layers: Layers) -> Entry:
-    synonyms = [Synonym(each.name, None, each.source) for each in layers.settings(name)]
+    synonyms = tuple(Synonym(each.name, None, each.source) for each in layers.settings(name))
     return Entry(
         name=name,
         value=None,
@@ -186,13 +195,13 @@ def _unknown_entry(name: str, layers: Layers) -> Entry:
     )
 
 
-def _synonyms(name: str, layers: Layers) -> list[Synonym]:
+def _synonyms(name: str, layers: Layers) -> tuple[Synonym, ...]:
     """Where the key, and then the keys that stand for it, have values; strongest source first."""
     found: Iterable[Setting] = [each for alike in _alike.get(name, (name,)) for each in layers.settings(alike)]
     found = sorted(found, key=lambda each: each.source)  # stable: within a source the finer unit stays first
     begins = next((index for index, each in enumerate(found) if each.name == name), len(found))
     hidden = BROKER_KEYS[name].is_sensitive
-    return [Synonym(each.name, None if hidden else each.value, each.source) for each in found[begins:]]
+    return tuple(Synonym(each.name, None if hidden else each.value, each.source) for each in found[begins:])
 
 
 def logger_entries() -> list[Entry]:
@@ -204,7 +213,7 @@ def logger_entries() -> list[Entry]:
             read_only=False,
             is_sensitive=False,
             config_type=UNKNOWN_TYPE,
-            synonyms=[],
+            synonyms=(),
             documentation="",
         )
         for name, level in log_levels.levels().items()

@@ -2,7 +2,8 @@
 
 Parsing, dispatch and queueing happen in `buffer_updated` without a single await; handlers that wait are tasks of the
 node, so that a client that hangs up never cancels an append. Back-pressure has three causes, each pausing the reader:
-too many requests or bytes in flight, a peer that does not read its replies, no room in the node's memory budget.
+too many requests or bytes in flight, a peer that does not read its replies, no room in the node's memory budget. What
+was read before a pause waits unstarted, and no connection starts more than a few requests before others get their turn.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("chronik.broker.connection")
 
+FETCH_KEY = b"\x00\x01"  # how a Fetch request begins
 SMALL_REPLY_BYTES = 16 * 1024  # below, joining is cheaper than handing over several buffers
 
 
@@ -34,14 +36,21 @@ class Connection(asyncio.BufferedProtocol):
         self.listener = listener  # the listener's name: which address Metadata advertises to this client
         self.peer = "?"
         self.peer_host = "?"
-        self.frame_since_ns = 0  # when the frame now arriving began; 0 when none is
+        self.frame_since_ns = 0  # since when we wait for the rest of a frame; 0 when we do not
         self.last_request_ns = node.runtime.clock.monotonic_ns()
         self.client_software: tuple[str, str] | None = None  # told by ApiVersions v3+
-        self._transport: asyncio.Transport | None = None  # from connection_made to connection_lost
-        self._reader = FrameReader(node.settings.socket_request_max_bytes, node.memory.take)
-        self._replies: deque[_Reply] = deque()
-        self._in_flight_bytes = 0
-        self._paused_for: set[str] = set()
+        self._transport: asyncio.Transport | None = None  # from connection_made until either side ends it
+        self._is_lost = False
+        self._reader = FrameReader(node.settings.socket_request_max_bytes, self._admit)
+        self._arrived: deque[memoryview] = deque()  # requests not started yet; nothing is read while there are any
+        self._replies: deque[_Reply] = deque()  # of those that are, in request order
+        self._in_flight_bytes = 0  # of their requests
+        self._held_bytes = 0  # of finished replies that wait for one ahead of them
+        self._is_full = False  # between the high mark and the low one
+        self._is_reading = True
+        self._peer_is_slow = False  # it does not read its replies
+        self._turn_is_due = False  # the loop will call us to go on
+        self._is_granted = False  # the frame that waited for memory has it
 
     # --- asyncio's side
 
@@ -50,15 +59,22 @@ class Connection(asyncio.BufferedProtocol):
         name = transport.get_extra_info("peername") or ("?", 0)
         self.peer_host, self.peer = str(name[0]), f"{name[0]}:{name[1]}"
         self._transport.set_write_buffer_limits(high=limits.WRITE_BUFFER_BYTES_HIGH)
-        if not self.node.connections.admit(self):
-            self.close("too many connections: raise max.connections, or close idle clients")
+        refusal = self.node.connections.admit(self)
+        if refusal is not None:
+            self.close(refusal)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
+        self._is_lost = True
         self.node.connections.forget(self)
-        self.node.memory.forget(self._memory_may_be_free)
+        self.node.memory.forget(self._memory_is_granted)
+        for frame in self._arrived:
+            self._give_back(len(frame))
+        self._arrived.clear()
+        self._give_back(self._reader.admitted_bytes)
         for reply in self._replies:
-            self._release(reply)
+            if reply.is_done:  # the others hold their bytes until their handlers are done with them
+                self._release(reply)
         self._replies.clear()
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -69,79 +85,126 @@ class Connection(asyncio.BufferedProtocol):
             frames = self._reader.received(nbytes)
         except Malformed as fault:
             return self.close(f"{fault}; is this a Kafka client, and does it speak plaintext here?")
-        self._take(frames)
+        if frames:
+            self.last_request_ns = self.node.runtime.clock.monotonic_ns()
+            self._arrived += frames
+        if self._reader.waiting_bytes:
+            self.node.memory.wait(self._reader.waiting_bytes, self._memory_is_granted)
+        self._serve()
         return None
 
     def pause_writing(self) -> None:
-        self._pause("writing")
+        self._peer_is_slow = True
 
     def resume_writing(self) -> None:
-        self._resume("writing")
+        self._peer_is_slow = False
+        self._serve()
 
     # --- requests
 
-    def _take(self, frames: list[memoryview]) -> None:
-        for frame in frames:
-            self._start(frame)
-        if frames:
-            self.last_request_ns = self.node.runtime.clock.monotonic_ns()
-            self._flush()
-        if self._reader.waiting_bytes:
-            self._pause("memory")
-            self.node.memory.wait(self._reader.waiting_bytes, self._memory_may_be_free)
-        if self._reader.has_part_of_a_frame:
-            self.frame_since_ns = self.frame_since_ns or self.node.runtime.clock.monotonic_ns()
-        else:
-            self.frame_since_ns = 0
-        if self._in_flight_bytes > limits.IN_FLIGHT_BYTES_HIGH or len(self._replies) > limits.IN_FLIGHT_REQUESTS_MAX:
-            self._pause("in flight")
+    def _serve(self) -> None:
+        """Starts what has arrived, in order, as far as the bounds allow; sends what is finished; reads on, or not."""
+        started_count = ready_bytes = 0
+        while self._arrived and self._transport is not None:
+            if self._must_wait():
+                self._flush()  # what is finished may be all that stands in the way
+                if self._must_wait():
+                    break
+            if started_count == limits.REQUESTS_PER_TURN:
+                if not self._turn_is_due:
+                    self._turn_is_due = True
+                    asyncio.get_running_loop().call_soon(self._next_turn)
+                break
+            started_count += 1
+            reply = self._start(self._arrived.popleft())
+            if self._arrived and reply.is_done:
+                ready_bytes += reply.size_bytes
+                if ready_bytes >= SMALL_REPLY_BYTES:  # before the next: one that does not read must not make us pile up
+                    self._flush()
+                    ready_bytes = 0
+        self._flush()
+        self._read_or_not()
 
-    def _start(self, frame: memoryview) -> None:
-        if self._transport is None:
-            return self._give_back(len(frame))
+    def _next_turn(self) -> None:
+        self._turn_is_due = False
+        self._serve()
+
+    def _must_wait(self) -> bool:
+        """Whether the next request may not start yet."""
+        if self._peer_is_slow:
+            return True
+        if not self._replies:
+            return False
+        if self._over(limits.IN_FLIGHT_BYTES_HIGH) or self.node.memory.is_spent:
+            self._is_full = True
+            return True
+        # Fetch answers are large, so one connection holds one of them; a second waits for the first.
+        return self._arrived[0][:2] == FETCH_KEY
+
+    def _over(self, in_flight_bytes_max: int) -> bool:
+        return (
+            self._in_flight_bytes > in_flight_bytes_max
+            or len(self._replies) >= limits.IN_FLIGHT_REQUESTS_MAX
+            or self._held_bytes > limits.WRITE_BUFFER_BYTES_HIGH
+        )
+
+    def _start(self, frame: memoryview) -> _Reply:
         reply = _Reply(len(frame))
         self._replies.append(reply)
         self._in_flight_bytes += reply.request_bytes
+        if reply.request_bytes <= SCRATCH_BYTES:
+            self.node.memory.small_bytes += reply.request_bytes
         try:
             answer = self.node.dispatcher.answer(frame, self)
         except Exception as fault:  # noqa: BLE001 - the edge: see _failed
-            return self._failed(fault)
+            self._failed(reply, fault)
+            return reply
         if isinstance(answer, list) or answer is None:
-            reply.parts, reply.is_done = answer, True
+            self._done(reply, answer)
         elif isinstance(answer, tuple):
             future, respond = answer
             future.add_done_callback(lambda done: self._finish(reply, respond, done))
         else:
             self.node.tasks.start(f"request from {self.peer}", self._wait(reply, answer))
-        return None
+        return reply
 
     async def _wait(self, reply: _Reply, answer: Awaitable[Parts | None]) -> None:
         try:
             parts = await answer
         except Exception as fault:  # noqa: BLE001 - the edge: see _failed
-            return self._failed(fault)
+            return self._failed(reply, fault)
         return self._finish(reply, lambda _: parts, None)
 
     def _finish(self, reply: _Reply, respond: Callable[[Any], Parts | None], done: Any) -> None:
         """A reply that had to wait is there, in whatever order; it leaves when it is at the head of the queue."""
         try:
-            reply.parts = respond(done)
+            parts = respond(done)
         except Exception as fault:  # noqa: BLE001 - the edge: see _failed
-            return self._failed(fault)
-        reply.is_done = True
+            return self._failed(reply, fault)
+        self._done(reply, parts)
         if self._replies and self._replies[0] is reply:
-            self._flush()
+            self._serve()
         return None
 
-    def _failed(self, fault: Exception) -> None:
+    def _done(self, reply: _Reply, parts: Parts | None) -> None:
+        reply.is_done = True
+        if self._is_lost:
+            return self._release(reply)
+        reply.parts = parts
+        if self._replies[0] is not reply or self._arrived:
+            reply.size_bytes = sum(map(len, parts)) if parts is not None else 0
+            self._held_bytes += reply.size_bytes
+        return None
+
+    def _failed(self, reply: _Reply, fault: Exception) -> None:
         """A request that gets no answer costs its connection: replies behind it could not be told from its own."""
+        self._done(reply, None)
         if isinstance(fault, Unanswerable):
             self.close(str(fault))
         elif isinstance(fault, InvariantBroken):
             self.node.stop_broken(fault)
         else:
-            log.error("a request from %s failed", self.peer, exc_info=fault)
-            self.close("internal error")
+            self.close("internal error", logging.ERROR, fault)
 
     def _flush(self) -> None:
         """Sends every finished reply at the head of the queue."""
@@ -159,44 +222,65 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.write(b"".join(ready))
         else:
             self._transport.writelines(ready)
-        if "in flight" in self._paused_for and self._in_flight_bytes < limits.IN_FLIGHT_BYTES_LOW:
-            self._resume("in flight")
 
     def _release(self, reply: _Reply) -> None:
         self._in_flight_bytes -= reply.request_bytes
-        self._give_back(reply.request_bytes)
-
-    def _give_back(self, request_bytes: int) -> None:
-        if request_bytes > SCRATCH_BYTES:
-            self.node.memory.give_back(request_bytes)
+        self._held_bytes -= reply.size_bytes
+        if reply.request_bytes <= SCRATCH_BYTES:
+            self.node.memory.small_bytes -= reply.request_bytes
+        else:
+            self.node.memory.give_back(reply.request_bytes)
 
     # --- back-pressure
 
-    def _memory_may_be_free(self) -> None:
-        self._resume("memory")
-        self._take(self._reader.go_on())
+    def _admit(self, size_bytes: int) -> bool:
+        if self._is_granted:
+            self._is_granted = False
+            return True
+        return self.node.memory.take(size_bytes)
 
-    def _pause(self, why: str) -> None:
-        if not self._paused_for and self._transport is not None:
-            self._transport.pause_reading()
-        self._paused_for.add(why)
+    def _memory_is_granted(self) -> None:
+        self._is_granted = True
+        self._reader.go_on()  # the frame is begun, none is whole
+        self._read_or_not()
 
-    def _resume(self, why: str) -> None:
-        self._paused_for.discard(why)
-        if not self._paused_for and self._transport is not None:
-            self._transport.resume_reading()
+    def _give_back(self, frame_bytes: int) -> None:
+        if frame_bytes > SCRATCH_BYTES:
+            self.node.memory.give_back(frame_bytes)
 
-    def close(self, why: str, level: int = logging.WARNING) -> None:
-        """Ends the connection from our side, with one line in the log."""
+    def _read_or_not(self) -> None:
+        """Reads while there is nothing to catch up with. The time for a frame counts only while we read."""
+        if self._transport is None:
+            return
+        if self._over(limits.IN_FLIGHT_BYTES_HIGH):
+            self._is_full = True
+        elif self._is_full and not self._over(limits.IN_FLIGHT_BYTES_LOW):
+            self._is_full = False
+        reads = not (self._arrived or self._is_full or self._peer_is_slow or self._reader.waiting_bytes)
+        if reads is not self._is_reading:
+            self._is_reading = reads
+            if reads:
+                self._transport.resume_reading()
+            else:
+                self._transport.pause_reading()
+        if reads and self._reader.has_part_of_a_frame:
+            self.frame_since_ns = self.frame_since_ns or self.node.runtime.clock.monotonic_ns()
+        else:
+            self.frame_since_ns = 0
+
+    def close(self, why: str, level: int = logging.WARNING, fault: Exception | None = None) -> None:
+        """Ends the connection from our side, with one line in the log. Nothing is started or sent from here on."""
         if self._transport is not None:
-            log.log(level, "closing %s on %s: %s", self.peer, self.listener, why)
-            self._transport.abort()
+            log.log(level, "closing %s on %s: %s", self.peer, self.listener, why, exc_info=fault)
+            transport, self._transport = self._transport, None
+            transport.abort()
 
 
 class _Reply:
-    __slots__ = ("is_done", "parts", "request_bytes")
+    __slots__ = ("is_done", "parts", "request_bytes", "size_bytes")
 
     def __init__(self, request_bytes: int) -> None:
         self.request_bytes = request_bytes
+        self.size_bytes = 0  # counted for replies that others are behind or ahead of
         self.parts: Parts | None = None
         self.is_done = False

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from chronik.broker.limits import FRAME_SECONDS_MAX
@@ -17,23 +19,43 @@ NS_PER_SECOND, NS_PER_MS = 1_000_000_000, 1_000_000
 
 
 class Connections:
-    def __init__(self, clock: Clock, *, connections_max: int, idle_ms_max: int) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        connections_max: int,
+        idle_ms_max: int,
+        per_host_max: int = 2**31 - 1,
+        per_host_overrides: Mapping[str, int] | None = None,
+    ) -> None:
         self._clock = clock
         self._connections_max = connections_max
+        self._per_host_max = per_host_max
+        self._per_host_overrides = per_host_overrides or {}
+        self._per_host: Counter[str] = Counter()
         self._idle_ms_max = idle_ms_max  # -1: for ever
         self._open: dict[Connection, None] = {}  # a dict keeps their order; a set would not
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def admit(self, connection: Connection) -> bool:
+    def admit(self, connection: Connection) -> str | None:
+        """None, or why there is no room for it."""
+        host = connection.peer_host
         if len(self._open) >= self._connections_max:
-            return False
+            return "too many connections: raise max.connections, or close idle clients"
+        if self._per_host[host] >= self._per_host_overrides.get(host, self._per_host_max):
+            return "too many connections from this address: raise max.connections.per.ip, or close idle clients"
         self._open[connection] = None
-        return True
+        self._per_host[host] += 1
+        return None
 
     def forget(self, connection: Connection) -> None:
-        self._open.pop(connection, None)
+        if connection in self._open:
+            del self._open[connection]
+            self._per_host[connection.peer_host] -= 1
+            if not self._per_host[connection.peer_host]:
+                del self._per_host[connection.peer_host]  # addresses are many, and strangers choose them
 
     async def sweep(self) -> None:
         """For ever: closes who started a frame and does not finish it, and who has been idle for too long."""

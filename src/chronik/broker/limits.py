@@ -15,6 +15,8 @@ IN_FLIGHT_BYTES_HIGH = 64 * MIB  # per connection; reading stops above and goes 
 IN_FLIGHT_BYTES_LOW = 32 * MIB
 check(IN_FLIGHT_BYTES_LOW < IN_FLIGHT_BYTES_HIGH, "reading must be able to go on")
 
+REQUESTS_PER_TURN = 32  # of one connection, before the loop gets its turn: a full read holds 18,000 small ones
+
 WRITE_BUFFER_BYTES_HIGH = 4 * MIB  # a reader that is slower than this waits; its next request is not started
 
 CONNECTIONS_MAX = 10_000  # file descriptors are finite; one more is refused with a log line

@@ -1,6 +1,7 @@
 """One budget for all bytes that requests hold: large frames wait for room instead of taking the process down.
 
-Frames that fit the shared scratch buffer are not counted: per connection they are bounded by the in-flight limit.
+Frames that fit the shared scratch buffer do not wait: they are counted while their handlers work, and a connection that
+has requests under way starts no more of them while the budget is spent.
 """
 
 from __future__ import annotations
@@ -10,33 +11,44 @@ from collections.abc import Callable
 
 
 class MemoryBudget:
-    """Grants in order of asking, so a large frame is not starved by small ones behind it."""
+    """Grants in order of asking, so a large frame is not starved by smaller ones behind it."""
 
     def __init__(self, size_bytes: int) -> None:
         self.size_bytes = size_bytes
-        self.used_bytes = 0
+        self.used_bytes = 0  # of large frames, granted and not yet given back
+        self.small_bytes = 0  # of frames that did not have to ask
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
+
+    @property
+    def is_spent(self) -> bool:
+        return self.used_bytes + self.small_bytes > self.size_bytes
 
     def take(self, size_bytes: int) -> bool:
         """Whether the bytes were granted. A frame larger than the whole budget is granted when nothing else is held."""
-        if self._waiting or (self.used_bytes and self.used_bytes + size_bytes > self.size_bytes):
+        if self._waiting or not self._has_room(size_bytes):
             return False
         self.used_bytes += size_bytes
         return True
 
-    def wait(self, size_bytes: int, wake: Callable[[], None]) -> None:
-        """Calls `wake` once `size_bytes` may be taken."""
-        self._waiting.append((size_bytes, wake))
+    def wait(self, size_bytes: int, granted: Callable[[], None]) -> None:
+        """Calls `granted` once the bytes have been taken for the caller."""
+        self._waiting.append((size_bytes, granted))
 
     def give_back(self, size_bytes: int) -> None:
         self.used_bytes -= size_bytes
-        while self._waiting:
-            wanted_bytes, wake = self._waiting[0]
-            if self.used_bytes and self.used_bytes + wanted_bytes > self.size_bytes:
-                return
-            self._waiting.popleft()
-            wake()
+        self._grant()
 
-    def forget(self, wake: Callable[[], None]) -> None:
-        """The connection that waited is gone."""
-        self._waiting = deque(entry for entry in self._waiting if entry[1] != wake)
+    def forget(self, granted: Callable[[], None]) -> None:
+        """The connection that waited is gone; those behind it may fit now."""
+        if self._waiting:
+            self._waiting = deque(entry for entry in self._waiting if entry[1] != granted)
+            self._grant()
+
+    def _grant(self) -> None:
+        while self._waiting and self._has_room(self._waiting[0][0]):
+            size_bytes, granted = self._waiting.popleft()
+            self.used_bytes += size_bytes  # before anybody else is asked: the next in line must find it taken
+            granted()
+
+    def _has_room(self, size_bytes: int) -> bool:
+        return not self.used_bytes or self.used_bytes + size_bytes <= self.size_bytes

@@ -15,6 +15,7 @@ from chronik.storage.config import LogConfig
 if TYPE_CHECKING:
     from chronik.broker.settings import Settings
 
+GZIP_LEVEL_DEFAULT = -1  # Kafka's way to say: as the library does
 SEGMENT_BYTES_FOR_TESTS = "internal.segment.bytes"
 
 # Key of the topic -> field of Settings that counts where the topic is silent. LogConfig names its fields as the keys.
@@ -51,6 +52,8 @@ def topic_settings(settings: Settings, own: Mapping[str, str]) -> TopicSettings:
     codec = _value("compression.type", OTHER_KEYS["compression.type"], settings, own)
     level_key = f"compression.{codec}.level"
     level = _value(level_key, OTHER_KEYS[level_key], settings, own) if level_key in OTHER_KEYS else None
+    if codec == "gzip" and level == GZIP_LEVEL_DEFAULT:
+        level = None
     minimum = _value("min.insync.replicas", OTHER_KEYS["min.insync.replicas"], settings, own)
     return TopicSettings(log_config(settings, own), minimum, codec, level)
 

@@ -18,10 +18,10 @@ TRANSACTIONS_TOPIC = "__transaction_state"
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
 
 
-def find_topic(node: Node, name: str, topic_id: bytes) -> Topic | ErrorCode:
-    """By id when the request carries one, else by name."""
+def find_topic(node: Node, name: str, topic_id: bytes, *, by_id: bool = False) -> Topic | ErrorCode:
+    """By id when the request carries one, or can carry nothing else; else by name."""
     image = node.store.image
-    if topic_id != ZERO_UUID:
+    if by_id or topic_id != ZERO_UUID:
         return image.topic(topic_id) or ErrorCode.UNKNOWN_TOPIC_ID
     return image.topic_named(name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 

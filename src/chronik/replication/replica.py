@@ -30,6 +30,7 @@ class Replica:
         self._watchers: dict[Callable[[], None], None] = {}  # a dict keeps their order; a set would not
         log.high_watermark = self.high_watermark
         log.on_durable = self._commit
+        self._begin_epoch()
         self.when_committed(log.end_offset)  # what recovery found behind the durable mark is committed now
 
     # --- who we are
@@ -49,8 +50,14 @@ class Replica:
     def change(self, state: Partition) -> None:
         """Follows a new image."""
         self.state = state
+        self._begin_epoch()
         self._commit()
         self._wake()
+
+    def _begin_epoch(self) -> None:
+        """A leader's epoch begins where it found the end of the log, also while nothing is written in it."""
+        if self.is_leader:
+            self.log.epochs.assign(self.state.leader_epoch, self.log.end_offset)
 
     def end(self) -> None:
         """The partition is gone: whoever waits for it looks again and finds out."""
@@ -66,7 +73,8 @@ class Replica:
             raise NotLeader(self.name, self.state.leader)
 
     def require_in_sync(self) -> None:
-        needed = self.settings.min_insync_replicas
+        # A partition of fewer replicas than min.insync.replicas needs all of them, not the impossible.
+        needed = min(self.settings.min_insync_replicas, len(self.state.replicas))
         if len(self.state.isr) < needed:
             raise NotEnoughReplicas(self.name, self.state.isr, needed)
 

@@ -36,7 +36,7 @@ class Capture:
     def of_undurable(cls, log: Log) -> Capture:
         """For a round. Segments before a durable one are durable too."""
         segments = log.segments
-        if len(segments) == 1 and not log.must_sync:
+        if len(segments) == 1:
             segment = segments[0]
             if segment.durable_bytes == segment.size_bytes:
                 return cls(log, [])
@@ -48,9 +48,6 @@ class Capture:
             elif segment.size_bytes:
                 break
         pieces.reverse()
-        if log.must_sync and not pieces and log.segments:
-            segment = log.segments[-1]
-            pieces = [(segment, segment.size_bytes, segment.size_bytes)]
         return cls(log, pieces)
 
     @classmethod

@@ -1,7 +1,7 @@
 """What storage refuses, and why.
 
 StorageError
-  OffsetOutOfRange, RecordTooLarge, InvalidRecord                       the client's fault
+  OffsetOutOfRange, RecordTooLarge, BatchTooLarge, InvalidRecord        the client's fault
   OutOfOrderSequence, InvalidProducerEpoch, CoordinatorFenced           a producer's state disagrees
   LogFull                                                               no space; heals when there is some
   CorruptSegment, CorruptJournal, CorruptCheckpoint                     bytes once acknowledged are damaged
@@ -31,6 +31,13 @@ class RecordTooLarge(StorageError):
 
     def __init__(self, size_bytes: int, max_message_bytes: int) -> None:
         super().__init__(f"a batch of {size_bytes} bytes exceeds max.message.bytes={max_message_bytes} of the topic")
+
+
+class BatchTooLarge(StorageError):
+    kafka_error = ErrorCode.RECORD_LIST_TOO_LARGE
+
+    def __init__(self, size_bytes: int, segment_bytes: int) -> None:
+        super().__init__(f"a batch of {size_bytes} bytes does not fit into a segment: segment.bytes={segment_bytes}")
 
 
 class InvalidRecord(StorageError):

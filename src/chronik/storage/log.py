@@ -52,7 +52,7 @@ _base_offset = attrgetter("base_offset")
 class Appended(NamedTuple):
     first_offset: int
     last_offset: int
-    append_time_ms: int  # -1 unless the topic has LogAppendTime
+    append_time_ms: int  # -1 unless the topic has LogAppendTime, or it is a duplicate: then the time of the first
     is_duplicate: bool  # an idempotent producer sent it again: nothing was written, the offsets are the first ones
 
 
@@ -90,7 +90,6 @@ class Log:
         self.segments: list[Segment] = []  # by base offset; the last one is written to
         self.damage: CorruptSegment | None = None  # found by recovery below the durable mark: nothing is appended
         self.durable_mark = (0, 0, 0)  # segment, position and offset, as recovery found it: for damaged logs
-        self.must_sync = False  # truncated: bytes behind the cut are void only once the segment itself is synced
         self.snapshot: tuple[int, bytes] = (0, b"")  # (offset, producers as of it), from where truncation replays
         self.deleted = False
         self.on_durable: Callable[[], None] | None = None  # called whenever durable_offset has moved forward
@@ -132,8 +131,7 @@ class Log:
                     raise InvalidRecord("an idempotent producer sends one batch for a partition in one request")
                 written = self.producers.check_batch(batch)
                 if written is not None:
-                    append_time_ms = written.timestamp_ms if stamps_time else -1
-                    return Appended(written.first_offset, written.last_offset, append_time_ms, True)
+                    return Appended(written.first_offset, written.last_offset, written.timestamp_ms, True)
             if from_client:
                 rules.check_produced(batch, config, now_ms)
             if stamps_time:
@@ -269,7 +267,6 @@ class Log:
         for segment, _, end in capture.pieces:
             segment.synced_bytes = max(segment.synced_bytes, end)
             segment.entry_synced = True
-        self.must_sync = False
         return True
 
     @property
@@ -305,23 +302,15 @@ class Log:
             if is_last or segment_end >= limit:
                 return LogRead([], 0, offset)  # compaction left nothing between here and the limit
             index += 1
-        size_bytes = stop - start
-        next_offset = min(limit, segment_end)
-        if size_bytes > bytes_max:
-            data = segment.read(start, bytes_max)
-            size_bytes, next_offset = segment.whole_batches(data, start)
-            if size_bytes == 0:
-                if not at_least_one:
-                    return LogRead([], 0, offset)
-                _, first = next(segment.headers(start))
-                size_bytes, next_offset = first.size_bytes, first.next_offset
-                data = segment.read(start, size_bytes)
-            data = data[:size_bytes]
-        else:
-            data = segment.read(start, size_bytes)
-        segment.check(data, start)
-        segment.remember(next_offset, start + size_bytes)
-        return _new(LogRead, ([data], size_bytes, next_offset))
+        data, next_offset = segment.read_batches(
+            start, stop, bytes_max, offset_end=segment_end, at_least_one=at_least_one
+        )
+        if not data:
+            return LogRead([], 0, offset)
+        if next_offset < 0:
+            next_offset = min(limit, segment_end)
+        segment.remember(next_offset, start + len(data))
+        return _new(LogRead, ([data], len(data), next_offset))
 
     def offset_for_timestamp(self, timestamp_ms: int, offset_limit: int) -> TimestampedOffset | None:
         """The first record at or after a time, below `offset_limit`."""
@@ -356,6 +345,7 @@ class Log:
         self._journal.sync_notes()
         self._drop_segments(index + 1, len(self.segments))
         segment.truncate(position)
+        self.sync_cut(segment)
         self._cut_back(offset)
         self.epochs.truncate_end(offset)
         self._rebuild_producers()
@@ -368,7 +358,7 @@ class Log:
         self._drop_segments(0, len(self.segments))
         self._disk.make_directory(self.directory, durable=False)
         self.start_offset = offset
-        self._add_segment(offset)
+        self.sync_cut(self._add_segment(offset))
         self._cut_back(offset)
         self._durable_offset = offset
         self.damage = None
@@ -381,7 +371,6 @@ class Log:
         self._durable_offset = self._round_offset = min(self._durable_offset, offset)
         self.high_watermark = min(self.high_watermark, offset)
         self.compacted_offset = min(self.compacted_offset, offset)
-        self.must_sync = True
         self.generation += 1
 
     def _rebuild_producers(self) -> None:
@@ -436,11 +425,19 @@ class Log:
         self.segments = segments
         self._durable_offset = durable_offset
 
+    def sync_cut(self, segment: Segment) -> None:
+        """Blocks until what was cut cannot come back: bytes of before and after a cut, mixed by a power cut, could look
+        like a log that no leader ever had, and its epochs would not tell."""
+        try:
+            segment.file.sync()
+            self._disk.sync_directory(self.directory)
+        except OSError as error:
+            raise self._journal.fail(error) from error
+
     def note_cut(self) -> None:
         """Recovery has cut a torn tail, or removed files: what an older journal says of them is void."""
         segment = self.segments[-1]
         self._journal.note(self, Kind.TRUNCATE, segment.base_offset, segment.size_bytes, self.end_offset)
-        self.must_sync = True
 
     def let_go(self) -> None:
         """Of a deleted log: files that a lane works on stay open until it is done."""

@@ -158,7 +158,7 @@ def restore(log: Log, known: Known, disk: Disk) -> None:
         if segment.size_bytes < size_bytes:
             logger.info("%s: torn tail cut at byte %d, offset %d", segment.path, segment.size_bytes, expected)
             file.truncate(segment.size_bytes)
-            segment.entry_synced = False  # or a checkpoint would trust a file whose tail may come back
+            log.sync_cut(segment)
             has_cut = True
         if expected < end_offset:
             for stale in bases[index + 1 :]:
@@ -169,10 +169,12 @@ def restore(log: Log, known: Known, disk: Disk) -> None:
     log.adopt(segments, min(max(durable[2], log.start_offset), log.end_offset))
     if not segments and durable[2] > known.start_offset:
         log.damage = CorruptSegment(segment_path(log.directory, durable[0]), 0, log.start_offset, "the file is gone")
+        logger.error("%s", log.damage)
         log.end_offset = durable[2]
     elif segments and expected < log.start_offset:
         log.restart_at(log.start_offset)
     elif segments and has_cut and log.damage is None:
+        log.sync_cut(segments[-1])
         log.note_cut()
 
 

@@ -22,6 +22,7 @@ from chronik.wire.errors import (
     InvalidRecord,
     InvalidTimestamp,
     Malformed,
+    NotOneBatch,
     TooLarge,
     Unencodable,
     UnsupportedCompression,
@@ -150,17 +151,17 @@ def _why_not_produced(buffer: memoryview, batch_bytes_max: int) -> Malformed:
     what = "produced batch"
     left = len(buffer)
     if left < HEADER_BYTES_TO_MAGIC:
-        return InvalidRecord(what, 0, f"there is none: {left} bytes were sent, and one batch is expected")
+        return NotOneBatch(what, 0, f"there is none: {left} bytes were sent, and one batch is expected")
     size = _INT32.unpack_from(buffer, 8)[0] + LENGTH_COVERS_FROM
     magic = buffer[MAGIC_AT]
     if magic > MAGIC or size < LEGACY_BYTES_MIN:
         return CorruptBatch(what, 8, f"claims magic {magic} and {size} bytes, which is no batch")
     if magic < MAGIC:
-        return InvalidRecord(what, MAGIC_AT, f"magic is {magic}; this version of Produce takes magic {MAGIC}")
+        return NotOneBatch(what, MAGIC_AT, f"magic is {magic}; this version of Produce takes magic {MAGIC}")
     if size < HEADER_BYTES:
         return CorruptBatch(what, 8, f"claims {size} bytes, a header alone takes {HEADER_BYTES}")
     if size != left:
-        return InvalidRecord(what, 8, f"claims {size} bytes, {left} were sent; exactly one batch is expected")
+        return NotOneBatch(what, 8, f"claims {size} bytes, {left} were sent; exactly one batch is expected")
     batch = _new(BatchView, (*_unpack_header(buffer), buffer))
     if batch.base_offset != 0:
         return InvalidRecord(what, 0, f"base offset is {batch.base_offset}; the broker assigns it, send 0")

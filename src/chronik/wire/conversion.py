@@ -65,13 +65,21 @@ def down_convert(buffer: memoryview, magic: int, first_offset: int, output_bytes
     """The batches of magic 2 in `buffer` as a set of `magic`, for a client that asked from `first_offset` on.
 
     Records before `first_offset` are left out where that is free: a plain set can start anywhere, while inside a
-    wrapper old clients skip themselves. At most `output_bytes_max` bytes come out of a compressed batch.
+    wrapper old clients skip themselves. At most `output_bytes_max` bytes come out of a compressed batch. Old formats
+    take more bytes: messages that go beyond the size of `buffer`, a limit that the client set, are left for the next
+    fetch; what the first batch becomes is returned whatever its size.
     """
     converted = bytearray()
+    size_bytes_max = len(buffer)
     for batch in batches.split(buffer):
+        if len(converted) > size_bytes_max:
+            break
         if batch.is_control:
             continue
+        is_first = not converted
         codec = batch.compression
+        if codec is Codec.ZSTD and converted:
+            break  # the client is told when it asks from here
         if codec is Codec.ZSTD:
             raise UnsupportedCompression(
                 f"batch at offset {batch.base_offset}", 0, f"zstd cannot be sent to a client that reads magic {magic}"
@@ -83,7 +91,9 @@ def down_convert(buffer: memoryview, magic: int, first_offset: int, output_bytes
             codec,
             append_timestamp=batch.max_timestamp if batch.timestamp_type is TimestampType.LOG_APPEND_TIME else None,
         )
-    return bytes(converted)
+        if is_first:
+            size_bytes_max = max(size_bytes_max, len(converted))
+    return bytes(converted[: legacy_batches.whole_bytes(converted, size_bytes_max)])
 
 
 def _from(found: Iterator[Record], offset: int) -> Iterator[Record]:

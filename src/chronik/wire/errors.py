@@ -6,6 +6,7 @@
         CorruptBatch            a checksum or a layout that does not hold
         InvalidRecord           well-formed, but against a rule of the format or of the topic
           InvalidTimestamp      ... about time
+          NotOneBatch           ... about what a Produce request holds for a partition
         TooLarge                above a limit that the reader was given
         UnsupportedCompression  a codec that does not exist, or that the asked-for format cannot carry
       Unencodable               our own misuse: a value that has no bytes
@@ -76,6 +77,10 @@ class InvalidTimestamp(InvalidRecord):
     """A timestamp, or its type, that the topic does not accept."""
 
     kafka_error = ErrorCode.INVALID_TIMESTAMP
+
+
+class NotOneBatch(InvalidRecord):
+    """Produced records that are not exactly one whole batch of magic 2."""
 
 
 class TooLarge(Malformed):

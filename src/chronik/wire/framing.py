@@ -50,6 +50,11 @@ class FrameReader:
     def has_part_of_a_frame(self) -> bool:
         return self._frame is not None or bool(self._rest)
 
+    @property
+    def admitted_bytes(self) -> int:
+        """What `admit` granted for the frame that is still coming."""
+        return len(self._frame) if self._frame is not None and len(self._frame) > SCRATCH_BYTES else 0
+
     def go_on(self) -> list[memoryview]:
         """Asks again for the frame that was not admitted: the frames that are whole now, and perhaps still waiting."""
         self.waiting_bytes = 0

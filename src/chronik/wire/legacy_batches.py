@@ -85,6 +85,18 @@ def messages(buffer: memoryview, *, cut_tail: bool = False) -> Iterator[Message]
         at += size
 
 
+def whole_bytes(data: bytes | bytearray, size_bytes_max: int) -> int:
+    """How many bytes the messages take that lie wholly within the first `size_bytes_max`."""
+    end = min(len(data), size_bytes_max)
+    at = 0
+    while end - at >= SIZE_COVERS_FROM:
+        size = _SIZE.unpack_from(data, at + 8)[0] + SIZE_COVERS_FROM
+        if at + size > end:
+            break
+        at += size
+    return at
+
+
 def _read(buffer: memoryview, at: int, size: int) -> Message:
     if size < SIZE_COVERS_FROM + SIZE_BYTES_MIN:
         raise CorruptBatch("message", at + 8, f"claims {size - SIZE_COVERS_FROM} bytes, {SIZE_BYTES_MIN} are the least")

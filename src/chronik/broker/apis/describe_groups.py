@@ -17,5 +17,6 @@ def describe_groups(request: DescribeGroupsRequest, context: Context) -> Describ
     response = context.node.groups.describe_groups(request, context)
     if request.include_authorized_operations:
         for group in response.groups:
-            group.authorized_operations = GROUP_OPERATIONS
+            if not group.error_code:
+                group.authorized_operations = GROUP_OPERATIONS
     return response

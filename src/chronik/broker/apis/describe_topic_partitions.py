@@ -34,6 +34,9 @@ def describe_topic_partitions(
     everything = not request.topics
     names = sorted(image.topics_by_name) if everything else sorted({topic.name for topic in request.topics})
     first_index, cursor = 0, request.cursor
+    if cursor is not None and (cursor.partition_index < 0 or not (everything or cursor.topic_name in names)):
+        refused = [_unknown(topic.name, ErrorCode.INVALID_REQUEST) for topic in request.topics]
+        return DescribeTopicPartitionsResponse(throttle_time_ms=0, topics=refused)
     if cursor is not None:
         names = [name for name in names if name >= cursor.topic_name]
         first_index = cursor.partition_index if names and names[0] == cursor.topic_name else 0
@@ -45,8 +48,13 @@ def describe_topic_partitions(
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
         if topic is None:
-            response.topics.append(_unknown(name))
+            is_bad = why_not_a_topic_name(name) is not None
+            error = ErrorCode.INVALID_TOPIC_EXCEPTION if is_bad else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            unknown = _unknown(name, error)
+            unknown.topic_authorized_operations = TOPIC_OPERATIONS
+            response.topics.append(unknown)
             continue
+        first_index = min(first_index, len(topic.partitions))
         end = min(len(topic.partitions), first_index + room)
         response.topics.append(_describe(topic, range(first_index, end), image))
         if end < len(topic.partitions):
@@ -57,10 +65,9 @@ def describe_topic_partitions(
     return response
 
 
-def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
-    is_bad = why_not_a_topic_name(name) is not None
+def _unknown(name: str, error: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
-        error_code=ErrorCode.INVALID_TOPIC_EXCEPTION if is_bad else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        error_code=error,
         name=name,
         topic_id=ZERO_UUID,
         is_internal=name in INTERNAL_TOPICS,

@@ -19,7 +19,9 @@ from chronik.broker.fetch_sessions import NO_SESSION, Session, Wanted
 from chronik.broker.produced import to_old_magic
 from chronik.broker.topics import find_replica, find_topic
 from chronik.replication.replica import Replica
+from chronik.storage.errors import OffsetOutOfRange
 from chronik.wire.error_codes import ErrorCode
+from chronik.wire.errors import UnsupportedCompression
 from chronik.wire.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -118,11 +120,14 @@ class _Fetch:
 
     def _read_partition(self, wanted: Wanted) -> PartitionData:
         node, asked = self.context.node, wanted.partition
-        topic = find_topic(node, wanted.name, wanted.topic_id)
+        by_id = self.context.version >= VERSION_TOPIC_IDS
+        topic = find_topic(node, wanted.name, wanted.topic_id, by_id=by_id)
         replica = topic if isinstance(topic, ErrorCode) else find_replica(node, topic, asked.partition)
         if isinstance(replica, ErrorCode):
             self.must_return = True
-            return refused(asked.partition, replica)
+            unknown = refused(asked.partition, replica)
+            unknown.aborted_transactions = []
+            return unknown
         try:
             replica.require_leader(asked.current_leader_epoch)
             self.replicas.append(replica)
@@ -130,6 +135,8 @@ class _Fetch:
         except node.refusals as fault:
             self.must_return = True
             answer = refused(asked.partition, fault.kafka_error)
+            if isinstance(fault, UnsupportedCompression):
+                answer.records, answer.aborted_transactions = None, []
             if fault.kafka_error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
                 answer.current_leader = LeaderIdAndEpoch(
                     leader_id=replica.state.leader, leader_epoch=replica.leader_epoch
@@ -152,13 +159,15 @@ class _Fetch:
         )
         if asked.last_fetched_epoch >= 0:
             end = log.epochs.end_of(asked.last_fetched_epoch, log.end_offset)
+            if end.end_offset < 0:  # of an epoch that this log has not reached: there is nothing to compare with
+                raise OffsetOutOfRange(asked.fetch_offset, log.start_offset, log.end_offset)
             if end.epoch < asked.last_fetched_epoch or end.end_offset < asked.fetch_offset:
                 self.must_return = True
                 answer.diverging_epoch = EpochEndOffset(epoch=end.epoch, end_offset=end.end_offset)
                 return answer
         found = replica.read(
             asked.fetch_offset,
-            bytes_max=min(asked.partition_max_bytes, self.bytes_max - self.bytes_read),
+            bytes_max=max(0, min(asked.partition_max_bytes, self.bytes_max - self.bytes_read)),
             offset_limit=limit,
             at_least_one=self.bytes_read == 0 and self.context.version >= VERSION_WHOLE_BATCHES,
         )

@@ -3,11 +3,13 @@
 Times: -1 end (hw; lso when read_committed), -2 log start, -3 largest timestamp (v7+), -4 local log start (v8+, here as
 -2), -5 and -6 ask about tiers (v9+, v11+); we have none, so offset -1. Any other: first record at or after it, else -1.
 Versions: v0 a list of offsets; v1 one offset and its timestamp; v2 isolation_level; v4 leader epochs; v10 timeout_ms.
-Only the leader answers; the epoch returned is that of the record, not of the partition.
+Only the leader answers; the epoch returned is that of the record, not of the partition. A partition that is named twice
+is refused from v1 on.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from chronik.broker.api import api
@@ -27,7 +29,15 @@ if TYPE_CHECKING:
     from chronik.replication.replica import Replica
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
-SINCE_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+VERSION_NEVER = 2**15
+SINCE_VERSION = {
+    LATEST: 0,
+    EARLIEST: 0,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
 READ_COMMITTED = 1
 NO_OFFSET = (-1, -1, -1)  # offset, timestamp, leader epoch
 
@@ -38,10 +48,18 @@ def list_offsets(request: ListOffsetsRequest, context: Context) -> ListOffsetsRe
     for asked in request.topics:
         topic = find_topic(context.node, asked.name, ZERO_UUID)
         results = []
+        times = Counter(partition.partition_index for partition in asked.partitions)
         for partition in asked.partitions:
             index = partition.partition_index
+            if times[index] > 1 and context.version > 0:
+                continue
             replica = topic if isinstance(topic, ErrorCode) else find_replica(context.node, topic, index)
             results.append(_list_one(request, partition, replica, context))
+        results += [
+            ListOffsetsPartitionResponse(partition_index=index, error_code=ErrorCode.INVALID_REQUEST)
+            for index, count in times.items()
+            if count > 1 and context.version > 0
+        ]
         topics.append(ListOffsetsTopicResponse(name=asked.name, partitions=results))
     return ListOffsetsResponse(topics=topics)
 
@@ -53,13 +71,13 @@ def _list_one(
     if isinstance(replica, ErrorCode):
         answer.error_code = replica
         return answer
-    if context.version < SINCE_VERSION.get(asked.timestamp, 0):
+    if asked.timestamp < 0 and context.version < SINCE_VERSION.get(asked.timestamp, VERSION_NEVER):
         answer.error_code = ErrorCode.UNSUPPORTED_VERSION
         return answer
     try:
         replica.require_leader(asked.current_leader_epoch)
         if context.version == 0:
-            answer.old_style_offsets = _segment_starts(replica, asked)
+            answer.old_style_offsets = _segment_starts(replica, asked, context.node.runtime.clock.wall_ms())
         else:
             committed_only = request.isolation_level == READ_COMMITTED
             found = find_offset(replica, asked.timestamp, committed_only=committed_only)
@@ -86,13 +104,16 @@ def find_offset(replica: Replica, timestamp: int, *, committed_only: bool) -> tu
     return NO_OFFSET if found is None else (found.offset, found.timestamp_ms, found.leader_epoch)
 
 
-def _segment_starts(replica: Replica, asked: ListOffsetsPartition) -> list[int]:
-    """v0 answers with the first offsets of segments written before a time, newest first, as many as asked for."""
+def _segment_starts(replica: Replica, asked: ListOffsetsPartition, now_ms: int) -> list[int]:
+    """v0 answers with the first offsets of segments written before a time, newest first, as many as asked for.
+
+    The end of the log counts as the start of a segment that is written now.
+    """
     log = replica.log
     if asked.timestamp == EARLIEST:
         return [log.start_offset][: asked.max_num_offsets]
     segments = [s for s in log.segments if asked.timestamp == LATEST or s.max_timestamp_ms <= asked.timestamp]
     newest_first = [max(segment.base_offset, log.start_offset) for segment in reversed(segments)]
-    if asked.timestamp == LATEST:
+    if asked.timestamp == LATEST or asked.timestamp >= now_ms:
         newest_first.insert(0, replica.high_watermark)
     return list(dict.fromkeys(newest_first))[: asked.max_num_offsets]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from chronik.broker.context import Context
     from chronik.metadata.image import Image, Partition, Topic
 
-VERSION_NULL_MEANS_ALL, VERSION_TOPIC_IDS = 1, 12
+VERSION_NULL_MEANS_ALL, VERSION_TOPIC_IDS = 1, 12  # v10 and v11 cannot answer without a name
 NO_LEADER = -1
 
 
@@ -42,12 +42,26 @@ def metadata(request: MetadataRequest, context: Context) -> MetadataResponse | C
     if wanted is None or (not wanted and context.version < VERSION_NULL_MEANS_ALL):
         everything = sorted(image.topics_by_name.values(), key=lambda topic: topic.name)
         return _response(request, context, [_describe(topic, image, request) for topic in everything])
+    if context.version < VERSION_TOPIC_IDS and any(t.name is None or t.topic_id != ZERO_UUID for t in wanted):
+        return _ids_too_early(wanted)
+    request.topics = wanted = list({(topic.topic_id, topic.name): topic for topic in wanted}.values())
     missing = [topic.name for topic in wanted if topic.name and image.topic_named(topic.name) is None]
     may_create = request.allow_auto_topic_creation and context.node.settings.auto_create_topics_enable
     creatable = [name for name in missing if may_create or name in INTERNAL_TOPICS]
     if creatable:
         return _after_creating(creatable, request, context)
     return _answer(request, context, {})
+
+
+def _ids_too_early(wanted: list[MetadataRequestTopic]) -> MetadataResponse:
+    """The schema has ids from v10 on, but looking up by them was wrong until v12: the whole request is refused."""
+    refused = [
+        MetadataResponseTopic(
+            error_code=ErrorCode.INVALID_REQUEST, name=topic.name or "", topic_id=topic.topic_id, partitions=[]
+        )
+        for topic in wanted
+    ]
+    return MetadataResponse(brokers=[], topics=refused)
 
 
 async def _after_creating(names: list[str], request: MetadataRequest, context: Context) -> MetadataResponse:

@@ -23,6 +23,7 @@ from chronik.wire.messages.offset_commit import (
 if TYPE_CHECKING:
     from chronik.broker.context import Context
 
+VERSION_TOPIC_IDS = 10
 Refused = dict[tuple[str, bytes, int], ErrorCode]
 
 
@@ -40,7 +41,7 @@ def offset_commit(request: OffsetCommitRequest, context: Context) -> OffsetCommi
 
 def _known(topic: OffsetCommitRequestTopic, context: Context, refused: Refused) -> OffsetCommitRequestTopic:
     """The part of a topic that exists, with both its name and its id; what does not goes to `refused`."""
-    found = find_topic(context.node, topic.name, topic.topic_id)
+    found = find_topic(context.node, topic.name, topic.topic_id, by_id=context.version >= VERSION_TOPIC_IDS)
     count = 0 if isinstance(found, ErrorCode) else len(found.partitions)
     error = found if isinstance(found, ErrorCode) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     kept = []

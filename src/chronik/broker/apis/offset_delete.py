@@ -1,19 +1,65 @@
-"""OffsetDelete (key 47): removes committed offsets of topics that the group does not consume."""
+"""OffsetDelete (key 47): removes committed offsets of topics that the group does not consume.
+
+Topics and partitions that do not exist are refused one by one; the rest goes to the group coordinator.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING
 
-from chronik.broker.api import api
-from chronik.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from chronik.broker.api import Later, api
+from chronik.broker.topics import find_topic
+from chronik.wire.error_codes import ErrorCode
+from chronik.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from chronik.wire.notation import ZERO_UUID
 
 if TYPE_CHECKING:
     from chronik.broker.context import Context
 
+Unknown = dict[str, list[OffsetDeleteRequestPartition]]  # by topic
+
 
 @api(OffsetDeleteRequest, OffsetDeleteResponse)
-def offset_delete(
-    request: OffsetDeleteRequest, context: Context
-) -> OffsetDeleteResponse | asyncio.Future[OffsetDeleteResponse]:
-    return context.node.groups.offset_delete(request, context)
+def offset_delete(request: OffsetDeleteRequest, context: Context) -> OffsetDeleteResponse | Later:
+    unknown = Unknown()
+    request.topics = [known for topic in request.topics if (known := _known(topic, context, unknown)).partitions]
+    answer = context.node.groups.offset_delete(request, context)
+    if isinstance(answer, asyncio.Future):
+        return Later(answer, lambda done: _with_refusals(done.result(), unknown))
+    return _with_refusals(answer, unknown)
+
+
+def _known(topic: OffsetDeleteRequestTopic, context: Context, unknown: Unknown) -> OffsetDeleteRequestTopic:
+    """The part of a topic that exists; what does not goes to `unknown`."""
+    found = find_topic(context.node, topic.name, ZERO_UUID)
+    count = 0 if isinstance(found, ErrorCode) else len(found.partitions)
+    kept = [partition for partition in topic.partitions if 0 <= partition.partition_index < count]
+    if len(kept) < len(topic.partitions):
+        unknown[topic.name] = [each for each in topic.partitions if not 0 <= each.partition_index < count]
+    return OffsetDeleteRequestTopic(name=topic.name, partitions=kept)
+
+
+def _with_refusals(answer: OffsetDeleteResponse, unknown: Unknown) -> OffsetDeleteResponse:
+    """An answer that is an error as a whole names no partitions."""
+    if answer.error_code:
+        return answer
+    answered = {topic.name: topic for topic in answer.topics}
+    for name, partitions in unknown.items():
+        if name not in answered:
+            answered[name] = OffsetDeleteResponseTopic(name=name, partitions=[])
+            answer.topics.append(answered[name])
+        answered[name].partitions += [
+            OffsetDeleteResponsePartition(
+                partition_index=each.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            )
+            for each in partitions
+        ]
+    return answer

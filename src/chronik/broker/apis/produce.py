@@ -16,7 +16,9 @@ from chronik.broker.errors import Unanswerable
 from chronik.broker.produced import read_produced
 from chronik.broker.topics import INTERNAL_TOPICS, find_replica, find_topic
 from chronik.wire.error_codes import ErrorCode
+from chronik.wire.errors import InvalidRecord, NotOneBatch
 from chronik.wire.messages.produce import (
+    BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     PartitionProduceData,
     PartitionProduceResponse,
@@ -30,7 +32,20 @@ if TYPE_CHECKING:
     from chronik.broker.context import Context
     from chronik.metadata.image import Topic
 
+VERSION_TOPIC_IDS = 13
 ACKS_ALL, ACKS_LEADER, ACKS_NONE = -1, 1, 0
+# Refusals that come before the log is looked at, so that they do not tell where it starts.
+START_UNTOLD = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
 Waits = list[tuple[asyncio.Future[None], PartitionProduceResponse]]
 
 
@@ -70,7 +85,7 @@ def _refuse_silently(response: ProduceResponse) -> None:
 def _produce_topic(
     data: TopicProduceData, request: ProduceRequest, context: Context, waits: Waits
 ) -> TopicProduceResponse:
-    topic = find_topic(context.node, data.name, data.topic_id)
+    topic = find_topic(context.node, data.name, data.topic_id, by_id=context.version >= VERSION_TOPIC_IDS)
     if isinstance(topic, ErrorCode):
         results = [_refused(partition.index, topic) for partition in data.partition_data]
     elif topic.name in INTERNAL_TOPICS:
@@ -93,11 +108,20 @@ def _produce_partition(
         if request.acks == ACKS_ALL:
             replica.require_in_sync()
         batches = read_produced(data.records, context.version, replica.settings)
+        if not batches:
+            return PartitionProduceResponse(index=data.index, error_code=0, base_offset=-1)
         appended = replica.append(batches, now_ms=context.node.runtime.clock.wall_ms())
     except context.node.refusals as fault:
         refused = _refused(data.index, fault.kafka_error, str(fault))
         if fault.kafka_error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
             refused.current_leader = LeaderIdAndEpoch(leader_id=replica.state.leader, leader_epoch=replica.leader_epoch)
+        if fault.kafka_error not in START_UNTOLD and not isinstance(fault, NotOneBatch):
+            refused.log_start_offset = replica.log.start_offset
+        if isinstance(fault, InvalidRecord):
+            refused.record_errors = [
+                BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=why)
+                for index, why in fault.record_errors
+            ]
         return refused
     made = PartitionProduceResponse(
         index=data.index,

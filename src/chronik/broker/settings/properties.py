@@ -18,7 +18,7 @@ _special = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 # Variables of the images' start scripts, and those that Kubernetes makes of a service named `kafka`.
 _not_a_setting = re.compile(
-    r"(CFG_)?(VERSION|HOME|OPTS|HEAP_OPTS?|DEBUG|MODE|GC_LOG_OPTS|JVM_PERFORMANCE_OPTS|JMX_\w+|(TOOLS_)?LOG4J\w*)"
+    r"(VERSION|HOME|OPTS|HEAP_OPTS?|DEBUG|GC_LOG_OPTS|JVM_PERFORMANCE_OPTS|JMX_\w+|(TOOLS_)?LOG4J\w*)"
     r"|(\w+_)?(SERVICE_(HOST|PORT)(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)\w*)?)"
 )
 _prefixes = ("KAFKA_CFG_", "KAFKA_")

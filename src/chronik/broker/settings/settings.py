@@ -175,6 +175,10 @@ class Settings:
         names = [field.name for field in dataclasses.fields(cls)]
         return cls(**{name: made[name] if name in made else values[BROKER_KEYS.key_of(name)] for name in names})
 
+    def __hash__(self) -> int:
+        """By what tells nodes apart: what is made of settings may be kept for as long as they hold."""
+        return self.node_id
+
     def require_dynamic(self, cluster: Mapping[str, str], own: Mapping[str, str]) -> None:
         """Raises BadSetting when this node could not use what would be set at run time."""
         self.of(Layers(self.layers.static, dict(cluster), dict(own)), self.machine)

@@ -34,6 +34,7 @@ import static java.nio.charset.StandardCharsets.UTF_8;
 /** The Java client, told what to do by the lines of tests/clients/driver.py. Compiled against any kafka-clients jar. */
 public final class Driver {
     private static final int SECONDS_MAX = 60;
+    private static final int SESSION_MS = 300_000; // longer than a test waits: who leaves must be gone by leaving
     private static final ObjectMapper JSON = new ObjectMapper();
 
     private final String bootstrap;
@@ -100,7 +101,8 @@ public final class Driver {
         }
         Integer partition = record.get("partition").isNull() ? null : record.get("partition").asInt();
         Long timestamp = record.get("timestamp_ms").isNull() ? null : record.get("timestamp_ms").asLong();
-        return new ProducerRecord<>(topic, partition, timestamp, text(record.get("key")), text(record.get("value")), headers);
+        String key = text(record.get("key"));
+        return new ProducerRecord<>(topic, partition, timestamp, key, text(record.get("value")), headers);
     }
 
     private void consume(JsonNode request, ArrayNode records) throws TimeoutException {
@@ -163,7 +165,9 @@ public final class Driver {
 
         Member(JsonNode request) {
             consumer = consumer(Map.of(
-                "group.id", request.get("group").asText(), "session.timeout.ms", 6000, "heartbeat.interval.ms", 100));
+                "group.id", request.get("group").asText(),
+                "session.timeout.ms", SESSION_MS,
+                "heartbeat.interval.ms", 100));
             consumer.subscribe(List.of(request.get("topic").asText()));
             poller.setDaemon(true);
             poller.start();

@@ -8,6 +8,7 @@ const lz4 = require('lz4js')
 const { ZstdCodec } = require('zstd-codec')
 
 const PATIENCE_MS = 60_000
+const SESSION_MS = 300_000 // longer than a test waits: who leaves must be gone by leaving
 const CODECS = { none: 'None', gzip: 'GZIP', snappy: 'Snappy', lz4: 'LZ4', zstd: 'ZSTD' }
 
 const kafka = new Kafka({ clientId: 'driver', brokers: [process.argv[2]], logLevel: logLevel.NOTHING })
@@ -87,7 +88,8 @@ class Member {
     this.partitions = []
     this.next = new Map()
     this.arrived = () => {}
-    this.consumer = kafka.consumer({ groupId, sessionTimeout: 6000, heartbeatInterval: 100, maxWaitTimeInMs: 100 })
+    const intervals = { sessionTimeout: SESSION_MS, heartbeatInterval: 100, maxWaitTimeInMs: 100 }
+    this.consumer = kafka.consumer({ groupId, ...intervals })
     const { GROUP_JOIN, REBALANCING } = this.consumer.events
     this.consumer.on(GROUP_JOIN, ({ payload }) => (this.partitions = payload.memberAssignment[topic] ?? []))
     this.consumer.on(REBALANCING, () => (this.partitions = []))
@@ -135,7 +137,8 @@ function toMessage({ value, key, headers, timestamp_ms, partition }) {
   for (const [name, text] of headers) {
     grouped[name] = [...(grouped[name] ?? []), text]
   }
-  return { value, key, headers: grouped, partition, timestamp: timestamp_ms === null ? undefined : String(timestamp_ms) }
+  const timestamp = timestamp_ms === null ? undefined : String(timestamp_ms)
+  return { value, key, headers: grouped, partition, timestamp }
 }
 
 function toSeen(partition, { offset, value, key, headers, timestamp }) {

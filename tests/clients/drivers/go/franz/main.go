@@ -107,7 +107,7 @@ func (f franz) Join(group, topic string) (protocol.Member, error) {
 		kgo.ConsumeTopics(topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.DisableAutoCommit(),
-		kgo.SessionTimeout(6*time.Second),
+		kgo.SessionTimeout(protocol.SessionTimeout),
 		kgo.HeartbeatInterval(100*time.Millisecond),
 		kgo.OnPartitionsAssigned(func(_ context.Context, _ *kgo.Client, partitions map[string][]int32) {
 			joined.Gained(partitions[topic]...)

@@ -14,6 +14,9 @@ import (
 // PatienceMax ends what hangs; nothing that works takes so long.
 const PatienceMax = 60 * time.Second
 
+// SessionTimeout is longer than a test waits: who leaves must be gone by leaving.
+const SessionTimeout = 5 * time.Minute
+
 type Sent struct {
 	Value       *string     `json:"value"`
 	Key         *string     `json:"key"`

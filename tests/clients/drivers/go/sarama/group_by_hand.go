@@ -69,8 +69,9 @@ func (m *handMember) join() ([]int32, error) {
 		return nil, err
 	}
 	request := &sarama.JoinGroupRequest{GroupId: m.group, MemberId: m.id, ProtocolType: "consumer"}
-	request.SessionTimeout = int32(sessionTimeout / time.Millisecond)
-	if err := request.AddGroupProtocolMetadata(strategy, &sarama.ConsumerGroupMemberMetadata{Topics: []string{m.topic}}); err != nil {
+	request.SessionTimeout = int32(protocol.SessionTimeout / time.Millisecond)
+	interest := &sarama.ConsumerGroupMemberMetadata{Topics: []string{m.topic}}
+	if err := request.AddGroupProtocolMetadata(strategy, interest); err != nil {
 		return nil, err
 	}
 	joined, err := coordinator.JoinGroup(request)

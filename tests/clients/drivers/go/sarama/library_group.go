@@ -23,7 +23,7 @@ type libraryMember struct {
 func (d driver) joinByLibrary(name, topic string) (protocol.Member, error) {
 	config := d.config()
 	config.Consumer.Offsets.AutoCommit.Enable = false
-	config.Consumer.Group.Session.Timeout = sessionTimeout
+	config.Consumer.Group.Session.Timeout = protocol.SessionTimeout
 	config.Consumer.Group.Heartbeat.Interval = heartbeatInterval
 	group, err := sarama.NewConsumerGroup(d.brokers, name, config)
 	if err != nil {

@@ -13,10 +13,7 @@ import (
 	"chronik.tests/clients/protocol"
 )
 
-const (
-	sessionTimeout    = 6 * time.Second
-	heartbeatInterval = 100 * time.Millisecond
-)
+const heartbeatInterval = 100 * time.Millisecond
 
 var codecs = map[string]sarama.CompressionCodec{
 	"none":   sarama.CompressionNone,

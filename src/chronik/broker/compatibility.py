@@ -1,0 +1,89 @@
+"""What Chronik serves of Kafka's protocol, and every place where it answers otherwise than Kafka on purpose.
+
+The comparison with real Kafkas (`make compat`) takes its exceptions from DIFFERENCES and from nowhere else, and fails
+when one of them has gone. docs/compatibility.md is written from here:
+
+python -m chronik.broker.compatibility > docs/compatibility.md
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Difference(NamedTuple):
+    where: str  # the API, as Kafka names it
+    kafka: str
+    chronik: str
+    why: str
+
+
+DIFFERENCES: dict[str, Difference] = {
+    "auto-create-at-once": Difference(
+        "Metadata",
+        "answers UNKNOWN_TOPIC_OR_PARTITION for a topic that it is about to create; the client asks again",
+        "answers when the topic exists, with its leaders",
+        "One round trip and one error less; clients take both.",
+    ),
+    "bytes-after-a-batch": Difference(
+        "Produce v3+",
+        "drops what follows the batch of a partition when it is too short to be another",
+        "answers INVALID_RECORD",
+        "Bytes that a client sent are stored or refused, never dropped in silence.",
+    ),
+    "codec-that-does-not-exist": Difference(
+        "Produce",
+        "answers UNKNOWN_SERVER_ERROR for a batch of codec 5, 6 or 7",
+        "answers UNSUPPORTED_COMPRESSION_TYPE",
+        "An exception inside Kafka; the code that says what is wrong exists.",
+    ),
+    "append-time-from-a-client": Difference(
+        "Produce",
+        "takes a batch that claims LogAppendTime, and rewrites its header",
+        "answers INVALID_TIMESTAMP",
+        "Only the broker sets this time; no client sends it.",
+    ),
+    "whole-batches": Difference(
+        "Fetch",
+        "fills a limit of bytes with the beginning of a batch that does not fit",
+        "returns whole batches only, so that what it does not fill is left to the next partition",
+        "Clients throw such a beginning away; not sending it saves them the bytes.",
+    ),
+    "records-are-not-read": Difference(
+        "Produce",
+        "reads, and decompresses, every record of every batch; garbage is UNKNOWN_SERVER_ERROR, and the largest "
+        "timestamp of the header is set anew",
+        "checks the header and the CRC, and reads records only where the topic's rules need it",
+        "The CRC proves that these are the producer's own bytes. Reading them all is most of what a produce costs.",
+    ),
+    "time-below-the-start": Difference(
+        "ListOffsets v7+",
+        "may answer -3, the largest timestamp, with a record that DeleteRecords has taken away",
+        "answers with a record that can be read",
+        "An offset that is answered is one to fetch from.",
+    ),
+    "negative-lengths": Difference(
+        "any",
+        "takes any negative length of an array or a string for null",
+        "takes -1 for null, and closes the connection on other negative lengths",
+        "No client sends them; bytes that make no sense are refused before they are acted on.",
+    ),
+    "text-that-is-not-utf-8": Difference(
+        "any",
+        "replaces what is not UTF-8 in a string, and goes on",
+        "closes the connection",
+        "A name that is silently another name is worse than none.",
+    ),
+    "unknown-config-operation": Difference(
+        "IncrementalAlterConfigs",
+        "answers UNKNOWN_SERVER_ERROR for an operation other than set, delete, append and subtract",
+        "answers INVALID_REQUEST",
+        "An exception inside Kafka; the code that says what is wrong exists.",
+    ),
+    "metadata-of-nothing": Difference(
+        "Metadata v12+",
+        "fails the whole request with UNKNOWN_SERVER_ERROR when a topic has neither name nor id",
+        "answers INVALID_TOPIC_EXCEPTION for that topic",
+        "An exception inside Kafka that no client can mean to provoke.",
+    ),
+}

@@ -1,0 +1,71 @@
+"""One Kafka of each release for all the comparisons of a test process, each beside a Chronik of its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+
+import pytest
+
+from chronik.testing import Cluster
+from chronik.wire.messages.produce import ProduceRequest
+from chronik.wire.notation import Versions
+from tests.oracle.comparison import Pair, Server, ask_versions
+from tests.oracle.kafka_server import KafkaServer
+
+RELEASES = ("4.3.1", "3.9.1")  # the newer one judges all versions that it serves
+# Kafka 4 advertises Produce from v0 on, so that librdkafka goes on compressing, and closes on v0 to v2.
+SERVED_LESS = {"4.3.1": {ProduceRequest.api_key: Versions(3, 13)}}
+# Both servers of a pair are told the same; the rest is Kafka's defaults.
+SETTINGS = {
+    "num.partitions": "2",
+    "offsets.topic.num.partitions": "4",
+    "message.max.bytes": "100000",
+    "log.retention.ms": "-1",  # records of scenarios are as old as they say they are
+    "group.min.session.timeout.ms": "100",
+}
+
+
+@pytest.fixture(scope="session")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Pair]]:
+    folder = tmp_path_factory.mktemp("compat")
+    with ExitStack() as stack, ThreadPoolExecutor() as pool:
+        servers = [KafkaServer(folder / release, release=release, settings=SETTINGS) for release in RELEASES]
+        for server in servers:
+            stack.callback(server.stop)
+        list(pool.map(KafkaServer.start, servers))
+        made: dict[str, Pair] = {}
+        newer: dict[int, object] = {}
+        for release, kafka in zip(RELEASES, servers, strict=True):
+            chronik = stack.enter_context(Cluster(settings=SETTINGS))
+            pair = Pair(Server("kafka", kafka.port), Server("chronik", chronik.port), release, {}, dict(newer))
+            pair.kafka_serves = ask_versions(pair.kafka) | SERVED_LESS.get(release, {})
+            newer |= pair.kafka_serves
+            for each in pair.servers:
+                stack.callback(each.close_all)
+            made[release] = pair
+        yield made
+        print(*(f"Kafka {each.release}: {each.compared} answers compared" for each in made.values()), sep="\n")
+
+
+@pytest.fixture(params=RELEASES)
+def pair(request: pytest.FixtureRequest, pairs: dict[str, Pair]) -> Iterator[Pair]:
+    """A Kafka and a Chronik, and names that no other test uses."""
+    pair = pairs[request.param]
+    pair.prefix = re.sub(r"[^a-z0-9]+", "-", request.node.originalname.removeprefix("test_"))[:60]
+    pair.case = ""
+    yield pair
+    for server in pair.servers:
+        server.close_all()
+    pair.complaints.clear()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
+    """A scenario fails at its end with every difference, not at the first."""
+    result = yield
+    if isinstance(pair := pyfuncitem.funcargs.get("pair"), Pair):
+        pair.settle()
+    return result
