@@ -102,11 +102,7 @@ def test_segments_may_be_tiny_for_tests_only() -> None:
     ("own", "codec", "level"),
     [
         ({}, "producer", None),
-<<<<<<< HEAD
-        ({"compression.type": "gzip"}, "gzip", None),
-=======
         ({"compression.type": "gzip"}, "gzip", None),  # -1, Kafka's default, is the library's
->>>>>>> compat
         ({"compression.type": "lz4"}, "lz4", 9),
         ({"compression.type": "zstd", "compression.zstd.level": "19"}, "zstd", 19),
         ({"compression.type": "snappy"}, "snappy", None),
