@@ -109,7 +109,7 @@ def read_all(bootstrap: str, count: int) -> dict[tuple[int, int], bytes]:
     consumer.assign([TopicPartition(TOPIC, index, 0) for index in range(PARTITIONS)])
     found: dict[tuple[int, int], bytes] = {}
     while len(found) < count:
-        messages = consumer.consume(10_000, 60)
+        messages = consumer.consume(min(10_000, count - len(found)), 60)  # waits for all of them, or the time
         assert messages, f"only {len(found)} of {count} records can be read"
         for message in messages:
             assert message.error() is None, message.error()

@@ -66,7 +66,9 @@ def test_topics_live_through_their_whole_life(bootstrap: str, unique: Unique) ->
                 "no!": ErrorCode.INVALID_TOPIC_EXCEPTION,
             }
             await topics.grow(cluster, name, 5)
-            assert len((await cluster.topic(name)).partitions) == 5
+            # A broker learns what the controller decided a moment later.
+            while len((await cluster.refresh([name])).topic(name).partitions) != 5:
+                await asyncio.sleep(0.01)
             with pytest.raises(Refused, match="INVALID_PARTITIONS"):
                 await topics.grow(cluster, name, 2)
             description = await nodes.describe(cluster)

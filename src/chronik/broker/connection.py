@@ -138,7 +138,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._over(limits.IN_FLIGHT_BYTES_HIGH) or self.node.memory.is_spent:
             self._is_full = True
             return True
-        # Fetch answers are large, so one connection holds one of them; no client sends two at a time.
+        # Fetch answers are large, so one connection holds one of them; a second waits for the first.
         return self._arrived[0][:2] == FETCH_KEY
 
     def _over(self, in_flight_bytes_max: int) -> bool:

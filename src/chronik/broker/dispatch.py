@@ -18,7 +18,7 @@ from chronik.broker.errors import Unanswerable
 from chronik.wire.compiler import decoder_of, encoder_of
 from chronik.wire.errors import Malformed
 from chronik.wire.notation import Struct
-from chronik.wire.primitives import Refused, read_varint
+from chronik.wire.primitives import TAGS_MAX, Refused, read_varint
 
 if TYPE_CHECKING:
     from chronik.broker.connection import Connection
@@ -122,6 +122,8 @@ async def _later(served: _Served, response: Awaitable[Any], correlation_id: int)
 
 def _skip_tags(frame: memoryview, at: int) -> int:
     count, at = read_varint(frame, at)
+    if count > TAGS_MAX:  # two bytes each: a large frame of them would keep the loop busy for seconds
+        raise Refused(f"{count} header tags, at most {TAGS_MAX} are allowed")
     for _ in range(count):
         _, at = read_varint(frame, at)
         size_bytes, at = read_varint(frame, at)

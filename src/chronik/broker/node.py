@@ -15,6 +15,7 @@ from chronik.broker.api import served_apis
 from chronik.broker.connection import Connection
 from chronik.broker.connections import Connections
 from chronik.broker.dispatch import Dispatcher
+from chronik.broker.errors import CannotStart
 from chronik.broker.fetch_sessions import FetchSessions
 from chronik.broker.following import Following
 from chronik.broker.memory import MemoryBudget
@@ -31,9 +32,11 @@ from chronik.metadata.errors import MetadataError
 from chronik.metadata.image import Image, ResourceType
 from chronik.metadata.store import MetadataStore, StoreConfig
 from chronik.raft.addresses import Address
+from chronik.raft.errors import RaftError
 from chronik.replication.assignment import Replicas
 from chronik.replication.errors import ReplicationError
 from chronik.replication.topic_settings import TopicSettings
+from chronik.runtime.errors import RuntimeFault
 from chronik.runtime.interfaces import Listener, Runtime
 from chronik.runtime.invariants import InvariantBroken
 from chronik.runtime.tasks import Tasks
@@ -80,11 +83,14 @@ class Node:
 
     @classmethod
     async def start(cls, runtime: Runtime, settings: Settings) -> Node:
+        """Raises CannotStart with what stands in the way: another node's directory, damage, a failing disk."""
         node = cls(runtime, settings)
         try:
             await node._open()
-        except BaseException:
+        except BaseException as fault:
             await node.stop()
+            if isinstance(fault, (RuntimeFault, StorageError, MetadataError, RaftError)):
+                raise CannotStart(str(fault)) from fault
             raise
         return node
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Disk, File
 from chronik.storage.capture import Capture
-from chronik.storage.errors import LogFull, StorageFailed
+from chronik.storage.errors import CorruptSegment, LogFull, StorageFailed
 from chronik.storage.journal_format import Kind, declaration, frame, record_header
 
 if TYPE_CHECKING:
@@ -158,11 +158,15 @@ class Journal:
         captures = self._captures = self._capture(logs)
         syncs: list[Callable[[], None]] = []
         parts: list[bytes | memoryview] = []
-        for capture in captures:
-            if capture.by_sync:
-                self._handle(capture.log, parts)
-            else:
-                self._collect(capture, parts)
+        try:
+            for capture in captures:
+                if capture.by_sync:
+                    self._handle(capture.log, parts)
+                else:
+                    self._collect(capture, parts)
+        except CorruptSegment as error:  # bytes just written cannot be read again: this disk keeps nothing
+            self.fail(error)
+            return
         if parts:
             self._notes_unsynced = True
             try:

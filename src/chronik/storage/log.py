@@ -302,7 +302,9 @@ class Log:
             if is_last or segment_end >= limit:
                 return LogRead([], 0, offset)  # compaction left nothing between here and the limit
             index += 1
-        data, next_offset = segment.read_batches(start, stop, bytes_max, at_least_one=at_least_one)
+        data, next_offset = segment.read_batches(
+            start, stop, bytes_max, offset_end=segment_end, at_least_one=at_least_one
+        )
         if not data:
             return LogRead([], 0, offset)
         if next_offset < 0:

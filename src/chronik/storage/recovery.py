@@ -169,6 +169,7 @@ def restore(log: Log, known: Known, disk: Disk) -> None:
     log.adopt(segments, min(max(durable[2], log.start_offset), log.end_offset))
     if not segments and durable[2] > known.start_offset:
         log.damage = CorruptSegment(segment_path(log.directory, durable[0]), 0, log.start_offset, "the file is gone")
+        logger.error("%s", log.damage)
         log.end_offset = durable[2]
     elif segments and expected < log.start_offset:
         log.restart_at(log.start_offset)

@@ -9,6 +9,7 @@ that a damaged batch is reported and never served.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 
 from chronik.runtime.errors import DiskFull
@@ -17,6 +18,8 @@ from chronik.storage.errors import CorruptSegment
 from chronik.storage.indexes import CHUNK_ENTRIES, Index, IndexEntry
 from chronik.wire.batches import HEADER, HEADER_BYTES, LENGTH_COVERS_FROM, MAGIC, BatchView, crc_holds, split
 from chronik.wire.errors import WireError
+
+logger = logging.getLogger("chronik.storage")
 
 WALK_BYTES = 8192  # read at once when walking from batch to batch: an index interval and the next header
 RECENT_MAX = 512  # boundaries remembered, so that a tailing reader needs neither index nor walk
@@ -38,6 +41,7 @@ class Segment:
         "_file",
         "_first_timestamp_ms",
         "_index",
+        "_is_reported",
         "_max_timestamp_ms",
         "_recent",
         "_tail",
@@ -61,6 +65,7 @@ class Segment:
         self.entry_synced = size_bytes > 0  # whether its name in the directory survives a power cut
         self.used = True  # since the last `rest`
         self._disk = disk
+        self._is_reported = False
         self._file: File | None = None
         self._first_timestamp_ms: int | None = None
         self._index: Index | None = Index(segment_path(directory, base_offset, "index")) if not size_bytes else None
@@ -195,21 +200,46 @@ class Segment:
     # Reading.
 
     def read(self, position: int, size_bytes: int) -> memoryview:
-        return self.file.read(position, size_bytes)
+        try:
+            data = self.file.read(position, size_bytes)
+        except OSError as error:
+            raise self._damaged(position, self._offset_near(position), f"it cannot be read: {error}") from error
+        if len(data) < size_bytes and position + len(data) < self.size_bytes:
+            raise self._damaged(position + len(data), self._offset_near(position), "the file is cut short")
+        return data
 
-    def check(self, data: memoryview, position: int) -> None:
-        """Raises CorruptSegment if `data`, whole batches read at `position`, is not what was written."""
+    def _damaged(self, position: int, offset: int, reason: str) -> CorruptSegment:
+        """What to raise. The first of a segment is told to the operator as well, whoever found it."""
+        damage = CorruptSegment(self.path, position, offset, reason)
+        if not self._is_reported:
+            self._is_reported = True
+            logger.error("%s", damage)
+        return damage
+
+    def check(self, data: memoryview, position: int, offset_end: int) -> None:
+        """Raises CorruptSegment if `data`, whole batches read at `position`, is not what was written.
+
+        No CRC covers a batch's offset, so it is held against its neighbours; `offset_end` is where the segment ends.
+        """
         end = position + len(data)
         if end <= self._checked_to or position >= self._checked_from:
             return
         at = position
+        next_offset = self.base_offset
         try:
             for batch in split(data):
                 if not crc_holds(batch):
-                    raise CorruptSegment(self.path, at, batch.base_offset, "its checksum does not hold")
+                    raise self._damaged(at, batch.base_offset, "its checksum does not hold")
+                if batch.base_offset < next_offset:
+                    raise self._damaged(at, next_offset, f"it says {batch.base_offset}")
+                next_offset = batch.next_offset
                 at += batch.size_bytes
         except WireError as error:
-            raise CorruptSegment(self.path, position, self._offset_near(position), str(error)) from error
+            raise self._damaged(position, self._offset_near(position), str(error)) from error
+        if end < self.size_bytes:
+            offset_end = int.from_bytes(self.read(end, 8), "big")
+        if next_offset > offset_end:
+            raise self._damaged(position, offset_end, f"a batch there reaches {next_offset}")
         if position <= self._checked_to:
             self._checked_to = max(self._checked_to, end)
 
@@ -227,8 +257,13 @@ class Segment:
             return self.size_bytes
         return position
 
-    def read_batches(self, start: int, stop: int, bytes_max: int, *, at_least_one: bool) -> tuple[memoryview, int]:
-        """Whole, checked batches between two boundaries, and the offset behind them; -1 if they reach `stop`."""
+    def read_batches(
+        self, start: int, stop: int, bytes_max: int, *, offset_end: int, at_least_one: bool
+    ) -> tuple[memoryview, int]:
+        """Whole, checked batches between two boundaries, and the offset behind them; -1 if they reach `stop`.
+
+        `offset_end` is where the segment ends.
+        """
         if stop - start <= bytes_max:
             data, next_offset = self.read(start, stop - start), -1
         else:
@@ -238,7 +273,7 @@ class Segment:
             if not size_bytes and at_least_one:
                 _, first = next(self.headers(start))
                 data, next_offset = self.read(start, first.size_bytes), first.next_offset
-        self.check(data, start)
+        self.check(data, start, offset_end)
         return data, next_offset
 
     def _whole_batches(self, data: memoryview, position: int) -> tuple[int, int]:
@@ -252,7 +287,7 @@ class Segment:
             header = _unpack(data, at)
             size_bytes = header[1] + LENGTH_COVERS_FROM
             if size_bytes < HEADER_BYTES or header[3] != MAGIC:
-                raise CorruptSegment(self.path, position + at, self._offset_near(position + at), "no batch is there")
+                raise self._damaged(position + at, self._offset_near(position + at), "no batch is there")
             if at + size_bytes > len(data):
                 break
             at += size_bytes
@@ -279,7 +314,7 @@ class Segment:
     def batch_at(self, position: int, header: BatchView) -> BatchView:
         """The batch whose header was found at `position`, with its bytes, checked."""
         data = self.read(position, header.size_bytes)
-        self.check(data, position)
+        self.check(data, position, header.next_offset)
         return split(data)[0]
 
     @property
@@ -332,6 +367,7 @@ class Segment:
     def _walk_from(self, position: int, end: int) -> Iterator[tuple[int, tuple[int, ...]]]:
         window = memoryview(b"")
         window_start = position
+        next_offset = self.base_offset
         while position < end:
             at = position - window_start
             if at + HEADER_BYTES > len(window):
@@ -339,11 +375,14 @@ class Segment:
                 window_start = position
                 at = 0
                 if len(window) < HEADER_BYTES:
-                    raise CorruptSegment(self.path, position, self._offset_near(position), "a header is cut short")
+                    raise self._damaged(position, self._offset_near(position), "a header is cut short")
             header = _unpack(window, at)
             size_bytes = header[1] + LENGTH_COVERS_FROM
             if size_bytes < HEADER_BYTES or header[3] != MAGIC or position + size_bytes > self.size_bytes:
-                raise CorruptSegment(self.path, position, self._offset_near(position), "no batch is there")
+                raise self._damaged(position, self._offset_near(position), "no batch is there")
+            if header[0] < next_offset:
+                raise self._damaged(position, next_offset, f"it says {header[0]}")
+            next_offset = header[0] + header[6] + 1
             yield position, header
             position += size_bytes
 

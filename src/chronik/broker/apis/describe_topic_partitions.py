@@ -54,6 +54,7 @@ def describe_topic_partitions(
             unknown.topic_authorized_operations = TOPIC_OPERATIONS
             response.topics.append(unknown)
             continue
+        first_index = min(first_index, len(topic.partitions))
         end = min(len(topic.partitions), first_index + room)
         response.topics.append(_describe(topic, range(first_index, end), image))
         if end < len(topic.partitions):

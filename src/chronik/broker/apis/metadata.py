@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from chronik.broker.context import Context
     from chronik.metadata.image import Image, Partition, Topic
 
-VERSION_NULL_MEANS_ALL, VERSION_TOPIC_IDS = 1, 12
+VERSION_NULL_MEANS_ALL, VERSION_TOPIC_IDS = 1, 12  # v10 and v11 cannot answer without a name
 NO_LEADER = -1
 
 

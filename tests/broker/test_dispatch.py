@@ -1,0 +1,139 @@
+"""From a frame to its handler and back: what is served, what cannot be answered, and how an answer is framed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from chronik.broker.api import Api, Later
+from chronik.broker.context import Context
+from chronik.broker.dispatch import Dispatcher
+from chronik.broker.errors import Unanswerable
+from chronik.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from chronik.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from chronik.wire.notation import Versions
+from chronik.wire.primitives import TAGS_MAX
+from tests.broker.hostile import frame
+
+HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=3, member_id="m")
+ANSWER_V4 = bytes.fromhex("0000000c 00000007 00 00000000 001b 00")  # size, correlation, tags, throttle, error, tags
+ANSWER_V0 = bytes.fromhex("00000006 00000007 001b")
+
+
+def dispatcher(handle: Callable[[Any, Context], Any]) -> Dispatcher:
+    apis = [
+        Api(12, "Heartbeat", Versions.parse("0-4"), HeartbeatRequest, HeartbeatResponse, handle, ""),
+        Api(18, "ApiVersions", Versions.parse("0-4"), ApiVersionsRequest, ApiVersionsResponse, handle, ""),
+    ]
+    return Dispatcher(cast(Any, None), {each.key: each for each in apis})
+
+
+def rebalancing(request: Any, context: Context) -> HeartbeatResponse:
+    return HeartbeatResponse(error_code=27)
+
+
+def dispatch(handle: Callable[[Any, Context], Any], data: bytes) -> Any:
+    return dispatcher(handle).answer(memoryview(bytearray(data)), cast(Any, None))
+
+
+def request(version: int) -> bytes:
+    return frame(HEARTBEAT, version, 7)[4:]
+
+
+def test_a_handler_gets_its_request_and_who_asks() -> None:
+    seen: list[Any] = []
+
+    def handle(asked: HeartbeatRequest, context: Context) -> HeartbeatResponse:
+        seen.extend([asked.group_id, asked.generation_id, context.version, context.client_id])
+        return HeartbeatResponse(error_code=0)
+
+    dispatch(handle, request(4))
+    assert seen == ["g", 3, 4, "hostile"]
+
+
+@pytest.mark.parametrize(("version", "expected"), [(0, ANSWER_V0), (4, ANSWER_V4)])
+def test_an_answer_is_framed_in_the_version_asked_for(version: int, expected: bytes) -> None:
+    assert b"".join(dispatch(rebalancing, request(version))) == expected
+
+
+def test_a_handler_may_answer_later_in_three_ways() -> None:
+    """A future, `Later` and a coroutine give the same bytes as an answer at once."""
+
+    async def test() -> None:
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        async def coroutine() -> HeartbeatResponse:
+            return HeartbeatResponse(error_code=(await future).error_code)
+
+        as_future = dispatch(lambda *_: future, request(0))
+        as_later = dispatch(lambda *_: Later(future, lambda done: done.result()), request(0))
+        as_coroutine = dispatch(lambda *_: coroutine(), request(0))
+        future.set_result(HeartbeatResponse(error_code=27))
+        for waits_for, respond in (as_future, as_later):
+            assert waits_for is future
+            assert b"".join(respond(future)) == ANSWER_V0
+        assert b"".join(await as_coroutine) == ANSWER_V0
+
+    asyncio.run(test())
+
+
+def test_none_sends_nothing() -> None:
+    assert dispatch(lambda *_: None, request(4)) is None
+
+
+GOOD = request(4)
+FIXED = GOOD[:8]
+TAGS_AT = 10 + len("hostile")  # where the header's tags begin in v4
+UNANSWERABLE = {
+    "nothing": b"",
+    "half a header": GOOD[:9],
+    "unknown key": b"\x03\xe7" + GOOD[2:],
+    "version too new": GOOD[:2] + b"\x00\x05" + GOOD[4:],
+    "version below zero": GOOD[:2] + b"\xff\xff" + GOOD[4:],
+    "client id past the end": FIXED + b"\x7f\xff" + GOOD[10:],
+    "client id not utf-8": FIXED + b"\x00\x02\xff\xfe" + GOOD[TAGS_AT:],
+    "a tag past the end": GOOD[:TAGS_AT] + b"\x01\x00\x7f",
+    "a tag without a size": GOOD[:TAGS_AT] + b"\x01\x00",
+    "a number of tags that never ends": GOOD[:TAGS_AT] + b"\xff" * 12,
+    "too many tags": GOOD[:TAGS_AT] + b"\x91\x4e" + bytes(2 * (TAGS_MAX + 1)) + GOOD[TAGS_AT + 1 :],
+    "no body": GOOD[: TAGS_AT + 1],
+    "half a body": GOOD[:-4],
+}
+
+
+@pytest.mark.parametrize("name", UNANSWERABLE)
+def test_what_has_no_answer_says_why_and_reaches_no_handler(name: str) -> None:
+    def never(*_: Any) -> None:
+        raise AssertionError("a handler was called")
+
+    with pytest.raises(Unanswerable, match=r"\w{3}"):
+        dispatch(never, UNANSWERABLE[name])
+
+
+def test_header_tags_that_nobody_knows_are_skipped() -> None:
+    """Also just as many as are allowed."""
+    for tags in (b"\x00", b"\x02\x00\x01a\x05\x03abc", b"\x90\x4e" + bytes(2 * TAGS_MAX)):
+        assert b"".join(dispatch(rebalancing, GOOD[:TAGS_AT] + tags + GOOD[TAGS_AT + 1 :])) == ANSWER_V4
+
+
+def test_every_prefix_of_a_request_is_refused() -> None:
+    for end in range(len(GOOD)):
+        with pytest.raises(Unanswerable):
+            dispatch(rebalancing, GOOD[:end])
+
+
+def test_a_newer_api_versions_reaches_its_handler_without_a_body() -> None:
+    """Its body cannot be read; the answer is of version 0, which every client can read."""
+    seen: list[Any] = []
+
+    def handle(asked: Any, context: Context) -> ApiVersionsResponse:
+        seen.extend([asked, context.version])
+        return ApiVersionsResponse(error_code=35, api_keys=[])
+
+    data = frame(ApiVersionsRequest(client_software_name="x", client_software_version="1"), 3, 7)[4:]
+    answer = dispatch(handle, data[:2] + b"\x00\x63" + data[4:])
+    assert seen == [None, 99]
+    assert b"".join(answer) == bytes.fromhex("0000000a 00000007 0023 00000000")

@@ -1,0 +1,195 @@
+"""Fetch sessions (KIP-227) as a specification: who is remembered, what is told, and who must start anew."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+
+from chronik.broker.fetch_sessions import EPOCH_MAX, FetchSessions, Session, Wanted
+from chronik.wire.error_codes import ErrorCode
+from chronik.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+)
+
+ZERO = bytes(16)
+
+
+def sessions(sessions_max: int = 3) -> FetchSessions:
+    ids = count(1)
+    return FetchSessions(sessions_max, lambda bound: next(ids))
+
+
+def request(session_id: int = 0, epoch: int = 0, *partitions: int, forget: tuple[int, ...] = ()) -> FetchRequest:
+    topics = [
+        FetchTopic(
+            topic="t",
+            partitions=[FetchPartition(partition=n, fetch_offset=0, partition_max_bytes=1) for n in partitions],
+        )
+    ]
+    forgotten = [ForgottenTopic(topic="t", partitions=list(forget))] if forget else []
+    return FetchRequest(
+        max_wait_ms=0,
+        min_bytes=0,
+        session_id=session_id,
+        session_epoch=epoch,
+        topics=topics if partitions else [],
+        forgotten_topics_data=forgotten,
+    )
+
+
+def opened(table: FetchSessions, asked: FetchRequest, *, by_id: bool = False) -> tuple[Session, list[int]]:
+    found = table.open(asked, by_id=by_id)
+    assert not isinstance(found, ErrorCode), found
+    session, wanted = found
+    assert session is not None
+    return session, [each.partition.partition for each in wanted]
+
+
+def answer(index: int, high_watermark: int = 5, records: bytes = b"", error: int = 0) -> PartitionData:
+    return PartitionData(
+        partition_index=index,
+        error_code=error,
+        high_watermark=high_watermark,
+        log_start_offset=0,
+        aborted_transactions=None,
+        records=records,
+    )
+
+
+def wanted(index: int) -> Wanted:
+    return Wanted("t", ZERO, FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1))
+
+
+def test_a_request_without_a_session_is_answered_in_full_and_forgotten() -> None:
+    table = sessions()
+    found = table.open(request(0, -1, 0, 1), by_id=False)
+    assert not isinstance(found, ErrorCode)
+    assert found[0] is None
+    assert [each.partition.partition for each in found[1]] == [0, 1]
+    assert len(table) == 0
+
+
+def test_a_session_remembers_its_partitions_and_counts_its_epochs() -> None:
+    table = sessions()
+    session, partitions = opened(table, request(0, 0, 0, 1, 2))
+    assert (session.session_id, partitions) == (1, [0, 1, 2])
+    assert opened(table, request(1, 1)) == (session, [0, 1, 2])
+    assert opened(table, request(1, 2, 3)) == (session, [0, 1, 2, 3])
+
+
+def test_a_named_partition_replaces_what_was_said_of_it_before() -> None:
+    table = sessions()
+    opened(table, request(0, 0, 0, 1))
+    changed = request(1, 1, 0)
+    changed.topics[0].partitions[0].fetch_offset = 77
+    session, _ = opened(table, changed)
+    assert session.wanted["t", ZERO, 0].partition.fetch_offset == 77
+    assert session.wanted["t", ZERO, 1].partition.fetch_offset == 0
+
+
+def test_forgotten_partitions_are_served_no_more() -> None:
+    table = sessions()
+    opened(table, request(0, 0, 0, 1, 2))
+    assert opened(table, request(1, 1, forget=(1, 9)))[1] == [0, 2]
+
+
+@pytest.mark.parametrize("epoch", [2, 3, 7, EPOCH_MAX])
+def test_a_wrong_epoch_is_refused_and_changes_nothing(epoch: int) -> None:
+    """A request that was lost or came twice: answering it would tell the client of changes it never saw."""
+    table = sessions()
+    session, _ = opened(table, request(0, 0, 0))
+    assert table.open(request(1, epoch, 5), by_id=False) is ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    assert opened(table, request(1, 1)) == (session, [0])
+
+
+def test_an_epoch_is_good_once() -> None:
+    table = sessions()
+    opened(table, request(0, 0, 0))
+    opened(table, request(1, 1))
+    assert table.open(request(1, 1), by_id=False) is ErrorCode.INVALID_FETCH_SESSION_EPOCH
+
+
+def test_epochs_start_again_at_one() -> None:
+    """Zero means "begin", so the counter skips it."""
+    table = sessions()
+    session, _ = opened(table, request(0, 0, 0))
+    session.epoch = EPOCH_MAX
+    opened(table, request(1, EPOCH_MAX))
+    assert session.epoch == 1
+    opened(table, request(1, 1))
+
+
+def test_an_unknown_session_is_refused() -> None:
+    assert sessions().open(request(9, 1), by_id=False) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_a_session_does_not_mix_names_and_ids() -> None:
+    table = sessions()
+    opened(table, request(0, 0, 0))
+    assert table.open(request(1, 1), by_id=True) is ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+    opened(table, request(1, 1))
+
+
+def test_closing_and_beginning_anew_end_the_old_session() -> None:
+    table = sessions()
+    opened(table, request(0, 0, 0))
+    assert opened(table, request(1, 0, 4))[0].session_id == 2
+    assert len(table) == 1
+    table.open(request(2, -1, 0), by_id=False)
+    assert len(table) == 0
+    assert table.open(request(2, 1), by_id=False) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_the_longest_unused_session_makes_room() -> None:
+    """However many begin, the table stays bounded, and those in use stay in it."""
+    table = sessions(2)
+    opened(table, request(0, 0, 0))
+    opened(table, request(0, 0, 0))
+    opened(table, request(1, 1))
+    opened(table, request(0, 0, 0))
+    assert len(table) == 2
+    assert table.open(request(2, 1), by_id=False) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    opened(table, request(1, 2))
+    for _ in range(100):
+        opened(table, request(0, 0, 0))
+    assert len(table) == 2
+
+
+def test_without_room_for_sessions_everybody_is_served_without() -> None:
+    found = sessions(0).open(request(0, 0, 0, 1), by_id=False)
+    assert not isinstance(found, ErrorCode)
+    assert found[0] is None
+    assert len(found[1]) == 2
+
+
+def test_only_news_is_told() -> None:
+    session = Session(1, by_id=False)
+    assert session.is_news(wanted(0), answer(0))
+    assert not session.is_news(wanted(0), answer(0))
+    assert session.is_news(wanted(0), answer(0, records=b"x"))
+    assert session.is_news(wanted(0), answer(0, high_watermark=6))
+    assert not session.is_news(wanted(0), answer(0, high_watermark=6))
+
+
+def test_an_error_is_told_as_long_as_it_lasts_and_so_is_its_end() -> None:
+    session = Session(1, by_id=False)
+    session.is_news(wanted(0), answer(0))
+    for _ in range(3):
+        assert session.is_news(wanted(0), answer(0, error=ErrorCode.KAFKA_STORAGE_ERROR))
+    assert session.is_news(wanted(0), answer(0))
+    assert not session.is_news(wanted(0), answer(0))
+
+
+def test_who_was_served_goes_to_the_end_of_the_line() -> None:
+    """Or with a small byte limit the first partition would starve the others."""
+    table = sessions()
+    session, _ = opened(table, request(0, 0, 0, 1, 2))
+    session.served(wanted(0))
+    assert opened(table, request(1, 1))[1] == [1, 2, 0]
+    session.served(wanted(9))
+    assert opened(table, request(1, 2))[1] == [1, 2, 0]
