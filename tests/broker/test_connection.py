@@ -19,7 +19,7 @@ from chronik.broker.memory import MemoryBudget
 from chronik.broker.settings import Settings
 from chronik.runtime.tasks import Tasks
 from chronik.sim.disk import SimDisk
-from chronik.wire.framing import SCRATCH_BYTES
+from chronik.wire.framing import SCRATCH_BYTES, make_scratch
 from tests.broker.harness import memory_runtime
 from tests.broker.hostile import Peer, World, batch, frame, produce_request, run, turns
 
@@ -33,6 +33,7 @@ class StubNode:
         self.runtime = memory_runtime(SimDisk(0))
         self.settings = Settings.default(node_id=1)
         self.memory = MemoryBudget(budget_bytes)
+        self.scratch = make_scratch()
         self.connections = Connections(self.runtime.clock, connections_max=3, idle_ms_max=-1, per_host_max=2)
         self.tasks = Tasks("stub")
         self.dispatcher = self

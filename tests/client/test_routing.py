@@ -182,6 +182,27 @@ def test_a_closed_client_says_so() -> None:
     on_cluster(work)
 
 
+@pytest.mark.parametrize("delay_ms", range(6))
+def test_giving_up_or_closing_while_connecting_leaves_no_connection(delay_ms: int) -> None:
+    """At whatever moment: a connection that nobody owns stays open for ever, and keeps its loop from closing."""
+
+    async def work(fake: FakeCluster, cluster: Cluster) -> None:
+        await cluster.refresh(None)
+        for end in ("cancel", "close"):
+            opening = asyncio.create_task(cluster.to_node(1, end))
+            await asyncio.sleep(delay_ms / 1000)
+            if end == "cancel":
+                opening.cancel()
+            else:
+                await cluster.close()
+            await asyncio.gather(opening, return_exceptions=True)
+        await cluster.close()
+        await asyncio.sleep(1)
+        assert [link for link in fake.machine.network.links if link.is_open] == []
+
+    on_cluster(work)
+
+
 def test_leaders_are_asked_side_by_side_and_looked_up_again_when_they_moved() -> None:
     """One question for a thousand partitions: one request per leader, and no partition forgotten."""
 

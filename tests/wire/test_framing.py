@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chronik.wire.framing import SCRATCH_BYTES, BadFrame, FrameReader
+from chronik.wire.framing import SCRATCH_BYTES, BadFrame, FrameReader, make_scratch
 
 LARGE = bytes(range(256)) * ((SCRATCH_BYTES // 256) + 7)  # longer than the scratch buffer
 CASES = [
@@ -52,9 +52,20 @@ def test_a_frame_larger_than_the_scratch_buffer_arrives_whole() -> None:
     assert [bytes(f) for f in got] == [b"before", LARGE, b"behind"]
 
 
+def test_readers_of_two_threads_do_not_share_their_scratch() -> None:
+    """A client and a broker in one process run on two loops: one asks for room before the other has used its own."""
+    one, other = FrameReader(1 << 20), FrameReader(1 << 20)
+    room, other_room = one.room(), other.room()
+    room[: len(frame(b"one"))] = frame(b"one")
+    other_room[: len(frame(b"other"))] = frame(b"other")
+    assert [bytes(each) for each in one.received(len(frame(b"one")))] == [b"one"]
+    assert [bytes(each) for each in other.received(len(frame(b"other")))] == [b"other"]
+
+
 def test_readers_share_no_bytes_although_they_share_a_buffer() -> None:
     """Half a frame on one connection must survive traffic on another."""
-    one, other = FrameReader(1 << 20), FrameReader(1 << 20)
+    scratch = make_scratch()
+    one, other = FrameReader(1 << 20, scratch=scratch), FrameReader(1 << 20, scratch=scratch)
     assert one.feed(b"\x00\x00") == []
     assert [bytes(f) for f in other.feed(frame(b"other"))] == [b"other"]
     assert [bytes(f) for f in one.feed(b"\x00\x03one")] == [b"one"]

@@ -72,9 +72,9 @@ class SmallLine(asyncio.Protocol):
 class LargeLine(asyncio.BufferedProtocol):
     """For answers of megabytes, received straight into their own memory. The answer comes without its size."""
 
-    def __init__(self, answered: Callable[[memoryview], None], lost: Callable[[], None]) -> None:
+    def __init__(self, answered: Callable[[memoryview], None], lost: Callable[[], None], scratch: memoryview) -> None:
         self._answered, self._lost = answered, lost
-        self._reader = FrameReader(ANSWER_BYTES_MAX)
+        self._reader = FrameReader(ANSWER_BYTES_MAX, scratch=scratch)
         self._transport: asyncio.Transport | None = None
 
     def send(self, frame: bytes) -> None:

@@ -157,7 +157,7 @@ def _run(bootstrap: str, setup: Setup, seconds: float, *, as_json: bool) -> int:
 
 def main() -> None:
     try:
-        app(exit_on_error=False)
+        app(sys.argv[1:], exit_on_error=False)
     except CycloptsError:  # it has been printed
         sys.exit(Misused.exit_code)
     except BenchError as error:

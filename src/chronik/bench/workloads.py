@@ -128,7 +128,7 @@ class FetchWorker(_OnLine):
         self._decode = decoder_of(FetchResponse, frames.FETCH_VERSION)
 
     def make_line(self) -> Any:
-        return LargeLine(self.answered, self.lost)
+        return LargeLine(self.answered, self.lost, self.cluster.scratch)
 
     def begin(self, due_ns: int) -> None:
         self.due_ns = due_ns
@@ -213,7 +213,7 @@ class Reader(_OnLine):
         self._reopening: asyncio.Task[None] | None = None
 
     def make_line(self) -> Any:
-        return LargeLine(self.answered, self.lost)
+        return LargeLine(self.answered, self.lost, self.cluster.scratch)
 
     def begin(self, due_ns: int = 0) -> None:
         self.line.send(

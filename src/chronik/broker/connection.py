@@ -41,7 +41,7 @@ class Connection(asyncio.BufferedProtocol):
         self.client_software: tuple[str, str] | None = None  # told by ApiVersions v3+
         self._transport: asyncio.Transport | None = None  # from connection_made until either side ends it
         self._is_lost = False
-        self._reader = FrameReader(node.settings.socket_request_max_bytes, self._admit)
+        self._reader = FrameReader(node.settings.socket_request_max_bytes, self._admit, node.scratch)
         self._arrived: deque[memoryview] = deque()  # requests not started yet; nothing is read while there are any
         self._replies: deque[_Reply] = deque()  # of those that are, in request order
         self._in_flight_bytes = 0  # of their requests

@@ -44,6 +44,7 @@ from chronik.storage.config import LogsConfig
 from chronik.storage.errors import StorageError
 from chronik.storage.logs import Logs
 from chronik.wire.errors import WireError
+from chronik.wire.framing import make_scratch
 
 log = logging.getLogger("chronik.broker")
 
@@ -65,6 +66,7 @@ class Node:
         self.settings = settings
         self.node_id = settings.node_id
         self.tasks = Tasks(f"node {settings.node_id}", self._task_failed)
+        self.scratch = make_scratch()  # of all connections: they share this node's event loop
         self.memory = MemoryBudget(settings.memory_budget_bytes)
         self.connections = Connections(
             runtime.clock,

@@ -7,6 +7,7 @@ has printed, after it has printed it.
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -94,6 +95,9 @@ def consume(
             "a group reads from where it is: --from earliest or latest is for partitions it has never read; "
             "move a group with `chronik group reset`"
         )
+    now_ms = time.time_ns() // 1_000_000
+    begin = None if from_ is None else parse_place(from_, "--from", now_ms)
+    stop = None if to is None else parse_place(to, "--to", now_ms)
     printer = RecordPrinter(
         as_json=options.wants_json, keys=keys, headers=headers, offsets=offsets, timestamps=timestamps
     )
@@ -102,10 +106,9 @@ def consume(
         from chronik.client.consumer import EARLIEST, LATEST, Consumer
         from chronik.client.fetch_answers import READ_COMMITTED, READ_UNCOMMITTED, FetchOptions
 
-        now_ms = cluster.clock.wall_ms()
         default = LATEST if follow else EARLIEST
-        start: Start = default if from_ is None else parse_place(from_, "--from", now_ms)
-        end = None if follow else LATEST if to is None else parse_place(to, "--to", now_ms)
+        start: Start = default if begin is None else begin
+        end = None if follow else LATEST if stop is None else stop
         partitions = [at for topic in topics for at in await _partitions(cluster, topic, partition)]
         fetching = FetchOptions(isolation_level=READ_COMMITTED if isolation == "committed" else READ_UNCOMMITTED)
         reset = start if isinstance(start, int) else default

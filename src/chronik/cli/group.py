@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
 from chronik.cli.errors import CommandFailed, Misused
+from chronik.cli.moments import parse_place
 from chronik.cli.naming import did_you_mean
 from chronik.cli.output import Column, Row, human_count, human_duration, print_json, print_rows, yes_or_no
 from chronik.cli.session import DEFAULTS, DONE, REFUSED, Options, complain, progress, run
@@ -157,13 +159,14 @@ def reset(
         raise Misused("say where to: either --to or --shift")
     if execute and dry_run:
         raise Misused("--execute and --dry-run contradict each other")
+    place = None if to is None else parse_place(to, "--to", time.time_ns() // 1_000_000)
 
     async def work(cluster: Cluster) -> None:
         from chronik.cli.resetting import make_plan
         from chronik.client.admin import offsets
 
         with progress("planning"):
-            plan = await make_plan(cluster, name, to=to, shift=shift, topics=topic, only=partition)
+            plan = await make_plan(cluster, name, to=place, shift=shift, topics=topic, only=partition)
         if execute:
             moved = {row.at: offsets.Committed(row.new_offset, -1, "") for row in plan if row.moves}
             await offsets.commit(cluster, name, moved)

@@ -59,7 +59,7 @@ def main() -> None:
         if sys.argv[1:2] in ([], ["--help"], ["-h"]):
             for noun in COMMANDS:
                 app[noun]
-        app(exit_on_error=False)
+        app(sys.argv[1:], exit_on_error=False)
     except CycloptsError:  # it has been printed
         sys.exit(MISUSED)
     except CommandError as error:

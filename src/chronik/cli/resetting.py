@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from chronik.cli.errors import CommandFailed, Misused
-from chronik.cli.moments import parse_place
 from chronik.cli.naming import existing_topic
 from chronik.client.admin import groups, offsets
-from chronik.client.consumer import AtTime
+from chronik.client.consumer import AtTime, Start
 from chronik.client.errors import ClientError, Refused
 from chronik.client.topology import TopicPartition
 from chronik.wire.error_codes import ErrorCode
@@ -42,7 +41,7 @@ class Move(NamedTuple):
 
 
 async def make_plan(
-    cluster: Cluster, group_id: str, *, to: str | None, shift: int | None, topics: Sequence[str], only: Sequence[int]
+    cluster: Cluster, group_id: str, *, to: Start | None, shift: int | None, topics: Sequence[str], only: Sequence[int]
 ) -> list[Move]:
     await _require_no_members(cluster, group_id)
     committed = {at: each.offset for at, each in (await offsets.committed(cluster, group_id)).items()}
@@ -93,9 +92,8 @@ async def _partitions(
     return chosen
 
 
-async def _places(cluster: Cluster, partitions: Sequence[TopicPartition], to: str) -> dict[TopicPartition, int]:
-    """Where `to` is in each partition; partitions whose records are all older than a time are left out."""
-    place = parse_place(to, "--to", cluster.clock.wall_ms())
+async def _places(cluster: Cluster, partitions: Sequence[TopicPartition], place: Start) -> dict[TopicPartition, int]:
+    """Where a place is in each partition; partitions whose records are all older than a time are left out."""
     if isinstance(place, int) and place >= 0:
         return dict.fromkeys(partitions, place)
     timestamp = place.timestamp_ms if isinstance(place, AtTime) else place

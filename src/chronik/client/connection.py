@@ -42,10 +42,18 @@ CORRELATION_ID_MAX: Final = 2**31 - 1
 
 
 async def connect(
-    network: Network, address: Address, *, client_id: str, timeout_ms: int = CONNECT_TIMEOUT_MS
+    network: Network,
+    address: Address,
+    *,
+    client_id: str,
+    timeout_ms: int = CONNECT_TIMEOUT_MS,
+    scratch: memoryview | None = None,
 ) -> Connection:
-    """A connection that is ready for use; raises Unreachable, BadAnswer or Unsupported."""
-    connection = Connection(address, client_id)
+    """A connection that is ready for use; raises Unreachable, BadAnswer or Unsupported.
+
+    `scratch` is what connections of one event loop may share (see `wire.framing`).
+    """
+    connection = Connection(address, client_id, scratch)
     try:
         async with asyncio.timeout(timeout_ms / 1000):
             await network.connect(address.host, address.port, lambda: cast(asyncio.Protocol, connection))
@@ -57,19 +65,19 @@ async def connect(
         ) from None
     except OSError as error:
         raise Unreachable(f"{error.strerror or error}; is a broker running there?") from error
-    except ClientError:
+    except BaseException:  # a caller that is cancelled leaves no connection behind either
         connection.close()
         raise
     return connection
 
 
 class Connection(asyncio.BufferedProtocol):
-    def __init__(self, address: Address, client_id: str) -> None:
+    def __init__(self, address: Address, client_id: str, scratch: memoryview | None = None) -> None:
         self.address = address
         self.client_id = client_id
         self.apis: dict[int, Versions] = {}  # what the broker serves, by API key; filled by `negotiate`
         self._transport: asyncio.Transport | None = None  # from connection_made to connection_lost
-        self._reader = FrameReader(FRAME_BYTES_MAX)
+        self._reader = FrameReader(FRAME_BYTES_MAX, scratch=scratch)
         self._waiting: deque[_Waiting] = deque()
         self._correlation_id = 0
         self._room = asyncio.Semaphore(IN_FLIGHT_MAX)

@@ -17,6 +17,7 @@ from chronik.client.connection import CONNECT_TIMEOUT_MS, Connection, connect
 from chronik.client.errors import ClientError, Closed, Refused, Unreachable, refuse
 from chronik.client.topology import Topic, Topology
 from chronik.wire.error_codes import ErrorCode
+from chronik.wire.framing import make_scratch
 from chronik.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from chronik.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from chronik.wire.notation import Request, Response
@@ -54,6 +55,7 @@ class Cluster:
         self.bootstrap = parse_addresses(bootstrap) if isinstance(bootstrap, str) else tuple(bootstrap)
         self.client_id = client_id
         self.topology = Topology()
+        self.scratch = make_scratch()  # of all connections of this client, which share an event loop
         self._connect_timeout_ms = connect_timeout_ms
         self._open: dict[tuple[Address, str], Connection] = {}
         self._opening: dict[tuple[Address, str], asyncio.Lock] = {}
@@ -109,17 +111,28 @@ class Cluster:
         return await self.to_any()
 
     async def _to(self, address: Address, purpose: str = "") -> Connection:
-        if self._is_closed:
-            raise Closed("the cluster's client was closed")
+        self._require_open()
         at = address, purpose
         async with self._opening.setdefault(at, asyncio.Lock()):
             connection = self._open.get(at)
             if connection is None or not connection.is_open:
                 connection = await connect(
-                    self.network, address, client_id=self.client_id, timeout_ms=self._connect_timeout_ms
+                    self.network,
+                    address,
+                    client_id=self.client_id,
+                    timeout_ms=self._connect_timeout_ms,
+                    scratch=self.scratch,
                 )
                 self._open[at] = connection
+                self._require_open()
             return connection
+
+    def _require_open(self) -> None:
+        """Nothing outlives `close`, not even a connection that was being made meanwhile."""
+        if self._is_closed:
+            for connection in self._open.values():
+                connection.close()
+            raise Closed("the cluster's client was closed")
 
     # --- metadata
 

@@ -1,8 +1,8 @@
 """Kafka's frames: four bytes of size, then that many bytes. Bytes in, frames out; no socket in sight.
 
 A frame is a writable memoryview that owns its memory, so that a produce request is patched and appended where it
-arrived. The transport asks `room()` where to put bytes and tells `received(count)`; small frames come through one
-scratch buffer shared by all readers, a large one is received straight into its own memory.
+arrived. The transport asks `room()` where to put bytes and tells `received(count)`; small frames come through a scratch
+buffer that readers may share (`make_scratch`), a large one is received straight into its own memory.
 """
 
 from __future__ import annotations
@@ -17,8 +17,14 @@ SCRATCH_BYTES = 256 * 1024  # what uvloop reads at a time
 _size_of = Packing(">i").unpack_from
 pack_size = Packing(">i").pack
 
-# Shared: what lands in it is consumed before anybody else is asked for room, because `received` never waits.
-_SCRATCH = memoryview(bytearray(SCRATCH_BYTES))
+
+def make_scratch() -> memoryview:
+    """A buffer for all readers of one event loop to share.
+
+    What lands in it is consumed before the loop asks anybody else for room, because `received` never waits. Two loops
+    in two threads need one each.
+    """
+    return memoryview(bytearray(SCRATCH_BYTES))
 
 
 class BadFrame(Malformed):
@@ -36,12 +42,18 @@ class FrameReader:
     no, `waiting_bytes` tells the size wanted: stop reading, and call `go_on()` when there may be room.
     """
 
-    __slots__ = ("_admit", "_filled", "_frame", "_rest", "size_bytes_max", "waiting_bytes")
+    __slots__ = ("_admit", "_filled", "_frame", "_rest", "_scratch", "size_bytes_max", "waiting_bytes")
 
-    def __init__(self, size_bytes_max: int, admit: Callable[[int], bool] = lambda size_bytes: True) -> None:
+    def __init__(
+        self,
+        size_bytes_max: int,
+        admit: Callable[[int], bool] = lambda size_bytes: True,
+        scratch: memoryview | None = None,
+    ) -> None:
         self.size_bytes_max = size_bytes_max
         self.waiting_bytes = 0
         self._admit = admit
+        self._scratch = make_scratch() if scratch is None else scratch
         self._frame: memoryview | None = None  # a frame whose size is known and whose bytes are still coming
         self._filled = 0
         self._rest = b""  # received, not yet cut: part of a size, or what waits to be admitted
@@ -58,7 +70,7 @@ class FrameReader:
     def go_on(self) -> list[memoryview]:
         """Asks again for the frame that was not admitted: the frames that are whole now, and perhaps still waiting."""
         self.waiting_bytes = 0
-        _SCRATCH[: len(self._rest)] = self._rest
+        self._scratch[: len(self._rest)] = self._rest
         return self.received(0)
 
     def room(self) -> memoryview:
@@ -66,9 +78,9 @@ class FrameReader:
         if self._frame is not None:
             return self._frame[self._filled :]
         if self._rest:
-            _SCRATCH[: len(self._rest)] = self._rest
-            return _SCRATCH[len(self._rest) :]
-        return _SCRATCH
+            self._scratch[: len(self._rest)] = self._rest
+            return self._scratch[len(self._rest) :]
+        return self._scratch
 
     def received(self, count: int) -> list[memoryview]:
         """`count` bytes were put into `room()`: the frames that are whole now, in order."""
@@ -78,27 +90,28 @@ class FrameReader:
                 return []
             whole, self._frame = self._frame, None
             return [whole]
+        scratch = self._scratch
         end, at = len(self._rest) + count, 0
         self._rest = b""
         frames: list[memoryview] = []
         while end - at >= SIZE_BYTES:
-            (size_bytes,) = _size_of(_SCRATCH, at)
+            (size_bytes,) = _size_of(scratch, at)
             if not 0 <= size_bytes <= self.size_bytes_max:
                 raise BadFrame(size_bytes, self.size_bytes_max)
             at += SIZE_BYTES
             if at + size_bytes <= end:
-                frames.append(memoryview(bytearray(_SCRATCH[at : at + size_bytes])))
+                frames.append(memoryview(bytearray(scratch[at : at + size_bytes])))
                 at += size_bytes
                 continue
             if size_bytes > SCRATCH_BYTES and not self._admit(size_bytes):
                 self.waiting_bytes = size_bytes
-                self._rest = bytes(_SCRATCH[at - SIZE_BYTES : end])
+                self._rest = bytes(scratch[at - SIZE_BYTES : end])
                 return frames
             self._frame = memoryview(bytearray(size_bytes))
             self._filled = end - at
-            self._frame[: self._filled] = _SCRATCH[at:end]
+            self._frame[: self._filled] = scratch[at:end]
             return frames
-        self._rest = bytes(_SCRATCH[at:end])
+        self._rest = bytes(scratch[at:end])
         return frames
 
     def feed(self, data: bytes) -> list[memoryview]:

@@ -1,0 +1,162 @@
+"""The command as a whole: help that teaches, exit codes that mean something, errors on one line."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from chronik.cli.main import COMMANDS
+from tests.cli.conftest import Run
+from tests.house.repository import SOURCE
+from tests.oracle.kafka_server import free_ports
+
+LEAVES = (
+    ["up"],
+    ["server"],
+    ["topic", "create"],
+    ["topic", "list"],
+    ["topic", "describe"],
+    ["topic", "alter"],
+    ["topic", "delete"],
+    ["produce"],
+    ["consume"],
+    ["group", "list"],
+    ["group", "describe"],
+    ["group", "reset"],
+    ["group", "delete"],
+    ["config", "get"],
+    ["config", "set"],
+    ["config", "unset"],
+    ["compat"],
+)
+
+
+def test_help_lists_every_noun_with_what_it_is_for(run_command: Run) -> None:
+    """A newcomer types `chronik --help`; what says nothing there is not tried."""
+    done = run_command("--help")
+    assert done.exit_code == 0
+    for noun in COMMANDS:
+        assert re.search(rf"│ {noun} +\w+,? \w+", done.out), noun
+    assert "Exit codes: 0 done; 1 the cluster refused" in done.out
+    assert "CHRONIK_BOOTSTRAP" in done.out
+
+
+@pytest.mark.parametrize("words", LEAVES, ids=" ".join)
+def test_every_command_teaches_itself(run_command: Run, words: list[str]) -> None:
+    """Help without an example is a list of words."""
+    done = run_command(*words, "--help")
+    assert done.exit_code == 0
+    if words[0] not in ("up", "server"):
+        assert f"chronik {' '.join(words)}" in done.out.split("╭")[0].split("For example:")[1]
+        assert "--format" in done.out
+
+
+def test_the_short_form_of_a_command_is_not_slow_because_of_others(run_command: Run) -> None:
+    """`chronik --help` must not load the client, the broker or uvloop."""
+    code = (
+        "import sys; sys.argv = ['chronik', '--help']\n"
+        "from chronik.cli.main import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "print([name for name in sys.modules if name.startswith(('chronik.client', 'chronik.broker', 'uvloop'))])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONPATH": str(SOURCE)}
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (["topc"], "topc"),
+        (["topic", "creat", "x"], "creat"),
+        (["topic", "create"], "name at least one topic"),
+        (["topic", "create", "x", "--partitions", "many"], "partitions"),
+        (["topic", "create", "x", "--config", "retention.ms"], "write key=value"),
+        (["topic", "alter", "x"], "nothing to change"),
+        (["topic", "list", "--format", "xml"], "format"),
+        (["topic", "list", "--bootstrap", "host:port"], "'port' is not a port"),
+        (["consume", "x", "--from", "yesterday"], "write earliest, latest, an offset, a time"),
+        (["consume", "x", "--from", "2026-03-01T12:00:00"], "say in which zone"),
+        (["consume", "x", "--follow", "--to", "latest"], "choose one"),
+        (["consume", "x", "--group", "g", "--from", "7"], "chronik group reset"),
+        (["produce", "x", "--key", "a", "--key-separator", ":"], "choose one"),
+        (["produce", "x", "--whole-files"], "needs files"),
+        (["group", "reset", "g"], "either --to or --shift"),
+        (["group", "reset", "g", "--to", "latest", "--execute", "--dry-run"], "contradict"),
+        (["config", "set", "topic", "x"], "nothing to set"),
+        (["config", "get", "topics", "x"], "topics"),
+    ],
+    ids=lambda words: " ".join(words) if isinstance(words, list) else "",
+)
+def test_what_makes_no_sense_is_refused_with_2_before_anything_is_tried(
+    run_command: Run, words: list[str], what: str
+) -> None:
+    """No broker runs here: had anything been tried, the code would be 3."""
+    done = run_command(*words)
+    assert done.exit_code == 2
+    assert what in re.sub(r"\s*│\n│\s*", " ", done.out + done.err)
+
+
+def test_no_broker_is_3_and_says_where_it_was_looked_for(run_command: Run) -> None:
+    """A script must be able to tell "not there" from "refused"."""
+    [port] = free_ports(1)
+    done = run_command("topic", "list", "--bootstrap", f"127.0.0.1:{port}")
+    assert done.exit_code == 3
+    [line] = done.err.splitlines()
+    assert f"cannot connect to 127.0.0.1:{port}" in line
+    assert "is a broker running there?" in line
+    assert "CHRONIK_BOOTSTRAP" in line
+
+
+def test_errors_go_to_stderr_without_colours_in_a_pipe(run_command: Run) -> None:
+    """What a program reads must not hold escape codes, nor errors among the results."""
+    [port] = free_ports(1)
+    done = run_command("topic", "list", "--format", "json", "--bootstrap", f"127.0.0.1:{port}")
+    assert done.out == ""
+    assert "\033" not in done.err
+
+
+def test_compat_prints_what_the_handlers_say(run_command: Run) -> None:
+    """Straight from the table that ApiVersions is answered from."""
+    from chronik.broker.api import served_apis
+
+    done = run_command("compat", "--format", "json")
+    assert done.json == [
+        {"key": key, "api": api.name, "versions": str(api.versions)} for key, api in served_apis().items()
+    ]
+    assert "ApiVersions" in run_command("compat").out
+
+
+def test_compat_compares_with_a_running_broker(chronik: Run) -> None:
+    """Which key a broker lacks is the first question when a client does not work with it."""
+    told = {row["api"]: row for row in chronik("compat", "--live", "--format", "json").json}
+    assert told["Fetch"]["broker"]
+    assert told["Fetch"]["versions"]
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_quietly_with_130(our_broker: object, tmp_path: Path) -> None:
+    """No stack trace: the user knows what they did."""
+    bootstrap = our_broker.bootstrap  # type: ignore[attr-defined]
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE), "CHRONIK_BOOTSTRAP": bootstrap}
+    chronik = [sys.executable, "-m", "chronik.cli"]
+    subprocess.run([*chronik, "topic", "create", "interrupted"], env=environment, check=True, capture_output=True)
+    subprocess.run(
+        [*chronik, "produce", "interrupted"], env=environment, check=True, capture_output=True, input=b"seen"
+    )
+    follow = [*chronik, "consume", "interrupted", "--follow", "--from", "earliest", "--format", "json"]
+    with subprocess.Popen(follow, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["value"] == "seen"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (130, b"", b"")
