@@ -1,4 +1,5 @@
-"""Drives workers for a while and counts what comes back. What a worker sends is its own business (see `workloads`).
+"""Drives workers for a while and counts what comes back. What a worker sends is its own business (see `workloads`);
+opening them first and closing them afterwards is the caller's.
 
 Without a rate every worker sends again as soon as it has its answer: as fast as the broker goes. With a rate requests
 fall due at fixed times whether or not a worker is free, and a latency counts from when the request was due, so a broker
@@ -11,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -50,13 +51,14 @@ class Totals:
 
 
 class Load:
-    def __init__(self, *, rate: int | None = None) -> None:
+    def __init__(self, *, rate: int | None = None, clock_ns: Callable[[], int] = time.perf_counter_ns) -> None:
         self.message_count = 0
         self.byte_count = 0
         self.errors: Counter[str] = Counter()
         self.latency = Histogram()
         self.recent = Histogram()  # since somebody last looked; for the live line
         self._rate = rate
+        self._clock_ns = clock_ns
         self._workers: Sequence[Worker] = ()
         self._idle: deque[Worker] = deque()
         self._late: deque[int] = deque()  # when requests fell due for which no worker was free
@@ -73,7 +75,7 @@ class Load:
 
     async def run(self, workers: Sequence[Worker], seconds: float) -> Totals:
         self._workers = workers
-        self._started_ns = time.perf_counter_ns()
+        self._started_ns = self._clock_ns()
         self._started_cpu_s = time.process_time()
         for worker in workers:
             self._next(worker)
@@ -81,20 +83,18 @@ class Load:
             self._tick()
         await asyncio.sleep(seconds)
         self.is_over = True
-        ended_ns = time.perf_counter_ns()
+        ended_ns = self._clock_ns()
         totals = self._totals(ended_ns)
         for task in self._repairs:
             task.cancel()
         await self._drain()
-        for worker in workers:
-            worker.close()
         return totals
 
     # --- for workers
 
     def done(self, worker: Worker, message_count: int, byte_count: int) -> None:
         """The request of this worker was answered well."""
-        now_ns = time.perf_counter_ns()
+        now_ns = self._clock_ns()
         latency_us = (now_ns - worker.due_ns) // 1000
         worker.due_ns = 0
         if self.is_over:
@@ -114,7 +114,7 @@ class Load:
     def measured(self, due_ns: int, byte_count: int) -> None:
         """A message arrived whose latency is not that of a request."""
         if not self.is_over:
-            latency_us = (time.perf_counter_ns() - due_ns) // 1000
+            latency_us = (self._clock_ns() - due_ns) // 1000
             self.message_count += 1
             self.byte_count += byte_count
             self.latency.add(latency_us)
@@ -131,7 +131,7 @@ class Load:
     def failed(self, worker: Worker, why: str) -> None:
         """The request came to nothing; the worker looks for its place again."""
         if worker.due_ns:
-            self.latency.add((time.perf_counter_ns() - worker.due_ns) // 1000)
+            self.latency.add((self._clock_ns() - worker.due_ns) // 1000)
         worker.due_ns = 0
         if self.is_over:
             self._note_end()
@@ -156,7 +156,7 @@ class Load:
 
     def _next(self, worker: Worker) -> None:
         if self._rate is None:
-            worker.begin(time.perf_counter_ns())
+            worker.begin(self._clock_ns())
         elif self._late:
             worker.begin(self._late.popleft())
         else:
@@ -167,7 +167,7 @@ class Load:
         assert self._rate is not None
         if self.is_over:
             return
-        elapsed_ns = time.perf_counter_ns() - self._started_ns
+        elapsed_ns = self._clock_ns() - self._started_ns
         due_count = elapsed_ns * self._rate // _NS_PER_S + 1
         for index in range(self._due_count, due_count):
             due_ns = self._started_ns + index * _NS_PER_S // self._rate

@@ -34,8 +34,8 @@ async def measure(bootstrap: str, setup: Setup, seconds: float, *, as_json: bool
         require_versions(await cluster.to_any())
         setup = replace(setup, partitions=await _ensure_topic(cluster, setup))
         load = Load(rate=setup.rate)
+        readers = await _readers(load, cluster, setup)
         workers = await _workers(load, cluster, setup)
-        await _open_all(workers)
 
         def each_second() -> None:
             for worker in workers:
@@ -44,9 +44,14 @@ async def measure(bootstrap: str, setup: Setup, seconds: float, *, as_json: bool
 
         watching = asyncio.create_task(report.live(load, seconds, each_second))
         try:
+            await _open_all([*readers, *workers])
+            for reader in readers:
+                reader.begin()
             totals = await load.run(workers, seconds)
         finally:
             watching.cancel()
+            for each in (*readers, *workers):
+                each.close()
             report.end_live_line()
         report.print_summary(report.summary(setup, totals), as_json=as_json)
 
@@ -81,6 +86,15 @@ async def _ensure_topic(cluster: Cluster, setup: Setup) -> int:
     return await cluster.retrying(all_led)
 
 
+async def _readers(load: Load, cluster: Cluster, setup: Setup) -> Sequence[workloads.Reader]:
+    """Those who wait for what is sent; only a round trip has them."""
+    if setup.mode != "roundtrip":
+        return []
+    count = min(setup.partitions, setup.concurrency)
+    ends = await _offsets(cluster, [TopicPartition(setup.topic, index) for index in range(count)], offsets.LATEST)
+    return [workloads.Reader(load, cluster, at, offset) for at, offset in ends.items()]
+
+
 async def _workers(load: Load, cluster: Cluster, setup: Setup) -> Sequence[Worker]:
     places = [TopicPartition(setup.topic, index % setup.partitions) for index in range(setup.concurrency)]
     acks, codec = ACKS[setup.acks], Codec[setup.compression.upper()]
@@ -100,10 +114,6 @@ async def _workers(load: Load, cluster: Cluster, setup: Setup) -> Sequence[Worke
             workloads.MetadataWorker(load, cluster, at, addresses[index % len(addresses)])
             for index, at in enumerate(places)
         ]
-    for at, offset in (await _offsets(cluster, places, offsets.LATEST)).items():
-        reader = workloads.Reader(load, cluster, at, offset)
-        await reader.open()
-        reader.begin()
     [value] = workloads.values(1, setup.message_size, seed=0)
     return [workloads.RoundTripWorker(load, cluster, at, value, acks=acks) for at in places]
 
