@@ -76,14 +76,10 @@ async def _ensure_topic(cluster: Cluster, setup: Setup) -> int:
         if isinstance(created, Refused) and created.kafka_error is not ErrorCode.TOPIC_ALREADY_EXISTS:
             raise created
 
-    async def all_led() -> int:
-        await cluster.refresh([topic])
-        known = cluster.topology.topic(topic).partitions
-        for index in known:
-            cluster.topology.leader(TopicPartition(topic, index))
-        return len(known)
-
-    return await cluster.retrying(all_led)
+    known = (await cluster.retrying(lambda: cluster.topic(topic))).partitions
+    # A broker may take a moment to lead what the controller has given it: one that knows its offsets does.
+    await _offsets(cluster, [TopicPartition(topic, index) for index in known], offsets.LATEST)
+    return len(known)
 
 
 async def _readers(load: Load, cluster: Cluster, setup: Setup) -> Sequence[workloads.Reader]:

@@ -109,7 +109,8 @@ class ProduceWorker(_OnLine):
             self.line.when_writable(self._written)
 
     def _written(self) -> None:
-        self.load.done(self, self._message_count, self._payload_bytes)
+        if self.line is not None and self.due_ns:  # it was not cut off meanwhile
+            self.load.done(self, self._message_count, self._payload_bytes)
 
     def answered(self, answer: bytes) -> None:
         at = self._error_at
