@@ -11,7 +11,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Row = Mapping[str, Any]
 
 NOTHING: Final = "-"
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 PIPED_WIDTH: Final = 10_000  # nobody wraps a pipe
 UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 SECONDS_PER: Final = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
@@ -114,6 +115,6 @@ def time_text(timestamp_ms: int) -> str | None:
     if timestamp_ms < 0:
         return None
     try:
-        return datetime.fromtimestamp(timestamp_ms / 1000).astimezone().isoformat(timespec="milliseconds")
+        return (EPOCH + timedelta(milliseconds=timestamp_ms)).astimezone().isoformat(timespec="milliseconds")
     except (OverflowError, ValueError, OSError):  # a client may write any 64 bits
         return str(timestamp_ms)
