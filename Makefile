@@ -18,7 +18,8 @@ JARS := $(KAFKA_VERSIONS:%=$(CHRONIK_CACHE)/kafka-%)
 BENCHMARKS := $(wildcard benchmarks/*.py)
 
 BIN := .venv/bin
-PYTEST := $(BIN)/pytest -n $(JOBS)
+# One process for tests that share what is dear to start: a pair of real Kafkas.
+PYTEST := $(BIN)/pytest -n $(JOBS) --dist loadgroup
 PREPARE := sh tools/python tools/prepare_venv.py
 REQUIRE := sh tools/require
 

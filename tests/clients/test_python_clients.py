@@ -15,6 +15,8 @@ from tests.clients.drivers.aiokafka import AiokafkaDriver
 from tests.clients.drivers.confluent import ConfluentDriver
 from tests.clients.drivers.kafka_python import KafkaPythonDriver
 
+pytestmark = pytest.mark.slow  # twenty seconds of rebalances
+
 
 class TestConfluent(ClientContract):
     @pytest.fixture

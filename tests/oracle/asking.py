@@ -7,8 +7,11 @@ from typing import Any
 
 from chronik.wire.batches import build
 from chronik.wire.compression import Codec
+from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from chronik.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from chronik.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from chronik.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from chronik.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from chronik.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -24,6 +27,7 @@ from tests.oracle.comparison import Pair, Server
 
 TIME_MS = 1_600_000_000_000  # of records: long ago, and the same everywhere
 TIMEOUT_MS = 30_000
+GROUPS_ASKED = 32  # enough to meet every partition of __consumer_offsets
 
 
 def creation(name: str, partitions: int = 1, replicas: int = 1, **configs: str | None) -> CreatableTopic:
@@ -63,6 +67,26 @@ def wait_for_leaders(server: Server, name: str) -> None:
             answer = server.receive(ListOffsetsResponse, 3).message
             if not any(p.error_code for t in answer.topics for p in t.partitions):
                 return
+
+
+def find_coordinator(pair: Pair) -> None:
+    """Until both serve groups: the first question makes Kafka create __consumer_offsets, and load it later."""
+    loading = (
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    )
+    for server in pair.servers:
+        error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        while error:
+            server.send(FindCoordinatorRequest(key=pair.name("g"), key_type=0), 2)
+            error = server.receive(FindCoordinatorResponse, 2).message.error_code
+        # Groups are spread over the topic's partitions: each of them has to be there.
+        for index in range(GROUPS_ASKED):
+            error = loading[0]
+            while error in loading:
+                server.send(HeartbeatRequest(group_id=f"nobody {index}", generation_id=1, member_id="x"), 1)
+                error = server.receive(HeartbeatResponse, 1).message.error_code
 
 
 def records(

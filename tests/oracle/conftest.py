@@ -54,7 +54,7 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Pair]]
 def pair(request: pytest.FixtureRequest, pairs: dict[str, Pair]) -> Iterator[Pair]:
     """A Kafka and a Chronik, and names that no other test uses."""
     pair = pairs[request.param]
-    pair.prefix = re.sub(r"[^a-z0-9]+", "-", request.node.originalname.removeprefix("test_"))[:60]
+    pair.prefix = re.sub(r"[^a-z0-9]+", "-", request.node.name.removeprefix("test_"))[:80]
     pair.case = ""
     yield pair
     for server in pair.servers:

@@ -22,13 +22,12 @@ from chronik.wire.messages.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-from tests.oracle.asking import create_topic
+from tests.oracle.asking import create_topic, find_coordinator
 from tests.oracle.comparison import Pair, Server
 from tests.oracle.test_compat_groups import (
     JOIN_SETUP,
     SYNC_SETUP,
     enter,
-    find_coordinator,
     leave,
     member,
     sync,

@@ -47,7 +47,8 @@ def test_describing_topics(pair: Pair) -> None:
             pair.ask(
                 describe(TOPIC, name, ["retention.ms", "no.such.key", "cleanup.policy"]), version, unordered=ANY_ORDER
             )
-            pair.ask(describe(TOPIC, name, []), version, unordered=ANY_ORDER)
+            if every is None:
+                pair.ask(describe(TOPIC, name, []), version, unordered=ANY_ORDER)
         pair.case = "not there"
         pair.ask(describe(TOPIC, pair.name("unknown")), version)
         pair.ask(describe(TOPIC, "bad/name"), version)
@@ -113,7 +114,7 @@ def test_altering_topics_one_key_at_a_time(pair: Pair) -> None:
             pair.case = f"{topic} {changes}"
             request = IncrementalAlterConfigsRequest(resources=[wanted], validate_only=dry)
             pair.ask(request, version, differs=differs)
-            pair.ask(describe(TOPIC, name), 1, unordered=ANY_ORDER)
+            pair.ask_until_equal(describe(TOPIC, name), 1, unordered=ANY_ORDER)
 
         alter(("retention.ms", SET, "1000"), dry=True)
         alter(("retention.ms", SET, "1000"))
@@ -159,7 +160,7 @@ def test_altering_topics_as_a_whole(pair: Pair) -> None:
             )
             pair.case = f"{topic} {configs}"
             pair.ask(AlterConfigsRequest(resources=[wanted], validate_only=dry), version)
-            pair.ask(describe(TOPIC, name), 1, unordered=ANY_ORDER)
+            pair.ask_until_equal(describe(TOPIC, name), 1, unordered=ANY_ORDER)
 
         alter({"segment.bytes": "2097152"}, dry=True)
         alter({"segment.bytes": "2097152"})
@@ -187,6 +188,8 @@ def test_altering_groups_and_brokers(pair: Pair) -> None:
             (BROKER, "", "log.dirs", "/tmp"),
             (METRICS, pair.name("m"), "interval.ms", "1000"),
             (METRICS, pair.name("m"), "interval.ms", "1"),
+            (METRICS, pair.name("m"), "interval.ms", "3600001"),
+            (METRICS, pair.name("m"), "interval.ms", "soon"),
             (METRICS, pair.name("m"), "no.such.key", "1"),
         ):
             wanted = incremental_alter_configs.AlterConfigsResource(
@@ -196,8 +199,8 @@ def test_altering_groups_and_brokers(pair: Pair) -> None:
             )
             pair.case = f"{kind} {name} {key} {value}"
             pair.ask(IncrementalAlterConfigsRequest(resources=[wanted], validate_only=False), version)
-        pair.ask(describe(GROUP, pair.name("g")), 4, unordered=ANY_ORDER)
-        pair.ask(describe(METRICS, pair.name("m")), 4, unordered=ANY_ORDER)
+        pair.ask_until_equal(describe(GROUP, pair.name("g")), 4, unordered=ANY_ORDER)
+        pair.ask_until_equal(describe(METRICS, pair.name("m")), 4, unordered=ANY_ORDER)
 
 
 def test_listing_config_resources(pair: Pair) -> None:
@@ -208,4 +211,5 @@ def test_listing_config_resources(pair: Pair) -> None:
             if version and not wanted:
                 continue  # all topics, those of other scenarios too
             pair.case = str(wanted)
-            pair.ask(ListConfigResourcesRequest(resource_types=wanted), version, unordered=("config_resources",))
+            request = ListConfigResourcesRequest(resource_types=wanted)
+            pair.ask_until_equal(request, version, unordered=("config_resources",))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from chronik.wire.batches import build
@@ -68,10 +70,12 @@ def test_limits_over_several_partitions(pair: Pair) -> None:
         for limit in (1, size - 1, size, 2 * size, 3 * size, 5 * size, 6 * size, 9 * size, 3 * size + 1):
             pair.case = f"{limit} bytes"
 
-            def request(server: Server, limit: int = limit, version: int = version) -> FetchRequest:
+            def request(
+                server: Server, limit: int = limit, version: int = version, each: int = 2 * size
+            ) -> FetchRequest:
                 by_id = version >= VERSION_TOPIC_IDS
                 wanted = [
-                    FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=2 * size) for index in (2, 0, 1)
+                    FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=each) for index in (2, 0, 1)
                 ]
                 topic = FetchTopic(
                     topic="" if by_id else name,
@@ -81,6 +85,8 @@ def test_limits_over_several_partitions(pair: Pair) -> None:
                 return fetch("", 0, bytes_max=limit, topics=[topic])
 
             pair.ask(request, version)
+        pair.case = "half a batch is not sent"
+        pair.ask(partial(request, limit=3 * size, each=size * 3 // 2), version, differs="whole-batches")
 
 
 def test_fetch_of_what_is_not_there(pair: Pair) -> None:

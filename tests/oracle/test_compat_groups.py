@@ -8,14 +8,16 @@ from typing import Any
 
 import pytest
 
+from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.delete_groups import DeleteGroupsRequest
 from chronik.wire.messages.describe_groups import DescribeGroupsRequest
 from chronik.wire.messages.find_coordinator import FindCoordinatorRequest
-from chronik.wire.messages.heartbeat import HeartbeatRequest
+from chronik.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from chronik.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from chronik.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from chronik.wire.messages.list_groups import ListGroupsRequest
 from chronik.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from tests.oracle.asking import find_coordinator
 from tests.oracle.comparison import Pair, Server
 
 pytestmark = [pytest.mark.java, pytest.mark.xdist_group("compat")]
@@ -59,23 +61,6 @@ def served(pair: Pair) -> list[Versions]:
     """What this Kafka is the judge of; the newer one serves all but JoinGroup v0 and v1."""
     mine = pair.versions(JoinGroupRequest)
     return [each for each in TOGETHER if each.join in mine]
-
-
-def find_coordinator(pair: Pair) -> None:
-    """Until both have one: the first question makes Kafka create the topic, and answer later."""
-    from chronik.wire.messages.find_coordinator import FindCoordinatorResponse
-
-    for server in pair.servers:
-        while True:
-            server.send(FindCoordinatorRequest(key=pair.name("g"), key_type=0), 2)
-            if not server.receive(FindCoordinatorResponse, 2).message.error_code:
-                break
-        while True:
-            server.send(HeartbeatRequest(group_id=pair.name("nobody"), generation_id=1, member_id="x"), 1)
-            from chronik.wire.messages.heartbeat import HeartbeatResponse
-
-            if server.receive(HeartbeatResponse, 1).message.error_code not in (14, 15, 16):
-                break
 
 
 def member(server: Server, who: str) -> str:
@@ -257,13 +242,12 @@ def test_two_members(pair: Pair) -> None:
 
 
 def until_rebalancing(pair: Pair, group: str, who: str, generation: int) -> None:
-    from chronik.wire.messages.heartbeat import HeartbeatResponse
-
+    """The second member's join has arrived when the first one is told to join again."""
     for server in pair.servers:
-        while True:
+        told = ErrorCode.NONE
+        while told != ErrorCode.REBALANCE_IN_PROGRESS:
             server.send(heartbeat(group, who, generation)(server), 2)
-            if server.receive(HeartbeatResponse, 2).message.error_code == 27:
-                break
+            told = server.receive(HeartbeatResponse, 2).message.error_code
 
 
 def test_static_members(pair: Pair) -> None:

@@ -19,7 +19,17 @@ from chronik.wire.messages.offset_for_leader_epoch import (
 )
 from chronik.wire.messages.produce import ProduceRequest
 from chronik.wire.records import Record
-from tests.oracle.asking import TIME_MS, TIMEOUT_MS, batch, begin_producer, create_topic, fetch, produce, produce_all
+from tests.oracle.asking import (
+    TIME_MS,
+    TIMEOUT_MS,
+    batch,
+    begin_producer,
+    create_topic,
+    fetch,
+    find_coordinator,
+    produce,
+    produce_all,
+)
 from tests.oracle.comparison import Pair, Server
 
 pytestmark = [pytest.mark.java, pytest.mark.xdist_group("compat")]
@@ -129,6 +139,7 @@ def delete_records(name: str, offset: int, partition: int = 0) -> DeleteRecordsR
 
 def test_deleting_records(pair: Pair) -> None:
     """The log start moves forward only, inside batches too, and readers and writers are told."""
+    find_coordinator(pair)
     for version in pair.versions(DeleteRecordsRequest):
         name = create_topic(pair, pair.name(f"v{version}"))
         compacted = create_topic(pair, pair.name(f"compacted{version}"), cleanup_policy="compact")

@@ -10,7 +10,17 @@ from chronik.wire.compression import Codec
 from chronik.wire.legacy_batches import build as build_legacy
 from chronik.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from chronik.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from tests.oracle.asking import TIME_MS, TIMEOUT_MS, batch, begin_producer, create_topic, fetch, produce, records
+from tests.oracle.asking import (
+    TIME_MS,
+    TIMEOUT_MS,
+    batch,
+    begin_producer,
+    create_topic,
+    fetch,
+    find_coordinator,
+    produce,
+    records,
+)
 from tests.oracle.comparison import Asked, Pair, Server
 
 pytestmark = [pytest.mark.java, pytest.mark.xdist_group("compat")]
@@ -185,6 +195,13 @@ def test_produce_with_configured_topics(pair: Pair) -> None:
         guarded = create_topic(pair, pair.name(f"isr{version}"), min_insync_replicas="2")
         pair.ask(asked(guarded, batch(2), version), version)
         pair.ask(asked(guarded, batch(2), version, acks=1), version)
+
+
+def test_produce_to_an_internal_topic(pair: Pair) -> None:
+    """Only the coordinator writes there."""
+    find_coordinator(pair)
+    for version in pair.versions(ProduceRequest, first=VERSION_MAGIC_2, last=VERSION_TOPIC_IDS - 1):
+        pair.ask(produce("__consumer_offsets", batch(1)), version)
 
 
 def test_zstd_in_versions_that_do_not_know_it(pair: Pair) -> None:

@@ -191,7 +191,7 @@ def test_creating_partitions(pair: Pair) -> None:
         grow(5, "bad/name")
         twice = [CreatePartitionsTopic(name=name, count=9, assignments=None) for _ in range(2)]
         pair.ask(CreatePartitionsRequest(topics=twice, timeout_ms=TIMEOUT_MS, validate_only=False), version)
-        pair.ask(MetadataRequest(topics=[MetadataRequestTopic(name=name)]), 4)
+        pair.ask_until_equal(MetadataRequest(topics=[MetadataRequestTopic(name=name)]), 4)
 
 
 def test_deleting_topics(pair: Pair) -> None:

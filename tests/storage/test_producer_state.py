@@ -50,9 +50,23 @@ def test_an_expired_producer_starts_anew_but_not_in_a_transaction() -> None:
     state = ProducerState()
     written(state, 0, 0)
     state.append(8, 0, 0, 0, 1, 1, 1000, transactional=True)
+    state.expire(now_ms=1000, expiration_ms=1000)
+    state.expire(now_ms=2000, expiration_ms=1000)
+    assert list(state.producers) == [7, 8]
     state.expire(now_ms=2001, expiration_ms=1000)
     assert list(state.producers) == [8]
     assert state.check(7, 0, 5, 5) is None
+
+
+def test_a_producer_of_old_records_is_not_forgotten_while_it_writes() -> None:
+    """Records of a backfill are years old when they arrive; a retry of theirs is a duplicate all the same."""
+    state = ProducerState()
+    for sequence in range(3):
+        now_ms = 1_800_000_000_000 + sequence * 15_000
+        state.append(7, 0, sequence, sequence, sequence, sequence, 1_600_000_000_000, transactional=False)
+        state.expire(now_ms, expiration_ms=86_400_000)
+        state.expire(now_ms + 1, expiration_ms=86_400_000)
+    assert state.check(7, 0, 2, 2) is not None
 
 
 @pytest.mark.parametrize("seed", range(40))

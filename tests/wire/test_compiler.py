@@ -55,7 +55,7 @@ class Dear(Draw):
 
     VALUES: ClassVar = {"string": "ab", "binary": b"ab", "int16": 1000, "int32": 1 << 20, "int64": 1 << 40}
 
-    def count(self, *, of_structs: bool) -> int:
+    def count(self, **kinds: bool) -> int:
         return 1
 
     def scalar(self, kind: Scalar, default: Any) -> Any:

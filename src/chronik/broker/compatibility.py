@@ -8,7 +8,33 @@ python -m chronik.broker.compatibility > docs/compatibility.md
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from typing import NamedTuple
+
+from chronik.broker.api import served_apis
+
+OPENING = """\
+# Compatibility with Kafka
+
+*Made from the handlers and tables of `src/chronik/broker` by `python -m chronik.broker.compatibility`; do not edit.*
+
+`make compat` sends the same requests to Kafka 4.3.1, to Kafka 3.9.1 for the versions that 4.3 no longer serves, and to
+Chronik, and compares the answers byte by byte. Three things may differ: what a server makes up (ids, ports, the words
+of messages beside an error code), the order in which Kafka lists what its hash tables hold, and what the last table
+names. Everything else that the comparison meets is equal.
+
+## APIs
+
+Every version that any Kafka from 0.8.2 to 4.3 served. What is not here is not advertised, and ends the connection as an
+unknown API does in Kafka.
+"""
+
+DIFFERENT = """
+## Where Chronik answers otherwise
+
+Each line is held against a real Kafka: the comparison fails when the difference is gone.
+"""
 
 
 class Difference(NamedTuple):
@@ -87,3 +113,26 @@ DIFFERENCES: dict[str, Difference] = {
         "An exception inside Kafka that no client can mean to provoke.",
     ),
 }
+
+
+def document() -> str:
+    """The whole page."""
+    return "".join([OPENING, *_apis(), DIFFERENT, *_differences()])
+
+
+def _apis() -> Iterator[str]:
+    yield "\n| key | API | versions | what it does here |\n|---|---|---|---|\n"
+    for api in served_apis().values():
+        opening = (sys.modules[api.file].__doc__ or "").partition("\n\n")[0]
+        words = " ".join(opening.partition(": ")[2].split())
+        yield f"| {api.key} | {api.name} | {api.versions} | {words[:1].upper()}{words[1:]} |\n"
+
+
+def _differences() -> Iterator[str]:
+    yield "\n| where | Kafka | Chronik | why |\n|---|---|---|---|\n"
+    for each in DIFFERENCES.values():
+        yield f"| {each.where} | {each.kafka} | {each.chronik} | {each.why} |\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(document())

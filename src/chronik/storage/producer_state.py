@@ -44,12 +44,20 @@ class AbortedTransaction(NamedTuple):
 class Producer:
     """`batches` are the last ones of the current epoch, the newest last; empty after a marker that raised the epoch."""
 
-    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp_ms", "transaction_first_offset")
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "epoch",
+        "last_timestamp_ms",
+        "silent_since_ms",
+        "transaction_first_offset",
+    )
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
         self.coordinator_epoch = -1
         self.last_timestamp_ms = -1
+        self.silent_since_ms = -1  # -1: heard of since `expire` last looked; soft, a restart sets it back
         self.transaction_first_offset = -1  # -1: no transaction is open
         self.batches: list[WrittenBatch] = []
 
@@ -158,6 +166,7 @@ class ProducerState:
             del batches[0]
         batches.append(_new(WrittenBatch, (first_sequence, last_sequence, first_offset, last_offset, timestamp_ms)))
         producer.last_timestamp_ms = timestamp_ms
+        producer.silent_since_ms = -1
         if transactional and producer.transaction_first_offset < 0:
             producer.transaction_first_offset = first_offset
             self._open[producer_id] = first_offset
@@ -174,6 +183,7 @@ class ProducerState:
             producer.batches.clear()
         producer.coordinator_epoch = coordinator_epoch
         producer.last_timestamp_ms = timestamp_ms
+        producer.silent_since_ms = -1
         first_offset = self._open.pop(producer_id, None)
         producer.transaction_first_offset = -1
         if first_offset is None:
@@ -202,9 +212,16 @@ class ProducerState:
         return sorted(found, key=lambda aborted: aborted.first_offset)
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
+        """Forgets producers that were silent for so long.
+
+        Silence is measured from call to call and not by the times of records: those of a backfill are old when they
+        arrive, and its producer, forgotten at once, could write a batch twice.
+        """
         limit_ms = now_ms - expiration_ms
         for producer_id, producer in list(self.producers.items()):
-            if producer.last_timestamp_ms < limit_ms and producer.transaction_first_offset < 0:
+            if producer.silent_since_ms < 0:
+                producer.silent_since_ms = now_ms
+            elif producer.silent_since_ms < limit_ms and producer.transaction_first_offset < 0:
                 del self.producers[producer_id]
 
     def truncate_start(self, offset: int) -> None:

@@ -38,10 +38,12 @@ def make_decoder(message: type[Struct], version: int, explain: Any) -> Any:
     line("allowed = budget")
     line("try:")
     source.indent = 2
-    made = DecoderWriter(Shape(message, version), source).struct(message)
+    writer = DecoderWriter(Shape(message, version), source)
+    made = writer.struct(message)
     line(f"return {made}, at")
     source.indent = 1
     line("except faults:")
+    line(f"    {' = '.join(writer.holders)} = None")  # what was read so far goes before it is read again
     line(f"    raise explain(MESSAGE, {version}, buffer, start, allowed) from None")
     return source.function("decode")
 
@@ -50,6 +52,7 @@ class DecoderWriter:
     def __init__(self, shape: Shape, source: Source) -> None:
         self.shape, self.source = shape, source
         self.run: list[tuple[str, str]] = []  # (struct code, variable) of fixed-size values not yet read
+        self.holders: list[str] = []  # variables that hold lists and structs
 
     def flush(self) -> None:
         """Reads the open run with one call."""
@@ -76,6 +79,7 @@ class DecoderWriter:
     def build(self, struct: type[Struct], values: dict[str, str]) -> str:
         line = self.source.line
         made = self.source.variable("made")
+        self.holders.append(made)
         line(f"{made} = new({self.source.name_of(struct, struct.__name__)})")
         for field in struct.fields:
             line(f"{made}.{field.name} = {values.get(field.name) or self.default(field)}")
@@ -141,6 +145,7 @@ class DecoderWriter:
 
     def array(self, name: str, element: Any, *, compact: bool, nullable: bool) -> str:
         line, value = self.source.line, self.source.variable(name)
+        self.holders.append(value)
         count = self.length(name, "i", compact=compact)
         bytes_min = self.shape.kind_bytes_min(element, compact=self.shape.flexible)
         line(f"if {count} >= 0:")

@@ -98,6 +98,8 @@ class Shape:
         """
         if isinstance(kind, Scalar) and kind.name in ("string", "binary"):
             return SLOT_COST_BYTES, SCALAR_COST_BYTES[kind.name]
+        if isinstance(kind, Scalar):
+            return self.cost_bytes(kind) + 8, 0  # numbers are unpacked into a tuple before they are a list
         return self.cost_bytes(kind), 0
 
     def cost_bytes(self, kind: Any) -> int:

@@ -59,7 +59,7 @@ class KafkaPythonDriver:
 
     def join(self, member: str, group: str, topic: str) -> None:
         settings = {**self._common, "group_id": group, "enable_auto_commit": False, "auto_offset_reset": "earliest"}
-        settings |= {"session_timeout_ms": 6000, "heartbeat_interval_ms": 500}
+        settings |= {"session_timeout_ms": 10_000, "heartbeat_interval_ms": 500, "metadata_max_age_ms": 1000}
         self._members.start(member, lambda: _Member(settings, topic))
 
     def received(self, member: str) -> list[Seen]:
@@ -80,7 +80,11 @@ class KafkaPythonDriver:
 
 class _Member:
     def __init__(self, settings: dict[str, Any], topic: str) -> None:
-        self._consumer = KafkaConsumer(topic, **settings)
+        """It must know the topic before it joins: as leader it would otherwise assign nothing, and leave it at that."""
+        self._consumer = KafkaConsumer(**settings)
+        while not self._consumer.partitions_for_topic(topic):
+            pass
+        self._consumer.subscribe([topic])
 
     def poll(self) -> list[Seen]:
         return _seen(self._consumer.poll(timeout_ms=100))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from chronik.broker.api import api
-from chronik.broker.topics import find_replica, find_topic
+from chronik.broker.topics import INTERNAL_TOPICS, find_replica, find_topic
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -42,6 +42,8 @@ def _delete_before(
     replica = topic if isinstance(topic, ErrorCode) else find_replica(context.node, topic, asked.partition_index)
     if isinstance(replica, ErrorCode):
         return _refused(asked, replica)
+    if replica.log.topic in INTERNAL_TOPICS:
+        return _refused(asked, ErrorCode.INVALID_TOPIC_EXCEPTION)
     if not replica.log.config.deletes:
         return _refused(asked, ErrorCode.POLICY_VIOLATION)
     try:

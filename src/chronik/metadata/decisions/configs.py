@@ -25,7 +25,7 @@ from chronik.metadata.commands import (
 from chronik.metadata.config_definitions import ConfigType, Definition, InvalidValue, split_list
 from chronik.metadata.decisions.decision import Decision, Rules
 from chronik.metadata.errors import MetadataRefused, refuse
-from chronik.metadata.group_configs import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS
+from chronik.metadata.group_configs import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, METRICS_INTERVAL_MS
 from chronik.metadata.image import ResourceType, View
 from chronik.metadata.records import ConfigRecord, Record
 from chronik.metadata.topic_configs import INTERNAL_TOPIC_CONFIGS, TOPIC_CONFIGS, BrokerConfigs, resolve
@@ -168,6 +168,9 @@ def _check_metrics(view: View, name: str, after: Mapping[str, str], touched: Map
         if key not in CLIENT_METRICS_CONFIGS:
             refuse(ErrorCode.INVALID_REQUEST, f"{key} is not a client metrics config")
         _check_value(CLIENT_METRICS_CONFIGS[key], key, value, "client metrics")
+        if key == "interval.ms" and int(value) not in METRICS_INTERVAL_MS:
+            allowed = f"{METRICS_INTERVAL_MS.start} to {METRICS_INTERVAL_MS.stop - 1}"
+            refuse(ErrorCode.INVALID_REQUEST, f"interval.ms={value}: {allowed} are allowed")
 
 
 Require = Callable[[View, str], None]

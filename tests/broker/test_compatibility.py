@@ -1,0 +1,22 @@
+"""docs/compatibility.md says what the handlers serve, and what the comparison with Kafka excepts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from chronik.broker.api import served_apis
+from chronik.broker.compatibility import DIFFERENCES, document
+
+PAGE = Path(__file__).parents[2] / "docs" / "compatibility.md"
+
+
+def test_the_page_is_up_to_date() -> None:
+    """A page that differs from the code is worse than none: `python -m chronik.broker.compatibility` writes it."""
+    assert PAGE.read_text() == document()
+
+
+def test_every_api_says_what_it_does() -> None:
+    """The table is read by people who choose; an empty cell tells them nothing."""
+    rows = [line for line in document().splitlines() if line.startswith("| ") and "| key |" not in line]
+    assert len(rows) == len(served_apis()) + len(DIFFERENCES) + 1  # the heading of the differences
+    assert [row for row in rows if "|  |" in row] == []
