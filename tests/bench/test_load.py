@@ -63,10 +63,10 @@ def test_without_a_rate_every_worker_keeps_one_request_in_flight() -> None:
 
 def test_with_a_rate_requests_go_out_when_they_are_due() -> None:
     """Neither sooner because workers are free, nor later."""
-    totals, workers = run(50, lambda now: 0.010, rate=1_000)
-    assert totals.request_count == pytest.approx(10_000, rel=0.01)
+    totals, workers = run(50, lambda now: 0.010, rate=3_000)
+    assert totals.request_count == pytest.approx(30_000, rel=0.01)
     due = sorted(each for worker in workers for each in worker.began)
-    assert due == [index * 1_000_000 for index in range(len(due))]
+    assert due == [index * 10**9 // 3_000 for index in range(len(due))]  # three in each tick of 1 ms
     assert totals.latency.percentile(99) == pytest.approx(10_000, rel=0.15)  # and a tick of 1 ms
 
 

@@ -224,7 +224,7 @@ class Babbler:
     [
         b"HTTP/1.1 400 Bad Request\r\n\r\n",
         pack_size(10) + bytes(10),  # an ApiVersions answer cut short
-        pack_size(8) + b"\x00\x00\x00\x07\x00\x00\x00\x00",  # somebody else's answer
+        pack_size(15) + bytes.fromhex("00000007 0000 01 00000000 00 000000"),  # a good answer, to somebody else
         pack_size(-5),
     ],
 )

@@ -195,6 +195,24 @@ def test_what_cannot_be_delivered_in_time_fails_with_the_reason() -> None:
     on_cluster(work)
 
 
+def test_what_was_given_up_but_written_does_not_swallow_what_follows() -> None:
+    """Every answer is lost until the producer gives up; reusing the sequence would make the next one a duplicate."""
+
+    async def work(fake: FakeCluster, cluster: Any) -> None:
+        fake.trouble = lambda when, at: HANG_UP if when == AFTER else 0
+        async with Producer(cluster, delivery_timeout_ms=1_000) as producer:
+            delivery = await producer.send("t", b"given up", partition=0)
+            with pytest.raises(DeliveryFailed):
+                await delivery
+            with pytest.raises(DeliveryFailed):
+                await producer.flush()
+            fake.trouble = None
+            assert (await (await producer.send("t", b"next", partition=0))).offset == 1
+        assert fake.all_values("t") == [b"given up", b"next"]
+
+    on_cluster(work)
+
+
 def test_a_lost_sequence_starts_a_new_one_without_loss() -> None:
     """A broker that has forgotten a producer (retention does that) must not stop it."""
 

@@ -91,6 +91,21 @@ def test_metadata_is_asked_for_once_and_again_when_it_is_old_or_wrong() -> None:
     on_cluster(work)
 
 
+def test_a_deleted_topic_is_forgotten_with_the_next_full_refresh() -> None:
+    """And a refresh of one topic leaves the others as they are."""
+
+    async def work(fake: FakeCluster, cluster: Cluster) -> None:
+        fake.add_topic("other", 1)
+        await cluster.refresh(None)
+        await cluster.refresh(["t"])
+        assert cluster.topology.topics.keys() == {"t", "other"}
+        del fake.partitions["other", 0]
+        assert (await cluster.refresh(None)).topics.keys() == {"t"}
+        assert (await cluster.refresh(["other"])).errors == {"other": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+    on_cluster(work)
+
+
 def test_asking_for_metadata_creates_no_topic_unless_told() -> None:
     """`chronik topic describe typo` must not create a topic."""
 

@@ -7,17 +7,17 @@ zone is refused: two people in two countries would read different records with t
 from __future__ import annotations
 
 import re
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from chronik.cli.errors import Misused
+from chronik.cli.output import EPOCH
 
 if TYPE_CHECKING:
     from chronik.client.consumer import Start
 
 UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _AGO: Final = re.compile(r"(\d+)\s*(ms|s|m|h|d)\s+ago")
-_DURATION: Final = re.compile(r"(\d+)\s*(ms|s|m|h|d)")
 
 
 def parse_place(text: str, option: str, now_ms: int) -> Start:
@@ -46,15 +46,4 @@ def parse_time(text: str, option: str) -> int:
         ) from None
     if time.tzinfo is None:
         raise Misused(f"{option} {text!r}: say in which zone, as in {time.isoformat()}Z or {time.isoformat()}+01:00")
-    return int(time.timestamp() * 1000)
-
-
-def parse_duration(text: str, option: str) -> int:
-    """Milliseconds: 500ms, 15s, 5m, 2h, 1d; a bare number is seconds."""
-    word = text.strip().lower()
-    if word.isascii() and word.isdigit():
-        return int(word) * 1000
-    found = _DURATION.fullmatch(word)
-    if found is None:
-        raise Misused(f"{option} {text!r}: write a number and a unit, as in 500ms, 15s, 5m, 2h or 1d")
-    return int(found[1]) * UNITS_MS[found[2]]
+    return (time - EPOCH) // timedelta(milliseconds=1)

@@ -11,16 +11,13 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
 
 Row = Mapping[str, Any]
 
 NOTHING: Final = "-"
-PIPED_WIDTH: Final = 10_000  # nobody wraps a pipe
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 SECONDS_PER: Final = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 
@@ -33,12 +30,6 @@ class Column:
     is_number: bool = False
 
 
-def console() -> Console:
-    from rich.console import Console
-
-    return Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else PIPED_WIDTH)
-
-
 def print_rows(rows: Sequence[Row], columns: Sequence[Column], *, as_json: bool, empty: str = "") -> None:
     """`empty` is said to people in place of a table without rows."""
     if as_json:
@@ -47,24 +38,36 @@ def print_rows(rows: Sequence[Row], columns: Sequence[Column], *, as_json: bool,
     if not rows:
         print(empty, file=sys.stderr)
         return
+    cells = [[_cell(row.get(column.key), column) for column in columns] for row in rows]
+    if sys.stdout.isatty():
+        _print_for_terminal(cells, columns)
+        return
+    cells.insert(0, [column.title for column in columns])
+    widths = [max(map(len, cut)) for cut in zip(*cells, strict=True)]
+    for line in cells:
+        padded = (
+            cell.rjust(width) if column.is_number else cell.ljust(width)
+            for cell, width, column in zip(line, widths, columns, strict=True)
+        )
+        print("  ".join(padded).rstrip())
+
+
+def _print_for_terminal(cells: Sequence[Sequence[str]], columns: Sequence[Column]) -> None:
+    """As wide as the terminal, what does not fit cut with a sign; titles in bold."""
+    from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for column in columns:
         table.add_column(column.title, justify="right" if column.is_number else "left", no_wrap=True)
-    for row in rows:
-        table.add_row(*(_cell(row.get(column.key), column) for column in columns))
-    out = console()
-    with out.capture() as captured:
-        out.print(table)
-    # Cells are padded to their column's width; at the end of a line that is only noise.
-    print("\n".join(line.rstrip() for line in captured.get().splitlines()))
+    for line in cells:
+        table.add_row(*map(Text, line))
+    Console(highlight=False).print(table)
 
 
 def _cell(value: Any, column: Column) -> str:
-    from rich.markup import escape
-
-    return NOTHING if value is None else escape(column.show(value))
+    return NOTHING if value is None else column.show(value)
 
 
 def print_json(value: Any) -> None:
@@ -114,6 +117,6 @@ def time_text(timestamp_ms: int) -> str | None:
     if timestamp_ms < 0:
         return None
     try:
-        return datetime.fromtimestamp(timestamp_ms / 1000).astimezone().isoformat(timespec="milliseconds")
+        return (EPOCH + timedelta(milliseconds=timestamp_ms)).astimezone().isoformat(timespec="milliseconds")
     except (OverflowError, ValueError, OSError):  # a client may write any 64 bits
         return str(timestamp_ms)

@@ -175,9 +175,8 @@ class Fetcher:
             del self._under_way[node_id, line]
             for position in asked.values():
                 position.is_busy = False
+        # A partition that was moved meanwhile has another position by now; what is noted on this one is forgotten.
         for at, position in asked.items():
-            if self._partitions.get(at) is not position:
-                continue  # it was moved meanwhile
             answer = answers.get(at)
             if isinstance(answer, ClientError):
                 self._failed(at, position, answer)

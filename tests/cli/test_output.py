@@ -1,0 +1,105 @@
+"""What people read: sizes, durations, times, tables; and the same rows as JSON."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import re
+from datetime import datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chronik.cli.output import EPOCH, Column, human_bytes, human_duration, print_rows, time_text
+
+COLUMNS = (Column("name", "NAME"), Column("size", "SIZE", human_bytes, is_number=True), Column("note", "NOTE"))
+ROWS = [{"name": "a", "size": 10, "note": "[red]x"}, {"name": "longer", "size": 3 << 20, "note": None}]
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.0 KiB"),
+        (1536, "1.5 KiB"),
+        (20 << 20, "20.0 MiB"),
+        (150 << 30, "150 GiB"),
+        (5 << 60, "5120.0 PiB"),
+    ],
+)
+def test_sizes_have_units(size: int, text: str) -> None:
+    """Nobody counts digits."""
+    assert human_bytes(size) == text
+
+
+@pytest.mark.parametrize(
+    ("duration_ms", "text"),
+    [
+        (0, "0ms"),
+        (999, "999ms"),
+        (4_230, "4.2s"),
+        (59_999, "60.0s"),
+        (200_000, "3m 20s"),
+        (3_600_000, "1h"),
+        (187_200_000, "2d 4h"),
+    ],
+)
+def test_durations_have_two_units_at_most(duration_ms: int, text: str) -> None:
+    """Two days and four hours is enough to know."""
+    assert human_duration(duration_ms) == text
+
+
+@given(st.integers(0, 253_402_300_799_999))
+def test_times_carry_their_zone_and_lose_nothing(timestamp_ms: int) -> None:
+    """Two readers in two countries see the same moment."""
+    text = time_text(timestamp_ms)
+    assert text is not None
+    read = datetime.fromisoformat(text)
+    assert read.tzinfo is not None
+    assert (read - EPOCH) // timedelta(milliseconds=1) == timestamp_ms
+
+
+def test_times_that_are_none_or_nonsense_do_not_break_a_command() -> None:
+    """A record may carry any 64 bits."""
+    assert time_text(-1) is None
+    assert time_text(2**62) == str(2**62)
+
+
+def test_a_table_is_aligned_and_shows_text_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    """Square brackets are data, not colours; nothing stands for nothing; no line ends in blanks."""
+    print_rows(ROWS, COLUMNS, as_json=False)
+    assert capsys.readouterr().out.splitlines() == [
+        "NAME       SIZE  NOTE",
+        "a          10 B  [red]x",
+        "longer  3.0 MiB  -",
+    ]
+
+
+def test_json_has_the_rows_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    """A program wants bytes, not MiB, and null, not a dash."""
+    print_rows(ROWS, COLUMNS, as_json=True)
+    assert json.loads(capsys.readouterr().out) == ROWS
+
+
+def test_no_rows_are_an_empty_list_or_a_word_to_people(capsys: pytest.CaptureFixture[str]) -> None:
+    """A pipe must stay parseable; a person must not wonder."""
+    print_rows([], COLUMNS, as_json=True, empty="nothing there")
+    assert capsys.readouterr().out.strip() == "[]"
+    print_rows([], COLUMNS, as_json=False, empty="nothing there")
+    output = capsys.readouterr()
+    assert (output.out, output.err) == ("", "nothing there\n")
+
+
+@given(st.lists(st.text(min_size=1), min_size=1, max_size=5))
+def test_a_wide_table_is_not_cut_in_a_pipe(values: list[str]) -> None:
+    """Whatever the width of some terminal is, a pipe gets whole values."""
+    # Only what a terminal can show: control characters and blanks would be counted differently.
+    names = [re.sub(r"\W", "x", value) * 60 for value in values]
+    rows = [{"name": name} for name in names]
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        print_rows(rows, COLUMNS[:1], as_json=False)
+    assert out.getvalue().splitlines()[1:] == names
