@@ -46,7 +46,7 @@ test: jdk lint jars  ## everything that CI runs: lint, types, layers, all tests;
 	$(PYTEST) $(ARGS)
 
 quick: venv  ## the tests to run all day: no JVM, nothing slow; under 60 seconds
-	$(PYTEST) -m "not slow and not java" $(ARGS)
+	$(PYTEST) -m "not slow and not java" --hypothesis-profile quick $(ARGS)
 
 lint: venv  ## style, types, and who may import whom
 	$(BIN)/ruff check

@@ -13,4 +13,5 @@ settings.register_profile(
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
+settings.register_profile("quick", settings.get_profile("chronik"), max_examples=20)  # for `make quick`
 settings.load_profile("chronik")
