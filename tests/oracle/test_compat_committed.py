@@ -107,7 +107,6 @@ def test_commits_without_members(pair: Pair) -> None:
     """A consumer that assigns partitions itself commits under a group's name alone."""
     find_coordinator(pair)
     topic = create_topic(pair, pair.name("t"), 3)
-    # v0 kept its offsets in ZooKeeper, which no Kafka compared here has any more.
     for version in pair.versions(OffsetCommitRequest, first=1):
         group = pair.name(f"g{version}")
         pair.ask(commit(version, group, {topic: {0: (5, 0, "note"), 2: (7, -1, "")}}), version, unordered=ANY_ORDER)
@@ -123,6 +122,18 @@ def test_commits_without_members(pair: Pair) -> None:
         pair.ask(commit(version, "", {topic: {0: (1, -1, "")}}), version)
         read = min(version, 9)
         pair.ask(committed(read, group, {topic: [0, 1, 2]}), read)
+
+
+def test_offsets_of_the_first_version(pair: Pair) -> None:
+    """v0 kept offsets in ZooKeeper. Kafka without it has nowhere to put them; here they go where all others go."""
+    find_coordinator(pair)
+    topic = create_topic(pair, pair.name("t"), 1)
+    for version in pair.versions(OffsetCommitRequest, last=0):
+        pair.ask(
+            commit(version, pair.name("g"), {topic: {0: (5, -1, "note")}}), version, differs="offsets-in-zookeeper"
+        )
+    for version in pair.versions(OffsetFetchRequest, last=0):
+        pair.ask(committed(version, pair.name("g"), {topic: [0]}), version, differs="offsets-in-zookeeper")
 
 
 def test_commits_of_members(pair: Pair) -> None:

@@ -45,6 +45,12 @@ class Difference(NamedTuple):
 
 
 DIFFERENCES: dict[str, Difference] = {
+    "what-is-served": Difference(
+        "ApiVersions",
+        "lists its own APIs and, from v3 on, its features; does not list Produce v0-v2 truthfully (4.x closes on them)",
+        "lists what the table above says, and no features",
+        "A client learns what there is. Features are switches for Kafka's own upgrades.",
+    ),
     "auto-create-at-once": Difference(
         "Metadata",
         "answers UNKNOWN_TOPIC_OR_PARTITION for a topic that it is about to create; the client asks again",
@@ -105,6 +111,12 @@ DIFFERENCES: dict[str, Difference] = {
         "answers UNKNOWN_SERVER_ERROR for an operation other than set, delete, append and subtract",
         "answers INVALID_REQUEST",
         "An exception inside Kafka; the code that says what is wrong exists.",
+    ),
+    "offsets-in-zookeeper": Difference(
+        "OffsetCommit v0, OffsetFetch v0",
+        "answers UNSUPPORTED_VERSION, for it has no ZooKeeper any more to keep such offsets in",
+        "keeps them in __consumer_offsets like all others",
+        "A client of Kafka 0.8 can commit, and its group can move on to a newer one.",
     ),
     "metadata-of-nothing": Difference(
         "Metadata v12+",
