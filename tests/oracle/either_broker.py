@@ -7,7 +7,7 @@ What passes against both is true of Kafka, not only of two programs by the same 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -15,12 +15,17 @@ from chronik.testing import Cluster
 
 OURS, KAFKA = "chronik", "kafka"
 _numbers = itertools.count()
+_running = pytest.StashKey[Cluster]()
 
 
 @pytest.fixture(scope="session")
-def our_broker() -> Iterator[Cluster]:
-    with Cluster() as cluster:
-        yield cluster
+def our_broker(request: pytest.FixtureRequest) -> Cluster:
+    """The same one whichever conftest imports this."""
+    config = request.config
+    if _running not in config.stash:
+        cluster = config.stash[_running] = Cluster()
+        config.add_cleanup(cluster.close)
+    return config.stash[_running]
 
 
 @pytest.fixture(params=[OURS, pytest.param(KAFKA, marks=pytest.mark.java)])

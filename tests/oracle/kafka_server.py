@@ -13,7 +13,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
@@ -29,6 +29,8 @@ START_S_MAX = 120
 STARTS_MAX = 3
 POLL_S = 0.05
 LOG_LINES_SHOWN = 40
+
+_running = pytest.StashKey["KafkaServer"]()
 
 
 class CannotStart(Exception):
@@ -133,6 +135,10 @@ def free_ports(count: int) -> list[int]:
 
 
 @pytest.fixture(scope="session")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
-    with KafkaServer(tmp_path_factory.mktemp("kafka") / "node") as server:
-        yield server
+def kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> KafkaServer:
+    """The same server whichever conftest imports this: a JVM for each of them would be several too many."""
+    config = request.config
+    if _running not in config.stash:
+        server = config.stash[_running] = KafkaServer(tmp_path_factory.mktemp("kafka") / "node").start()
+        config.add_cleanup(server.stop)
+    return config.stash[_running]

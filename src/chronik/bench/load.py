@@ -1,5 +1,5 @@
-"""Drives workers for a while and counts what comes back. What a worker sends is its own business (see `workloads`);
-opening them first and closing them afterwards is the caller's.
+"""Drives workers for a while and counts what comes back. It never opens or closes them: that is the caller's, and what
+they send is their own business (see `workloads`).
 
 Without a rate every worker sends again as soon as it has its answer: as fast as the broker goes. With a rate requests
 fall due at fixed times whether or not a worker is free, and a latency counts from when the request was due, so a broker

@@ -17,7 +17,7 @@ from chronik.cli.errors import CommandFailed, Misused
 from chronik.cli.moments import parse_place
 from chronik.cli.naming import existing_topic
 from chronik.cli.records import RecordPrinter
-from chronik.cli.session import DEFAULTS, Options, progress, run
+from chronik.cli.session import DEFAULTS, Options, Progress, progress, run
 
 if TYPE_CHECKING:
     from chronik.client.consumer import Consumer, Start
@@ -120,14 +120,18 @@ def consume(
                 await consumer.assign(dict.fromkeys(partitions, start))
             else:
                 consumer.subscribe(topics)
-            with progress("waiting for records"):
-                await _read(consumer, printer, ends, count)
+            with progress("waiting for records") as shown:
+                await _read(consumer, printer, ends, count, shown)
 
     return run(options, work)
 
 
 async def _read(
-    consumer: Consumer, printer: RecordPrinter, ends: Mapping[TopicPartition, int] | None, count: int | None
+    consumer: Consumer,
+    printer: RecordPrinter,
+    ends: Mapping[TopicPartition, int] | None,
+    count: int | None,
+    shown: Progress,
 ) -> None:
     """Prints until the ends are reached or enough was printed; without ends, for ever."""
     left = count
@@ -135,6 +139,7 @@ async def _read(
         if ends is not None and consumer.assignment and _is_at_end(consumer, ends):
             return
         for fetched in await consumer.poll(POLL_MS):
+            shown.stop()
             records = _before_end(fetched, ends)
             if left is not None:
                 records = records[:left]

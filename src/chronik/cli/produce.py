@@ -142,7 +142,7 @@ def produce(
         if not create:
             await existing_topic(cluster, topic)
         summary = Summary()
-        with progress(f"writing to {topic}") as say:
+        with progress(f"writing to {topic}") as shown:
             async with Producer(
                 cluster, acks=ACKS[acks], codec=Codec[compression.upper()], creates_topics=create
             ) as producer:
@@ -160,7 +160,7 @@ def produce(
                     )
                     if len(pending) >= WINDOW:
                         await summary.settle(pending)
-                        say(f"writing to {topic}: {summary.record_count:,} records")
+                        shown.say(f"writing to {topic}: {summary.record_count:,} records")
                 await producer.flush()
                 await summary.settle(pending)
         print_rows(summary.rows(topic), COLUMNS, as_json=options.wants_json, empty="there was nothing to write")

@@ -19,6 +19,8 @@ from cyclopts import Parameter
 from chronik.cli.errors import CommandFailed, Misused, NoBroker
 
 if TYPE_CHECKING:
+    from rich.status import Status
+
     from chronik.client.routing import Cluster
 
 EXIT_CODES: Final = """\
@@ -91,22 +93,42 @@ def complain(message: str) -> None:
     print(f"{start}chronik: {message}{end}", file=sys.stderr)
 
 
+class Progress:
+    """What is going on, said on stderr once it takes longer than two seconds; only where somebody looks on."""
+
+    def __init__(self, what: str) -> None:
+        self._status: Status | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        if sys.stderr.isatty():
+            self._timer = asyncio.get_running_loop().call_later(PROGRESS_AFTER_S, self._start)
+        self._what = what
+
+    def say(self, what: str) -> None:
+        """Changes the words, for work that knows how far it is."""
+        self._what = what
+        if self._status is not None:
+            self._status.update(what)
+
+    def stop(self) -> None:
+        """There is something better to look at."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+
+    def _start(self) -> None:
+        from rich.console import Console
+        from rich.status import Status
+
+        self._status = Status(self._what, console=Console(stderr=True))
+        self._status.start()
+
+
 @contextmanager
-def progress(what: str) -> Iterator[Callable[[str], None]]:
-    """Says on stderr what is going on when it takes longer than two seconds; only where somebody looks on.
-
-    Yields a function that changes the words, for work that knows how far it is.
-    """
-    if not sys.stderr.isatty():
-        yield lambda text: None
-        return
-    from rich.console import Console
-    from rich.status import Status
-
-    status = Status(what, console=Console(stderr=True))
-    timer = asyncio.get_running_loop().call_later(PROGRESS_AFTER_S, status.start)
+def progress(what: str) -> Iterator[Progress]:
+    shown = Progress(what)
     try:
-        yield lambda text: status.update(text)
+        yield shown
     finally:
-        timer.cancel()
-        status.stop()
+        shown.stop()
