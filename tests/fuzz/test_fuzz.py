@@ -11,6 +11,7 @@ TARGETS = list(all_targets())
 SLICES = 16
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(SLICES))
 def test_no_mutated_input_gets_past_the_decoders(part: int) -> None:
     """Every target sees 24 inputs; the seed is fixed, so a failure here is never a surprise of the day."""

@@ -47,6 +47,7 @@ def declared_modules() -> set[str]:
     return {module for module, owners in modules.items() if seen & {canonicalize_name(owner) for owner in owners}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*(f"chronik.{layer}" for layer in layers_present()), "chronik.cli.main"])
 def test_a_broker_imports_only_what_it_declares(name: str) -> None:
     """`pip install chronik` alone must give a working broker: no Spark, no Arrow, no console, no test tools."""

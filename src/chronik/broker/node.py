@@ -48,6 +48,8 @@ from chronik.wire.framing import make_scratch
 
 log = logging.getLogger("chronik.broker")
 
+TURNS_TO_CLOSE = 10
+
 
 class Node:
     """Made by `start`; `wait_stopped` returns when it has ended, by `stop` or by itself."""
@@ -178,6 +180,8 @@ class Node:
             listener.close()
         self.connections.close_all("the node is stopping")
         await self.tasks.stop()
+        for _ in range(TURNS_TO_CLOSE):  # the loop must let go of its transports before anybody closes it
+            await asyncio.sleep(0)
         if hasattr(self, "store"):
             await self.store.close()
         if hasattr(self, "logs"):

@@ -126,7 +126,7 @@ class _InThread:
     def _end_loop(self) -> None:
         if self._loop is None or self._thread is None:
             return
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._loop.call_soon_threadsafe(self._loop.call_later, 0.02, self._loop.stop)  # open transports end first
         self._thread.join(START_SECONDS_MAX)
         self._loop.close()
         self._loop = self._thread = None
