@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("chronik.broker")
 
-HAND_OVER_S = 10.0  # a stop that cannot hand its leaderships over in this time goes without
+HAND_OVER_S = 3.0  # a stop that cannot hand its leaderships over in this time goes without
 HAND_OVER_PAUSE_S = 0.02
 
 

@@ -22,6 +22,7 @@ from chronik.metadata.delta import Changes
 from chronik.metadata.errors import MetadataError, NotController, StoreClosed, WrongCluster
 from chronik.metadata.forwarding import Forwarding
 from chronik.metadata.image import EMPTY, Image
+from chronik.metadata.leased_reads import LEASE_ASK, LEASE_GRANT, LeasedReads
 from chronik.metadata.records import ClusterRecord, FeatureLevelRecord, decode_batch
 from chronik.metadata.replay import replay_onto
 from chronik.metadata.snapshot import decode_snapshot, difference, encode_snapshot
@@ -55,6 +56,7 @@ class StoreConfig:
     batching: bool = True  # off: every command is an entry, and a consensus round, of its own
     forwarding: bool = True  # off: a node that is not the controller says so, except about its own duties
     leases: bool = True  # off: every read is confirmed by the leader
+    read_timeout_ms: int = 5_000  # a read that no leader confirmed for so long is given up
     submit_timeout_ms: int = 15_000  # a command that found no controller for so long is given up
     answer_timeout_ms: int = 2_000  # one that was sent is sent again after so long
 
@@ -84,7 +86,7 @@ class MetadataStore:
         if notes is not None:
             store._forwarding = Forwarding(notes, store._decide, lambda: store.image.version)
             store._notes = notes
-            notes.attach_notes(store._forwarding.receive, store._met)
+            notes.attach_notes(store._receive_note, store._met)
         store._raft = await RaftNode.open(
             runtime,
             f"{directory}/raft",
@@ -95,6 +97,9 @@ class MetadataStore:
             config=config.raft,
         )
         store._raft.on_failure = store._raft_failed
+        if notes is not None and config.leases:
+            store._leased = LeasedReads(store._raft, notes, runtime.clock, config.raft)
+            store._leased.leadership_changed(is_self=store._leads)
         store._take_lead_when_due()
         if store._raft.members.voters == (node_id,):
             await store.ready()
@@ -115,6 +120,7 @@ class MetadataStore:
         self._writer: Writer | None = None  # while this node is the controller
         self._notes: Notes | None = None  # a quorum of one has nobody to write to
         self._forwarding: Forwarding | None = None
+        self._leased: LeasedReads | None = None
         self._leads = False
         self._listeners: list[Listener] = []
         self._incarnation, self._sequence = incarnation, 0
@@ -138,6 +144,11 @@ class MetadataStore:
         return self._node.term
 
     @property
+    def lease_expirations(self) -> int:
+        """How often a read lease of this node ran out before the next came."""
+        return self._leased.lease.expirations if self._leased is not None else 0
+
+    @property
     def raft(self) -> RaftNode:
         """For those who show the quorum's state or change its members."""
         return self._node
@@ -156,8 +167,29 @@ class MetadataStore:
         """Returns when the cluster is known here, that is, when its id is."""
         await asyncio.shield(self._ready)
 
+    def current(self) -> Image | None:
+        """The image, if it is known to show everything that was acknowledged anywhere before this call.
+
+        None: only the leader can tell; await `read`.
+        """
+        if self._leased is not None:
+            return self.image if self._leased.may_read() else None
+        is_alone = self._leads and self._node.members.voters == (self.node_id,)
+        return self.image if is_alone else None
+
+    async def read(self) -> Image:
+        """As `current`, confirmed by the leader where no lease allows less. Raises NotController in the end."""
+        image = self.current()
+        if image is not None:
+            return image
+        try:
+            async with asyncio.timeout(self._config.read_timeout_ms / 1000):
+                return await self.barrier()
+        except TimeoutError:
+            raise NotController(self.leader_id) from None
+
     async def barrier(self) -> Image:
-        """An image that shows everything that was acknowledged anywhere before this call."""
+        """An image that shows everything that was acknowledged anywhere before this call; always asks."""
         try:
             await self._node.read_index()
         except Stopped as error:
@@ -248,6 +280,13 @@ class MetadataStore:
             raise NotController(self.leader_id)
         return self._writer.submit(command, request)
 
+    def _receive_note(self, peer: int, note: bytes) -> None:
+        if note[:1] in (LEASE_ASK, LEASE_GRANT):
+            if self._leased is not None:
+                self._leased.receive(peer, note)
+        elif self._forwarding is not None:
+            self._forwarding.receive(peer, note)
+
     def _met(self, cluster_id: str) -> None:
         """A peer belongs to a cluster that this node has heard nothing of."""
 
@@ -256,6 +295,8 @@ class MetadataStore:
         others = [voter for voter in self._node.members.voters if voter != self.node_id]
         if not self.is_controller or not others:
             return
+        if self._leased is not None:
+            await self._leased.drain()
         matches = self._node.match_indexes()
         self._node.transfer_leadership(max(others, key=lambda voter: matches.get(voter, 0)))
         while self._leads or self.leader_id is None:
@@ -267,6 +308,8 @@ class MetadataStore:
         self._step_down(StoreClosed())
         for _, waits in self._behind:
             waits.cancel()
+        if self._leased is not None:
+            self._leased.close()
         if not self._ready.done():
             self._ready.cancel()
         await self._node.stop()
@@ -313,6 +356,8 @@ class MetadataStore:
         self._elected.set()
         if self._forwarding is not None:
             self._forwarding.leader_changed(leader_id)
+        if self._leased is not None:
+            self._leased.leadership_changed(is_self=is_self)
         if self._raft is not None:
             self._take_lead_when_due()
 
