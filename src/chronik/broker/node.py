@@ -20,6 +20,7 @@ from chronik.broker.fetch_sessions import FetchSessions
 from chronik.broker.following import Following
 from chronik.broker.memory import MemoryBudget
 from chronik.broker.producer_ids import ProducerIds
+from chronik.broker.replication import Replication
 from chronik.broker.settings import Settings
 from chronik.broker.settings.keys import BROKER_KEYS
 from chronik.broker.topic_settings import topic_settings
@@ -107,7 +108,8 @@ class Node:
             LogsConfig(producer_id_expiration_ms=settings.producer_id_expiration_ms),
             self._storage_failed,
         )
-        self.replicas = Replicas(self.node_id, self.logs, self._settings_of)
+        self.replication = Replication(self)
+        self.replicas = self.replication.replicas
         self.groups = GroupCoordinator(
             groups_config(settings), runtime.clock, runtime.randomness, settings.offsets_topic_num_partitions
         )
@@ -121,6 +123,8 @@ class Node:
             made = partial(Connection, self, listener.name)
             self.listeners[listener.name] = await runtime.network.listen(listener.host, listener.port, made)  # type: ignore[arg-type]
         await self._register()
+        self.following.clean_up()
+        self.replication.start()
         self.tasks.start("connections", self.connections.sweep())
         self.tasks.start("maintenance", self._maintain())
         self.tasks.start("group expiry", self._expire_groups())
@@ -141,6 +145,7 @@ class Node:
             )
         )
         self.broker_epoch = reply.broker_epoch
+        self.following.join()
         await self.store.submit(BrokerHeartbeat(broker_id=self.node_id, broker_epoch=self.broker_epoch))
 
     # --- what handlers ask
@@ -157,7 +162,7 @@ class Node:
         """The real port, also where 0 was asked for."""
         return self.listeners[listener or next(iter(self.listeners))].port
 
-    def _settings_of(self, image: Image, topic: str) -> TopicSettings:
+    def settings_of(self, image: Image, topic: str) -> TopicSettings:
         return topic_settings(self.settings, image.config(ResourceType.TOPIC, topic))
 
     # --- background work
@@ -179,6 +184,8 @@ class Node:
         for listener in self.listeners.values():
             listener.close()
         self.connections.close_all("the node is stopping")
+        if hasattr(self, "replication"):
+            self.replication.stop()
         await self.tasks.stop()
         for _ in range(TURNS_TO_CLOSE):  # the loop must let go of its transports before anybody closes it
             await asyncio.sleep(0)
