@@ -56,7 +56,7 @@ class Following:
     def _changed(self, before: Image, after: Image, changes: Changes) -> None:
         node = self._node
         changed = [*changes.topics_added, *(topic for _, topic in changes.topics_changed)]
-        for log in node.replicas.follow(after, changed, changes.topics_removed):
+        for log in node.replicas.follow(after, changed, changes.topics_removed, changes.brokers):
             self._delete(log)
         for topic in changes.topics_removed:
             node.groups.topic_deleted(topic.name, topic.topic_id)

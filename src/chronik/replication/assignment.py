@@ -129,9 +129,14 @@ class Replicas:
         self._has_begun = True
         self.follow(image, image.topics.values(), ())
 
-    def follow(self, image: Image, changed: Iterable[Topic], removed: Iterable[Topic]) -> list[Log]:
+    def follow(
+        self, image: Image, changed: Iterable[Topic], removed: Iterable[Topic], brokers: Iterable[int] = ()
+    ) -> list[Log]:
         """Takes a new image. Returns the logs that no longer belong here, for the caller to delete."""
         self.image = image
+        if any(image.is_live(broker_id) for broker_id in brokers):
+            for replica in self._replicas.values():
+                replica.look_for_caught_up()  # a broker that was not live yet when it had caught up
         gone: list[Log] = []
         if not self._has_begun:
             return gone

@@ -27,7 +27,6 @@ from chronik.storage.log import Log
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.errors import WireError
 from chronik.wire.messages.fetch import (
-    FetchPartition,
     FetchRequest,
     FetchResponse,
     FetchTopic,
@@ -183,22 +182,10 @@ class Fetcher:
     def _request(self) -> FetchRequest:
         topics: dict[bytes, FetchTopic] = {}
         for key in self._unnamed:
-            topic_id, index = key
-            follower = self._followers[key]
-            end_offset, last_epoch, start_offset = follower.position()
-            topic = topics.get(topic_id)
+            topic = topics.get(key[0])
             if topic is None:
-                topic = topics[topic_id] = FetchTopic(topic="", topic_id=topic_id, partitions=[])
-            topic.partitions.append(
-                FetchPartition(
-                    partition=index,
-                    current_leader_epoch=follower.leader_epoch,
-                    fetch_offset=end_offset,
-                    last_fetched_epoch=last_epoch,
-                    log_start_offset=start_offset,
-                    partition_max_bytes=self._config.partition_bytes_max,
-                )
-            )
+                topic = topics[key[0]] = FetchTopic(topic="", topic_id=key[0], partitions=[])
+            topic.partitions.append(self._followers[key].position(self._config.partition_bytes_max))
         forgotten: dict[bytes, ForgottenTopic] = {}
         for topic_id, index in self._forgotten:
             gone = forgotten.setdefault(topic_id, ForgottenTopic(topic="", topic_id=topic_id, partitions=[]))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, cast
 
 from chronik.replication.progress import Key
 from chronik.wire.error_codes import ErrorCode
+from chronik.wire.messages.fetch import FetchPartition
 
 if TYPE_CHECKING:
     from chronik.replication.replica import Replica
@@ -47,10 +48,18 @@ class Follower:
         replica = self._opened(self.key)
         return replica.log if replica is not None else None
 
-    def position(self) -> tuple[int, int, int]:
-        """(end offset, the epoch of the last record, start offset)."""
+    def position(self, bytes_max: int) -> FetchPartition:
+        """Where we stand, as a request says it."""
         log = self.log
-        return (log.end_offset, log.epochs.latest, log.start_offset) if log is not None else (0, -1, 0)
+        return FetchPartition(
+            partition=self.key[1],
+            current_leader_epoch=self.leader_epoch,
+            fetch_offset=log.end_offset if log is not None else 0,
+            last_fetched_epoch=log.epochs.latest if log is not None else -1,
+            log_start_offset=log.start_offset if log is not None else 0,
+            partition_max_bytes=bytes_max,
+            high_watermark=log.high_watermark if log is not None else 0,
+        )
 
     def apply(self, answer: PartitionData, request_number: int) -> Outcome:
         """Raises WireError for bytes that are not what a leader may send, StorageError if they cannot be kept."""

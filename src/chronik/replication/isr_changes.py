@@ -28,6 +28,7 @@ NS_PER_MS = 1_000_000
 RETRY_MS_MIN, RETRY_MS_MAX = 50, 1_000
 REFUSED_PAUSE_MS = 500  # before the next try for a partition whose change was refused
 PARTITIONS_PER_COMMAND = 1_000
+LOOK_MS = 1_000  # at least so often
 REPLICAS_PER_STEP = 500  # looked at before the loop gets its turn: about a millisecond
 
 
@@ -67,8 +68,11 @@ class IsrChanges:
         self._ask(replica, tuple(each for each in state.replicas if each in members))
 
     def look_at(self, replica: Replica, now_ns: int) -> None:
-        """Whoever lags behind is to leave."""
-        if not replica.is_leader or len(replica.state.isr) == 1 or replica.isr_pending is not None:
+        """Whoever lags behind is to leave, whoever has caught up may come in."""
+        if not replica.is_leader or len(replica.state.replicas) == 1 or replica.isr_pending is not None:
+            return
+        replica.look_for_caught_up()
+        if len(replica.state.isr) == 1 or replica.isr_pending is not None:
             return
         if now_ns < replica.isr_retry_ns:
             return
@@ -90,9 +94,9 @@ class IsrChanges:
         self._has_work.set()
 
     async def watch(self, replicas: Callable[[], Iterable[Replica]]) -> None:
-        """Looks for laggards, for ever."""
+        """Looks for laggards, and for those who were refused, for ever."""
         while True:
-            await asyncio.sleep(self._lag_ms_max / 4000)
+            await asyncio.sleep(min(self._lag_ms_max / 4, LOOK_MS) / 1000)
             for count, replica in enumerate(list(replicas())):
                 if count % REPLICAS_PER_STEP == REPLICAS_PER_STEP - 1:
                     await asyncio.sleep(0)

@@ -17,7 +17,7 @@ from chronik.wire.framing import FrameReader, pack_size
 from chronik.wire.headers import RequestHeader, ResponseHeader
 from chronik.wire.messages.fetch import FetchRequest, FetchResponse
 
-FETCH_VERSION = 17
+FETCH_VERSION = 18
 REQUEST_HEADER_VERSION, RESPONSE_HEADER_VERSION = 2, 1  # of a flexible version
 FRAME_BYTES_MAX = 256 << 20  # a response is bounded by what the follower asks for, and one batch more
 DECODE_BYTES_MAX = 1 << 30  # the leader is one of us, so this only ends a runaway

@@ -41,7 +41,7 @@ class Progress:
         self.counted_epoch = NOT_COUNTED  # the epoch in which `end_offset` was found to be a prefix of ours
         self.bytes_max = 0  # in one answer
         self.awaits_follower = False  # it was sent something and has not said yet what became of it
-        self.told_high_watermark = self.told_start_offset = -1
+        self.told_high_watermark = self.told_start_offset = -1  # as far as we know that it heard them
         self.goal_offset = -1  # an end of our log that it has to reach
         self.goal_ns = 0  # since when
 
@@ -53,10 +53,13 @@ class Progress:
     def broker_epoch(self) -> int:
         return self.session.broker_epoch
 
-    def named(self, *, end_offset: int, last_epoch: int, leader_epoch: int, bytes_max: int) -> None:
+    def named(
+        self, *, end_offset: int, last_epoch: int, leader_epoch: int, bytes_max: int, high_watermark: int
+    ) -> None:
         """The follower says where it stands; whether that is true of our log is still to be found out."""
         self.end_offset, self.last_epoch, self.leader_epoch = end_offset, last_epoch, leader_epoch
         self.bytes_max = bytes_max
+        self.told_high_watermark = high_watermark
         self.counted_epoch = NOT_COUNTED
         self.awaits_follower = False
 

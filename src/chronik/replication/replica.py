@@ -105,6 +105,7 @@ class Replica:
             self._begin_epoch()
         else:
             self._reckon_isr()
+        self.look_for_caught_up()
         self._wake()
 
     def _begin_epoch(self) -> None:
@@ -217,7 +218,19 @@ class Replica:
         progress.counted_epoch = self.state.leader_epoch
         if progress.broker_id in self._others:
             self._commit()
-        elif progress.end_offset >= self.high_watermark and progress.end_offset >= self.epoch_start_offset:
+        else:
+            self._consider(progress)
+
+    def look_for_caught_up(self) -> None:
+        """For followers that have nothing new to say, and could not come in when they last did."""
+        if not self.is_leader or len(self._others) + 1 >= len(self.state.replicas):
+            return
+        for progress in list(self.followers.values()):
+            if progress.counted_epoch == self.state.leader_epoch and progress.broker_id not in self._others:
+                self._consider(progress)
+
+    def _consider(self, progress: Progress) -> None:
+        if progress.end_offset >= self.high_watermark and progress.end_offset >= self.epoch_start_offset:
             self._keeper.caught_up(self, progress)
 
     def ask_for_isr(self, isr: tuple[int, ...] | None) -> None:

@@ -42,7 +42,7 @@ class FollowerSessions:
         self._sessions: dict[int, FollowerSession] = {}
 
     def fetch(self, request: FetchRequest) -> FetchResponse | asyncio.Future[FetchResponse]:
-        """Of a broker, v15+."""
+        """Of a broker, v18+: it says what it thinks is committed (KIP-1166)."""
         replicas = self._replicas
         broker_id, broker_epoch = request.replica_state.replica_id, request.replica_state.replica_epoch
         broker = replicas.image.brokers.get(broker_id)
@@ -107,6 +107,7 @@ class FollowerSession:
                     last_epoch=asked.last_fetched_epoch,
                     leader_epoch=asked.current_leader_epoch,
                     bytes_max=asked.partition_max_bytes,
+                    high_watermark=asked.high_watermark,
                 )
                 self._admit(progress)
                 self._ready[progress] = None
@@ -297,6 +298,8 @@ class FollowerSession:
             self._refused[progress].log_start_offset = log.start_offset
             return
         replica.count(progress)
+        if progress.told_high_watermark < replica.high_watermark:
+            self.has_committed_more(progress)
 
     def _refuse(self, progress: Progress, error: ErrorCode, state: Partition) -> None:
         progress.awaits_follower = True
