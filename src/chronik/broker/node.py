@@ -1,8 +1,8 @@
 """One node: who is made of whom, and in which order everything starts and stops.
 
-Start: data directory, logs, metadata, listeners, registration; a node that is registered serves. Stop: the reverse,
-with the listeners first, so that nobody is answered by half a node. After a failed fsync or a broken invariant the node
-acknowledges nothing more and ends.
+Start: admin listener, data directory, logs, metadata, listeners, registration; a node that is registered serves. Stop:
+the reverse, with the listeners first, so that nobody is answered by half a node. After a failed fsync or a broken
+invariant the node acknowledges nothing more and ends.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import asyncio
 import logging
 from functools import partial
 
+from chronik.broker.admin import Admin
 from chronik.broker.api import served_apis
 from chronik.broker.connection import Connection
 from chronik.broker.connections import Connections
@@ -19,6 +20,7 @@ from chronik.broker.errors import CannotStart
 from chronik.broker.fetch_sessions import FetchSessions
 from chronik.broker.following import Following
 from chronik.broker.memory import MemoryBudget
+from chronik.broker.metrics import Census, Metrics
 from chronik.broker.producer_ids import ProducerIds
 from chronik.broker.settings import Settings
 from chronik.broker.settings.keys import BROKER_KEYS
@@ -81,7 +83,10 @@ class Node:
             settings.max_incremental_fetch_session_cache_slots, runtime.randomness.below
         )
         self.producer_ids = ProducerIds(self)
-        self.dispatcher = Dispatcher(self, served_apis())
+        self.metrics = Metrics()
+        self.census = Census()
+        self.dispatcher = Dispatcher(self, served_apis(), self.metrics, runtime.clock)
+        self.admin = Admin(self)
         self.listeners: dict[str, Listener] = {}  # by listener name
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -100,6 +105,7 @@ class Node:
 
     async def _open(self) -> None:
         runtime, settings = self.runtime, self.settings
+        await self.admin.open()
         runtime.disk.make_directory(settings.log_dir)
         self.logs = await Logs.open(
             runtime,
@@ -115,6 +121,7 @@ class Node:
             runtime, settings.metadata_dir, node_id=self.node_id, cluster_id=None, config=store_config(settings)
         )
         self.store.on_failure = self._store_failed
+        self.store.on_answer = self.metrics.wrote_metadata
         self.following = Following(self)
         self.following.begin()
         for listener in settings.listeners:
@@ -144,6 +151,18 @@ class Node:
         await self.store.submit(BrokerHeartbeat(broker_id=self.node_id, broker_epoch=self.broker_epoch))
 
     # --- what handlers ask
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the metadata can be read; a node that is starting may wait for that."""
+        return hasattr(self, "store")
+
+    @property
+    def failure(self) -> str | None:
+        """Why the node has ended by itself; None while it has not."""
+        if not self._ended.done() or self._ended.exception() is None:
+            return None
+        return str(self._ended.exception())
 
     @property
     def cluster_id(self) -> str:
@@ -178,6 +197,7 @@ class Node:
         """A clean end: no new requests, answers under way are given up, everything synced."""
         for listener in self.listeners.values():
             listener.close()
+        self.admin.close()
         self.connections.close_all("the node is stopping")
         await self.tasks.stop()
         for _ in range(TURNS_TO_CLOSE):  # the loop must let go of its transports before anybody closes it

@@ -94,6 +94,9 @@ class MetadataStore:
         self.image: Image = EMPTY
         self.node_id = node_id
         self.on_failure: Callable[[BaseException], None] | None = None  # hears why the quorum's node stopped by itself
+        # Hears of each command of this node how long it took, and at which time it was answered; both ns. The reply is
+        # None where it failed.
+        self.on_answer: Callable[[c.Command, c.Reply | None, int, int], None] | None = None
         self._runtime, self._config, self._cluster_id = runtime, config, cluster_id
         self._loop = asyncio.get_running_loop()
         self._raft: RaftNode | None = None  # until it is open; it may lead before
@@ -175,10 +178,16 @@ class MetadataStore:
             raise StoreClosed
         c.draw_ids(command, self._runtime.randomness)
         request = self._next_request()
+        since_ns = self._runtime.clock.monotonic_ns()
+        reply: c.Reply | None = None
         try:
-            return await self._carry_out(command, request)
+            reply = await self._carry_out(command, request)
         finally:
             del self._unanswered[request.sequence]
+            if self.on_answer is not None:
+                now_ns = self._runtime.clock.monotonic_ns()
+                self.on_answer(command, reply, now_ns - since_ns, now_ns)
+        return reply
 
     async def _carry_out(self, command: c.Command, request: c.RequestId) -> c.Reply:
         if self._writer is None:
