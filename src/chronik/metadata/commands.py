@@ -25,6 +25,7 @@ from chronik.wire.notation import (
 )
 
 SET, DELETE, APPEND, SUBTRACT = range(4)  # of ConfigChange.operation, by Kafka's numbers
+PREFERRED, UNCLEAN = range(2)  # of ElectLeaders.election_type, by Kafka's numbers
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3  # of FeatureUpdate.upgrade_type, by Kafka's numbers
 
 
@@ -261,6 +262,65 @@ class AlteredPartition(Struct):
     isr: list[int32] = []  # noqa: RUF012
 
 
+class ElectLeaders(Command):
+    """Elects now: the first replica where another leads, or any live one where nobody does."""
+
+    election_type: int8
+    topics: list[ElectionTopic] | None  # null: all, and only those are answered in which something was to be done
+
+
+class ElectionTopic(Struct):
+    name: string
+    partitions: list[int32]
+
+
+class ElectLeadersReply(Reply):
+    topics: list[ElectedTopic]
+
+
+class ElectedTopic(Struct):
+    name: string
+    partitions: list[ElectedPartition]
+
+
+class ElectedPartition(Struct):
+    index: int32
+    error_code: int16 = 0
+    error_message: string | None = None
+
+
+class AlterReassignments(Command):
+    """Moves replicas of partitions, or calls such a move off."""
+
+    topics: list[ReassignedTopic]
+    allows_other_factor: boolean = True  # whether a partition may end with more or fewer replicas than it has
+
+
+class ReassignedTopic(Struct):
+    name: string
+    partitions: list[Reassignment]
+
+
+class Reassignment(Struct):
+    index: int32
+    replicas: list[int32] | None  # the preferred leader first; null calls the move off
+
+
+class AlterReassignmentsReply(Reply):
+    topics: list[AlteredReassignments]
+
+
+class AlteredReassignments(Struct):
+    name: string
+    partitions: list[AlteredReassignment]
+
+
+class AlteredReassignment(Struct):
+    index: int32
+    error_code: int16 = 0
+    error_message: string | None = None
+
+
 class AllocateProducerIds(Command):
     broker_id: int32
     broker_epoch: int64
@@ -296,6 +356,8 @@ REPLY_OF: dict[type[Command], type[Reply]] = {
     FenceBroker: FenceBrokerReply,
     UnregisterBroker: UnregisterBrokerReply,
     AlterPartition: AlterPartitionReply,
+    ElectLeaders: ElectLeadersReply,
+    AlterReassignments: AlterReassignmentsReply,
     AllocateProducerIds: AllocateProducerIdsReply,
     UpdateFeatures: UpdateFeaturesReply,
 }

@@ -133,6 +133,8 @@ def _topic_records(topic: Topic) -> Iterator[Record]:
             isr=list(partition.isr),
             elr=list(partition.elr) or NOBODY,
             last_known_elr=list(partition.last_known_elr) or NOBODY,
+            adding=list(partition.adding) or NOBODY,
+            removing=list(partition.removing) or NOBODY,
         )
 
 

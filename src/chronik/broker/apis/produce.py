@@ -126,7 +126,8 @@ def _produce_partition(
         return refused
     traffic = context.node.metrics.topics[topic.name]
     traffic.messages_in += appended.last_offset - appended.first_offset + 1
-    traffic.bytes_in += sum(batch.size_bytes for batch in batches)
+    for batch in batches:
+        traffic.bytes_in += batch.size_bytes
     made = PartitionProduceResponse(
         index=data.index,
         error_code=0,
