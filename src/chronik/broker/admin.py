@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from chronik.broker.errors import CannotStart
 from chronik.broker.exposition import CONTENT_TYPE, metrics_text
+from chronik.broker.settings.listeners import ADMIN_ENDPOINT
 from chronik.broker.status import StatusPage, why_not_healthy, why_not_ready
+from chronik.metadata.commands import EndpointAt
 from chronik.runtime.interfaces import Listener
 
 if TYPE_CHECKING:
@@ -70,6 +72,12 @@ class Admin:
             if settings.layers.is_set("chronik.admin.listener"):
                 raise CannotStart(f"cannot listen on chronik.admin.listener={where}: {fault}") from fault
             log.warning("no health and no metrics on %s: %s; set chronik.admin.listener, or `none`", where, fault)
+
+    def endpoints(self) -> list[EndpointAt]:
+        """What the cluster is told, so that its tools find every node's status."""
+        if self.listener is None:
+            return []
+        return [EndpointAt(name=ADMIN_ENDPOINT, host=self.listener.host, port=self.listener.port)]
 
     def close(self) -> None:
         if self.listener is not None:

@@ -111,11 +111,13 @@ def _quorum(node: Node) -> Iterator[str]:
     ):
         yield from _gauge(prefix + name, help_text, [(NO_LABELS, value)])
     health = raft.health
+    expirations = health.lease_expirations + node.store.lease_expirations
+    unheard = health.heartbeat_failures + node.lifecycle.heartbeat_failures
     for name, value, help_text in (
-        ("lease_expiration_count", health.lease_expirations, "Leases that ran out before a majority renewed them."),
+        ("lease_expiration_count", expirations, "Leases of this node, leader's or follower's, that ran out."),
         ("metadata_wal_write_errors", health.write_errors, "Writes of the metadata log that the disk refused."),
         ("metadata_replication_errors", health.undelivered, "Messages of the quorum that did not reach their node."),
-        ("leader_heartbeat_failures", health.heartbeat_failures, "Heartbeats unanswered when the next one left."),
+        ("leader_heartbeat_failures", unheard, "Heartbeats to or from the leader that had no answer in time."),
         ("metadata_split_brain_detected", health.split_brains, "Messages of a second leader in one term. Must be 0."),
     ):
         # They count, but as counters OpenMetrics would have them end in `_total`, and their names are fixed.

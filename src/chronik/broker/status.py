@@ -15,8 +15,6 @@ from chronik.metadata.snapshot import StateHash
 if TYPE_CHECKING:
     from chronik.broker.node import Node
 
-NS_PER_MS = 1_000_000
-
 
 def why_not_healthy(node: Node) -> str | None:
     """None while the process can do its work, also while it starts."""
@@ -66,7 +64,7 @@ class StatusPage:
         return page
 
     def _quorum(self) -> dict[str, Any]:
-        raft, now_ns = self._node.store.raft, self._node.runtime.clock.monotonic_ns()
+        raft = self._node.store.raft
         return {
             "leader_id": raft.leader_id or None,
             "term": raft.term,
@@ -75,8 +73,7 @@ class StatusPage:
             "learners": list(raft.members.learners),
             "commit_index": raft.commit_index,
             "applied_index": raft.applied_index,
-            "lease": "held" if raft.holds_lease(now_ns) else "none",
-            "lease_ms": max(0, raft.lease_until_ns - now_ns) // NS_PER_MS,
+            "reads_by_lease": self._node.store.current() is not None,
             "lag_ms": {str(peer): lag_ms for peer, lag_ms in sorted(raft.lag_ms().items())},
         }
 

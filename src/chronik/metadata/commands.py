@@ -356,10 +356,10 @@ REPLY_OF: dict[type[Command], type[Reply]] = {
     FenceBroker: FenceBrokerReply,
     UnregisterBroker: UnregisterBrokerReply,
     AlterPartition: AlterPartitionReply,
-    ElectLeaders: ElectLeadersReply,
-    AlterReassignments: AlterReassignmentsReply,
     AllocateProducerIds: AllocateProducerIdsReply,
     UpdateFeatures: UpdateFeaturesReply,
+    ElectLeaders: ElectLeadersReply,
+    AlterReassignments: AlterReassignmentsReply,
 }
 
 

@@ -67,7 +67,7 @@ class RaftNode:
             raise
         node = cls(
             runtime, lane, journal, recovered, node_id=node_id, transport=transport, machine=machine, config=config,
-            is_founder=is_founder,
+            is_founder=is_founder, configured=voters or {},
         )  # fmt: skip
         try:
             await node._begin()
@@ -88,11 +88,13 @@ class RaftNode:
         machine: StateMachine,
         config: RaftConfig,
         is_founder: bool,
+        configured: Mapping[int, Address],
     ) -> None:
         self._runtime, self._transport, self._machine, self._config = runtime, transport, machine, config
         self._loop = asyncio.get_running_loop()
         self.health = Health()  # for operators; nothing is decided by it
         self._book: Book = {}
+        self._configured = configured
         self._applied_index = recovered.snapshot.index if recovered.snapshot else 0
         self._stable = StableLog(self._fresh_snapshot)
         self._stable.restart_behind(*recovered.base)
@@ -131,7 +133,7 @@ class RaftNode:
 
     async def _begin(self) -> None:
         self._transport.attach(self._receive, self._unreachable)
-        self._transport.update_peers(self._book)
+        self._transport.update_peers(self._peers())
         self._timer = self._loop.call_later(self._config.tick_ms / 1000, self._tick)
         self._pump()
         is_alone = self._core.members.voters == (self._core.id,)
@@ -178,6 +180,11 @@ class RaftNode:
         return self._applied_index
 
     @property
+    def last_index(self) -> int:
+        """Of all entries that this node has, durable or not."""
+        return self._core.log.last_index
+
+    @property
     def commit_index(self) -> int:
         return self._core.log.committed
 
@@ -200,10 +207,6 @@ class RaftNode:
         now_ns = self._runtime.clock.monotonic_ns()
         return {peer: self.health.lag_ns(match, now_ns) // 1_000_000 for peer, match in self.match_indexes().items()}
 
-    @property
-    def last_index(self) -> int:
-        return self._core.log.last_index
-
     # What others ask
 
     def propose(self, data: bytes) -> asyncio.Future[int]:
@@ -221,6 +224,11 @@ class RaftNode:
         done = self._reads.ask()
         self._schedule_pump()
         return await done
+
+    def require(self, lease_holders: frozenset[int]) -> None:
+        """As leader: from now on commits only what these nodes have too; see metadata.leases."""
+        self._guarded(lambda: self._core.require(lease_holders))
+        self._schedule_pump()
 
     def transfer_leadership(self, to: int) -> None:
         """Asks for it; look at `leader_id` to see whether it came to be."""
@@ -347,7 +355,7 @@ class RaftNode:
         if ready.snapshot:
             self._restore(ready.snapshot)
             self._applied_index = ready.snapshot.index
-            self._transport.update_peers(self._book)
+            self._transport.update_peers(self._peers())
         for message in ready.after_persist:
             if message.to == self._core.id:
                 self._core.step(message)
@@ -380,7 +388,11 @@ class RaftNode:
             self._book[changes.changes[0].node_id] = Address.decode(changes.context)
         known = (*members.voters, *members.learners)
         self._book = {node_id: address for node_id, address in self._book.items() if node_id in known}
-        self._transport.update_peers(self._book)
+        self._transport.update_peers(self._peers())
+
+    def _peers(self) -> Book:
+        """Where to find them: what the operator wrote down for this start is newer than what the log remembers."""
+        return {node_id: self._configured.get(node_id, address) for node_id, address in self._book.items()}
 
     def _leadership_changed(self, leader: int) -> None:
         self.health.resigned(self._core)
