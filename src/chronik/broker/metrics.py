@@ -16,8 +16,8 @@ NS_PER_US, NS_PER_SECOND = 1_000, 1_000_000_000
 OCTAVES = 32  # the last counts everything above half an hour
 CREATION_WINDOW_SECONDS = 60
 
-# Not work that anybody asked for: a sign of life that usually writes nothing.
-SIGNS_OF_LIFE = (c.BrokerHeartbeat, c.FenceBroker)
+# Signs of life and questions: they usually write nothing.
+NO_WRITES = (c.BrokerHeartbeat, c.FenceBroker, c.DescribeQuorum)
 
 
 class Histogram:
@@ -90,7 +90,7 @@ class Metrics:
 
     def wrote_metadata(self, command: c.Command, reply: c.Reply | None, duration_ns: int, now_ns: int) -> None:
         """A command of this node was answered; without a reply it was refused, or its fate is unknown."""
-        if isinstance(command, SIGNS_OF_LIFE):
+        if isinstance(command, NO_WRITES):
             return
         self.metadata_writes.took(duration_ns)
         self.metadata_writes_failed += reply is None

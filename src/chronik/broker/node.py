@@ -1,6 +1,6 @@
 """One node: who is made of whom, and in which order everything starts and stops.
 
-Start: admin listener, data directory, logs, quorum, metadata, listeners, registration; a node that is registered serves.
+Start: admin listener, data directory, logs, quorum, metadata, listeners, registration; a registered node serves.
 Stop: first the leaderships go to other nodes, then the reverse of starting, with the listeners first, so that nobody is
 answered by half a node. After a failed fsync or a broken invariant the node acknowledges nothing more and ends.
 """
@@ -26,6 +26,8 @@ from chronik.broker.metrics import Census, Metrics
 from chronik.broker.producer_ids import ProducerIds
 from chronik.broker.settings import Settings
 from chronik.broker.settings.keys import BROKER_KEYS
+from chronik.broker.settings.listeners import EVERYWHERE
+from chronik.broker.settings.resolving import LOOPBACK
 from chronik.broker.topic_settings import topic_settings
 from chronik.broker.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from chronik.coordinator.groups.config import MINUTE_MS, GroupsConfig
@@ -142,6 +144,7 @@ class Node:
         )
         if self.quorum is not None:
             self.quorum.cluster_id = identity.cluster_id
+            self.store.found_at(quorum_address(settings, self.quorum.address.port))
         self.following = Following(self)
         self.following.begin()
         for listener in settings.listeners:
@@ -249,6 +252,14 @@ class Node:
     def _task_failed(self, name: str, failure: Exception) -> None:
         if isinstance(failure, InvariantBroken):
             self.stop_broken(failure)
+
+
+def quorum_address(settings: Settings, port: int) -> Address:
+    """Where other nodes reach this one's part of the quorum: on the host that clients are told, if it has no other."""
+    host = settings.controller_listeners[0].host
+    if host in EVERYWHERE:
+        host = next((each.host for each in settings.advertised_listeners if each.host not in EVERYWHERE), LOOPBACK)
+    return Address(host, port)
 
 
 def store_config(settings: Settings) -> StoreConfig:

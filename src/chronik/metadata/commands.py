@@ -266,7 +266,7 @@ class ElectLeaders(Command):
     """Elects now: the first replica where another leads, or any live one where nobody does."""
 
     election_type: int8
-    topics: list[ElectionTopic] | None  # null: all, and only those are answered in which something was to be done
+    topics: list[ElectionTopic] | None  # null: all, and only partitions are answered in which something was to be done
 
 
 class ElectionTopic(Struct):
@@ -346,6 +346,51 @@ class UpdateFeaturesReply(Reply):
     pass
 
 
+class DescribeQuorum(Command):
+    """How far each member has come. Changes nothing; only the leader knows."""
+
+
+class DescribeQuorumReply(Reply):
+    leader_id: int32
+    term: int32
+    commit_index: int64
+    members: list[QuorumMember]  # ascending
+
+
+class QuorumMember(Struct):
+    node_id: int32
+    is_voter: boolean
+    match_index: int64  # known to be durable there
+    lag_ms: int64  # for how long it has lacked an entry; 0: it lacks none
+    silent_ms: int64  # since it was last heard; -1: never
+    host: string
+    port: uint16
+
+
+class AddVoter(Command):
+    """A node that listens there joins the quorum: it is brought up to date first, then it votes."""
+
+    node_id: int32
+    host: string
+    port: uint16
+    timeout_ms: int32
+
+
+class AddVoterReply(Reply):
+    pass
+
+
+class RemoveVoter(Command):
+    """The node votes no more. Its broker goes on reading the log, unless it leaves the quorum entirely."""
+
+    node_id: int32
+    entirely: boolean = False
+
+
+class RemoveVoterReply(Reply):
+    pass
+
+
 REPLY_OF: dict[type[Command], type[Reply]] = {
     CreateTopics: CreateTopicsReply,
     DeleteTopics: DeleteTopicsReply,
@@ -360,6 +405,9 @@ REPLY_OF: dict[type[Command], type[Reply]] = {
     UpdateFeatures: UpdateFeaturesReply,
     ElectLeaders: ElectLeadersReply,
     AlterReassignments: AlterReassignmentsReply,
+    DescribeQuorum: DescribeQuorumReply,
+    AddVoter: AddVoterReply,
+    RemoveVoter: RemoveVoterReply,
 }
 
 

@@ -23,6 +23,7 @@ from chronik.metadata.errors import MetadataError, NotController, StoreClosed, W
 from chronik.metadata.forwarding import Forwarding
 from chronik.metadata.image import EMPTY, Image
 from chronik.metadata.leased_reads import LEASE_ASK, LEASE_GRANT, LeasedReads
+from chronik.metadata.quorum import QUORUM_COMMANDS, QuorumDuties
 from chronik.metadata.records import ClusterRecord, FeatureLevelRecord, decode_batch
 from chronik.metadata.replay import replay_onto
 from chronik.metadata.snapshot import decode_snapshot, difference, encode_snapshot
@@ -124,6 +125,7 @@ class MetadataStore:
         self._notes: Notes | None = None  # a quorum of one has nobody to write to
         self._forwarding: Forwarding | None = None
         self._leased: LeasedReads | None = None
+        self._quorum = QuorumDuties(runtime.clock)
         self._leads = False
         self._listeners: list[Listener] = []
         self._incarnation, self._sequence = incarnation, 0
@@ -155,6 +157,10 @@ class MetadataStore:
     def raft(self) -> RaftNode:
         """For those who show the quorum's state or change its members."""
         return self._node
+
+    def found_at(self, address: Address) -> None:
+        """Where nodes that join later can reach this one; a quorum of one has no need to know."""
+        self._quorum.own_address = address
 
     def subscribe(self, listener: Listener) -> None:
         """Called with (before, after, what changed) after each applied batch, before anyone is answered.
@@ -227,6 +233,12 @@ class MetadataStore:
     async def submit(self, command: c.AllocateProducerIds) -> c.AllocateProducerIdsReply: ...
     @overload
     async def submit(self, command: c.UpdateFeatures) -> c.UpdateFeaturesReply: ...
+    @overload
+    async def submit(self, command: c.DescribeQuorum) -> c.DescribeQuorumReply: ...
+    @overload
+    async def submit(self, command: c.AddVoter) -> c.AddVoterReply: ...
+    @overload
+    async def submit(self, command: c.RemoveVoter) -> c.RemoveVoterReply: ...
     async def submit(self, command: c.Command) -> Any:
         """Raises NotController, or MetadataRefused where all of it is refused; items carry codes of their own."""
         if self._closed:
@@ -250,7 +262,7 @@ class MetadataStore:
         while True:
             try:
                 if self._writer is not None:
-                    return await self._writer.submit(command, request)
+                    return await self._decide(command, request)
                 return await self._forward(command, request)
             except NotController:
                 if not self._may_forward(command) or self._loop.time() > give_up_s:
@@ -288,9 +300,11 @@ class MetadataStore:
             await waits
 
     def _decide(self, command: c.Command, request: c.RequestId) -> asyncio.Future[c.Reply]:
-        """What another node asks of the controller."""
+        """What a node asks of the controller."""
         if self._writer is None:
             raise NotController(self.leader_id)
+        if isinstance(command, QUORUM_COMMANDS):
+            return self._quorum.carry_out(self._node, command, request)
         return self._writer.submit(command, request)
 
     def _receive_note(self, peer: int, note: bytes) -> None:

@@ -51,7 +51,7 @@ def fence(on: Cluster, broker_id: int) -> None:
 def elect(on: Cluster, kind: int, names: list[str] | None = None) -> dict[str, str]:
     topics = None if names is None else [ElectionTopic(name=name, partitions=[0]) for name in names]
     reply = on.ask(ElectLeaders(election_type=kind, topics=topics))
-    return {topic.name: ErrorCode.of(topic.partitions[0].error_code).name for topic in reply.topics}
+    return {topic.name: ErrorCode.of(each.error_code).name for topic in reply.topics for each in topic.partitions}
 
 
 def test_a_move_adds_first_and_removes_when_all_are_in_sync() -> None:

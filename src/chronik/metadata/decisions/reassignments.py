@@ -118,8 +118,7 @@ def elect_leaders(view: View, command: ElectLeaders, rules: Rules) -> Decision[E
             error, message = _attempt(view, name, index, elect, records)
             if command.topics is not None or error != ErrorCode.ELECTION_NOT_NEEDED:
                 partitions.append(ElectedPartition(index=index, error_code=error, error_message=message))
-        if partitions or command.topics is not None:
-            topics.append(ElectedTopic(name=name, partitions=partitions))
+        topics.append(ElectedTopic(name=name, partitions=partitions))
     return Decision(records, ElectLeadersReply(topics=topics), divisible=True)
 
 
