@@ -24,6 +24,7 @@ from chronik.metadata.errors import MetadataError, NotController, StoreClosed, W
 from chronik.metadata.forwarding import Forwarding
 from chronik.metadata.image import EMPTY, Image
 from chronik.metadata.leased_reads import LEASE_ASK, LEASE_GRANT, LeasedReads
+from chronik.metadata.quorum import QUORUM_COMMANDS, QuorumDuties
 from chronik.metadata.records import ClusterRecord, FeatureLevelRecord, decode_batch
 from chronik.metadata.replay import replay_onto
 from chronik.metadata.snapshot import decode_snapshot, difference, encode_snapshot
@@ -118,6 +119,9 @@ class MetadataStore:
         self.image: Image = EMPTY
         self.node_id = node_id
         self.on_failure: Callable[[BaseException], None] | None = None  # hears why the quorum's node stopped by itself
+        # Hears of each command of this node how long it took, and at which time it was answered; both ns. The reply is
+        # None where it failed.
+        self.on_answer: Callable[[c.Command, c.Reply | None, int, int], None] | None = None
         self._runtime, self._config, self._cluster_id = runtime, config, cluster_id
         self._loop = asyncio.get_running_loop()
         self._raft: RaftNode | None = None  # until it is open; it may lead before
@@ -125,6 +129,7 @@ class MetadataStore:
         self._notes: Notes | None = None  # a quorum of one has nobody to write to
         self._forwarding: Forwarding | None = None
         self._leased: LeasedReads | None = None
+        self._quorum = QuorumDuties(runtime.clock)
         self._leads = False
         self._listeners: list[Listener] = []
         self._incarnation, self._sequence = incarnation, 0
@@ -158,6 +163,10 @@ class MetadataStore:
     def raft(self) -> RaftNode:
         """For those who show the quorum's state or change its members."""
         return self._node
+
+    def found_at(self, address: Address) -> None:
+        """Where nodes that join later can reach this one; a quorum of one has no need to know."""
+        self._quorum.own_address = address
 
     def subscribe(self, listener: Listener) -> None:
         """Called with (before, after, what changed) after each applied batch, before anyone is answered.
@@ -223,19 +232,35 @@ class MetadataStore:
     @overload
     async def submit(self, command: c.AlterPartition) -> c.AlterPartitionReply: ...
     @overload
+    async def submit(self, command: c.ElectLeaders) -> c.ElectLeadersReply: ...
+    @overload
+    async def submit(self, command: c.AlterReassignments) -> c.AlterReassignmentsReply: ...
+    @overload
     async def submit(self, command: c.AllocateProducerIds) -> c.AllocateProducerIdsReply: ...
     @overload
     async def submit(self, command: c.UpdateFeatures) -> c.UpdateFeaturesReply: ...
+    @overload
+    async def submit(self, command: c.DescribeQuorum) -> c.DescribeQuorumReply: ...
+    @overload
+    async def submit(self, command: c.AddVoter) -> c.AddVoterReply: ...
+    @overload
+    async def submit(self, command: c.RemoveVoter) -> c.RemoveVoterReply: ...
     async def submit(self, command: c.Command) -> Any:
         """Raises NotController, or MetadataRefused where all of it is refused; items carry codes of their own."""
         if self._closed:
             raise StoreClosed
         c.draw_ids(command, self._runtime.randomness)
         request = self._next_request()
+        since_ns = self._runtime.clock.monotonic_ns()
+        reply: c.Reply | None = None
         try:
-            return await self._carry_out(command, request)
+            reply = await self._carry_out(command, request)
         finally:
             del self._unanswered[request.sequence]
+            if self.on_answer is not None:
+                now_ns = self._runtime.clock.monotonic_ns()
+                self.on_answer(command, reply, now_ns - since_ns, now_ns)
+        return reply
 
     async def _carry_out(self, command: c.Command, request: c.RequestId) -> c.Reply:
         """Until the controller has answered, whoever that is; the request id makes repeating it harmless."""
@@ -243,7 +268,7 @@ class MetadataStore:
         while True:
             try:
                 if self._writer is not None:
-                    return await self._writer.submit(command, request)
+                    return await self._decide(command, request)
                 return await self._forward(command, request)
             except NotController:
                 if not self._may_forward(command) or self._loop.time() > give_up_s:
@@ -281,9 +306,11 @@ class MetadataStore:
             await waits
 
     def _decide(self, command: c.Command, request: c.RequestId) -> asyncio.Future[c.Reply]:
-        """What another node asks of the controller."""
+        """What a node asks of the controller."""
         if self._writer is None:
             raise NotController(self.leader_id)
+        if isinstance(command, QUORUM_COMMANDS):
+            return self._quorum.carry_out(self._node, command, request)
         return self._writer.submit(command, request)
 
     def _receive_note(self, peer: int, note: bytes) -> None:
