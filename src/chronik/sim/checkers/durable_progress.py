@@ -1,0 +1,45 @@
+"""Invariant 2: what the disk holds of term and commit never goes back, whatever happens to the process."""
+
+from __future__ import annotations
+
+from chronik.raft.driver import RaftNode
+from chronik.sim.checkers.durable_log import DurableLog
+from chronik.sim.checkers.interface import Checker, Quorum
+from chronik.sim.cluster import Cluster, Machine
+from chronik.sim.history import History
+from chronik.sim.world import World
+
+
+class DurableProgress(Checker):
+    name = "2 durable term and commit never go back"
+
+    def __init__(self, world: World, cluster: Cluster, history: History) -> None:
+        super().__init__(world, cluster, history)
+        self.logs = {
+            node_id: DurableLog(machine, machine.raft_directory) for node_id, machine in cluster.machines.items()
+        }
+        self._seen: dict[int, tuple[int, int]] = {}
+
+    def started(self, machine: Machine, raft: RaftNode, now: Quorum) -> None:
+        term, commit = self._seen.get(machine.node_id, (0, 0))
+        if now.term < term or now.committed < commit:
+            self.violated(
+                f"node {machine.node_id} begins with term {now.term} and commit {now.committed}, "
+                f"its disk held {term} and {commit}"
+            )
+        self._look(machine.node_id)
+
+    def changed(self, machine: Machine, raft: RaftNode, before: Quorum, now: Quorum) -> None:
+        if now.term < before.term or now.committed < before.committed:
+            self.violated(f"node {machine.node_id} went from {before} to {now}")
+        if now.term != before.term or now.committed != before.committed:
+            self._look(machine.node_id)
+
+    def _look(self, node_id: int) -> None:
+        log = self.logs[node_id]
+        log.refresh()
+        now = log.hard_state
+        term, commit = self._seen.get(node_id, (0, 0))
+        if now.term < term or now.commit < commit:
+            self.violated(f"the disk of node {node_id} went from term {term}, commit {commit} to {now}")
+        self._seen[node_id] = (max(term, now.term), max(commit, now.commit))
