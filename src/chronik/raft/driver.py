@@ -175,6 +175,11 @@ class RaftNode:
         return self._applied_index
 
     @property
+    def last_index(self) -> int:
+        """Of all entries that this node has, durable or not."""
+        return self._core.log.last_index
+
+    @property
     def commit_index(self) -> int:
         return self._core.log.committed
 
@@ -209,6 +214,11 @@ class RaftNode:
         done = self._reads.ask()
         self._schedule_pump()
         return await done
+
+    def require(self, lease_holders: frozenset[int]) -> None:
+        """As leader: from now on commits only what these nodes have too; see metadata.leases."""
+        self._guarded(lambda: self._core.require(lease_holders))
+        self._schedule_pump()
 
     def transfer_leadership(self, to: int) -> None:
         """Asks for it; look at `leader_id` to see whether it came to be."""
