@@ -169,7 +169,6 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         if self.is_dead:
             return
         self.is_dead = True
-        self.held.clear()
         self.after_each = None
         self._remains = list(asyncio.all_tasks(self))
         for task in self._remains:

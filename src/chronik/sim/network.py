@@ -16,7 +16,7 @@ from collections.abc import Callable
 from random import Random
 
 from chronik.sim.loop import NS_PER_MS, VirtualTime
-from chronik.sim.transport import SimTransport
+from chronik.sim.transport import Pipe, SimTransport
 
 LATENCY_NS = (100_000, 500_000)  # one way, within a data centre
 SYN_RETRY_MS = 1000  # as Linux does
@@ -45,6 +45,7 @@ class Wires:
         self._cuts: Counter[tuple[str, str]] = Counter()
         self._extra_ns: Counter[tuple[str, str]] = Counter()
         self._loss_permille: Counter[tuple[str, str]] = Counter()
+        self._held: dict[tuple[str, str], dict[Pipe, None]] = {}  # by link: what waits for the end of a cut
         self._ports = PORT_FIRST
 
     def host(self, name: str) -> Host:
@@ -63,9 +64,8 @@ class Wires:
     def mend(self, source: str, target: str) -> None:
         self._cuts[source, target] -= 1
         if not self._cuts[source, target]:
-            for transport in list(self.host(target).transports):
-                if transport.peer_host == source:
-                    self.time.after_ms(self.random.randint(*REVIVAL_MS), transport.incoming.revive)
+            for pipe in self._held.pop((source, target), {}):
+                self.time.after_ms(self.random.randint(*REVIVAL_MS), pipe.revive)
 
     def slow_down(self, source: str, target: str, extra_ms: int) -> None:
         self._extra_ns[source, target] += extra_ms * NS_PER_MS
@@ -101,6 +101,10 @@ class Wires:
         self.host(name).has_power = True
 
     # What transports ask
+
+    def hold(self, pipe: Pipe) -> None:
+        """It has something to deliver when its link is whole again."""
+        self._held.setdefault(pipe.link, {})[pipe] = None
 
     def is_cut(self, source: str, target: str) -> bool:
         return self._cuts[source, target] > 0

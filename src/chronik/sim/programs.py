@@ -71,6 +71,7 @@ class QuorumProgram:
             cluster_id=CLUSTER_ID,
             config=config,
             transport=transport,
+            notes=transport,
         )
         store.on_failure = self.failed
         self.store = store

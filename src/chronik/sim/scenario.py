@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -164,9 +165,9 @@ def run(name: str, seed: int, faults: list[Fault] | None = None) -> Outcome:
     gc.disable()
     hook = sys.unraisablehook
     try:
-        outcome = _run(SCENARIOS[name](), seed, faults)
-        sys.unraisablehook = lambda _: None  # what was cut off in the middle complains that it was
-        gc.collect()
+        with warnings.catch_warnings(action="ignore", category=RuntimeWarning):
+            outcome = _run(SCENARIOS[name](), seed, faults)
+            gc.collect()
         return outcome
     finally:
         sys.unraisablehook = hook
@@ -198,4 +199,5 @@ def _run(scenario: Scenario, seed: int, faults: list[Fault] | None) -> Outcome:
         outcome.virtual_ms = world.time.now_ms
         for loop in world.time.processes:
             loop.kill()
+        sys.unraisablehook = lambda _: None  # what was cut off in the middle complains that it was
     return outcome

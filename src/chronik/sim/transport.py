@@ -23,12 +23,13 @@ SPLIT_ODDS = 40  # one packet in so many arrives in two parts
 FIN, RST = b"FIN", b"RST"  # told from data by identity
 
 
-class _Pipe:
+class Pipe:
     """One direction: `source` writes, `target` reads."""
 
     def __init__(self, source: SimTransport, target: SimTransport) -> None:
         self.source, self.target = source, target
         self.wires = source.network.wires
+        self.link = (source.network.here.name, target.network.here.name)
         self.unsent: deque[bytes] = deque()
         self.unsent_bytes = 0
         self.window_bytes = 0
@@ -48,7 +49,7 @@ class _Pipe:
         self.window_bytes += len(packet)
         wires.bytes_carried += len(packet)
         now_ns = wires.time.now_ns
-        delay_ns = wires.delay_ns(self.source.network.here.name, self.target.network.here.name)
+        delay_ns = wires.delay_ns(*self.link)
         self._last_ns = max(self._last_ns, now_ns + delay_ns)
         wires.time.after(self._last_ns - now_ns, self._arrive, packet)
 
@@ -66,17 +67,20 @@ class _Pipe:
         self.unsent_bytes = 0
 
     def revive(self) -> None:
-        if self.held and not self._is_cut():
-            held, self.held = self.held, []
-            for packet in held:
-                self._arrive(packet)
+        if self._is_cut():
+            self.wires.hold(self)
+            return
+        held, self.held = self.held, []
+        for packet in held:
+            self._arrive(packet)
 
     def _is_cut(self) -> bool:
-        return self.wires.is_cut(self.source.network.here.name, self.target.network.here.name)
+        return self.wires.is_cut(*self.link)
 
     def _arrive(self, packet: bytes) -> None:
         if self.held or self._is_cut():
             self.held.append(packet)
+            self.wires.hold(self)
             return
         target = self.target
         if target.is_gone:
@@ -101,8 +105,8 @@ class _Pipe:
 
 
 class SimTransport(asyncio.Transport):
-    incoming: _Pipe
-    outgoing: _Pipe
+    incoming: Pipe
+    outgoing: Pipe
 
     def __init__(self, network: SimNetwork, peer_host: str, own_port: int, peer_port: int) -> None:
         super().__init__({"peername": (peer_host, peer_port), "sockname": (network.here.name, own_port)})
@@ -124,8 +128,8 @@ class SimTransport(asyncio.Transport):
     def pair(client: SimNetwork, server: SimNetwork, port: int, client_port: int) -> tuple[SimTransport, SimTransport]:
         own = SimTransport(client, server.here.name, client_port, port)
         other = SimTransport(server, client.here.name, port, client_port)
-        own.outgoing = other.incoming = _Pipe(own, other)
-        own.incoming = other.outgoing = _Pipe(other, own)
+        own.outgoing = other.incoming = Pipe(own, other)
+        own.incoming = other.outgoing = Pipe(other, own)
         return own, other
 
     def begin(self, factory: Callable[[], asyncio.BaseProtocol]) -> asyncio.Protocol:

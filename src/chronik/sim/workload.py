@@ -64,13 +64,6 @@ class MetadataClients:
     def _ask(self, client: str, machine: Machine, kind: str, topic: str) -> None:
         store = machine.program.store if machine.program is not None else None
         assert store is not None and machine.loop is not None
-        if kind != "read" and not store.is_controller:
-            leader = self.cluster.leader()
-            store = leader.program.store if leader is not None and leader.program is not None else None
-            if store is None or not store.is_controller or leader is None or leader.loop is None:
-                self._later(client)
-                return
-            machine = leader
         operation = self.history.invoke(client, machine.host, kind, topic)
         operation.value = None if kind in ("read", "delete") else str(1_000_000 + operation.number)
         self._under_way[operation.number] = operation
@@ -95,7 +88,7 @@ class MetadataClients:
 async def perform_on(store: MetadataStore, operation: Operation) -> tuple[str, object]:
     try:
         if operation.kind == "read":
-            image = await store.barrier()
+            image = await store.read()
             if image.topic_named(operation.key) is None:
                 return OK, None
             return OK, image.config(ResourceType.TOPIC, operation.key).get(VALUE_KEY)
