@@ -82,12 +82,22 @@ class Lifecycle:
             broker.broker_id != node.node_id for broker in node.store.image.live_brokers
         ):
             return
+        handing_over = asyncio.ensure_future(self._hand_over())
+        give_up_s = asyncio.get_running_loop().time() + HAND_OVER_S
+        while not handing_over.done():
+            await asyncio.wait([handing_over], timeout=HAND_OVER_PAUSE_S)
+            if node.store.majority_is_dead():
+                break  # the others are being stopped too: there is nobody to hand over to
+            if asyncio.get_running_loop().time() > give_up_s:
+                log.warning("stopping without handing over: it took more than %d s", HAND_OVER_S)
+                break
+        handing_over.cancel()
+        await asyncio.wait([handing_over])
+
+    async def _hand_over(self) -> None:
         try:
-            async with asyncio.timeout(HAND_OVER_S):
-                await self._lose_leaderships()
-                await node.store.hand_over()
-        except TimeoutError:
-            log.warning("stopping without handing over: it took more than %d s", HAND_OVER_S)
+            await self._lose_leaderships()
+            await self._node.store.hand_over()
         except MetadataError as error:
             log.warning("stopping without handing over: %s", error)
 

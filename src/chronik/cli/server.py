@@ -21,6 +21,7 @@ def server(
     *,
     override: Annotated[list[str] | None, Parameter(name=["--override", "-o"], negative="")] = None,
     log_level: str = "INFO",
+    until_stdin_ends: bool = False,
 ) -> int:
     """Run one node in the foreground.
 
@@ -35,6 +36,8 @@ def server(
         key=value, may be given many times.
     log_level
         DEBUG, INFO, WARNING or ERROR.
+    until_stdin_ends
+        Stop when standard input ends: for programs that start nodes and must not leave any behind.
     """
     from chronik.broker.errors import BrokerError
     from chronik.broker.process import log_to_stderr, run
@@ -47,7 +50,7 @@ def server(
     except BrokerError as fault:
         print(f"chronik server: {fault}", file=sys.stderr)
         return EXIT_BAD_SETTING
-    return run(settings, _say_ready)
+    return run(settings, _say_ready, until_stdin_ends=until_stdin_ends)
 
 
 def _say_ready(node: Node) -> None:

@@ -290,6 +290,13 @@ class MetadataStore:
     def _met(self, cluster_id: str) -> None:
         """A peer belongs to a cluster that this node has heard nothing of."""
 
+    def majority_is_dead(self) -> bool:
+        """Whether so many voters' processes are gone that nothing can be committed until some are back."""
+        voters, notes = self._node.members.voters, self._notes
+        if notes is None:
+            return False
+        return sum(notes.has_died(voter) for voter in voters if voter != self.node_id) > (len(voters) - 1) // 2
+
     async def hand_over(self) -> None:
         """Before a clean stop: another voter leads, if one is there to."""
         others = [voter for voter in self._node.members.voters if voter != self.node_id]
