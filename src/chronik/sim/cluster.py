@@ -15,6 +15,7 @@ from chronik.raft.messages import Role
 from chronik.runtime.interfaces import Runtime
 from chronik.sim.clock import SimClock
 from chronik.sim.disk import PowerCut, SimDisk
+from chronik.sim.durable_log import DurableLog
 from chronik.sim.loop import NS_PER_S, ProcessLoop
 from chronik.sim.network import SimNetwork
 from chronik.sim.programs import Maker, Program, host_of
@@ -29,13 +30,14 @@ RESTART_MS = 300  # after which a supervisor starts a process that ended by itse
 
 class Machine:
     def __init__(self, world: World, node_id: int, make: Maker, raft_directory: str) -> None:
-        self.world, self.node_id, self._make, self.raft_directory = world, node_id, make, raft_directory
+        self.world, self.node_id, self._make = world, node_id, make
         self.host = host_of(node_id)
         self.random: Random = world.random(self.host)
         self.rate_ppm = self.random.randint(-DRIFT_PPM_MAX, DRIFT_PPM_MAX)
         self.wall_offset_ms = self.random.randint(-300, 300)
         self.disk = SimDisk(self.random.getrandbits(64))
         self.disk.latency_s = self._disk_latency_s
+        self.durable_log = DurableLog(lambda: self.disk, raft_directory)
         self.loop: ProcessLoop | None = None  # while a process is there
         self.program: Program | None = None
         self.clock: SimClock | None = None

@@ -248,8 +248,7 @@ class SimDisk:
     def heal(self) -> None:
         """No failure that was asked for and has not come yet will come."""
         self._failing.clear()
-        if self._steps_left > 0:
-            self._steps_left = -1
+        self._steps_left = -1
 
     def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
         """Rot: the byte is wrong in cache and on the platter alike, and no call ever failed."""

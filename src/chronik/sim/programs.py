@@ -9,6 +9,8 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from chronik.broker.node import Node
+from chronik.broker.settings import Settings
 from chronik.metadata.store import MetadataStore, StoreConfig
 from chronik.raft.addresses import Address
 from chronik.raft.config import RaftConfig
@@ -87,5 +89,64 @@ def quorum_programs(node_count: int, config: RaftConfig | None = None) -> Maker:
 
     def make(runtime: Runtime, node_id: int) -> Program:
         return QuorumProgram(runtime, node_id, voters, config or RaftConfig())
+
+    return make
+
+
+class BrokerProgram:
+    """A whole node: broker, controller and everything below, by its own settings."""
+
+    def __init__(self, runtime: Runtime, settings: Settings) -> None:
+        self._runtime, self._settings = runtime, settings
+        self.failed: Callable[[BaseException], None] = lambda _: None
+        self.is_ready = False
+        self.node: Node | None = None
+
+    @property
+    def store(self) -> MetadataStore | None:
+        return getattr(self.node, "store", None)
+
+    @property
+    def raft(self) -> RaftNode | None:
+        store = self.store
+        return None if store is None else store._raft
+
+    async def run(self) -> None:
+        program = self
+
+        class Watched(Node):
+            """Known to the checkers from its first moment, not only when it serves."""
+
+            def __init__(self, runtime: Runtime, settings: Settings) -> None:
+                super().__init__(runtime, settings)
+                program.node = self
+
+        node = await Watched.start(self._runtime, self._settings)
+        self.is_ready = True
+        try:
+            await node.wait_stopped()
+        except Exception as error:  # noqa: BLE001 - whatever ended it is what the world is told
+            self.failed(error)
+
+
+def broker_programs(node_count: int, **more: object) -> Maker:
+    ids = range(1, node_count + 1)
+    voters = ",".join(f"{node_id}@{host_of(node_id)}:{CONTROLLER_PORT}" for node_id in ids)
+
+    def make(runtime: Runtime, node_id: int) -> Program:
+        host = host_of(node_id)
+        settings: dict[str, object] = {
+            "node_id": node_id,
+            "process_roles": "broker,controller",
+            "log_dirs": "/data",
+            "listeners": f"PLAINTEXT://{host}:{BROKER_PORT},CONTROLLER://{host}:{CONTROLLER_PORT}",
+            "advertised_listeners": f"PLAINTEXT://{host}:{BROKER_PORT}",
+            "controller_listener_names": "CONTROLLER",
+            "controller_quorum_voters": voters,
+            "admin_listener": "none",
+            "group_initial_rebalance_delay_ms": 0,
+            "offsets_topic_num_partitions": 2,
+        }
+        return BrokerProgram(runtime, Settings.default(**(settings | more)))
 
     return make

@@ -11,29 +11,31 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Protocol
 
-from chronik.metadata.commands import BrokerHeartbeat, EndpointAt, RegisterBroker
 from chronik.sim import faults as fault_module
-from chronik.sim.checkers.durable_commit import DurableCommit
-from chronik.sim.checkers.durable_progress import DurableProgress
 from chronik.sim.checkers.interface import Checker
-from chronik.sim.checkers.leases import Leases
-from chronik.sim.checkers.linearizability import LinearizableMetadata
 from chronik.sim.checkers.looking import look_at
-from chronik.sim.checkers.one_leader import OneLeader
-from chronik.sim.checkers.same_state import SameState
-from chronik.sim.cluster import Cluster, Machine
-from chronik.sim.errors import SimError, UnknownScenario, Violation
+from chronik.sim.cluster import Cluster
+from chronik.sim.errors import SimError, Violation
 from chronik.sim.faults import Fault
 from chronik.sim.history import History
-from chronik.sim.programs import quorum_programs
-from chronik.sim.workload import MetadataClients, perform_on
 from chronik.sim.world import LogCapture, World
 
 START_MS_MAX = 20_000
 HEALED_MS_MAX = 10_000  # invariant 25
 RECOVERY = "25 all serve within 10 s of healing"
+
+
+class Clients(Protocol):
+    def begin(self) -> None: ...
+
+    def end(self) -> None:
+        """Begins nothing new."""
+
+    @property
+    def are_answered(self) -> bool:
+        """Nobody waits for anything any more."""
 
 
 @dataclass
@@ -78,24 +80,20 @@ class Scenario:
     def build(self, world: World) -> Cluster:
         raise NotImplementedError
 
-    def play(self, world: World, cluster: Cluster, history: History, faults: list[Fault]) -> None:
+    def prepare(self, world: World, cluster: Cluster) -> None:
+        """Between the start of the cluster and that of the clients."""
+
+    def clients(self, cluster: Cluster, history: History) -> Clients:
         raise NotImplementedError
 
-
-class MetadataScenario(Scenario):
-    """Three nodes of the metadata quorum: no broker, all of the store, the driver, the transport and the journal."""
-
-    name = "metadata"
-    checkers = (OneLeader, DurableProgress, DurableCommit, SameState, LinearizableMetadata, Leases)
-
-    def build(self, world: World) -> Cluster:
-        return Cluster(world, self.node_count, quorum_programs(self.node_count), raft_directory="/metadata/raft")
+    def audit(self, world: World, cluster: Cluster, history: History) -> None:
+        """When all is quiet: looks at everything once more, so that nothing that was lost goes unseen."""
 
     def play(self, world: World, cluster: Cluster, history: History, faults: list[Fault]) -> None:
         cluster.start()
-        _require(world, cluster.has_settled, START_MS_MAX, "the cluster starts")
-        _register_brokers(world, cluster)
-        clients = MetadataClients(cluster, history, client_count=4, think_ms=(5, 150), topic_count=3)
+        require(world, cluster.has_settled, START_MS_MAX, "the cluster starts")
+        self.prepare(world, cluster)
+        clients = self.clients(cluster, history)
         clients.begin()
         fault_module.begin(cluster, faults)
         world.run_for(max([self.fault_ms, *(fault.at_ms + fault.duration_ms for fault in faults)]) + 100)
@@ -103,70 +101,29 @@ class MetadataScenario(Scenario):
             machine.disk.heal()
             machine.start()
         world.note("world", "all is healed")
-        _require(world, cluster.has_settled, HEALED_MS_MAX, RECOVERY)
+        require(world, cluster.has_settled, HEALED_MS_MAX, RECOVERY)
         world.run_for(1000)
         clients.end()
-        _require(world, lambda: clients.are_answered, HEALED_MS_MAX, "every client is answered")
-        self._read_all(world, cluster, history)
-
-    def _read_all(self, world: World, cluster: Cluster, history: History) -> None:
-        """Every topic once more through every node, so that nothing that was lost goes unseen."""
-        for machine in cluster.machines.values():
-            for key in sorted({operation.key for operation in history.operations}):
-                operation = history.invoke("auditor", machine.host, "read", key)
-                status, result = run_on(world, machine, lambda store, op=operation: perform_on(store, op))  # type: ignore[misc]
-                history.complete(operation, status, result)
+        require(world, lambda: clients.are_answered, HEALED_MS_MAX, "every client is answered")
+        self.audit(world, cluster, history)
 
 
-def run_on(world: World, machine: Machine, work: Callable[[Any], Any]) -> Any:
-    """Runs a coroutine with a machine's store, in that machine's process; returns its result."""
-    assert machine.program is not None and machine.loop is not None
-    task = machine.loop.create_task(work(machine.program.store), name="asked from outside")
-    _require(world, task.done, HEALED_MS_MAX, f"{machine.host} answers")
-    return task.result()
-
-
-def _register_brokers(world: World, cluster: Cluster) -> None:
-    """The quorum alone has no brokers to put topics on: it is told of some."""
-    leader = cluster.leader()
-    assert leader is not None
-
-    async def register(store: Any) -> None:
-        for node_id in cluster.machines:
-            reply = await store.submit(
-                RegisterBroker(
-                    broker_id=node_id,
-                    cluster_id=store.image.cluster_id,
-                    incarnation_id=bytes([node_id]) * 16,
-                    endpoints=[EndpointAt(name="PLAINTEXT", host=f"node-{node_id}", port=9092)],
-                )
-            )
-            await store.submit(BrokerHeartbeat(broker_id=node_id, broker_epoch=reply.broker_epoch))
-
-    run_on(world, leader, register)
-
-
-def _require(world: World, holds: Callable[[], bool], within_ms: int, promise: str) -> None:
+def require(world: World, holds: Callable[[], bool], within_ms: int, promise: str) -> None:
     if not world.run_until(holds, within_ms=within_ms):
         world.violated(promise, f"not within {within_ms} ms")
         assert world.violation is not None
         raise world.violation
 
 
-SCENARIOS: dict[str, type[Scenario]] = {each.name: each for each in (MetadataScenario,)}
-
-
-def run(name: str, seed: int, faults: list[Fault] | None = None) -> Outcome:
+def run(scenario: Scenario, seed: int, faults: list[Fault] | None = None) -> Outcome:
     """One run. `faults` replaces the schedule that the seed would give."""
-    if name not in SCENARIOS:
-        raise UnknownScenario(f"there is no scenario {name!r}: choose one of {', '.join(sorted(SCENARIOS))}")
     # A collection runs what dead processes left behind, at a moment that no seed decides: not before the world's end.
     gc_was_on = gc.isenabled()
     gc.disable()
     hook = sys.unraisablehook
     try:
         with warnings.catch_warnings(action="ignore", category=RuntimeWarning):
-            outcome = _run(SCENARIOS[name](), seed, faults)
+            outcome = _run(scenario, seed, faults)
             gc.collect()
         return outcome
     finally:

@@ -92,7 +92,7 @@ async def perform_on(store: MetadataStore, operation: Operation) -> tuple[str, o
             if image.topic_named(operation.key) is None:
                 return OK, None
             return OK, image.config(ResourceType.TOPIC, operation.key).get(VALUE_KEY)
-        return _told(operation.kind, await _write(store, operation))
+        return told(operation.kind, await _write(store, operation))
     except MetadataRefused as refused:
         return UNKNOWN, refused.error_code.name
     except MetadataError as error:
@@ -121,7 +121,7 @@ REFUSALS = {
 }
 
 
-def _told(kind: str, error_code: int) -> tuple[str, object]:
+def told(kind: str, error_code: int) -> tuple[str, object]:
     if error_code == 0:
         return OK, None
     if error_code == REFUSALS[kind]:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import zlib
 
 from chronik.raft.driver import RaftNode
-from chronik.sim.checkers.durable_log import DurableLog
 from chronik.sim.checkers.interface import Checker, Quorum
 from chronik.sim.cluster import Cluster, Machine
 from chronik.sim.history import History
@@ -18,9 +17,6 @@ class DurableCommit(Checker):
 
     def __init__(self, world: World, cluster: Cluster, history: History) -> None:
         super().__init__(world, cluster, history)
-        self._logs = {
-            node_id: DurableLog(machine, machine.raft_directory) for node_id, machine in cluster.machines.items()
-        }
         self._committed: dict[int, tuple[int, int]] = {}  # by index: term and checksum of the entry
 
     def changed(self, machine: Machine, raft: RaftNode, before: Quorum, now: Quorum) -> None:
@@ -46,7 +42,7 @@ class DurableCommit(Checker):
         voters = raft.members.voters
         holders = []
         for voter in voters:
-            log = self._logs[voter]
+            log = self.cluster.machines[voter].durable_log
             log.refresh()
             if log.holds(newest.index, newest.term):
                 holders.append(voter)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from chronik.raft.driver import RaftNode
-from chronik.sim.checkers.durable_log import DurableLog
 from chronik.sim.checkers.interface import Checker, Quorum
 from chronik.sim.cluster import Cluster, Machine
 from chronik.sim.history import History
@@ -15,9 +14,6 @@ class DurableProgress(Checker):
 
     def __init__(self, world: World, cluster: Cluster, history: History) -> None:
         super().__init__(world, cluster, history)
-        self.logs = {
-            node_id: DurableLog(machine, machine.raft_directory) for node_id, machine in cluster.machines.items()
-        }
         self._seen: dict[int, tuple[int, int]] = {}
 
     def started(self, machine: Machine, raft: RaftNode, now: Quorum) -> None:
@@ -27,16 +23,16 @@ class DurableProgress(Checker):
                 f"node {machine.node_id} begins with term {now.term} and commit {now.committed}, "
                 f"its disk held {term} and {commit}"
             )
-        self._look(machine.node_id)
+        self._look(machine)
 
     def changed(self, machine: Machine, raft: RaftNode, before: Quorum, now: Quorum) -> None:
         if now.term < before.term or now.committed < before.committed:
             self.violated(f"node {machine.node_id} went from {before} to {now}")
         if now.term != before.term or now.committed != before.committed:
-            self._look(machine.node_id)
+            self._look(machine)
 
-    def _look(self, node_id: int) -> None:
-        log = self.logs[node_id]
+    def _look(self, machine: Machine) -> None:
+        node_id, log = machine.node_id, machine.durable_log
         log.refresh()
         now = log.hard_state
         term, commit = self._seen.get(node_id, (0, 0))

@@ -5,17 +5,19 @@ It reads what is synced and nothing else, by the product's own format; what the 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from chronik.raft.journal_format import Base, frame_at, records
 from chronik.raft.messages import HardState
-from chronik.sim.cluster import Machine
 from chronik.sim.disk import SimDisk
 
 FRAME_HEAD_BYTES = 20
 
 
 class DurableLog:
-    def __init__(self, machine: Machine, directory: str) -> None:
-        self._machine, self._directory = machine, directory
+    def __init__(self, disk: Callable[[], SimDisk], directory: str) -> None:
+        """`disk` gives the machine's newest one: a power cut leaves another than there was."""
+        self._newest_disk, self._directory = disk, directory
         self.hard_state = HardState()
         self.base = Base(0, 0)
         self.terms: list[int] = []  # of the entries behind the base
@@ -24,7 +26,7 @@ class DurableLog:
         self._position = 0
 
     def refresh(self) -> None:
-        disk = self._machine.disk
+        disk = self._newest_disk()
         names = [name for name in disk.platter_names(self._directory) if name.startswith("journal-")]
         for name in sorted(names, key=lambda name: -int(name.removeprefix("journal-"))):
             data = memoryview(disk.platter(f"{self._directory}/{name}") or b"")
