@@ -27,7 +27,9 @@ def main() -> None:
             parse_and_run()
 
 
-def serve(file: str | None, overrides: Sequence[str] = (), log_level: str = "INFO") -> int:
+def serve(
+    file: str | None, overrides: Sequence[str] = (), log_level: str = "INFO", *, until_stdin_ends: bool = False
+) -> int:
     """One node in the foreground until a signal ends it; the exit code."""
     from chronik.broker.errors import BrokerError
     from chronik.broker.process import log_to_stderr, run
@@ -40,7 +42,7 @@ def serve(file: str | None, overrides: Sequence[str] = (), log_level: str = "INF
     except BrokerError as fault:
         print(f"chronik server: {fault}", file=sys.stderr)
         return EXIT_BAD_SETTING
-    return run(settings, _say_ready)
+    return run(settings, _say_ready, until_stdin_ends=until_stdin_ends)
 
 
 def _say_ready(node: Node) -> None:

@@ -16,6 +16,7 @@ def server(
     *,
     override: Annotated[list[str] | None, Parameter(name=["--override", "-o"], negative="")] = None,
     log_level: str = "INFO",
+    until_stdin_ends: bool = False,
 ) -> int:
     """Run one node in the foreground.
 
@@ -30,5 +31,7 @@ def server(
         key=value, may be given many times.
     log_level
         DEBUG, INFO, WARNING or ERROR.
+    until_stdin_ends
+        Stop when standard input ends: for programs that start nodes and must not leave any behind.
     """
-    return serve(str(file) if file else None, override or (), log_level)
+    return serve(str(file) if file else None, override or (), log_level, until_stdin_ends=until_stdin_ends)

@@ -87,6 +87,7 @@ class Core:
         self.transferee = NOBODY  # who the leadership is being handed to
         self.pending_change_index = 0  # no second change is accepted before this index is applied
         self.uncommitted_bytes = 0
+        self.lease_holders: frozenset[int] = frozenset()  # as leader: nothing is committed that one of them lacks
         self.election_elapsed = self.heartbeat_elapsed = 0
         self.election_timeout_ticks = 0  # election_ticks and jitter, drawn anew each time
         self.promise_unknown = config.guards_promises
@@ -206,6 +207,13 @@ class Core:
         """Lets a follower vote at once, for a caller that knows its leader to be dead."""
         if self.role is Role.FOLLOWER and self.config.read_mode is ReadMode.QUORUM:
             self.leader = NOBODY
+
+    def require(self, lease_holders: frozenset[int]) -> None:
+        """Who reads without asking, beyond the majority. Fewer of them than before may commit something."""
+        if lease_holders != self.lease_holders:
+            self.lease_holders = lease_holders
+            if self.role is Role.LEADER:
+                appending.commit_and_tell(self)
 
     def report_unreachable(self, peer: int) -> None:
         """What was sent to the peer may be lost: find out where it stands before sending more."""

@@ -66,7 +66,7 @@ class RaftNode:
             raise
         node = cls(
             runtime, lane, journal, recovered, node_id=node_id, transport=transport, machine=machine, config=config,
-            is_founder=is_founder,
+            is_founder=is_founder, configured=voters or {},
         )  # fmt: skip
         try:
             await node._begin()
@@ -87,10 +87,12 @@ class RaftNode:
         machine: StateMachine,
         config: RaftConfig,
         is_founder: bool,
+        configured: Mapping[int, Address],
     ) -> None:
         self._runtime, self._transport, self._machine, self._config = runtime, transport, machine, config
         self._loop = asyncio.get_running_loop()
         self._book: Book = {}
+        self._configured = configured
         self._applied_index = recovered.snapshot.index if recovered.snapshot else 0
         self._stable = StableLog(self._fresh_snapshot)
         self._stable.restart_behind(*recovered.base)
@@ -128,7 +130,7 @@ class RaftNode:
 
     async def _begin(self) -> None:
         self._transport.attach(self._receive, self._unreachable)
-        self._transport.update_peers(self._book)
+        self._transport.update_peers(self._peers())
         self._timer = self._loop.call_later(self._config.tick_ms / 1000, self._tick)
         self._pump()
         is_alone = self._core.members.voters == (self._core.id,)
@@ -175,6 +177,11 @@ class RaftNode:
         return self._applied_index
 
     @property
+    def last_index(self) -> int:
+        """Of all entries that this node has, durable or not."""
+        return self._core.log.last_index
+
+    @property
     def commit_index(self) -> int:
         return self._core.log.committed
 
@@ -209,6 +216,11 @@ class RaftNode:
         done = self._reads.ask()
         self._schedule_pump()
         return await done
+
+    def require(self, lease_holders: frozenset[int]) -> None:
+        """As leader: from now on commits only what these nodes have too; see metadata.leases."""
+        self._guarded(lambda: self._core.require(lease_holders))
+        self._schedule_pump()
 
     def transfer_leadership(self, to: int) -> None:
         """Asks for it; look at `leader_id` to see whether it came to be."""
@@ -323,7 +335,7 @@ class RaftNode:
         if ready.snapshot:
             self._restore(ready.snapshot)
             self._applied_index = ready.snapshot.index
-            self._transport.update_peers(self._book)
+            self._transport.update_peers(self._peers())
         for message in ready.after_persist:
             if message.to == self._core.id:
                 self._core.step(message)
@@ -356,7 +368,11 @@ class RaftNode:
             self._book[changes.changes[0].node_id] = Address.decode(changes.context)
         known = (*members.voters, *members.learners)
         self._book = {node_id: address for node_id, address in self._book.items() if node_id in known}
-        self._transport.update_peers(self._book)
+        self._transport.update_peers(self._peers())
+
+    def _peers(self) -> Book:
+        """Where to find them: what the operator wrote down for this start is newer than what the log remembers."""
+        return {node_id: self._configured.get(node_id, address) for node_id, address in self._book.items()}
 
     def _leadership_changed(self, leader: int) -> None:
         if self._core.role is not Role.LEADER:

@@ -1,5 +1,7 @@
 """The quorum's messages over TCP: one ordered, bounded stream per peer and direction, reconnecting for ever.
 
+Beside the quorum's messages a stream carries notes: bytes of the layer above, in order with everything else.
+
 Never queues for an absent peer and never resends by itself: it reports the peer as unreachable, and the core finds out
 what is missing and sends that. Only votes wait for a connection that is just being made, or nodes started together
 would miss each other's first election; a vote older than VOTE_AGE_MS_MAX is dropped.
@@ -17,7 +19,7 @@ from typing import cast
 from chronik.raft.addresses import Address
 from chronik.raft.codec import decode_message, encode_message
 from chronik.raft.errors import MalformedMessage
-from chronik.raft.framing import FRAME_BYTES_MAX, HELLO_BYTES_MAX, FrameReader, Hello, frame
+from chronik.raft.framing import FRAME_BYTES_MAX, HELLO_BYTES_MAX, NOTE, FrameReader, Hello, frame
 from chronik.raft.messages import Kind, Message
 from chronik.runtime.interfaces import Clock, Listener, Network, Runtime
 from chronik.runtime.tasks import Tasks
@@ -33,6 +35,7 @@ VOTES = frozenset({Kind.VOTE, Kind.VOTE_REPLY, Kind.PRE_VOTE, Kind.PRE_VOTE_REPL
 PASSED_ON = frozenset({Kind.TRANSFER_LEADER, Kind.READ_INDEX})  # their sender is who asked, not who forwards
 
 Receive = Callable[[Message], None]
+ReceiveNote = Callable[[int, bytes], None]  # from whom, what
 
 
 class TcpTransport:
@@ -46,6 +49,8 @@ class TcpTransport:
         self._listener: Listener | None = None
         self._receive: Receive | None = None
         self._unreachable: Callable[[int], None] | None = None
+        self._receive_note: ReceiveNote | None = None
+        self._met: Callable[[str], None] | None = None
 
     @classmethod
     async def listen(cls, runtime: Runtime, address: Address, *, cluster_id: str, node_id: int) -> TcpTransport:
@@ -68,6 +73,15 @@ class TcpTransport:
         if way is None or not way.send(message):
             self.lost(to)
 
+    def attach_notes(self, receive: ReceiveNote, met: Callable[[str], None]) -> None:
+        """`met` hears the id of a cluster that a peer belongs to, while this node knows of none."""
+        self._receive_note, self._met = receive, met
+
+    def send_note(self, to: int, note: bytes) -> bool:
+        """False: dropped, as the peer is away or far behind."""
+        way = self._links.get(to) or self._incoming.get(to)
+        return way is not None and way.send_frame(NOTE + note)
+
     def update_peers(self, peers: Mapping[int, Address]) -> None:
         """Connects to who is new or has moved, and lets go of who has left."""
         for peer, link in list(self._links.items()):
@@ -82,6 +96,11 @@ class TcpTransport:
     def connected(self, peer: int) -> bool:
         link = self._links.get(peer)
         return link is not None and link.is_up
+
+    def has_died(self, peer: int) -> bool:
+        """Whether nobody listens where the peer should, and it has no stream to this node: it is not just slow."""
+        link = self._links.get(peer)
+        return link is not None and link.is_refused and peer not in self._incoming
 
     async def stop(self) -> None:
         if self._listener is not None:
@@ -113,6 +132,14 @@ class TcpTransport:
         if self._receive is not None:
             self._receive(message)
 
+    def receive_note(self, peer: int, note: bytes) -> None:
+        if self._receive_note is not None:
+            self._receive_note(peer, note)
+
+    def met(self, cluster_id: str) -> None:
+        if cluster_id and not self.cluster_id and self._met is not None:
+            self._met(cluster_id)
+
 
 class Stream(asyncio.Protocol):
     """One connection, either way round. Messages of one turn of the loop leave in one write."""
@@ -127,10 +154,13 @@ class Stream(asyncio.Protocol):
 
     def send(self, message: Message) -> bool:
         """False: dropped, as the peer is away or far behind."""
+        return self.is_up and self.send_frame(encode_message(message))
+
+    def send_frame(self, body: bytes) -> bool:
         if not self.is_up or self._stream is None:
             return False
         queued_bytes = self._stream.get_write_buffer_size()
-        data = frame(encode_message(message))
+        data = frame(body)
         if queued_bytes and queued_bytes + len(data) > QUEUE_BYTES_MAX:
             return False
         if not self._unsent:
@@ -161,8 +191,12 @@ class Stream(asyncio.Protocol):
         hello.check_answer_to(Hello(self._owner.node_id, self.peer, self._owner.cluster_id))
         self.peer, self.is_up = hello.sender, True
         self._reader.bytes_max = FRAME_BYTES_MAX
+        self._owner.met(hello.cluster_id)
 
     def _take(self, body: bytes) -> None:
+        if body[:1] == NOTE:
+            self._owner.receive_note(self.peer, body[1:])
+            return
         message = decode_message(body)
         if message.to != self._owner.node_id or (message.sender != self.peer and message.kind not in PASSED_ON):
             raise MalformedMessage(f"node {self.peer} sends a message from {message.sender} to {message.to}")
@@ -195,6 +229,7 @@ class Link(Stream):
         self._ended: asyncio.Future[str] | None = None  # resolves with the reason when the connection ends
         self._votes: dict[Kind, tuple[int, Message]] = {}  # the newest of each kind, with its time
         self._backoff_ms = BACKOFF_MS_MIN
+        self.is_refused = False  # since the last connection ended, the peer's machine said that nobody listens
 
     async def run(self, network: Network) -> None:
         while True:
@@ -211,6 +246,9 @@ class Link(Stream):
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 await network.connect(self.address.host, self.address.port, lambda: self)
+        except ConnectionRefusedError as error:
+            self.is_refused = True
+            return str(error)
         except OSError as error:
             return str(error)
         except TimeoutError:
@@ -233,7 +271,7 @@ class Link(Stream):
 
     def _greet(self, hello: Hello) -> None:
         super()._greet(hello)
-        self._backoff_ms = BACKOFF_MS_MIN
+        self._backoff_ms, self.is_refused = BACKOFF_MS_MIN, False
         logger.info("node %d at %s: connected", self.peer, self.address)
         votes, self._votes = self._votes, {}
         oldest_ns = self._clock.monotonic_ns() - VOTE_AGE_MS_MAX * 1_000_000
