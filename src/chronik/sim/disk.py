@@ -20,7 +20,7 @@ from random import Random
 from typing import TypeVar
 
 from chronik.runtime.errors import DiskFull, DiskInUse
-from chronik.runtime.interfaces import Buffer
+from chronik.runtime.interfaces import Buffer, File
 
 T = TypeVar("T")
 SECTOR_BYTES = 512
@@ -172,6 +172,13 @@ class SimLane:
         if len(self._waiting) == 1:
             self._schedule()
         return future
+
+    def sync(self, files: Sequence[File]) -> asyncio.Future[None]:
+        def each() -> None:
+            for file in files:
+                file.sync()
+
+        return self.run(each)
 
     def close(self) -> None:
         while self._waiting:
