@@ -7,6 +7,11 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
+from tests.oracle.either_broker import bootstrap, our_broker, unique
+from tests.oracle.kafka_server import kafka
+
+__all__ = ["bootstrap", "kafka", "our_broker", "unique"]
+
 NEEDS_ARROW = ["test_decode.py", "test_reading.py"]
 NEEDS_SPARK = ["test_spark_*.py"]
 
