@@ -16,7 +16,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 def create(bootstrap: str, topic: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    made = admin.create_topics([NewTopic(topic, partitions, 1, config=dict(config or {}))])
+    made = admin.create_topics([NewTopic(topic, partitions, 1, config={"retention.ms": "-1", **(config or {})})])
     made[topic].result(TIMEOUT_S)
     return topic
 
