@@ -459,9 +459,11 @@ class World:
             self.model.acknowledged(node, appended.first_offset, values)
         else:
             committed.add_done_callback(
-                lambda done: self.model.acknowledged(node, appended.first_offset, values)
-                if done.exception() is None and self.nodes.get(node.node_id) is node
-                else None
+                lambda done: (
+                    self.model.acknowledged(node, appended.first_offset, values)
+                    if done.exception() is None and self.nodes.get(node.node_id) is node
+                    else None
+                )
             )
         return committed
 

@@ -178,9 +178,7 @@ class Cluster:
 
     def __init__(self, world: World, node_count: int, make: Maker, *, raft_directory: str) -> None:
         self.world = world
-        self.machines = {
-            node_id: Machine(world, node_id, make, raft_directory) for node_id in range(1, node_count + 1)
-        }
+        self.machines = {node_id: Machine(world, node_id, make, raft_directory) for node_id in range(1, node_count + 1)}
 
     def start(self) -> None:
         for machine in self.machines.values():

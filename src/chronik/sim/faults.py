@@ -26,11 +26,7 @@ class Fault(NamedTuple):
 
     def __repr__(self) -> str:
         parts = [str(self.at_ms), repr(self.kind), str(self.node)]
-        parts += [
-            f"{name}={value}"
-            for name in ("duration_ms", "other", "amount")
-            if (value := getattr(self, name))
-        ]
+        parts += [f"{name}={value}" for name in ("duration_ms", "other", "amount") if (value := getattr(self, name))]
         return f"Fault({', '.join(parts)})"
 
 

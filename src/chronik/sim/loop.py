@@ -196,7 +196,9 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         lines = []
         for task in sorted(asyncio.all_tasks(self), key=lambda task: task.get_name()):
             stack = task.get_stack(limit=1)
-            where = f"{stack[-1].f_code.co_qualname if hasattr(stack[-1].f_code, 'co_qualname') else ''}" if stack else ""
+            where = (
+                f"{stack[-1].f_code.co_qualname if hasattr(stack[-1].f_code, 'co_qualname') else ''}" if stack else ""
+            )
             line = stack[-1].f_lineno if stack else 0
             lines.append(f"{self.name}: {task.get_name()} in {where} line {line}")
         return lines
@@ -216,9 +218,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
 
     # asyncio's side
 
-    def call_soon(
-        self, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> asyncio.Handle:
+    def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> asyncio.Handle:
         handle = SimHandle(callback, args, self, self.world.now_ns, context or copy_context())
         if not self.is_dead:
             self.world._ready.append(handle)

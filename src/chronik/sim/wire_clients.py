@@ -122,25 +122,23 @@ def make_client(cluster: Cluster, name: str) -> WireClient:
 
 async def _create(connection: Connection, operation: Operation) -> tuple[str, object]:
     config = CreatableTopicConfig(name=VALUE_KEY, value=operation.value)
-    topic = CreatableTopic(
-        name=operation.key, num_partitions=1, replication_factor=1, assignments=[], configs=[config]
-    )
+    topic = CreatableTopic(name=operation.key, num_partitions=1, replication_factor=1, assignments=[], configs=[config])
     request = CreateTopicsRequest(topics=[topic], timeout_ms=PATIENCE_MS)
     answer = await connection.ask(request, CreateTopicsResponse, timeout_ms=PATIENCE_MS)
     return told("create", answer.topics[0].error_code)
 
 
 async def _delete(connection: Connection, operation: Operation) -> tuple[str, object]:
-    request = DeleteTopicsRequest(topics=[DeleteTopicState(name=operation.key, topic_id=ZERO_UUID)], timeout_ms=PATIENCE_MS)
+    request = DeleteTopicsRequest(
+        topics=[DeleteTopicState(name=operation.key, topic_id=ZERO_UUID)], timeout_ms=PATIENCE_MS
+    )
     answer = await connection.ask(request, DeleteTopicsResponse, version_min=6, timeout_ms=PATIENCE_MS)
     return told("delete", answer.responses[0].error_code)
 
 
 async def _set(connection: Connection, operation: Operation) -> tuple[str, object]:
     config = AlterableConfig(name=VALUE_KEY, config_operation=0, value=operation.value)
-    resource = AlterConfigsResource(
-        resource_type=ResourceType.TOPIC, resource_name=operation.key, configs=[config]
-    )
+    resource = AlterConfigsResource(resource_type=ResourceType.TOPIC, resource_name=operation.key, configs=[config])
     request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
     answer = await connection.ask(request, IncrementalAlterConfigsResponse, timeout_ms=PATIENCE_MS)
     return told("set", answer.responses[0].error_code)

@@ -107,9 +107,7 @@ async def _write(store: MetadataStore, operation: Operation) -> int:
     if operation.kind == "delete":
         return (await store.submit(c.DeleteTopics(topics=[c.TopicName(name=operation.key)]))).topics[0].error_code
     change = c.ConfigChange(key=VALUE_KEY, value=operation.value)
-    resource = c.ResourceChange(
-        resource_type=ResourceType.TOPIC, resource_name=operation.key, configs=[change]
-    )
+    resource = c.ResourceChange(resource_type=ResourceType.TOPIC, resource_name=operation.key, configs=[change])
     reply = await store.submit(c.AlterConfigs(resources=[resource], incremental=True))
     return reply.resources[0].error_code
 

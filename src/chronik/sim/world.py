@@ -76,5 +76,7 @@ class LogCapture(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         loop = events._get_running_loop()
         who = loop.name if isinstance(loop, ProcessLoop) else "world"
-        fault = f" ({record.exc_info[0].__name__}: {record.exc_info[1]})" if record.exc_info and record.exc_info[0] else ""
+        fault = (
+            f" ({record.exc_info[0].__name__}: {record.exc_info[1]})" if record.exc_info and record.exc_info[0] else ""
+        )
         self._world.note(who, f"{record.levelname.lower()} {record.getMessage()}{fault}")

@@ -68,9 +68,7 @@ def _choices(
             break
         candidates.append(at)
         first_end = min(first_end, ends[at])
-    found = [
-        (at, after) for at in candidates if ops[at].invoked_ns <= first_end for after in model(state, ops[at])
-    ]
+    found = [(at, after) for at in candidates if ops[at].invoked_ns <= first_end for after in model(state, ops[at])]
     # Last is tried first: answered ones early in the history explain most, open ones are tried when nothing else does.
     found.sort(key=lambda choice: (ends[choice[0]] != NEVER, -choice[0]))
     return found

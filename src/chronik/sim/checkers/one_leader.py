@@ -52,6 +52,4 @@ class OneLeader(Checker):
         if state.vote != NOBODY:
             earlier = self._votes.setdefault((machine.node_id, state.term), state.vote)
             if earlier != state.vote:
-                self.violated(
-                    f"in term {state.term} node {machine.node_id} voted for {earlier}, then for {state.vote}"
-                )
+                self.violated(f"in term {state.term} node {machine.node_id} voted for {earlier}, then for {state.vote}")
