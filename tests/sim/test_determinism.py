@@ -1,4 +1,4 @@
-"""One seed, one run: byte for byte the same log in another process with other hashes, or a failing seed is worthless."""
+"""One seed, one run: byte for byte the same log in another process with other hashes, or no seed is worth keeping."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import pytest
 from chronik.sim.scenarios import SCENARIOS, run_named
 
 SEED = 4
-PRINT_HASH = "import sys; from chronik.sim.scenarios import run_named; print(run_named(sys.argv[1], int(sys.argv[2])).log_hash)"
+PRINT_HASH = (
+    "import sys; from chronik.sim.scenarios import run_named; print(run_named(sys.argv[1], int(sys.argv[2])).log_hash)"
+)
 
 
 @pytest.mark.parametrize("scenario", sorted(SCENARIOS))

@@ -1,4 +1,4 @@
-"""Runs that broke an invariant once. `chronik sim` prints such an entry for whatever it finds; each must pass for ever."""
+"""Runs that broke an invariant once. `chronik sim` prints an entry for whatever it finds; each must hold for ever."""
 
 from __future__ import annotations
 

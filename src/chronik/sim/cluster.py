@@ -204,5 +204,6 @@ class Cluster:
 
 
 def _term_of(machine: Machine) -> int:
-    assert machine.program is not None and machine.program.raft is not None
+    assert machine.program is not None
+    assert machine.program.raft is not None
     return machine.program.raft.term

@@ -28,9 +28,7 @@ def promise_forgotten_at_restart(patch: pytest.MonkeyPatch) -> None:
     """A node back from a restart votes at once, though it may have promised a leader not to."""
     original = RaftConfig.core_config
 
-    def core_config(
-        self: RaftConfig, node_id: int, randomness: Randomness, *, guards_promises: bool
-    ) -> CoreConfig:
+    def core_config(self: RaftConfig, node_id: int, randomness: Randomness, *, guards_promises: bool) -> CoreConfig:
         return original(self, node_id, randomness, guards_promises=False)
 
     patch.setattr(RaftConfig, "core_config", core_config)
@@ -146,7 +144,8 @@ def forwarded_command_applied_twice(patch: pytest.MonkeyPatch) -> None:
 
 def older_terms_committed_by_counting(patch: pytest.MonkeyPatch) -> None:
     def advance_commit(node: Core) -> bool:
-        return node.log.commit_to(committed_index(node.members.voters, lambda voter: node.progress[voter].match))
+        index = committed_index(node.members.voters, lambda voter: node.progress[voter].match)
+        return node.log.commit_to(min([index, *(node.progress[holder].match for holder in node.lease_holders)]))
 
     patch.setattr(appending, "advance_commit", advance_commit)
 

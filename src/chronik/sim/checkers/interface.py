@@ -42,6 +42,9 @@ class Checker:
     def changed(self, machine: Machine, raft: RaftNode, before: Quorum, now: Quorum) -> None:
         """Something of it is different after a callback of this process."""
 
+    def looked(self, machine: Machine) -> None:
+        """After every callback of a process, whatever it did. Only who overrides this is called, so it may be dear."""
+
     def finish(self) -> None:
         """The run is over: every machine is up, all is healed, nobody asks any more."""
 
