@@ -13,6 +13,7 @@ from typing import Any
 
 from chronik.client.addresses import Address
 from chronik.client.admin import offsets as group_offsets
+from chronik.client.batching import Delivery
 from chronik.client.errors import ClientError
 from chronik.client.producer import Producer
 from chronik.client.routing import Cluster as Routing
@@ -21,7 +22,7 @@ from chronik.runtime.interfaces import Runtime
 from chronik.sim.clock import SimClock
 from chronik.sim.cluster import Cluster
 from chronik.sim.disk import SimDisk
-from chronik.sim.history import OK, UNKNOWN, History
+from chronik.sim.history import OK, UNKNOWN, History, Operation
 from chronik.sim.programs import BROKER_PORT, host_of
 from chronik.sim.randomness import SimRandomness
 from chronik.sim.wire_clients import PATIENCE_MS, WireClient, make_client
@@ -93,15 +94,20 @@ class RecordClients:
             for _ in range(random.choice((1, 1, 3))):
                 count += 1
                 value = f"{client.name}:{count}"
-                waiting.append(client.loop.create_task(self._send(client, producer, partition, value)))
+                operation = self.history.invoke(client.name, "-", "produce", f"{TOPIC}-{partition}", value)
+                try:
+                    # One after the other: only what is handed over in order has an order.
+                    delivery = await producer.send(TOPIC, value.encode(), partition=partition)
+                except ClientError as error:
+                    self.history.complete(operation, UNKNOWN, type(error).__name__)
+                else:
+                    waiting.append(client.loop.create_task(self._delivered(operation, delivery)))
         await asyncio.gather(*waiting)
         await producer.close(flushes=False)
         await routing.close()
 
-    async def _send(self, client: WireClient, producer: Producer, partition: int, value: str) -> None:
-        operation = self.history.invoke(client.name, "-", "produce", f"{TOPIC}-{partition}", value)
+    async def _delivered(self, operation: Operation, delivery: Delivery) -> None:
         try:
-            delivery = await producer.send(TOPIC, value.encode(), partition=partition)
             position = await delivery
         except ClientError as error:
             self.history.complete(operation, UNKNOWN, type(error).__name__)

@@ -17,7 +17,7 @@ from typing import Protocol
 from chronik.sim import faults as fault_module
 from chronik.sim.checkers.interface import Checker
 from chronik.sim.checkers.looking import look_at
-from chronik.sim.cluster import Cluster
+from chronik.sim.cluster import Cluster, Machine
 from chronik.sim.errors import SimError, Violation
 from chronik.sim.faults import Fault
 from chronik.sim.history import History
@@ -149,8 +149,14 @@ def _run(scenario: Scenario, seed: int, faults: list[Fault] | None) -> Outcome:
     cluster = scenario.build(world)
     history = History(world)
     checkers = [make(world, cluster, history) for make in scenario.checkers]
+
+    def tell_starting(machine: Machine) -> None:
+        for checker in checkers:
+            checker.starting(machine)
+
     for machine in cluster.machines.values():
         machine.watch = lambda each: look_at(each, checkers)
+        machine.on_start = tell_starting
     outcome = Outcome(seed, scenario.name, schedule, world.lines)
     try:
         with LogCapture(world):

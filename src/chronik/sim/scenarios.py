@@ -28,6 +28,7 @@ from chronik.sim.checkers.records import (
     OneValuePerOffset,
     ProducerOrder,
 )
+from chronik.sim.checkers.recovery import Recovery
 from chronik.sim.checkers.same_state import SameState
 from chronik.sim.cluster import Cluster, Machine
 from chronik.sim.errors import UnknownScenario
@@ -40,10 +41,11 @@ from chronik.sim.wire_clients import TopicClients, WireClient, make_client
 from chronik.sim.workload import MetadataClients, perform_on
 from chronik.sim.world import World
 
-METADATA_CHECKERS = (OneLeader, DurableProgress, DurableCommit, SameState, LinearizableMetadata, Leases)
+RAFT_CHECKERS = (OneLeader, DurableProgress, Recovery, DurableCommit, SameState, Leases)
+METADATA_CHECKERS = (*RAFT_CHECKERS, LinearizableMetadata)
 
 
-PACES_MS = ((5, 150), (20, 400), (300, 3000))  # busy, moderate, nearly idle: each hides what another shows
+PACES_MS = ((5, 150), (20, 400), (200, 2000), (1000, 9000))  # from busy to idle: each shows what another hides
 
 
 def draw_raft_config(world: World) -> RaftConfig:
@@ -140,7 +142,7 @@ class RecordsScenario(TopicsScenario):
     name = "records"
     partition_count = 2
     checkers = (
-        OneLeader, DurableProgress, DurableCommit, SameState, Leases, Watermarks, Elections, IdenticalReplicas,
+        *RAFT_CHECKERS, Watermarks, Elections, IdenticalReplicas,
         OneValuePerOffset, AcknowledgedIsReadable, ProducerOrder, CommitsStay,
     )  # fmt: skip
     brokers: ClassVar[dict[str, object]] = {

@@ -36,6 +36,9 @@ class Checker:
     def __init__(self, world: World, cluster: Cluster, history: History) -> None:
         self.world, self.cluster, self.history = world, cluster, history
 
+    def starting(self, machine: Machine) -> None:
+        """A process is about to start: the disk is as the last one, or a power cut, left it."""
+
     def started(self, machine: Machine, raft: RaftNode, now: Quorum) -> None:
         """A process has recovered its part in the quorum; `now` is what it begins with."""
 
