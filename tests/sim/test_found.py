@@ -17,6 +17,18 @@ CASES = [
         story="a node whose disk failed while it started waited for a controller instead of ending",
     ),
     Found(
+        "records",
+        seed=85,
+        faults=[
+            Fault(19, "power at disk", 3, duration_ms=1911, amount=11),
+            Fault(357, "sync error", 1),
+            Fault(603, "pause", 1, duration_ms=1480),
+            Fault(2657, "deafen", 2, duration_ms=3500),
+            Fault(3266, "kill", 3, duration_ms=52),
+        ],
+        story="the late answer to a node's last process was taken for the answer to its new one",
+    ),
+    Found(
         "metadata",
         seed=91,
         faults=[
