@@ -412,8 +412,8 @@ class World:
         return node
 
     def crash(self, node_id: int, *, power_cut: bool = True) -> None:
+        self.model.note_durable(node_id)
         node = self.nodes.pop(node_id)
-        self.model.crashed(node)
         self.dead[node_id] = (node.crash(power_cut=power_cut), node.directory_id, node.applied_count)
 
     async def _watch_sessions(self) -> None:
@@ -449,8 +449,6 @@ class World:
             appended = replica.append(split(memoryview(build(made))), now_ms=1_700_000_000_000)
         except self.replicas_refusals:
             return None
-        epoch = replica.leader_epoch
-        self.model.appended(node, appended.first_offset, epoch, values)
         if not acks_all:
             replica.start_commit()
             return None
@@ -459,9 +457,11 @@ class World:
             self.model.acknowledged(node, appended.first_offset, values)
         else:
             committed.add_done_callback(
-                lambda done: self.model.acknowledged(node, appended.first_offset, values)
-                if done.exception() is None and self.nodes.get(node.node_id) is node
-                else None
+                lambda done: (
+                    self.model.acknowledged(node, appended.first_offset, values)
+                    if done.exception() is None and self.nodes.get(node.node_id) is node
+                    else None
+                )
             )
         return committed
 
@@ -521,9 +521,6 @@ class Model:
         self._durable: dict[int, int] = {}  # node -> durable end, also of dead nodes
         self.is_lossy = False  # unclean elections are allowed: only histories are checked
 
-    def appended(self, node: Node, offset: int, epoch: int, values: list[bytes]) -> None:
-        pass
-
     def acknowledged(self, node: Node, offset: int, values: list[bytes]) -> None:
         for at, value in enumerate(values):
             known = self.acked.setdefault(offset + at, value)
@@ -534,18 +531,15 @@ class Model:
     def look_at_durability(self, end_offset: int) -> None:
         """Acknowledged means: fsynced on every member of the ISR, alive or dead (10)."""
         for broker_id in self._world.controller.partition.isr:
-            self._note_durable(broker_id)
+            self.note_durable(broker_id)
             held = self._durable.get(broker_id, 0)
             assert held >= end_offset, f"acknowledged up to {end_offset}, but broker {broker_id} holds {held}"
 
-    def _note_durable(self, node_id: int) -> None:
+    def note_durable(self, node_id: int) -> None:
         node = self._world.nodes.get(node_id)
         if node is not None and hasattr(node, "logs"):
             log = node.logs.get(*KEY)
             self._durable[node_id] = log.durable_offset if log is not None else 0
-
-    def crashed(self, node: Node) -> None:
-        self._note_durable(node.node_id)
 
     def elected(self, before: Image, after: Image) -> None:
         old, new = before.topics.get(TOPIC_ID), after.topics.get(TOPIC_ID)

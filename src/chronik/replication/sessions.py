@@ -277,8 +277,8 @@ class FollowerSession:
             return self._refuse(progress, ErrorCode.NOT_LEADER_OR_FOLLOWER, state)
         replica = self._replicas.opened(progress.key)
         if replica is None:
-            if progress.end_offset == 0:
-                return None  # nobody has written here yet
+            if progress.end_offset == 0 and self.broker_id in state.isr:
+                return None  # nobody has written here yet, and all is as it should be
             replica = self._replicas.get(topic, index)
             if replica is None:
                 return None
