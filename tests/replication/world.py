@@ -1,4 +1,4 @@
-"""A cluster of replicas in one process and in virtual time: real logs, sessions and fetchers; simulated disks and wires.
+"""A cluster of replicas in one process and in virtual time: real logs, sessions, fetchers; simulated disks and wires.
 
 The controller is the real decisions on one image; every node gets each image later, in order, and may be cut off from
 it, from its peers, or from power. `Model` knows what must hold whatever happens and is asked after every step.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import Any, cast
 
@@ -337,7 +338,7 @@ class _Wire:
             encoder_of(ResponseHeader, RESPONSE_HEADER_VERSION)(ResponseHeader(correlation_id=number), parts)
             encoder_of(FetchResponse, FETCH_VERSION)(answer, parts)
             body = b"".join(parts)
-            self._later(lambda data=len(body).to_bytes(4, "big") + body: self._deliver(data))
+            self._later(partial(self._deliver, len(body).to_bytes(4, "big") + body))
 
     def _deliver(self, data: bytes) -> None:
         view = memoryview(data)
@@ -579,7 +580,7 @@ class Model:
             self.committed[offset] = (epoch, value)
 
     def check_end(self) -> None:
-        """When all is settled: nothing acknowledged is missing (7), all replicas are the same bytes (9), in order (12)."""
+        """When all is settled: nothing acknowledged is missing (7), all replicas are equal (9) and in order (12)."""
         world = self._world
         logs = [node.replica for node in world.nodes.values() if node.replica is not None]
         if not logs:
@@ -614,8 +615,10 @@ def records_of(replica: Replica, from_offset: int, to_offset: int) -> list[tuple
         read = log.read(offset, bytes_max=1 << 20, offset_limit=to_offset)
         for piece in read.buffers:
             for batch in split(piece):
-                for record in iterate(batch, 1 << 20):
-                    if from_offset <= record.offset < to_offset:
-                        found.append((record.offset, batch.partition_leader_epoch, bytes(record.value or b"")))
+                found += [
+                    (record.offset, batch.partition_leader_epoch, bytes(record.value or b""))
+                    for record in iterate(batch, 1 << 20)
+                    if from_offset <= record.offset < to_offset
+                ]
         offset = read.next_offset
     return found
