@@ -55,6 +55,7 @@ class Following:
 
     def _changed(self, before: Image, after: Image, changes: Changes) -> None:
         node = self._node
+        node.metrics.follow(node.node_id, changes)
         changed = [*changes.topics_added, *(topic for _, topic in changes.topics_changed)]
         for log in node.replicas.follow(after, changed, changes.topics_removed, changes.brokers):
             self._delete(log)

@@ -1,8 +1,8 @@
 """One node: who is made of whom, and in which order everything starts and stops.
 
-Start: data directory, logs, quorum, metadata, listeners, registration; a node that is registered serves. Stop: first
-the leaderships go to other nodes, then the reverse of starting, with the listeners first, so that nobody is answered by
-half a node. After a failed fsync or a broken invariant the node acknowledges nothing more and ends.
+Start: admin listener, data directory, logs, quorum, metadata, listeners, registration; a registered node serves.
+Stop: first the leaderships go to other nodes, then the reverse of starting, with the listeners first, so that nobody is
+answered by half a node. After a failed fsync or a broken invariant the node acknowledges nothing more and ends.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import asyncio
 import logging
 from functools import partial
 
+from chronik.broker.admin import Admin
 from chronik.broker.api import served_apis
 from chronik.broker.connection import Connection
 from chronik.broker.connections import Connections
@@ -21,10 +22,13 @@ from chronik.broker.following import Following
 from chronik.broker.identity import read_identity, settle_identity
 from chronik.broker.lifecycle import Lifecycle
 from chronik.broker.memory import MemoryBudget
+from chronik.broker.metrics import Census, Metrics
 from chronik.broker.producer_ids import ProducerIds
 from chronik.broker.replication import Replication
 from chronik.broker.settings import Settings
 from chronik.broker.settings.keys import BROKER_KEYS
+from chronik.broker.settings.listeners import EVERYWHERE
+from chronik.broker.settings.resolving import LOOPBACK
 from chronik.broker.topic_settings import topic_settings
 from chronik.broker.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from chronik.coordinator.groups.config import MINUTE_MS, GroupsConfig
@@ -85,7 +89,10 @@ class Node:
             settings.max_incremental_fetch_session_cache_slots, runtime.randomness.below
         )
         self.producer_ids = ProducerIds(self)
-        self.dispatcher = Dispatcher(self, served_apis())
+        self.metrics = Metrics()
+        self.census = Census()
+        self.dispatcher = Dispatcher(self, served_apis(), self.metrics, runtime.clock)
+        self.admin = Admin(self)
         self.listeners: dict[str, Listener] = {}  # by listener name
         self.lifecycle = Lifecycle(self)
         self._serves = False  # registered, and not stopping yet
@@ -106,6 +113,7 @@ class Node:
 
     async def _open(self) -> None:
         runtime, settings = self.runtime, self.settings
+        await self.admin.open()
         runtime.disk.make_directory(settings.log_dir)
         self.logs = await Logs.open(
             runtime,
@@ -131,12 +139,14 @@ class Node:
             notes=self.quorum,
         )
         self.store.on_failure = self._store_failed
+        self.store.on_answer = self.metrics.wrote_metadata
         await self.store.ready()
         identity = settle_identity(
             runtime, settings.log_dir, identity, node_id=self.node_id, cluster_id=self.store.image.cluster_id
         )
         if self.quorum is not None:
             self.quorum.cluster_id = identity.cluster_id
+            self.store.found_at(quorum_address(settings, self.quorum.address.port))
         self.following = Following(self)
         self.following.begin()
         for listener in settings.listeners:
@@ -161,6 +171,18 @@ class Node:
         return await TcpTransport.listen(self.runtime, address, cluster_id=cluster_id, node_id=self.node_id)
 
     # --- what handlers ask
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the metadata can be read; a node that is starting may wait for that."""
+        return hasattr(self, "store")
+
+    @property
+    def failure(self) -> str | None:
+        """Why the node has ended by itself; None while it has not."""
+        if not self._ended.done() or self._ended.exception() is None:
+            return None
+        return str(self._ended.exception())
 
     @property
     def cluster_id(self) -> str:
@@ -198,6 +220,7 @@ class Node:
             await self.lifecycle.hand_over()
         for listener in self.listeners.values():
             listener.close()
+        self.admin.close()
         self.connections.close_all("the node is stopping")
         if hasattr(self, "replication"):
             self.replication.stop()
@@ -235,6 +258,14 @@ class Node:
     def _task_failed(self, name: str, failure: Exception) -> None:
         if isinstance(failure, InvariantBroken):
             self.stop_broken(failure)
+
+
+def quorum_address(settings: Settings, port: int) -> Address:
+    """Where other nodes reach this one's part of the quorum: on the host that clients are told, if it has no other."""
+    host = settings.controller_listeners[0].host
+    if host in EVERYWHERE:
+        host = next((each.host for each in settings.advertised_listeners if each.host not in EVERYWHERE), LOOPBACK)
+    return Address(host, port)
 
 
 def store_config(settings: Settings) -> StoreConfig:

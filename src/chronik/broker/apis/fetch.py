@@ -67,10 +67,11 @@ class _Fetch:
         self.answers: list[tuple[Wanted, PartitionData]] = []
         self.replicas: list[Replica] = []
         self.bytes_read = 0
+        self.sizes_bytes: list[tuple[str, int]] = []  # by topic, of what was read
         self.must_return = False  # an error or a divergence, which no waiting will mend
 
     def read(self) -> None:
-        self.answers, self.replicas, self.bytes_read = [], [], 0
+        self.answers, self.replicas, self.bytes_read, self.sizes_bytes = [], [], 0, []
         for wanted in self.wanted:
             self.answers.append((wanted, self._read_partition(wanted)))
 
@@ -111,6 +112,7 @@ class _Fetch:
         return self.response()
 
     def response(self) -> FetchResponse:
+        self._count()
         topics: list[FetchableTopicResponse] = []
         for wanted, answer in self.answers:
             if self.session is not None:
@@ -124,6 +126,16 @@ class _Fetch:
             topics[-1].partitions.append(answer)
         session_id = self.session.session_id if self.session else NO_SESSION
         return FetchResponse(session_id=session_id, responses=topics)
+
+    def _count(self) -> None:
+        """Bytes as they leave, by topic. A partition that the client got wrong belongs to no topic we know."""
+        by_follower = max(self.request.replica_id, self.request.replica_state.replica_id) >= 0
+        for name, size_bytes in self.sizes_bytes:
+            traffic = self.context.node.metrics.topics[name]
+            if by_follower:
+                traffic.replication_bytes_out += size_bytes
+            else:
+                traffic.bytes_out += size_bytes
 
     def _read_partition(self, wanted: Wanted) -> PartitionData:
         node, asked = self.context.node, wanted.partition
@@ -144,6 +156,7 @@ class _Fetch:
             return self._read_replica(replica, wanted)
         except node.refusals as fault:
             self.must_return = True
+            node.metrics.topics[replica.log.topic].fetches_failed += 1
             answer = refused(asked.partition, fault.kafka_error)
             if isinstance(fault, UnsupportedCompression):
                 answer.records, answer.aborted_transactions = None, []
@@ -199,6 +212,7 @@ class _Fetch:
             magic = 1 if self.context.version >= VERSION_MAGIC_1 else 0
             answer.records = to_old_magic(found.buffers, magic, asked.fetch_offset)
         self.bytes_read += found.size_bytes
+        self.sizes_bytes.append((log.topic, found.size_bytes))
         return answer
 
 

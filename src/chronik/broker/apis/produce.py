@@ -122,7 +122,12 @@ def _produce_partition(
                 BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=why)
                 for index, why in fault.record_errors
             ]
+        context.node.metrics.topics[topic.name].produces_failed += 1
         return refused
+    traffic = context.node.metrics.topics[topic.name]
+    traffic.messages_in += appended.last_offset - appended.first_offset + 1
+    for batch in batches:
+        traffic.bytes_in += batch.size_bytes
     made = PartitionProduceResponse(
         index=data.index,
         error_code=0,
