@@ -193,6 +193,7 @@ class Node:
         while not world.wires.reaches(self.node_id, 0):
             await asyncio.sleep(0.05)
         self.broker_epoch = world.controller.decide(command).broker_epoch
+        world.wiped.discard(self.node_id)
         while (own := self.image.brokers.get(self.node_id)) is None or own.epoch != self.broker_epoch:
             await asyncio.sleep(0.01)
         self.has_begun = True
@@ -366,6 +367,7 @@ class World:
         self.wires = Wires(self)
         self.nodes: dict[int, Node] = {}
         self.dead: dict[int, tuple[SimDisk, bytes, int]] = {}  # disk, its id, images applied
+        self.wiped: set[int] = set()  # nodes whose disk is new and of which the controller does not know it yet
         self.model = Model(self)
         log_config = LogConfig(durability=durability, segment_bytes=self.choose([600, 1 << 20]))
         self.settings = TopicSettings(log_config, min_insync, "producer", None)
@@ -405,12 +407,19 @@ class World:
         disk, directory_id, applied_count = self.dead.pop(node_id, (None, b"", 0))
         if disk is None or wiped:
             disk, directory_id, applied_count = SimDisk(self.draw(1 << 60)), self.random.randbytes(16), 0
+            self.wiped.add(node_id)
         disk.delay_s = self.choose([0.0005, 0.003, 0.02])
         node = self.nodes[node_id] = Node(self, node_id, disk, directory_id)
         node.heard_s = asyncio.get_running_loop().time()
         # The metadata log of a node that was down may be older than what it had seen: never newer.
         await node.start(self.draw(applied_count + 1))
         return node
+
+    def may_lose_its_disk(self, node_id: int) -> bool:
+        """Somebody else who may be elected keeps one: losing the last copy is beyond any promise."""
+        state = self.controller.partition
+        others = {*state.isr, *state.elr} - {node_id, *self.wiped}
+        return bool(set(state.isr) & others) and state.leader != node_id
 
     def crash(self, node_id: int, *, power_cut: bool = True) -> None:
         self.model.note_durable(node_id)
@@ -532,6 +541,8 @@ class Model:
     def look_at_durability(self, end_offset: int) -> None:
         """Acknowledged means: fsynced on every member of the ISR, alive or dead (10)."""
         for broker_id in self._world.controller.partition.isr:
+            if broker_id in self._world.wiped:
+                continue
             self.note_durable(broker_id)
             held = self._durable.get(broker_id, 0)
             assert held >= end_offset, f"acknowledged up to {end_offset}, but broker {broker_id} holds {held}"

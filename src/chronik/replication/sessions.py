@@ -209,11 +209,10 @@ class FollowerSession:
     def _look(self, progress: Progress, left_bytes: int, *, at_least_one: bool) -> tuple[PartitionData, int] | None:
         """What is new of a partition, and its size."""
         replica = self._replicas.opened(progress.key)
-        if replica is None:
-            return None
-        if progress.counted_epoch != replica.state.leader_epoch or not replica.is_leader:
+        if replica is None or progress.counted_epoch != replica.state.leader_epoch or not replica.is_leader:
             self._admit(progress)
-            if progress.counted_epoch != replica.state.leader_epoch:
+            replica = self._replicas.opened(progress.key)
+            if replica is None or progress.counted_epoch != replica.state.leader_epoch:
                 return None
         log = replica.log
         if progress.end_offset >= log.end_offset:
