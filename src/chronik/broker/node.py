@@ -24,6 +24,7 @@ from chronik.broker.lifecycle import Lifecycle
 from chronik.broker.memory import MemoryBudget
 from chronik.broker.metrics import Census, Metrics
 from chronik.broker.producer_ids import ProducerIds
+from chronik.broker.replication import Replication
 from chronik.broker.settings import Settings
 from chronik.broker.settings.keys import BROKER_KEYS
 from chronik.broker.settings.listeners import EVERYWHERE
@@ -120,7 +121,8 @@ class Node:
             LogsConfig(producer_id_expiration_ms=settings.producer_id_expiration_ms),
             self._storage_failed,
         )
-        self.replicas = Replicas(self.node_id, self.logs, self._settings_of)
+        self.replication = Replication(self)
+        self.replicas = self.replication.replicas
         self.groups = GroupCoordinator(
             groups_config(settings), runtime.clock, runtime.randomness, settings.offsets_topic_num_partitions
         )
@@ -151,6 +153,8 @@ class Node:
             made = partial(Connection, self, listener.name)
             self.listeners[listener.name] = await runtime.network.listen(listener.host, listener.port, made)  # type: ignore[arg-type]
         self.broker_epoch = await self.lifecycle.register(identity.directory_id)
+        self.following.join()
+        self.replication.start()
         self.following.clean_up()
         await self.lifecycle.join()
         self._serves = True
@@ -192,7 +196,7 @@ class Node:
         """The real port, also where 0 was asked for."""
         return self.listeners[listener or next(iter(self.listeners))].port
 
-    def _settings_of(self, image: Image, topic: str) -> TopicSettings:
+    def settings_of(self, image: Image, topic: str) -> TopicSettings:
         return topic_settings(self.settings, image.config(ResourceType.TOPIC, topic))
 
     # --- background work
@@ -218,6 +222,8 @@ class Node:
             listener.close()
         self.admin.close()
         self.connections.close_all("the node is stopping")
+        if hasattr(self, "replication"):
+            self.replication.stop()
         await self.tasks.stop()
         for _ in range(TURNS_TO_CLOSE):  # the loop must let go of its transports before anybody closes it
             await asyncio.sleep(0)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -37,6 +38,8 @@ from chronik.raft.messages import Message
 from chronik.runtime.interfaces import Runtime
 
 Listener: TypeAlias = Callable[[Image, Image, Changes], None]
+
+logger = logging.getLogger("chronik.metadata")
 
 NS_PER_MS = 1_000_000
 WATCH_S = 0.1  # how often the controller looks for brokers that have gone
@@ -98,6 +101,7 @@ class MetadataStore:
             config=config.raft,
         )
         store._raft.on_failure = store._raft_failed
+        store._abstain_if_new()
         if notes is not None and config.leases:
             store._leased = LeasedReads(store._raft, notes, runtime.clock, config.raft)
             store._leased.leadership_changed(is_self=store._leads)
@@ -131,6 +135,8 @@ class MetadataStore:
         self._incarnation, self._sequence = incarnation, 0
         self._unanswered: dict[int, None] = {}  # sequences, ascending
         self._ready: asyncio.Future[None] = self._loop.create_future()
+        self._cluster_met = ""  # that a peer belongs to, while this node knew of none
+        self._catching_up: asyncio.Task[None] | None = None  # of a node that joins empty
         self._elected = asyncio.Event()  # set when the leader changes, and cleared by who waits for that
         self._behind: list[tuple[int, asyncio.Future[None]]] = []  # who waits for which version of the image
         self._timer: asyncio.TimerHandle | None = None
@@ -315,7 +321,16 @@ class MetadataStore:
             self._forwarding.receive(peer, note)
 
     def _met(self, cluster_id: str) -> None:
-        """A peer belongs to a cluster that this node has heard nothing of."""
+        """A peer belongs to a cluster of which this node knows nothing: it is new in it, or has lost its disk."""
+        self._cluster_met = cluster_id
+        self._abstain_if_new()
+
+    def _abstain_if_new(self) -> None:
+        if self._raft is None or not self._cluster_met or self.image.cluster_id or self._catching_up is not None:
+            return
+        logger.info("joining cluster %s with an empty disk", self._cluster_met)
+        self._raft.abstain()
+        self._catching_up = self._loop.create_task(self._raft.caught_up())
 
     def majority_is_dead(self) -> bool:
         """Whether so many voters' processes are gone that nothing can be committed until some are back."""
@@ -342,6 +357,8 @@ class MetadataStore:
         self._step_down(StoreClosed())
         for _, waits in self._behind:
             waits.cancel()
+        if self._catching_up is not None:
+            self._catching_up.cancel()
         if self._leased is not None:
             self._leased.close()
         if not self._ready.done():
@@ -488,6 +505,9 @@ class _Alone:
 
     def update_peers(self, peers: Mapping[int, Address]) -> None:
         pass
+
+    def has_died(self, peer: int) -> bool:
+        return False
 
 
 def _next_incarnation(runtime: Runtime, directory: str) -> int:

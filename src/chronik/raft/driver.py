@@ -225,6 +225,18 @@ class RaftNode:
         self._schedule_pump()
         return await done
 
+    def abstain(self) -> None:
+        """This node lost its disk: it votes for nobody, itself included, until `caught_up`."""
+        self._core.abstains = True
+
+    async def caught_up(self) -> None:
+        """Returns, and may vote again, when it has all that was committed before the call.
+
+        Votes it gave before its loss are the past by then: the leader that confirms this has a term of its own.
+        """
+        await self.read_index()
+        self._core.abstains = False
+
     def require(self, lease_holders: frozenset[int]) -> None:
         """As leader: from now on commits only what these nodes have too; see metadata.leases."""
         self._guarded(lambda: self._core.require(lease_holders))
@@ -282,7 +294,10 @@ class RaftNode:
             self._observe_peers()
             self._renew_lease()
             self._give_up_lost_snapshots()
-        elif self._founding_ticks > 0:
+            return
+        if self._core.leader != NOBODY and self._transport.has_died(self._core.leader):
+            self._core.hurry()
+        if self._founding_ticks > 0:
             self._founding_ticks -= 1
             if self._core.leader == NOBODY and self._core.role is not Role.CANDIDATE:
                 self._core.campaign()

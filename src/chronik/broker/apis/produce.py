@@ -135,9 +135,11 @@ def _produce_partition(
         log_append_time_ms=appended.append_time_ms,
         log_start_offset=replica.log.start_offset,
     )
-    # Asked for whatever the acks: readers see only what is committed, so somebody must start the commit.
-    future = replica.when_committed(appended.last_offset + 1)
-    if future is not None and request.acks == ACKS_ALL:
+    if request.acks != ACKS_ALL:
+        replica.start_commit()  # readers see only what is committed, so somebody must start it
+        return made
+    future = replica.when_committed(appended.last_offset + 1, request.timeout_ms)
+    if future is not None:
         waits.append((future, made))
     return made
 
