@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "consume": "chronik.cli.consume:consume",
     "group": "chronik.cli.group:app",
     "config": "chronik.cli.config:app",
+    "cluster": "chronik.cli.cluster:app",
     "compat": "chronik.cli.compat:compat",
 }
 
