@@ -28,6 +28,7 @@ COMMANDS: Final = {
     "config": "chronik.cli.config:app",
     "cluster": "chronik.cli.cluster:app",
     "compat": "chronik.cli.compat:compat",
+    "sim": "chronik.cli.sim:sim",
 }
 
 HELP: Final = """\

@@ -467,7 +467,13 @@ class MetadataStore:
             done.exception()
 
     def _raft_failed(self, error: BaseException) -> None:
+        """Nobody waits for what can no longer come: not for a controller, nor for an image that will not change."""
+        self._closed = True
+        self._elected.set()
         self._step_down(StoreClosed())
+        for _, waits in self._behind:
+            if not waits.done():
+                waits.set_exception(StoreClosed())
         if not self._ready.done():
             self._ready.set_exception(StoreClosed())
         if self.on_failure:
