@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from struct import Struct as Packing
 from struct import error as struct_error
 from typing import TYPE_CHECKING, Any
@@ -59,19 +60,18 @@ class Dispatcher:
             at += client_id_size
         try:
             if served.request_is_flexible:
-                at = _skip_tags(frame, at)
+                at = at + 1 if not frame[at] else _skip_tags(frame, at)
             request, _ = served.decode(frame, at)
         except (Malformed, Refused, IndexError) as fault:
             raise Unanswerable(str(fault) or "malformed request header") from fault
         context = Context(self._node, connection, version, client_id)
         response = served.api.handle(request, context)
+        if type(response) is Later:  # first: the request that is most often sent, and the cheapest check
+            return response.future, partial(served.settled, response.respond, correlation_id)
         if isinstance(response, Struct) or response is None:
             return served.parts(response, correlation_id)
-        if isinstance(response, Later):
-            respond = response.respond
-            return response.future, lambda future: served.parts(respond(future), correlation_id)
         if isinstance(response, asyncio.Future):
-            return response, lambda future: served.parts(future.result(), correlation_id)
+            return response, partial(served.settled, asyncio.Future.result, correlation_id)
         return _later(served, response, correlation_id)
 
     def _serve(self, key: int, version: int) -> _Served:
@@ -98,6 +98,9 @@ class _Served:
         self.response_is_flexible = version in api.response.flexible and api.key != API_VERSIONS_KEY
         self.decode: Any = _decode_nothing if unsupported else decoder_of(api.request, version)
         self.encode = encoder_of(api.response, version)
+
+    def settled(self, respond: Callable[[Any], Any], correlation_id: int, future: asyncio.Future[Any]) -> Parts | None:
+        return self.parts(respond(future), correlation_id)
 
     def parts(self, response: Any, correlation_id: int) -> Parts | None:
         if response is None:
