@@ -32,8 +32,13 @@ class Following:
         node.replicas.follow(image, (), ())
         for topic in image.topics.values():
             node.replicas.configure(image, topic)
-        self._follow_offsets_topic(image)
         node.store.subscribe(self._changed)
+
+    def join(self) -> None:
+        """The image shows this node's registration, so it is not of the past: lead and follow as it says."""
+        image = self._node.store.image
+        self._node.replicas.begin(image)
+        self._follow_offsets_topic(image)
 
     def clean_up(self) -> None:
         """Once the image is up to date: logs of partitions that went away while this node was down go too."""
@@ -50,8 +55,9 @@ class Following:
 
     def _changed(self, before: Image, after: Image, changes: Changes) -> None:
         node = self._node
+        node.metrics.follow(node.node_id, changes)
         changed = [*changes.topics_added, *(topic for _, topic in changes.topics_changed)]
-        for log in node.replicas.follow(after, changed, changes.topics_removed):
+        for log in node.replicas.follow(after, changed, changes.topics_removed, changes.brokers):
             self._delete(log)
         for topic in changes.topics_removed:
             node.groups.topic_deleted(topic.name, topic.topic_id)

@@ -40,7 +40,7 @@ class Lifecycle:
             broker_id=node.node_id,
             cluster_id=node.store.image.cluster_id,
             incarnation_id=node.runtime.randomness.bytes(16),
-            endpoints=advertised,
+            endpoints=[*advertised, *node.admin.endpoints()],
             rack=settings.rack,
             directory_ids=[directory_id],
         )

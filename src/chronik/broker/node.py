@@ -1,8 +1,8 @@
 """One node: who is made of whom, and in which order everything starts and stops.
 
-Start: data directory, logs, quorum, metadata, listeners, registration; a node that is registered serves. Stop: first
-the leaderships go to other nodes, then the reverse of starting, with the listeners first, so that nobody is answered by
-half a node. After a failed fsync or a broken invariant the node acknowledges nothing more and ends.
+Start: admin listener, data directory, logs, quorum, metadata, listeners, registration; a registered node serves.
+Stop: first the leaderships go to other nodes, then the reverse of starting, with the listeners first, so that nobody is
+answered by half a node. After a failed fsync or a broken invariant the node acknowledges nothing more and ends.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import asyncio
 import logging
 from functools import partial
 
+from chronik.broker.admin import Admin
 from chronik.broker.api import served_apis
 from chronik.broker.connection import Connection
 from chronik.broker.connections import Connections
@@ -21,9 +22,13 @@ from chronik.broker.following import Following
 from chronik.broker.identity import read_identity, settle_identity
 from chronik.broker.lifecycle import Lifecycle
 from chronik.broker.memory import MemoryBudget
+from chronik.broker.metrics import Census, Metrics
 from chronik.broker.producer_ids import ProducerIds
+from chronik.broker.replication import Replication
 from chronik.broker.settings import Settings
 from chronik.broker.settings.keys import BROKER_KEYS
+from chronik.broker.settings.listeners import EVERYWHERE
+from chronik.broker.settings.resolving import LOOPBACK
 from chronik.broker.topic_settings import topic_settings
 from chronik.broker.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from chronik.coordinator.groups.config import MINUTE_MS, GroupsConfig
@@ -84,7 +89,10 @@ class Node:
             settings.max_incremental_fetch_session_cache_slots, runtime.randomness.below
         )
         self.producer_ids = ProducerIds(self)
-        self.dispatcher = Dispatcher(self, served_apis())
+        self.metrics = Metrics()
+        self.census = Census()
+        self.dispatcher = Dispatcher(self, served_apis(), self.metrics, runtime.clock)
+        self.admin = Admin(self)
         self.listeners: dict[str, Listener] = {}  # by listener name
         self.lifecycle = Lifecycle(self)
         self._serves = False  # registered, and not stopping yet
@@ -105,6 +113,7 @@ class Node:
 
     async def _open(self) -> None:
         runtime, settings = self.runtime, self.settings
+        await self.admin.open()
         runtime.disk.make_directory(settings.log_dir)
         self.logs = await Logs.open(
             runtime,
@@ -112,7 +121,8 @@ class Node:
             LogsConfig(producer_id_expiration_ms=settings.producer_id_expiration_ms),
             self._storage_failed,
         )
-        self.replicas = Replicas(self.node_id, self.logs, self._settings_of)
+        self.replication = Replication(self)
+        self.replicas = self.replication.replicas
         self.groups = GroupCoordinator(
             groups_config(settings), runtime.clock, runtime.randomness, settings.offsets_topic_num_partitions
         )
@@ -129,18 +139,22 @@ class Node:
             notes=self.quorum,
         )
         self.store.on_failure = self._store_failed
+        self.store.on_answer = self.metrics.wrote_metadata
         await self.store.ready()
         identity = settle_identity(
             runtime, settings.log_dir, identity, node_id=self.node_id, cluster_id=self.store.image.cluster_id
         )
         if self.quorum is not None:
             self.quorum.cluster_id = identity.cluster_id
+            self.store.found_at(quorum_address(settings, self.quorum.address.port))
         self.following = Following(self)
         self.following.begin()
         for listener in settings.listeners:
             made = partial(Connection, self, listener.name)
             self.listeners[listener.name] = await runtime.network.listen(listener.host, listener.port, made)  # type: ignore[arg-type]
         self.broker_epoch = await self.lifecycle.register(identity.directory_id)
+        self.following.join()
+        self.replication.start()
         self.following.clean_up()
         await self.lifecycle.join()
         self._serves = True
@@ -160,6 +174,18 @@ class Node:
     # --- what handlers ask
 
     @property
+    def is_open(self) -> bool:
+        """Whether the metadata can be read; a node that is starting may wait for that."""
+        return hasattr(self, "store")
+
+    @property
+    def failure(self) -> str | None:
+        """Why the node has ended by itself; None while it has not."""
+        if not self._ended.done() or self._ended.exception() is None:
+            return None
+        return str(self._ended.exception())
+
+    @property
     def cluster_id(self) -> str:
         return self.store.image.cluster_id
 
@@ -171,7 +197,7 @@ class Node:
         """The real port, also where 0 was asked for."""
         return self.listeners[listener or next(iter(self.listeners))].port
 
-    def _settings_of(self, image: Image, topic: str) -> TopicSettings:
+    def settings_of(self, image: Image, topic: str) -> TopicSettings:
         return topic_settings(self.settings, image.config(ResourceType.TOPIC, topic))
 
     # --- background work
@@ -195,7 +221,10 @@ class Node:
             await self.lifecycle.hand_over()
         for listener in self.listeners.values():
             listener.close()
+        self.admin.close()
         self.connections.close_all("the node is stopping")
+        if hasattr(self, "replication"):
+            self.replication.stop()
         await self.tasks.stop()
         for _ in range(TURNS_TO_CLOSE):  # the loop must let go of its transports before anybody closes it
             await asyncio.sleep(0)
@@ -230,6 +259,14 @@ class Node:
     def _task_failed(self, name: str, failure: Exception) -> None:
         if isinstance(failure, InvariantBroken):
             self.stop_broken(failure)
+
+
+def quorum_address(settings: Settings, port: int) -> Address:
+    """Where other nodes reach this one's part of the quorum: on the host that clients are told, if it has no other."""
+    host = settings.controller_listeners[0].host
+    if host in EVERYWHERE:
+        host = next((each.host for each in settings.advertised_listeners if each.host not in EVERYWHERE), LOOPBACK)
+    return Address(host, port)
 
 
 def store_config(settings: Settings) -> StoreConfig:

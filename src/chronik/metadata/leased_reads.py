@@ -46,7 +46,8 @@ class LeasedReads:
         """Whether the applied state shows everything that was acknowledged anywhere before this call."""
         raft, now_ns = self._raft, self._clock.monotonic_ns()
         if self.grants is not None:
-            return raft.holds_lease(now_ns)
+            # Followers apply what two of them hold; a leader whose own disk is slow has not applied it yet.
+            return raft.holds_lease(now_ns) and raft.applied_index >= raft.commit_index
         return self.lease.holds(
             term=raft.term, applied_index=raft.applied_index, last_index=raft.last_index, now_ns=now_ns
         )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,6 +24,7 @@ from chronik.metadata.errors import MetadataError, NotController, StoreClosed, W
 from chronik.metadata.forwarding import Forwarding
 from chronik.metadata.image import EMPTY, Image
 from chronik.metadata.leased_reads import LEASE_ASK, LEASE_GRANT, LeasedReads
+from chronik.metadata.quorum import QUORUM_COMMANDS, QuorumDuties
 from chronik.metadata.records import ClusterRecord, FeatureLevelRecord, decode_batch
 from chronik.metadata.replay import replay_onto
 from chronik.metadata.snapshot import decode_snapshot, difference, encode_snapshot
@@ -36,6 +38,8 @@ from chronik.raft.messages import Message
 from chronik.runtime.interfaces import Runtime
 
 Listener: TypeAlias = Callable[[Image, Image, Changes], None]
+
+logger = logging.getLogger("chronik.metadata")
 
 NS_PER_MS = 1_000_000
 WATCH_S = 0.1  # how often the controller looks for brokers that have gone
@@ -97,6 +101,7 @@ class MetadataStore:
             config=config.raft,
         )
         store._raft.on_failure = store._raft_failed
+        store._abstain_if_new()
         if notes is not None and config.leases:
             store._leased = LeasedReads(store._raft, notes, runtime.clock, config.raft)
             store._leased.leadership_changed(is_self=store._leads)
@@ -114,6 +119,9 @@ class MetadataStore:
         self.image: Image = EMPTY
         self.node_id = node_id
         self.on_failure: Callable[[BaseException], None] | None = None  # hears why the quorum's node stopped by itself
+        # Hears of each command of this node how long it took, and at which time it was answered; both ns. The reply is
+        # None where it failed.
+        self.on_answer: Callable[[c.Command, c.Reply | None, int, int], None] | None = None
         self._runtime, self._config, self._cluster_id = runtime, config, cluster_id
         self._loop = asyncio.get_running_loop()
         self._raft: RaftNode | None = None  # until it is open; it may lead before
@@ -121,11 +129,14 @@ class MetadataStore:
         self._notes: Notes | None = None  # a quorum of one has nobody to write to
         self._forwarding: Forwarding | None = None
         self._leased: LeasedReads | None = None
+        self._quorum = QuorumDuties(runtime.clock)
         self._leads = False
         self._listeners: list[Listener] = []
         self._incarnation, self._sequence = incarnation, 0
         self._unanswered: dict[int, None] = {}  # sequences, ascending
         self._ready: asyncio.Future[None] = self._loop.create_future()
+        self._cluster_met = ""  # that a peer belongs to, while this node knew of none
+        self._catching_up: asyncio.Task[None] | None = None  # of a node that joins empty
         self._elected = asyncio.Event()  # set when the leader changes, and cleared by who waits for that
         self._behind: list[tuple[int, asyncio.Future[None]]] = []  # who waits for which version of the image
         self._timer: asyncio.TimerHandle | None = None
@@ -152,6 +163,10 @@ class MetadataStore:
     def raft(self) -> RaftNode:
         """For those who show the quorum's state or change its members."""
         return self._node
+
+    def found_at(self, address: Address) -> None:
+        """Where nodes that join later can reach this one; a quorum of one has no need to know."""
+        self._quorum.own_address = address
 
     def subscribe(self, listener: Listener) -> None:
         """Called with (before, after, what changed) after each applied batch, before anyone is answered.
@@ -217,19 +232,35 @@ class MetadataStore:
     @overload
     async def submit(self, command: c.AlterPartition) -> c.AlterPartitionReply: ...
     @overload
+    async def submit(self, command: c.ElectLeaders) -> c.ElectLeadersReply: ...
+    @overload
+    async def submit(self, command: c.AlterReassignments) -> c.AlterReassignmentsReply: ...
+    @overload
     async def submit(self, command: c.AllocateProducerIds) -> c.AllocateProducerIdsReply: ...
     @overload
     async def submit(self, command: c.UpdateFeatures) -> c.UpdateFeaturesReply: ...
+    @overload
+    async def submit(self, command: c.DescribeQuorum) -> c.DescribeQuorumReply: ...
+    @overload
+    async def submit(self, command: c.AddVoter) -> c.AddVoterReply: ...
+    @overload
+    async def submit(self, command: c.RemoveVoter) -> c.RemoveVoterReply: ...
     async def submit(self, command: c.Command) -> Any:
         """Raises NotController, or MetadataRefused where all of it is refused; items carry codes of their own."""
         if self._closed:
             raise StoreClosed
         c.draw_ids(command, self._runtime.randomness)
         request = self._next_request()
+        since_ns = self._runtime.clock.monotonic_ns()
+        reply: c.Reply | None = None
         try:
-            return await self._carry_out(command, request)
+            reply = await self._carry_out(command, request)
         finally:
             del self._unanswered[request.sequence]
+            if self.on_answer is not None:
+                now_ns = self._runtime.clock.monotonic_ns()
+                self.on_answer(command, reply, now_ns - since_ns, now_ns)
+        return reply
 
     async def _carry_out(self, command: c.Command, request: c.RequestId) -> c.Reply:
         """Until the controller has answered, whoever that is; the request id makes repeating it harmless."""
@@ -237,7 +268,7 @@ class MetadataStore:
         while True:
             try:
                 if self._writer is not None:
-                    return await self._writer.submit(command, request)
+                    return await self._decide(command, request)
                 return await self._forward(command, request)
             except NotController:
                 if not self._may_forward(command) or self._loop.time() > give_up_s:
@@ -275,9 +306,11 @@ class MetadataStore:
             await waits
 
     def _decide(self, command: c.Command, request: c.RequestId) -> asyncio.Future[c.Reply]:
-        """What another node asks of the controller."""
+        """What a node asks of the controller."""
         if self._writer is None:
             raise NotController(self.leader_id)
+        if isinstance(command, QUORUM_COMMANDS):
+            return self._quorum.carry_out(self._node, command, request)
         return self._writer.submit(command, request)
 
     def _receive_note(self, peer: int, note: bytes) -> None:
@@ -288,7 +321,16 @@ class MetadataStore:
             self._forwarding.receive(peer, note)
 
     def _met(self, cluster_id: str) -> None:
-        """A peer belongs to a cluster that this node has heard nothing of."""
+        """A peer belongs to a cluster of which this node knows nothing: it is new in it, or has lost its disk."""
+        self._cluster_met = cluster_id
+        self._abstain_if_new()
+
+    def _abstain_if_new(self) -> None:
+        if self._raft is None or not self._cluster_met or self.image.cluster_id or self._catching_up is not None:
+            return
+        logger.info("joining cluster %s with an empty disk", self._cluster_met)
+        self._raft.abstain()
+        self._catching_up = self._loop.create_task(self._raft.caught_up())
 
     def majority_is_dead(self) -> bool:
         """Whether so many voters' processes are gone that nothing can be committed until some are back."""
@@ -315,6 +357,8 @@ class MetadataStore:
         self._step_down(StoreClosed())
         for _, waits in self._behind:
             waits.cancel()
+        if self._catching_up is not None:
+            self._catching_up.cancel()
         if self._leased is not None:
             self._leased.close()
         if not self._ready.done():
@@ -461,6 +505,9 @@ class _Alone:
 
     def update_peers(self, peers: Mapping[int, Address]) -> None:
         pass
+
+    def has_died(self, peer: int) -> bool:
+        return False
 
 
 def _next_incarnation(runtime: Runtime, directory: str) -> int:

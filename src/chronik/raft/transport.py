@@ -28,7 +28,7 @@ logger = logging.getLogger("chronik.raft")
 MIB = 1 << 20
 BACKOFF_MS_MIN, BACKOFF_MS_MAX = 50, 1000
 CONNECT_TIMEOUT_S = 2.0
-HELLO_TIMEOUT_S = 5.0
+HELLO_TIMEOUT_S = 2.0
 QUEUE_BYTES_MAX = 64 * MIB  # unsent to one peer; a single larger snapshot may pass an empty queue
 VOTE_AGE_MS_MAX = 1000
 VOTES = frozenset({Kind.VOTE, Kind.VOTE_REPLY, Kind.PRE_VOTE, Kind.PRE_VOTE_REPLY})
@@ -151,6 +151,7 @@ class Stream(asyncio.Protocol):
         self._stream: asyncio.Transport | None = None
         self._reader = FrameReader(HELLO_BYTES_MAX)
         self._unsent: list[bytes] = []
+        self._deadline: asyncio.TimerHandle | None = None  # of the hello
 
     def send(self, message: Message) -> bool:
         """False: dropped, as the peer is away or far behind."""
@@ -176,6 +177,8 @@ class Stream(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._stream = cast(asyncio.Transport, transport)  # uvloop's are no subclass of it
         self._reader = FrameReader(HELLO_BYTES_MAX)
+        # Either way round: a machine that lost power behind the handshake would be waited for for ever.
+        self._deadline = asyncio.get_running_loop().call_later(HELLO_TIMEOUT_S, self._refuse, "no hello in time")
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -189,6 +192,7 @@ class Stream(asyncio.Protocol):
 
     def _greet(self, hello: Hello) -> None:
         hello.check_answer_to(Hello(self._owner.node_id, self.peer, self._owner.cluster_id))
+        self._stop_waiting()
         self.peer, self.is_up = hello.sender, True
         self._reader.bytes_max = FRAME_BYTES_MAX
         self._owner.met(hello.cluster_id)
@@ -202,6 +206,11 @@ class Stream(asyncio.Protocol):
             raise MalformedMessage(f"node {self.peer} sends a message from {message.sender} to {message.to}")
         self._owner.receive(message)
 
+    def _stop_waiting(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
     def _say_hello(self) -> None:
         assert self._stream is not None
         self._stream.write(frame(Hello(self._owner.node_id, self.peer, self._owner.cluster_id).encode()))
@@ -212,6 +221,7 @@ class Stream(asyncio.Protocol):
         self.drop()
 
     def drop(self) -> None:
+        self._stop_waiting()
         self.is_up = False
         self._unsent.clear()
         if self._stream is not None:
@@ -288,23 +298,11 @@ class Link(Stream):
 class Incoming(Stream):
     """A stream from a peer, or from anybody until the hello is right."""
 
-    def __init__(self, owner: TcpTransport) -> None:
-        super().__init__(owner)
-        self._deadline: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        self._deadline = asyncio.get_running_loop().call_later(HELLO_TIMEOUT_S, self._refuse, "no hello in time")
-
     def _greet(self, hello: Hello) -> None:
         super()._greet(hello)
-        if self._deadline is not None:
-            self._deadline.cancel()
         self._owner.accept(self)
         self._say_hello()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
         self.drop()
         self._owner.forget(self)

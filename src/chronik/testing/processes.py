@@ -89,8 +89,9 @@ def free_ports(count: int) -> list[int]:
 
 
 def wait_for_end(processes: Sequence[NodeProcess], tell: Callable[[str], None]) -> int:
-    """Until all have ended or Ctrl-C; tells of each that ends by itself. 0, or 1 when none is left."""
+    """Until all have ended, or Ctrl-C or SIGTERM; tells of each that ends by itself. 0, or 1 when none is left."""
     running = dict.fromkeys(processes)
+    signal.signal(signal.SIGTERM, _interrupt)
     try:
         while running:
             for process in list(running):
@@ -101,3 +102,7 @@ def wait_for_end(processes: Sequence[NodeProcess], tell: Callable[[str], None]) 
     except KeyboardInterrupt:
         return 0
     return 1
+
+
+def _interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
