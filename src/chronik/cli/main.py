@@ -27,6 +27,7 @@ COMMANDS: Final = {
     "group": "chronik.cli.group:app",
     "config": "chronik.cli.config:app",
     "compat": "chronik.cli.compat:compat",
+    "sql": "chronik.cli.sql:sql",
 }
 
 HELP: Final = """\

@@ -11,14 +11,12 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.dataset as pd
 import pyarrow.fs
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from chronik.pipeline.tables.errors import TableError
 from chronik.pipeline.tables.place import Place
-from chronik.pipeline.tables.schemas import arrow_schema
 
 FILE: Final = "_file"
 BATCH_ROWS: Final = 1 << 16
@@ -42,13 +40,15 @@ def stored_files(place: Place, table: DeltaTable) -> list[StoredFile]:
         reason = f"it needs {', '.join(sorted(unknown)) or 'column mapping'}, which only the engine that wrote it reads"
         raise TableError("TABLE_UNREADABLE", uri=place.uri, reason=reason)
     columns = table.metadata().partition_columns
+    # Not pa.table(): it imports pandas to see whether it was given a frame of its.
+    actions = pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
     files = [
         StoredFile(
             unquote(action["path"]),  # the log writes paths as addresses
             action["size_bytes"],
             {column: action[f"partition.{column}"] for column in columns},
         )
-        for action in pa.table(table.get_add_actions(flatten=True)).to_pylist()
+        for action in actions.select(["path", "size_bytes", *(f"partition.{each}" for each in columns)]).to_pylist()
     ]
     return sorted(files, key=lambda file: file.path)
 
@@ -64,26 +64,6 @@ def grouped(files: Sequence[StoredFile]) -> list[list[StoredFile]]:
         groups[-1].append(file)
         size_bytes += file.size_bytes
     return groups
-
-
-def snapshot_dataset(place: Place, table: DeltaTable) -> pd.Dataset:
-    """A snapshot for engines that read Arrow's datasets, with filters and columns pushed down.
-
-    Files are skipped by partition values and by their own footers, never by the log's bounds: some writers round a
-    file's latest time down.
-    """
-    schema = arrow_schema(table.schema())
-    filesystem = place.filesystem()
-    form = pd.ParquetFileFormat()
-    fragments = []
-    for file in stored_files(place, table):
-        where = pd.scalar(True)
-        for name, value in file.partition.items():
-            field = pd.field(name)
-            is_equal = field.is_null() if value is None else field == pa.scalar(value, schema.field(name).type)
-            where = where & is_equal
-        fragments.append(form.make_fragment(file.path, filesystem=filesystem, partition_expression=where))
-    return pd.FileSystemDataset(fragments, schema, form, filesystem)
 
 
 def read_file(filesystem: pyarrow.fs.FileSystem, file: StoredFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
