@@ -29,6 +29,7 @@ COMMANDS: Final = {
     "cluster": "chronik.cli.cluster:app",
     "compat": "chronik.cli.compat:compat",
     "sim": "chronik.cli.sim:sim",
+    "sql": "chronik.cli.sql:sql",
 }
 
 HELP: Final = """\
