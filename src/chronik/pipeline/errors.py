@@ -1,0 +1,85 @@
+"""What can go wrong in a pipeline: one exception, and a table of named conditions with the words for each.
+
+A condition's name is part of the contract: Spark shows it in front of the message, alerts match on it, and tests assert
+it. The words may change. Each says what happened, where, and what to do about it.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+CONDITIONS: Final[dict[str, str]] = {
+    # --- options
+    "UNKNOWN_OPTION": "there is no option {option!r}{hint}",
+    "UNSUPPORTED_OPTION": "option {option!r} cannot be set: {reason}",
+    "OPTION_REQUIRED": "option {option!r} is missing: {reason}",
+    "INVALID_OPTION": "option {option!r} is {value!r}: {reason}",
+    "CONFLICTING_OPTIONS": "{options} do not go together: {reason}",
+    "UNSUPPORTED_SECURITY": "{option}={value!r} is not supported: {reason}",
+    # --- columns
+    "UNKNOWN_COLUMN": "topics have no column {column!r}{hint}; they have {columns}",
+    "COLUMN_TYPE_MISMATCH": "column {column!r} is {found}, but must be {expected}",
+    "COLUMN_REQUIRED": "column {column!r} is missing: {reason}",
+    # --- what the cluster has
+    "TOPIC_NOT_FOUND": "the cluster has no topic {topics}: create it, or correct the option {option!r}",
+    "PARTITION_NOT_FOUND": "the cluster has no partition {partitions} any more, or not yet: {reason}",
+    "TOPIC_ID_CHANGED": (
+        "topic {topic!r} was deleted and created again: the query has read the one with id {before}, the cluster has"
+        " {after}. Their offsets have nothing in common: start a new query with a new checkpoint"
+    ),
+    "PARTITIONS_MISMATCH": "option {option!r} must name every partition that is read: {reason}",
+    "DATA_LOSS": (
+        "offsets {start} to {end} of {topic}-{partition} are gone: the log holds {log_start} to {log_end}. They were"
+        " deleted before the query read them (retention.ms, retention.bytes, DeleteRecords), or the log was cut short."
+        " Set failOnDataLoss=false to go on with what is there"
+    ),
+    "NO_OFFSET_AT_TIME": (
+        "{topic}-{partition} has no record at or after {timestamp_ms} ms: set startingOffsetsByTimestampStrategy=latest"
+        " to start such partitions at their end"
+    ),
+    "INVALID_OFFSETS": "the checkpoint's offsets cannot be read: {reason}",
+    # --- records
+    "UNREADABLE_BATCH": "the batch at offset {offset} of {topic}-{partition} cannot be read: {reason}",
+    "TIMESTAMP_OUT_OF_RANGE": (
+        "the record at offset {offset} of {topic}-{partition} has timestamp {timestamp_ms} ms, which Spark cannot hold:"
+        ' leave the column out with .schema("key binary, value binary, offset long")'
+    ),
+    "RECORD_REFUSED": "records for topic {topic!r} were not written: {reason}",
+    "NO_TOPIC": "row {row} names no topic: set the option 'topic', or fill the column 'topic'",
+}
+
+
+class PipelineError(Exception):
+    """`PipelineError("DATA_LOSS", topic="orders", ...)`. Two are equal when condition and parameters are."""
+
+    def __init__(self, condition: str, /, **parameters: Any) -> None:
+        super().__init__(condition, parameters)
+        self.condition = condition
+        self.parameters = parameters
+
+    def __str__(self) -> str:
+        return f"[{self.condition}] {CONDITIONS[self.condition].format(**self.parameters)}"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PipelineError) and self.args == other.args
+
+    def __hash__(self) -> int:
+        return hash(self.condition)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (self.condition, self.parameters)
+
+
+def _again(condition: str, parameters: dict[str, Any]) -> PipelineError:
+    return PipelineError(condition, **parameters)
+
+
+def hint_for(name: str, known: Iterable[str]) -> str:
+    """`: did you mean 'subscribe'?`, or nothing when nothing is near."""
+    by_lower = {each.lower(): each for each in known}
+    near = get_close_matches(name.lower(), by_lower, n=1)
+    return f": did you mean {by_lower[near[0]]!r}?" if near else ""
