@@ -17,8 +17,8 @@ from chronik.cli.errors import CommandError, CommandFailed, NoBroker
 
 if TYPE_CHECKING:
     from chronik.cli.session import Options
-    from chronik.pipeline.cluster import LiveCluster
     from chronik.pipeline.flows import Flow
+    from chronik.pipeline.live_cluster import LiveCluster
     from chronik.pipeline.plan import Plan
 
 P = ParamSpec("P")
@@ -50,7 +50,7 @@ def fails_clearly(command: Callable[P, R]) -> Callable[P, R]:
 
 
 def cluster_of(options: Options) -> LiveCluster:
-    from chronik.pipeline.cluster import LiveCluster
+    from chronik.pipeline.live_cluster import LiveCluster
 
     return LiveCluster(options.bootstrap)
 

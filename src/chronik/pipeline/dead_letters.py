@@ -21,8 +21,8 @@ from chronik.pipeline.rows import ERROR_CLASS, ERROR_MESSAGE
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from chronik.pipeline.cluster import LiveCluster
     from chronik.pipeline.flows import Flow
+    from chronik.pipeline.live_cluster import LiveCluster
     from chronik.pipeline.plan import TopicFacts
     from chronik.wire.records import Record
 

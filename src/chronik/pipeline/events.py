@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from chronik.client.errors import ClientError, Refused
-from chronik.pipeline.cluster import LiveCluster, Outgoing
 from chronik.pipeline.flows import EVENTS_TOPIC
+from chronik.pipeline.live_cluster import LiveCluster, Outgoing
 from chronik.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:

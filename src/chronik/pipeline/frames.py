@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from chronik.pipeline.registry import Pipeline
+
+
+RAISED: Final = re.compile(r"(\w+\.)*[A-Z]\w+(Error|Exception|Unreachable|Refused|Broken): ")
 
 
 class EmptyFrames:
@@ -70,6 +74,9 @@ class EmptyFrames:
 
 
 def first_line(error: BaseException) -> str:
-    """What Spark says first; its plans and traces are for those who ask for them."""
-    text = str(error).strip().splitlines()
-    return text[0] if text else type(error).__name__
+    """What Spark says first or, of an error in Python, what Python says last; traces are for those who ask for them."""
+    lines = str(error).strip().splitlines()
+    raised = [line.strip() for line in lines if RAISED.match(line)]
+    if raised and "Traceback" in str(error):
+        return raised[-1]
+    return lines[0] if lines else type(error).__name__

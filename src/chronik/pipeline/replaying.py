@@ -168,4 +168,3 @@ def _letter(row: dict[str, Any]) -> Letter:
 
 def _bytes(value: Any) -> bytes | None:
     return None if value is None else bytes(value)
-

@@ -20,11 +20,11 @@ from pyspark.errors import StreamingQueryException
 import chronik
 from chronik.pipeline import dead_letters, table_writes
 from chronik.pipeline.batches import Counts, TableFlow
-from chronik.pipeline.cluster import Lag, LiveCluster
 from chronik.pipeline.conditions import PipelineError
 from chronik.pipeline.declarations import Bronze, Gold, Silver, ToTopic
 from chronik.pipeline.events import BATCH, STARTED, STOPPED, Event, EventLog
 from chronik.pipeline.frames import first_line
+from chronik.pipeline.live_cluster import Lag, LiveCluster
 from chronik.pipeline.rows import chain, decoded, good, passed_through
 from chronik.pipeline.views import View
 

@@ -24,6 +24,7 @@ CURES: Final = {
     "apk": "sudo apk add openjdk17-jre-headless",
     "brew": "brew install openjdk@17",
 }
+LOG_LEVEL: Final = "CHRONIK_SPARK_LOG_LEVEL"  # what stops a flow is told by the run, without eighty lines of Java
 SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",  # one meaning of a timestamp, wherever the driver stands
     "spark.ui.showConsoleProgress": "false",  # the progress line is ours
@@ -77,9 +78,11 @@ def spark_session(name: str, master: str | None = None, settings: Mapping[str, s
     chosen = master or os.environ.get("SPARK_MASTER") or "local[2]"
     builder = SparkSession.builder.appName(f"chronik {name}")
     builder = builder.remote(chosen) if chosen.startswith("sc://") else builder.master(chosen)
-    for key, value in (SETTINGS | (LOCAL_SETTINGS if chosen.startswith("local") else {}) | dict(settings or {})).items():
+    for key, value in (
+        SETTINGS | (LOCAL_SETTINGS if chosen.startswith("local") else {}) | dict(settings or {})
+    ).items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     if not chosen.startswith("sc://"):
-        session.sparkContext.setLogLevel("ERROR")
+        session.sparkContext.setLogLevel(os.environ.get(LOG_LEVEL, "OFF"))
     return session

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from chronik.pipeline.cluster import LiveCluster
 from chronik.pipeline.events import BATCH, STARTED, STOPPED, Event, read_events
 from chronik.pipeline.flows import Flow, flows_of
+from chronik.pipeline.live_cluster import LiveCluster
 from chronik.pipeline.registry import load
 
 
