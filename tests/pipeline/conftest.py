@@ -7,6 +7,12 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
+from tests.oracle.either_broker import bootstrap, our_broker, unique
+from tests.oracle.kafka_server import kafka
+from tests.pipeline.spark_session import spark
+
+__all__ = ["bootstrap", "kafka", "our_broker", "spark", "unique"]
+
 NEEDS_ARROW = ["test_decode.py", "test_reading.py"]
 NEEDS_SPARK = ["test_spark_*.py"]
 

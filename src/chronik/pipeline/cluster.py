@@ -1,0 +1,85 @@
+"""What a driver asks a cluster: its topics, offsets by position and time, and a group's committed ones. Blocking.
+
+A thin cover over `chronik.client`, which finds leaders and coordinators and tries again for as long as Kafka calls an
+error retriable. Every call learns metadata anew: between two batches of a query topics grow, go, and are made anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from chronik.client.admin import groups, offsets
+from chronik.client.errors import ClientError, Refused
+from chronik.client.routing import Cluster
+from chronik.client.topology import TopicPartition
+from chronik.pipeline.reading import shown_id
+from chronik.runtime.real import real_runtime
+from chronik.wire.error_codes import ErrorCode
+from chronik.wire.notation import ZERO_UUID
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterable, Mapping
+
+T = TypeVar("T")
+
+
+class KnownTopic(NamedTuple):
+    topic_id: str  # as Kafka's tools print it; empty from brokers that have none
+    partitions: tuple[int, ...]
+
+
+class BlockingCluster:
+    """Opens connections when it is first asked. Close it, or let the process end."""
+
+    def __init__(self, bootstrap: str, *, client_id: str) -> None:
+        self._runner = asyncio.Runner()
+        self._cluster: Cluster = self._run(_make(bootstrap, client_id))
+
+    def close(self) -> None:
+        self._run(self._cluster.close())
+        self._runner.close()
+
+    def topics(self, names: Iterable[str] | None) -> dict[str, KnownTopic]:
+        """Those of these topics that exist; None asks for all that are not Kafka's own."""
+        wanted = None if names is None else list(names)
+        topology = self._run(self._cluster.retrying(lambda: self._cluster.refresh(wanted)))
+        for name, code in topology.errors.items():
+            if wanted is not None and name in wanted and code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise Refused(code, f"topic {name!r}")
+        return {
+            name: KnownTopic("" if topic.topic_id == ZERO_UUID else shown_id(topic.topic_id), tuple(topic.partitions))
+            for name, topic in sorted(topology.topics.items())
+            if (name in wanted if wanted is not None else not topic.is_internal)
+        }
+
+    def offsets(self, wanted: Mapping[TopicPartition, int], isolation_level: int) -> dict[TopicPartition, int | None]:
+        """The offset at LATEST, EARLIEST or a time in ms; None when no record is that late."""
+        if not wanted:
+            return {}
+        found = self._run(offsets.look_up(self._cluster, wanted, isolation_level=isolation_level))
+        answers: dict[TopicPartition, int | None] = {}
+        for at, told in found.items():
+            if isinstance(told, ClientError):
+                raise told
+            answers[at] = None if told.offset == offsets.NONE else told.offset
+        return answers
+
+    def committed(self, group_id: str) -> dict[TopicPartition, tuple[int, str]]:
+        """Offset and text that a group has committed, where it has."""
+        found = self._run(offsets.committed(self._cluster, group_id))
+        return {at: (each.offset, each.metadata) for at, each in found.items()}
+
+    def commit(self, group_id: str, positions: Mapping[TopicPartition, int], *, text: str = "") -> None:
+        committed = {at: offsets.Committed(offset, -1, text) for at, offset in positions.items()}
+        self._run(offsets.commit(self._cluster, group_id, committed))
+
+    def delete_group(self, group_id: str) -> None:
+        self._run(groups.delete(self._cluster, [group_id]))
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._runner.run(work)
+
+
+async def _make(bootstrap: str, client_id: str) -> Cluster:
+    return Cluster(real_runtime(), bootstrap, client_id=client_id)

@@ -1,0 +1,90 @@
+"""A streaming query as a consumer group, so that its lag shows in every Kafka tool. Never decides where a query reads.
+
+The group is kafka.group.id, or `spark-<id of the query>`. What is committed is what the query has finished: when Spark
+asks for the next batch it names where the last one ended, and by then that one is in the sink. (Its own `commit` call
+comes one batch later, and never for the last.)
+
+The driver's side of a Python source is not told the id of its query; tasks are. So the first task of a query introduces
+it: it commits to a group whose name the driver made up, with the id as the text beside the offset, and the driver looks
+there before it commits, once. That group is deleted as soon as it was read.
+
+A cluster that refuses commits (an ACL, a coordinator that is away) costs the lag and not the query: it is logged once.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from typing import TYPE_CHECKING, Final
+
+from chronik.client.errors import ClientError
+from chronik.client.topology import TopicPartition
+from chronik.pipeline.cluster import BlockingCluster
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from chronik.pipeline.offsets import OffsetRange
+    from chronik.pipeline.options import SourceOptions
+
+QUERY_ID: Final = "sql.streaming.queryId"  # the local property in which Spark tells tasks
+
+log = logging.getLogger(__name__)
+
+
+class QueryGroup:
+    """The driver's half."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._prefix = options.group_id_prefix
+        self._group_id = options.group_id
+        self._introduction = None if options.group_id else f"{self._prefix}-introduction-{uuid.uuid4()}"
+        self._committed: Mapping[TopicPartition, int] = {}
+        self._has_failed = False
+
+    @property
+    def introduction(self) -> str | None:
+        """The group through which a task is to tell the query's id; None when it is known."""
+        return self._introduction
+
+    def finished(self, cluster: BlockingCluster, positions: Mapping[TopicPartition, int]) -> None:
+        """The query has read everything before these positions, and written it to its sink."""
+        if positions == self._committed or not positions:
+            return
+        try:
+            self._learn(cluster)
+            if self._group_id is None:
+                return
+            cluster.commit(self._group_id, positions)
+            self._committed = dict(positions)
+        except ClientError as fault:
+            if not self._has_failed:
+                log.warning("the lag of this query will not show in consumer groups: %s", fault)
+            self._has_failed = True
+
+    def _learn(self, cluster: BlockingCluster) -> None:
+        if self._introduction is None:
+            return
+        told = cluster.committed(self._introduction)
+        query_id = next((text for _, text in told.values() if text), None)
+        if query_id is not None:
+            cluster.delete_group(self._introduction)
+            self._group_id, self._introduction = f"{self._prefix}-{query_id}", None
+
+
+def introduce(options: SourceOptions, introduction: str, first: OffsetRange) -> None:
+    """The task's half: tells the driver which query this is, if Spark says so."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    query_id = context.getLocalProperty(QUERY_ID) if context is not None else None
+    if not query_id:
+        return
+    try:
+        cluster = BlockingCluster(options.bootstrap, client_id=options.client_id)
+        try:
+            cluster.commit(introduction, {TopicPartition(first.topic, first.partition): first.start}, text=query_id)
+        finally:
+            cluster.close()
+    except ClientError as fault:
+        log.warning("the lag of query %s will not show in consumer groups: %s", query_id, fault)

@@ -1,0 +1,100 @@
+"""Positions of a query as its checkpoint holds them, and the ranges between two of them. Pure.
+
+    {"orders": {"id": "9qM1bYvWR0mHkXTRcDm9Mw", "offsets": {"0": 23, "1": 42}}}
+
+The topic's id stands beside its offsets: an offset says nothing about another topic of the same name. A position may
+also carry where the batch that it ends began, for partitions of which the position before does not tell: all of them in
+a query's first batch, new ones later. So a batch that is run again after a restart is the same batch, even where
+`startingOffsets=latest` means something else by then.
+
+    {"orders": {"id": ..., "offsets": {"0": 23, "1": 42}, "began": {"0": 7}}}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from chronik.client.topology import TopicPartition
+from chronik.pipeline.errors import PipelineError
+
+
+class OffsetRange(NamedTuple):
+    """Records of `start` <= offset < `end`; what a task of Spark reads."""
+
+    topic: str
+    topic_id: str  # as Kafka's tools print it; empty from brokers that have none
+    partition: int
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """The next offset of every partition that a query reads."""
+
+    topic_ids: Mapping[str, str]
+    offsets: Mapping[TopicPartition, int]
+    began: Mapping[TopicPartition, int] = field(default_factory=dict)
+    is_initial: bool = False  # made from options, not by a batch
+
+    def to_json(self) -> dict[str, Any]:
+        shown: dict[str, Any] = {}
+        for topic, topic_id in sorted(self.topic_ids.items()):
+            shown[topic] = {"id": topic_id, "offsets": _of(topic, self.offsets)}
+            if began := _of(topic, self.began):
+                shown[topic]["began"] = began
+            if self.is_initial:
+                shown[topic]["initial"] = True
+        return shown
+
+    @classmethod
+    def from_json(cls, shown: Mapping[str, Any]) -> Position:
+        try:
+            return cls(
+                {topic: str(told["id"]) for topic, told in shown.items()},
+                _read(shown, "offsets"),
+                _read(shown, "began"),
+                any(told.get("initial", False) for told in shown.values()),
+            )
+        except (AttributeError, KeyError, TypeError, ValueError) as fault:
+            reason = f"{type(fault).__name__} in {str(shown)[:200]}; the checkpoint is not one of this source"
+            raise PipelineError("INVALID_OFFSETS", reason=reason) from None
+
+
+def _of(topic: str, offsets: Mapping[TopicPartition, int]) -> dict[str, int]:
+    return {str(at.partition): offset for at, offset in sorted(offsets.items()) if at.topic == topic}
+
+
+def _read(shown: Mapping[str, Any], name: str) -> dict[TopicPartition, int]:
+    return {
+        TopicPartition(topic, int(partition)): int(offset)
+        for topic, told in shown.items()
+        for partition, offset in told.get(name, {}).items()
+    }
+
+
+def require_same_topics(before: Position, topic_ids: Mapping[str, str]) -> None:
+    """TOPIC_ID_CHANGED when a topic that was read is another one now."""
+    for topic, topic_id in sorted(before.topic_ids.items()):
+        now = topic_ids.get(topic, topic_id)
+        if topic_id and now and now != topic_id:
+            raise PipelineError("TOPIC_ID_CHANGED", topic=topic, before=topic_id, after=now)
+
+
+def ranges(start: Position, end: Position) -> list[OffsetRange]:
+    """What lies between two positions, in order; partitions without news are left out."""
+    require_same_topics(start, end.topic_ids)
+    # Of the first batch the end alone tells where it began: what the options say now may have changed since.
+    known = {**start.offsets, **end.began} if start.is_initial else {**end.began, **start.offsets}
+    found = []
+    for at, end_offset in sorted(end.offsets.items()):
+        start_offset = known.get(at, 0)  # a partition that nothing is known of is new
+        if start_offset < end_offset:
+            found.append(OffsetRange(at.topic, end.topic_ids[at.topic], at.partition, start_offset, end_offset))
+    return found

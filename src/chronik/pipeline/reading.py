@@ -1,0 +1,318 @@
+"""One partition from one offset to another, as Arrow tables, with a blocking socket. No Spark, no event loop.
+
+    for table in read_range("localhost:9092", "orders", 0, start=0, end=1000): ...
+
+Public and stable: the Spark source runs it in workers, and `chronik sql` and tables run it without Spark. What it
+yields is a function of its arguments alone: a task that is run again yields the same rows.
+
+While one answer is decoded the next fetch is with the broker. A leader that moved or a broker that went away is looked
+up anew until `timeout_ms` pass without progress; rows already yielded are never yielded again. Offsets in the range
+that hold no record for a reader (markers, aborted transactions, what compaction removed) are passed over in silence;
+offsets that were deleted are DATA_LOSS, or are passed over when `fail_on_data_loss` is off.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from base64 import urlsafe_b64encode
+from typing import TYPE_CHECKING, Final
+
+from chronik.client.addresses import Address, parse_addresses
+from chronik.client.admin.offsets import EARLIEST, LATEST, READ_COMMITTED
+from chronik.client.errors import ClientError, Refused, Unreachable, refuse
+from chronik.client.topology import NO_LEADER, Topology
+from chronik.pipeline.columns import COLUMNS
+from chronik.pipeline.connection import Connection
+from chronik.pipeline.decode import Aborted, Decoder
+from chronik.pipeline.errors import PipelineError
+from chronik.wire.batches import BatchView, split
+from chronik.wire.error_codes import ErrorCode
+from chronik.wire.errors import Malformed
+from chronik.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from chronik.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from chronik.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from chronik.wire.notation import VERSION_MAX, ZERO_UUID
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+
+FETCH_BYTES_MAX: Final = 4 << 20  # one answer is about one Arrow table of records of 100 bytes
+FETCH_WAIT_MS_MAX: Final = 500
+TIMEOUT_MS: Final = 120_000
+MAGIC_2: Final = 4  # the version from which on every broker answers in batches of magic 2
+NAMES: Final = 12  # the last version that names topics; from 13 on it is their ids
+BACKOFF_MS_MIN, BACKOFF_MS_MAX = 50, 1_000
+# A topic or partition that the cluster does not have; while metadata spreads that may be said of one that it has.
+GONE: Final = frozenset(
+    {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID}
+)
+GONE_AFTER_BACKOFF_MS: Final = 800  # said so often that pauses got this long, it is believed
+OFFSETS_TIMEOUT_MS: Final = 30_000
+
+log = logging.getLogger(__name__)
+
+
+def read_range(
+    bootstrap: str,
+    topic: str,
+    partition: int,
+    *,
+    start: int,
+    end: int,
+    topic_id: bytes | None = None,
+    columns: Sequence[str] = COLUMNS,
+    isolation_level: int = READ_COMMITTED,
+    fail_on_data_loss: bool = True,
+    fetch_bytes_max: int = FETCH_BYTES_MAX,
+    timeout_ms: int = TIMEOUT_MS,
+    client_id: str = "chronik-pipeline",
+) -> Iterator[pa.RecordBatch]:
+    """The records of `start` <= offset < `end`. With a `topic_id`, another topic of that name is TOPIC_ID_CHANGED."""
+    reader = _Reader(
+        parse_addresses(bootstrap),
+        topic,
+        partition,
+        topic_id,
+        isolation_level=isolation_level,
+        fetch_bytes_max=fetch_bytes_max,
+        client_id=client_id,
+    )
+    decoder = Decoder(topic, partition, columns)
+    patience = _Patience(f"{topic}-{partition}", timeout_ms)
+    position = start
+    try:
+        while position < end:
+            try:
+                told = reader.fetch(position)
+                is_out_of_range = told.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+                bounds = reader.log_bounds() if is_out_of_range else (told.log_start_offset, told.high_watermark)
+            except ClientError as fault:
+                reader.forget()
+                patience.wait_after(fault)
+                continue
+            batches = _split(told, decoder, position)
+            # A log that ends before what was planned answers with nothing, for as long as one asks.
+            if is_out_of_range or (not batches and patience.is_over):
+                position = _skip(topic, partition, position, end, bounds, fails=fail_on_data_loss)
+            if not batches:
+                continue
+            next_position = max(position, batches[-1].next_offset)
+            reader.ask_ahead(next_position, end)
+            aborted = told.aborted_transactions or () if isolation_level == READ_COMMITTED else ()
+            yield from decoder.decode(
+                batches, position, end, [Aborted(each.first_offset, each.producer_id) for each in aborted]
+            )
+            position = next_position
+            patience.renew()
+    finally:
+        reader.forget()
+
+
+class _Patience:
+    """How long to go on without progress."""
+
+    def __init__(self, what: str, timeout_ms: int) -> None:
+        self._what = what
+        self._timeout_ms = timeout_ms
+        self.renew()
+
+    def renew(self) -> None:
+        self._ends_s = time.monotonic() + self._timeout_ms / 1000
+        self._backoff_ms = BACKOFF_MS_MIN
+
+    @property
+    def is_over(self) -> bool:
+        return time.monotonic() >= self._ends_s
+
+    def wait_after(self, fault: ClientError) -> None:
+        """Returns when it is time to try again; raises when that does not help, or is no use any more."""
+        is_gone = isinstance(fault, Refused) and fault.kafka_error in GONE
+        if is_gone and self._backoff_ms >= GONE_AFTER_BACKOFF_MS:
+            reason = "it was deleted while it was read, or the query names another cluster"
+            raise PipelineError("PARTITION_NOT_FOUND", partitions=self._what, reason=reason) from None
+        if self.is_over or not (fault.retriable or is_gone):
+            raise fault
+        time.sleep(self._backoff_ms * random.uniform(0.8, 1.2) / 1000)  # noqa: S311 - so that tasks do not march
+        self._backoff_ms = min(2 * self._backoff_ms, BACKOFF_MS_MAX)
+
+
+def _split(told: PartitionData, decoder: Decoder, position: int) -> list[BatchView]:
+    records = told.records or b""
+    data = memoryview(b"".join(records)) if isinstance(records, list) else memoryview(records)
+    try:
+        return split(data, cut_tail=True)
+    except Malformed as fault:
+        raise decoder.unreadable(position, fault) from None
+
+
+def _skip(topic: str, partition: int, position: int, end: int, bounds: tuple[int, int], *, fails: bool) -> int:
+    """What is between `position` and `end` is not there, or not all of it: where to go on, if that is allowed."""
+    log_start, log_end = bounds
+    goes_on_at = min(log_start, end) if log_start > position else end
+    loss = PipelineError(
+        "DATA_LOSS",
+        topic=topic,
+        partition=partition,
+        start=position,
+        end=goes_on_at - 1,
+        log_start=log_start,
+        log_end=log_end - 1,
+    )
+    if fails:
+        raise loss
+    log.warning("%s", loss)
+    return goes_on_at
+
+
+class _Reader:
+    """Fetches from whoever leads the partition; has at most one request with it."""
+
+    def __init__(
+        self,
+        bootstrap: tuple[Address, ...],
+        topic: str,
+        partition: int,
+        topic_id: bytes | None,
+        *,
+        isolation_level: int = READ_COMMITTED,
+        fetch_bytes_max: int = FETCH_BYTES_MAX,
+        client_id: str,
+    ) -> None:
+        self.topic, self.partition = topic, partition
+        self._bootstrap = bootstrap
+        self._topic_id = topic_id
+        self._isolation_level = isolation_level
+        self._fetch_bytes_max = fetch_bytes_max
+        self._client_id = client_id
+        self._leader: Connection | None = None
+        self._leader_epoch = -1
+        self.known_id = ZERO_UUID  # what the cluster says; ZERO_UUID from brokers that have no ids
+        self._asked: int | None = None  # the offset of the request that is with the leader
+
+    def fetch(self, position: int) -> PartitionData:
+        """What stands at `position`, from the request sent ahead when that was for it."""
+        leader = self._leader or self.find_leader()
+        if self._asked != position:
+            if self._asked is not None:
+                leader.receive()
+            self._send(leader, position)
+        self._asked = None
+        response = leader.receive()
+        assert isinstance(response, FetchResponse)
+        what = f"cannot fetch from {leader.address}"
+        refuse(response.error_code, what)
+        told = next((each for topic in response.responses for each in topic.partitions), None)
+        if told is None:
+            raise Unreachable(f"{what}: it said nothing about {self.topic}-{self.partition}")
+        if told.error_code != ErrorCode.OFFSET_OUT_OF_RANGE:
+            refuse(told.error_code, f"cannot read {self.topic}-{self.partition} at offset {position}")
+        return told
+
+    def ask_ahead(self, position: int, end: int) -> None:
+        if position < end and self._leader is not None:
+            self._send(self._leader, position)
+
+    def log_bounds(self) -> tuple[int, int]:
+        """Where the log starts and ends now. An answer that says "out of range" does not tell."""
+        leader = self._leader or self.find_leader()
+        found = []
+        for timestamp in (EARLIEST, LATEST):
+            asked = ListOffsetsPartition(partition_index=self.partition, timestamp=timestamp)
+            request = ListOffsetsRequest(
+                replica_id=-1,
+                isolation_level=self._isolation_level,
+                topics=[ListOffsetsTopic(name=self.topic, partitions=[asked])],
+                timeout_ms=OFFSETS_TIMEOUT_MS,
+            )
+            response = leader.ask(request, ListOffsetsResponse, version_min=1)
+            [told] = response.topics[0].partitions
+            refuse(told.error_code, f"cannot look up an offset of {self.topic}-{self.partition}")
+            found.append(told.offset)
+        return found[0], found[1]
+
+    def forget(self) -> None:
+        if self._leader is not None:
+            self._leader.close()
+        self._leader, self._asked = None, None
+
+    def _send(self, leader: Connection, position: int) -> None:
+        partition = FetchPartition(
+            partition=self.partition,
+            current_leader_epoch=self._leader_epoch,
+            fetch_offset=position,
+            partition_max_bytes=self._fetch_bytes_max,
+        )
+        request = FetchRequest(
+            max_wait_ms=FETCH_WAIT_MS_MAX,
+            min_bytes=1,
+            max_bytes=self._fetch_bytes_max,
+            isolation_level=self._isolation_level,
+            topics=[FetchTopic(topic=self.topic, topic_id=self.known_id, partitions=[partition])],
+        )
+        version_max = NAMES if self.known_id == ZERO_UUID else VERSION_MAX
+        leader.send(request, FetchResponse, version_min=MAGIC_2, version_max=version_max)
+        self._asked = position
+
+    def find_leader(self) -> Connection:
+        connection = self._any_broker()
+        try:
+            request = MetadataRequest(topics=[MetadataRequestTopic(name=self.topic)], allow_auto_topic_creation=False)
+            response = connection.ask(request, MetadataResponse, version_min=4)
+            refuse(response.error_code, "cannot learn the cluster's metadata")
+            topology = Topology().merged(response, is_everything=False)
+            topic = topology.topic(self.topic)
+            require_same_topic(self.topic, self._topic_id, topic.topic_id)
+            partition = topic.partitions.get(self.partition)
+            if partition is None:
+                raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {self.topic}-{self.partition}")
+            broker = topology.brokers.get(partition.leader_id)
+            if partition.leader_id == NO_LEADER or broker is None:
+                raise Refused(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {self.topic}-{self.partition}")
+            self.known_id, self._leader_epoch = topic.topic_id, partition.leader_epoch
+            if broker.address == connection.address:
+                self._leader = connection
+            else:
+                self._leader = Connection(broker.address, self._client_id)
+            return self._leader
+        finally:
+            if self._leader is not connection:
+                connection.close()
+
+    def _any_broker(self) -> Connection:
+        faults: list[Unreachable] = []
+        for address in self._bootstrap:
+            try:
+                return Connection(address, self._client_id)
+            except Unreachable as fault:
+                faults.append(fault)
+        raise Unreachable("; ".join(map(str, faults)))
+
+
+def topic_id_of(bootstrap: str, topic: str, *, client_id: str = "chronik-pipeline") -> bytes:
+    """The id of the topic that has this name now; raises Refused when there is none."""
+    reader = _Reader(parse_addresses(bootstrap), topic, 0, None, client_id=client_id)
+    try:
+        reader.find_leader()
+        return reader.known_id
+    finally:
+        reader.forget()
+
+
+def shown_id(topic_id: bytes) -> str:
+    """A topic id as Kafka's tools print it."""
+    return urlsafe_b64encode(topic_id).decode().rstrip("=")
+
+
+def require_same_topic(topic: str, before: bytes | None, after: bytes) -> None:
+    """TOPIC_ID_CHANGED when both ids are known and differ."""
+    if before is not None and ZERO_UUID not in (before, after) and before != after:
+        raise PipelineError("TOPIC_ID_CHANGED", topic=topic, before=shown_id(before), after=shown_id(after))

@@ -1,0 +1,150 @@
+"""`format("chronik")` as Spark sees it: a batch reader and a stream reader over `planning` and `reading`.
+
+Which process runs what: the driver starts one Python process per streaming query, in which the methods of
+`TopicStreamReader` run in turns until the query ends; every task runs `read` in a worker, on a pickled copy. So
+whatever is not plain data (connections, the planner) is made on first use and never pickled.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from chronik.pipeline.cluster import BlockingCluster
+from chronik.pipeline.groups import QueryGroup, introduce
+from chronik.pipeline.offsets import OffsetRange, Position
+from chronik.pipeline.planning import Planner
+from chronik.pipeline.reading import read_range
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from chronik.pipeline.options import SourceOptions
+
+
+class TopicPartitionTask(InputPartition):
+    """What one task reads. Everything a worker needs beside the options."""
+
+    def __init__(self, offsets: OffsetRange, introduction: str | None = None) -> None:
+        super().__init__(offsets)
+        self.introduction = introduction  # on the first task of a query that has not told its id yet
+
+
+def read_task(task: InputPartition, options: SourceOptions, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    """Spark makes a task of `None` when there is nothing to read."""
+    if not isinstance(task, TopicPartitionTask):
+        return
+    offsets: OffsetRange = task.value
+    if task.introduction is not None:
+        introduce(options, task.introduction, offsets)
+    yield from read_range(
+        options.bootstrap,
+        offsets.topic,
+        offsets.partition,
+        start=offsets.start,
+        end=offsets.end,
+        topic_id=urlsafe_b64decode(offsets.topic_id + "==") if offsets.topic_id else None,
+        columns=columns,
+        isolation_level=options.isolation_level,
+        fail_on_data_loss=options.fail_on_data_loss,
+        fetch_bytes_max=options.fetch_bytes_max,
+        timeout_ms=options.timeout_ms,
+        client_id=options.client_id,
+    )
+
+
+class TopicReader(DataSourceReader):
+    """`spark.read`: everything between two edges, planned once."""
+
+    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._columns = columns
+
+    def partitions(self) -> list[InputPartition]:
+        cluster = BlockingCluster(self._options.bootstrap, client_id=self._options.client_id)
+        try:
+            return [TopicPartitionTask(each) for each in Planner(self._options, cluster).batch_tasks()]
+        finally:
+            cluster.close()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_task(partition, self._options, self._columns)
+
+
+class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """`spark.readStream`: batch after batch, positions in the checkpoint, lag in a consumer group."""
+
+    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._columns = columns
+        self._driver: _Driver | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_driver": None}
+
+    @property
+    def driver(self) -> _Driver:
+        if self._driver is None:
+            self._driver = _Driver(self._options)
+        return self._driver
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        return self.driver.planner.initial().to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """One limit is all that Spark takes: with both options it carries the upper, and the lower comes from us."""
+        if self._options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(self._options.max_offsets_per_trigger)
+        if self._options.min_offsets_per_trigger is not None:
+            return ReadMinRows(self._options.min_offsets_per_trigger)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        position = Position.from_json(start)
+        driver = self.driver
+        if not position.is_initial:
+            driver.group.finished(driver.cluster, position.offsets)
+        # Whatever the options say: a trigger that asks for everything gets everything.
+        offsets_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        offsets_min = None if isinstance(limit, ReadAllAvailable) else self._options.min_offsets_per_trigger
+        return driver.planner.next_end(position, offsets_max, offsets_min).to_json()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        seen = self.driver.planner.latest_seen
+        return None if seen is None else seen.to_json()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self.driver.planner.freeze()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        ranges = self.driver.planner.tasks(Position.from_json(start), Position.from_json(end))
+        introduction = self.driver.group.introduction
+        return [TopicPartitionTask(each, introduction if index == 0 else None) for index, each in enumerate(ranges)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_task(partition, self._options, self._columns)
+
+    def stop(self) -> None:
+        if self._driver is not None:
+            self._driver.cluster.close()
+            self._driver = None
+
+
+class _Driver:
+    """What lives as long as the query, in the driver's process only."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self.cluster = BlockingCluster(options.bootstrap, client_id=options.client_id)
+        self.planner = Planner(options, self.cluster)
+        self.group = QueryGroup(options)

@@ -1,0 +1,43 @@
+"""Ranges into tasks: minPartitions and maxRecordsPerPartition. Pure.
+
+Without either, a partition of a topic is a task of Spark, so that its connection and its order are kept together.
+Pieces of one range are even and in order; nothing is lost, doubled or empty.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from chronik.pipeline.offsets import OffsetRange
+
+
+def split(
+    ranges: Sequence[OffsetRange], *, partitions_min: int | None = None, records_max: int | None = None
+) -> list[OffsetRange]:
+    """At least `partitions_min` ranges, if there are that many records, of at most `records_max` offsets each."""
+    counts = [-(-each.size // records_max) if records_max else 1 for each in ranges]
+    if partitions_min and sum(counts) < partitions_min:
+        counts = _more(ranges, counts, partitions_min)
+    return [piece for each, count in zip(ranges, counts, strict=True) for piece in _pieces(each, count)]
+
+
+def _more(ranges: Sequence[OffsetRange], counts: list[int], partitions_min: int) -> list[int]:
+    """Pieces in proportion to size, then one more of whatever has the largest pieces until there are enough."""
+    total = sum(each.size for each in ranges)
+    counts = [
+        max(count, min(each.size, each.size * partitions_min // total))
+        for each, count in zip(ranges, counts, strict=True)
+    ]
+    while sum(counts) < min(partitions_min, total):
+        index = max(range(len(ranges)), key=lambda i: ranges[i].size / counts[i] if counts[i] < ranges[i].size else 0)
+        counts[index] += 1
+    return counts
+
+
+def _pieces(whole: OffsetRange, count: int) -> list[OffsetRange]:
+    borders = [whole.start + whole.size * i // count for i in range(count + 1)]
+    return [whole._replace(start=start, end=end) for start, end in pairwise(borders)]

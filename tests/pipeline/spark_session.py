@@ -1,0 +1,57 @@
+"""`spark`: one local session for all tests of a process that need one. Import it into a conftest.
+
+A session costs five seconds, so tests share it (mark them `xdist_group("spark")`, `java` and `slow`). Nothing is
+registered: that the formats are found is what users are promised.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.house.repository import ROOT, SOURCE
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_running: pytest.StashKey[Any] = pytest.StashKey()
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.driver.memory": "1g",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.streaming.metricsEnabled": "false",
+    # A JVM that lives for a minute: quick compilation beats good compilation.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto",
+}
+
+
+@pytest.fixture(scope="session")
+def spark(request: pytest.FixtureRequest) -> SparkSession:
+    config = request.config
+    if _running not in config.stash:
+        session = config.stash[_running] = _start()
+        config.add_cleanup(session.stop)
+    made: SparkSession = config.stash[_running]
+    return made
+
+
+def _start() -> SparkSession:
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ["TZ"] = "UTC"
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(SOURCE), str(ROOT)])  # of workers
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master("local[2]").appName("chronik-tests")
+    for name, value in SETTINGS.items():
+        builder = builder.config(name, value)
+    builder = builder.config("spark.sql.warehouse.dir", tempfile.mkdtemp(prefix="chronik-warehouse-"))
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("OFF")
+    return session
