@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from chronik.pipeline.conditions import PipelineError
+from chronik.pipeline.conditions import PipelineFault
 from chronik.pipeline.declarations import LINEAGE, Declaration
 from chronik.pipeline.plan import Plan, TopicFacts, dry_run
 from chronik.pipeline.registry import Pipeline, load
@@ -19,7 +19,7 @@ class FakeCluster:
 
     def topics(self) -> Mapping[str, TopicFacts]:
         if self.is_down:
-            raise PipelineError("BROKER_NOT_REACHED", bootstrap="nowhere:1", reason="refused")
+            raise PipelineFault("BROKER_NOT_REACHED", bootstrap="nowhere:1", reason="refused")
         return {name: TopicFacts(f"id-of-{name}", 3) for name in self.names}
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from chronik.pipeline.conditions import CONDITIONS, PipelineError
+from chronik.pipeline.conditions import CONDITIONS, PipelineFault
 from chronik.pipeline.declarations import Bronze, Declaration, Gold, Silver, SourceLine, ToTopic
 from chronik.pipeline.expectations import Expectation, OnFail, expect, worst
 from chronik.pipeline.registry import load
@@ -162,17 +162,17 @@ def test_a_file_that_declares_nothing_sensible_says_where(
     tmp_path: Path, name: str, text: str, condition: str, line: int | None
 ) -> None:
     """A stack trace of ours is no answer to a typing error of theirs."""
-    with pytest.raises(PipelineError) as told:
+    with pytest.raises(PipelineFault) as told:
         declared(tmp_path, name, text)
     assert (told.value.condition, told.value.line) == (condition, line)
 
 
 def test_a_file_that_is_not_there_is_said_to_be_not_there(tmp_path: Path) -> None:
     """And one that may not be read is not said to be missing."""
-    with pytest.raises(PipelineError) as told:
+    with pytest.raises(PipelineFault) as told:
         load(tmp_path / "nothing.py")
     assert told.value.condition == "FILE_NOT_FOUND"
-    with pytest.raises(PipelineError) as told:
+    with pytest.raises(PipelineFault) as told:
         load(tmp_path)
     assert told.value.condition == "FILE_NOT_READABLE"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from chronik.pipeline.conditions import PipelineError
+from chronik.pipeline.conditions import PipelineFault
 from chronik.pipeline.declarations import SourceLine
 from chronik.pipeline.storage import Storage
 from tests.pipeline.fakes import FakeCluster, FakeFrames, FakeStorage, plan_of
@@ -23,7 +23,7 @@ def test_dry_run_names_the_line_that_reads_an_undeclared_table(tmp_path: Path) -
     plan = plan_of(tmp_path, text)
     at = SourceLine(str(tmp_path / "shop.py"), 6)
     assert plan.errors == (
-        PipelineError("TABLE_NOT_DECLARED", at=at, nearest="bronze_orders", name="orders", table="bronze_oders"),
+        PipelineFault("TABLE_NOT_DECLARED", at=at, nearest="bronze_orders", name="orders", table="bronze_oders"),
     )
     assert "did you mean 'bronze_orders'?" in plan.errors[0].sentence
     assert plan.errors[0].document()["line"] == 6

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions
-from pyspark.errors import StreamingQueryException
-from pyspark.errors.exceptions.base import PySparkException
 
 from chronik.testing import Cluster
 from tests.pipeline import topics

@@ -34,11 +34,11 @@ def fails_clearly(command: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(command)
     def run(*words: P.args, **options: P.kwargs) -> R:
         from chronik.client.errors import ClientError, Unreachable
-        from chronik.pipeline.conditions import PipelineError
+        from chronik.pipeline.conditions import PipelineFault
 
         try:
             return command(*words, **options)
-        except PipelineError as error:
+        except PipelineFault as error:
             kind: type[CommandError] = NoBroker if error.condition == "BROKER_NOT_REACHED" else CommandFailed
             raise kind(error.sentence) from error
         except Unreachable as error:
@@ -77,10 +77,10 @@ def planned(file: Path, storage: Path, master: str | None, options: Options) -> 
 
 
 def flow_named(plan: Plan, name: str) -> Flow:
-    from chronik.pipeline.conditions import PipelineError, nearest
+    from chronik.pipeline.conditions import PipelineFault, nearest
 
     for planned_flow in plan.flows:
         if planned_flow.flow.name == name:
             return planned_flow.flow
     known = [planned_flow.flow.name for planned_flow in plan.flows]
-    raise PipelineError("FLOW_NOT_FOUND", name=name, nearest=nearest(name, known))
+    raise PipelineFault("FLOW_NOT_FOUND", name=name, nearest=nearest(name, known))

@@ -19,7 +19,7 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 
 from chronik.pipeline import dead_letters, table_writes
-from chronik.pipeline.conditions import PipelineError
+from chronik.pipeline.conditions import PipelineFault
 from chronik.pipeline.declarations import Bronze, Silver
 from chronik.pipeline.expectations import Expectation, OnFail
 from chronik.pipeline.rows import (
@@ -127,12 +127,12 @@ class TableFlow:
         [row] = results.agg(*sums).collect()
         return {name: int(count) for name, count in row.asDict().items()}
 
-    def _failed(self, results: DataFrame, tally: Mapping[str, int]) -> PipelineError:
+    def _failed(self, results: DataFrame, tally: Mapping[str, int]) -> PipelineFault:
         hard = [each for each in self.expectations if each.on_fail is OnFail.FAIL and tally[f"!{each.name}"]]
         worst = hard[0]
         first = results.where(F.array_contains(FAILED, worst.name)).orderBy("_partition", "_offset").first()
         assert first is not None
-        return PipelineError(
+        return PipelineFault(
             "EXPECTATION_FAILED",
             at=self.flow.declaration.declared_at,
             name=self.flow.name,

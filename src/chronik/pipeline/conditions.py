@@ -1,4 +1,4 @@
-"""Everything that can be wrong with a pipeline, by name: one table, one exception, one shape of message.
+"""Everything that can be wrong with a declared pipeline, by name: one table, one exception, one shape of message.
 
 A condition is a name that programs and tests compare and a sentence that people read. Its parameters stay values, so
 that `--format json` gives them to whoever asks. Nothing here knows how a condition is found.
@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
+
+from chronik.pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
     from chronik.pipeline.declarations import SourceLine
@@ -63,17 +65,15 @@ CONDITIONS: Final[dict[str, str]] = {
 }
 
 
-class PipelineError(Exception):
+class PipelineFault(PipelineError):
     """One condition with its parameters, the line that declares the culprit, and the name that was probably meant."""
 
     def __init__(
         self, condition: str, *, at: SourceLine | None = None, nearest: str | None = None, **parameters: Any
     ) -> None:
-        self.condition = condition
+        super().__init__(condition, **parameters)
         self.at = at
         self.nearest = nearest
-        self.parameters = parameters
-        super().__init__(self.sentence)
 
     @property
     def line(self) -> int | None:
@@ -85,6 +85,12 @@ class PipelineError(Exception):
         meant = f"; did you mean {self.nearest!r}?" if self.nearest else ""
         return f"{place}{self.condition}: {CONDITIONS[self.condition].format(**self.parameters)}{meant}"
 
+    def __str__(self) -> str:
+        return self.sentence
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (self.condition, self.at, self.nearest, self.parameters)
+
     def document(self) -> dict[str, Any]:
         """For programs."""
         told: dict[str, Any] = {"condition": self.condition, **self.parameters}
@@ -95,13 +101,17 @@ class PipelineError(Exception):
         return told | {"message": self.sentence}
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, PipelineError) and self._identity() == other._identity()
+        return isinstance(other, PipelineFault) and self._identity() == other._identity()
 
     def __hash__(self) -> int:
         return hash(self.condition)
 
     def _identity(self) -> tuple[Any, ...]:
         return self.condition, self.at, self.nearest, self.parameters
+
+
+def _again(condition: str, at: SourceLine | None, nearest: str | None, parameters: dict[str, Any]) -> PipelineFault:
+    return PipelineFault(condition, at=at, nearest=nearest, **parameters)
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

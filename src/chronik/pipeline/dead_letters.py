@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 
-from chronik.pipeline.conditions import PipelineError
+from chronik.pipeline.conditions import PipelineFault
 from chronik.pipeline.rows import ERROR_CLASS, ERROR_MESSAGE
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def write(spark: SparkSession, bootstrap: str, flow: Flow, dead: DataFrame, *, m
         letters = dead.join(originals, at).persist()
         try:
             if (found := letters.count()) != wanted:
-                raise PipelineError(
+                raise PipelineFault(
                     "RECORDS_DIFFER", name=flow.name, topic=flow.source_topic, found=found, wanted=wanted
                 )
             missing = letters

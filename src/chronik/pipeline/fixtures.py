@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 
-from chronik.pipeline.conditions import PipelineError
+from chronik.pipeline.conditions import PipelineFault
 from chronik.pipeline.declarations import DELETED, Bronze, Declaration, Gold, Silver, ToTopic
 from chronik.pipeline.registry import Pipeline, load
 from chronik.pipeline.rows import ERROR_CLASS, RECORD_SCHEMA, decoded, good, judged, kept, timed
@@ -86,7 +86,7 @@ class _Fixture:
     def _decoded(self, bronze: Bronze) -> DataFrame:
         file = self._folder / "fixtures" / f"{bronze.topic}.jsonl"
         if not file.exists():
-            raise PipelineError("FILE_NOT_FOUND", at=bronze.declared_at, file=str(file))
+            raise PipelineFault("FILE_NOT_FOUND", at=bronze.declared_at, file=str(file))
         now = datetime.now(UTC)
         records = []
         for offset, line in enumerate(filter(str.strip, file.read_text().splitlines())):

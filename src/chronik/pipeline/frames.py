@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame
 
-from chronik.pipeline.conditions import PipelineError
+from chronik.pipeline.conditions import PipelineFault
 from chronik.pipeline.declarations import Bronze, Declaration, Gold
 from chronik.pipeline.rows import decoded, empty_records, good, timed
 
@@ -55,16 +55,16 @@ class EmptyFrames:
                 inputs = [timed(frame, declaration) for frame in inputs]
             result = declaration.transform(*inputs) if declaration.transform is not None else inputs[0]
         except Exception as error:
-            raise PipelineError("FUNCTION_FAILED", at=at, name=declaration.name, reason=first_line(error)) from error
+            raise PipelineFault("FUNCTION_FAILED", at=at, name=declaration.name, reason=first_line(error)) from error
         if not isinstance(result, DataFrame):
-            raise PipelineError("FUNCTION_RETURNS", at=at, name=declaration.name, returned=type(result).__name__)
+            raise PipelineFault("FUNCTION_RETURNS", at=at, name=declaration.name, returned=type(result).__name__)
         return result
 
     def _decoded(self, bronze: Bronze) -> Any:
         try:
             return good(decoded(empty_records(self._spark), bronze, ""))
         except (AnalysisException, ParseException) as error:
-            raise PipelineError(
+            raise PipelineFault(
                 "SCHEMA_INVALID",
                 at=bronze.declared_at,
                 name=bronze.name,

@@ -19,7 +19,7 @@ from chronik.client.fetch_answers import READ_COMMITTED, FetchOptions
 from chronik.client.producer import Producer
 from chronik.client.routing import Cluster
 from chronik.client.topology import TopicPartition
-from chronik.pipeline.conditions import PipelineError
+from chronik.pipeline.conditions import PipelineFault
 from chronik.pipeline.plan import TopicFacts
 from chronik.runtime.real import real_runtime
 from chronik.wire.error_codes import ErrorCode
@@ -62,7 +62,7 @@ class LiveCluster:
         try:
             return self._run(work)
         except Unreachable as error:
-            raise PipelineError("BROKER_NOT_REACHED", bootstrap=self.bootstrap, reason=str(error)) from error
+            raise PipelineFault("BROKER_NOT_REACHED", bootstrap=self.bootstrap, reason=str(error)) from error
 
     def configs_of(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
         """All settings of these topics, as they hold."""

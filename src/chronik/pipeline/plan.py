@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from chronik.pipeline.conditions import PipelineError, nearest
+from chronik.pipeline.conditions import PipelineFault, nearest
 from chronik.pipeline.declarations import LINEAGE, Bronze, Declaration, Gold, Silver, ToTopic
 from chronik.pipeline.flows import Flow, flows_of
 from chronik.pipeline.registry import Pipeline
@@ -55,7 +55,7 @@ class Frames(Protocol):
     """Resolves columns on empty frames. The one in the tests is a dict; the real one is Spark's."""
 
     def columns_of(self, pipeline: Pipeline, declaration: Declaration) -> Mapping[str, str]:
-        """Names and types of the rows that a declaration gives; raises PipelineError."""
+        """Names and types of the rows that a declaration gives; raises PipelineFault."""
         ...
 
     def why_not_boolean(self, pipeline: Pipeline, declaration: Declaration, condition: str) -> str:
@@ -73,7 +73,7 @@ class PlannedFlow:
 class Plan:
     pipeline: Pipeline
     flows: tuple[PlannedFlow, ...]
-    errors: tuple[PipelineError, ...]
+    errors: tuple[PipelineFault, ...]
     topics: Mapping[str, TopicFacts]
 
     def document(self) -> dict[str, Any]:
@@ -131,7 +131,7 @@ def dry_run(
     if not errors:
         try:
             topics = cluster.topics()
-        except PipelineError as error:
+        except PipelineFault as error:
             errors.append(error)
         else:
             errors += _topics_named(pipeline, topics)
@@ -143,46 +143,46 @@ def dry_run(
         for flow in flows:
             try:
                 planned.append(PlannedFlow(flow, _columns(pipeline, flow.declaration, frames)))
-            except PipelineError as error:
+            except PipelineFault as error:
                 errors.append(error)
                 planned.append(PlannedFlow(flow))
     return Plan(pipeline, tuple(planned), tuple(errors), topics)
 
 
-def _among_themselves(pipeline: Pipeline) -> Iterator[PipelineError]:
+def _among_themselves(pipeline: Pipeline) -> Iterator[PipelineFault]:
     seen: dict[str, Declaration] = {}
     for each in pipeline:
         at = each.declared_at
         if NAME.fullmatch(each.name) is None:
-            yield PipelineError("NAME_INVALID", at=at, name=each.name)
+            yield PipelineFault("NAME_INVALID", at=at, name=each.name)
         first = seen.setdefault(each.name, each)
         if first is not each:
             first_line = first.declared_at.line if first.declared_at else None
-            yield PipelineError("NAME_TAKEN", at=at, name=each.name, first_line=first_line)
+            yield PipelineFault("NAME_TAKEN", at=at, name=each.name, first_line=first_line)
         yield from _reads(pipeline, each)
         yield from _options(each)
 
 
-def _reads(pipeline: Pipeline, each: Declaration) -> Iterator[PipelineError]:
+def _reads(pipeline: Pipeline, each: Declaration) -> Iterator[PipelineFault]:
     at = each.declared_at
     if isinstance(each, Bronze):
         return
     if not each.reads:
-        yield PipelineError("NOTHING_READ", at=at, name=each.name)
+        yield PipelineFault("NOTHING_READ", at=at, name=each.name)
     reads_one = not isinstance(each, Gold) or each.is_stream
     if reads_one and len(each.reads) > 1:
         kind = type(each).__name__.lower()
-        yield PipelineError("TOO_MANY_READ", at=at, name=each.name, tables=", ".join(each.reads), kind=kind)
+        yield PipelineFault("TOO_MANY_READ", at=at, name=each.name, tables=", ".join(each.reads), kind=kind)
     readable = [other.name for other in pipeline if not isinstance(other, ToTopic)]
     for table in each.reads:
         other = pipeline.named(table)
         if other is None or isinstance(other, ToTopic):
             near = nearest(table, [name for name in readable if name != each.name])
-            yield PipelineError("TABLE_NOT_DECLARED", at=at, nearest=near, name=each.name, table=table)
+            yield PipelineFault("TABLE_NOT_DECLARED", at=at, nearest=near, name=each.name, table=table)
         elif isinstance(other, Gold) and not (isinstance(each, Gold) and not each.is_stream):
-            yield PipelineError("GOLD_IS_THE_END", at=at, name=each.name, table=table)
+            yield PipelineFault("GOLD_IS_THE_END", at=at, name=each.name, table=table)
     if path := _path_to_itself(pipeline, each):
-        yield PipelineError("CYCLE", at=at, name=each.name, path=" -> ".join(path))
+        yield PipelineFault("CYCLE", at=at, name=each.name, path=" -> ".join(path))
 
 
 def _path_to_itself(pipeline: Pipeline, start: Declaration) -> list[str]:
@@ -196,11 +196,11 @@ def _path_to_itself(pipeline: Pipeline, start: Declaration) -> list[str]:
     return []
 
 
-def _options(each: Declaration) -> Iterator[PipelineError]:
+def _options(each: Declaration) -> Iterator[PipelineFault]:
     """Values that make no sense whatever the data is."""
 
-    def invalid(option: str, value: object, reason: str) -> PipelineError:
-        return PipelineError(
+    def invalid(option: str, value: object, reason: str) -> PipelineFault:
+        return PipelineFault(
             "OPTION_INVALID", at=each.declared_at, name=each.name, option=option, value=value, reason=reason
         )
 
@@ -220,7 +220,7 @@ def _options(each: Declaration) -> Iterator[PipelineError]:
             yield invalid("delete_when", each.delete_when, "only rows with keys can be deleted")
         names = [expectation.name for expectation in each.expectations]
         for name in sorted({name for name in names if names.count(name) > 1}):
-            yield PipelineError("EXPECTATION_TAKEN", at=each.declared_at, name=each.name, expectation=name)
+            yield PipelineFault("EXPECTATION_TAKEN", at=each.declared_at, name=each.name, expectation=name)
     if isinstance(each, Gold):
         if each.window and each.watermark is None:
             yield invalid("window", each.window, "a window needs a watermark, or its state would grow for ever")
@@ -231,45 +231,45 @@ def _options(each: Declaration) -> Iterator[PipelineError]:
                 yield invalid(option, value, "it must be a duration such as '10 minutes'")
 
 
-def _topics_named(pipeline: Pipeline, topics: Mapping[str, TopicFacts]) -> Iterator[PipelineError]:
+def _topics_named(pipeline: Pipeline, topics: Mapping[str, TopicFacts]) -> Iterator[PipelineFault]:
     for each in pipeline:
         if isinstance(each, Bronze | ToTopic) and each.topic not in topics:
             near = nearest(each.topic, topics)
-            yield PipelineError("TOPIC_NOT_FOUND", at=each.declared_at, nearest=near, name=each.name, topic=each.topic)
+            yield PipelineFault("TOPIC_NOT_FOUND", at=each.declared_at, nearest=near, name=each.name, topic=each.topic)
 
 
-def _places(flow: Flow, storage: Places, master: str) -> Iterator[PipelineError]:
+def _places(flow: Flow, storage: Places, master: str) -> Iterator[PipelineFault]:
     at = flow.declaration.declared_at
     wanted = [("TABLE_NOT_WRITABLE", flow.table)] if flow.table else []
     wanted += [] if flow.is_view else [("CHECKPOINT_NOT_WRITABLE", flow.checkpoint)]
     for condition, path in wanted:
         if reason := storage.why_not_writable(path):
-            yield PipelineError(condition, at=at, name=flow.name, path=path, reason=reason)
+            yield PipelineFault(condition, at=at, name=flow.name, path=path, reason=reason)
         elif storage.why_not_shared(path, master):
-            yield PipelineError("STORAGE_NOT_SHARED", at=at, name=flow.name, path=path, master=master)
+            yield PipelineFault("STORAGE_NOT_SHARED", at=at, name=flow.name, path=path, master=master)
     if not flow.is_view and flow.table and storage.has_rows(flow.table) and not storage.exists(flow.checkpoint):
-        yield PipelineError("CHECKPOINT_LOST", at=at, name=flow.name, path=flow.table)
+        yield PipelineFault("CHECKPOINT_LOST", at=at, name=flow.name, path=flow.table)
 
 
 def _columns(pipeline: Pipeline, each: Declaration, frames: Frames) -> Mapping[str, str]:
     columns = frames.columns_of(pipeline, each)
     at = each.declared_at
     if isinstance(each, Bronze | Silver) and (lost := [name for name in LINEAGE if name not in columns]):
-        raise PipelineError("LINEAGE_LOST", at=at, name=each.name, columns=", ".join(lost))
+        raise PipelineFault("LINEAGE_LOST", at=at, name=each.name, columns=", ".join(lost))
     for option, names in _columns_named(each):
         for name in names:
             if name not in columns:
                 near = nearest(name, columns)
-                raise PipelineError("COLUMN_NOT_FOUND", at=at, nearest=near, name=each.name, option=option, column=name)
+                raise PipelineFault("COLUMN_NOT_FOUND", at=at, nearest=near, name=each.name, option=option, column=name)
     for expectation in getattr(each, "expectations", ()):
         if reason := frames.why_not_boolean(pipeline, each, expectation.condition):
-            raise PipelineError(
+            raise PipelineFault(
                 "EXPECTATION_INVALID", at=at, name=each.name, expectation=expectation.name, reason=reason
             )
     if (condition := getattr(each, "delete_when", "")) and (
         reason := frames.why_not_boolean(pipeline, each, condition)
     ):
-        raise PipelineError("EXPECTATION_INVALID", at=at, name=each.name, expectation="delete_when", reason=reason)
+        raise PipelineFault("EXPECTATION_INVALID", at=at, name=each.name, expectation="delete_when", reason=reason)
     return columns
 
 

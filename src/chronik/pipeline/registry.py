@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-from chronik.pipeline.conditions import PipelineError
+from chronik.pipeline.conditions import PipelineFault
 from chronik.pipeline.declarations import Bronze, Declaration, Gold, Silver, SourceLine, ToTopic
 
 KINDS: Final = (Bronze, Silver, Gold, ToTopic)
@@ -53,14 +53,14 @@ class Pipeline:
 
 
 def load(path: str | Path) -> Pipeline:
-    """Raises PipelineError; what the declarations make of each other is for `plan` to say."""
+    """Raises PipelineFault; what the declarations make of each other is for `plan` to say."""
     file = Path(path)
     try:
         text = file.read_text()
     except FileNotFoundError:
-        raise PipelineError("FILE_NOT_FOUND", file=str(file)) from None
+        raise PipelineFault("FILE_NOT_FOUND", file=str(file)) from None
     except (OSError, UnicodeDecodeError) as error:
-        raise PipelineError("FILE_NOT_READABLE", file=str(file), reason=str(error)) from error
+        raise PipelineFault("FILE_NOT_READABLE", file=str(file), reason=str(error)) from error
     if file.suffix in YAML_SUFFIXES:
         from chronik.pipeline.yaml_twin import read_yaml
 
@@ -72,7 +72,7 @@ def load(path: str | Path) -> Pipeline:
 
 def pipeline_of(file: Path, declarations: Sequence[Declaration], module: ModuleType | None = None) -> Pipeline:
     if not declarations:
-        raise PipelineError("NOTHING_DECLARED", file=str(file))
+        raise PipelineFault("NOTHING_DECLARED", file=str(file))
     ordered = sorted(declarations, key=lambda each: each.declared_at.line if each.declared_at else 0)
     name = file.stem if file.stem != "pipeline" else file.resolve().parent.name
     return Pipeline(name, str(file), tuple(ordered), module)
@@ -83,18 +83,18 @@ def load_module(file: Path) -> ModuleType:
     name = f"chronik_pipeline_file_{file.stem}"
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
-        raise PipelineError("FILE_NOT_READABLE", file=str(file), reason="it is neither .py nor .yaml")
+        raise PipelineFault("FILE_NOT_READABLE", file=str(file), reason="it is neither .py nor .yaml")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses of the file look their module up
     try:
         spec.loader.exec_module(module)
     except SyntaxError as error:
         at = SourceLine(str(file), error.lineno or 1)
-        raise PipelineError("FILE_FAILED", at=at, file=str(file), reason=error.msg) from error
+        raise PipelineFault("FILE_FAILED", at=at, file=str(file), reason=error.msg) from error
     except Exception as error:
         at = SourceLine(str(file), _line_in(file, error))
         reason = f"{type(error).__name__}: {error}"
-        raise PipelineError("FILE_FAILED", at=at, file=str(file), reason=reason) from error
+        raise PipelineFault("FILE_FAILED", at=at, file=str(file), reason=reason) from error
     return module
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 
 from chronik.pipeline import dead_letters, table_writes
-from chronik.pipeline.conditions import PipelineError
+from chronik.pipeline.conditions import PipelineFault
 from chronik.pipeline.dead_letters import COORDINATES, Letter
 from chronik.pipeline.declarations import Silver
 from chronik.pipeline.registry import load_module
@@ -47,7 +47,7 @@ def load_fix(path: str | Path) -> Fix:
     module = load_module(Path(path))
     fix = getattr(module, "fix", None)
     if not callable(fix):
-        raise PipelineError("FIX_INVALID", file=str(path))
+        raise PipelineFault("FIX_INVALID", file=str(path))
     from pyspark import cloudpickle
 
     cloudpickle.register_pickle_by_value(module)

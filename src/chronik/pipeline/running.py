@@ -20,11 +20,12 @@ from pyspark.errors import StreamingQueryException
 import chronik
 from chronik.pipeline import dead_letters, table_writes
 from chronik.pipeline.batches import Counts, TableFlow
-from chronik.pipeline.conditions import PipelineError
+from chronik.pipeline.conditions import PipelineFault
 from chronik.pipeline.declarations import Bronze, Gold, Silver, ToTopic
 from chronik.pipeline.events import BATCH, STARTED, STOPPED, Event, EventLog
 from chronik.pipeline.frames import first_line
 from chronik.pipeline.live_cluster import Lag, LiveCluster
+from chronik.pipeline.offsets import Position
 from chronik.pipeline.rows import chain, decoded, good, passed_through
 from chronik.pipeline.views import View
 
@@ -83,7 +84,7 @@ class Run:
         self.standings = {flow.name: Standing(flow) for flow in flows}
         self.queries: dict[str, StreamingQuery] = {}
         self.views = [View(spark, plan.pipeline, flow) for flow in flows if flow.is_view]
-        self.faults: dict[str, PipelineError] = {}
+        self.faults: dict[str, PipelineFault] = {}
         self._events = EventLog(cluster)
 
     def __enter__(self) -> Run:
@@ -126,7 +127,7 @@ class Run:
         for name, query in self.queries.items():
             if (error := query.exception()) is not None and name not in self.faults:
                 reason = first_line(error)
-                self.faults[name] = PipelineError("FLOW_STOPPED", name=name, reason=reason)
+                self.faults[name] = PipelineFault("FLOW_STOPPED", name=name, reason=reason)
         self.refresh()
         for standing in self.standings.values():
             fault = self.faults.get(standing.flow.name)
@@ -221,7 +222,7 @@ class Run:
             query_id = batch.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
             try:
                 counts = take(batch, f"{flow.group}/{query_id}", batch_id)
-            except PipelineError as fault:
+            except PipelineFault as fault:
                 self.faults[flow.name] = fault
                 raise
             self._account(standing, batch_id, counts, begun_ns)
@@ -306,25 +307,11 @@ def positions_of(progress: Any) -> Mapping[int, int] | None:
     """The offset after the last record of each partition that a query has read, from its last progress."""
     if progress is None:
         return None
-    for source in progress["sources"]:
-        told = source["endOffset"]
-        document = json.loads(told) if isinstance(told, str) else told
-        found = _partitions_in(document)
-        if found:
-            return found
-    return None
-
-
-def _partitions_in(document: Any) -> dict[int, int]:
-    """Partition to offset, however deep: the source wraps them in topics and ids."""
-    if not isinstance(document, dict):
-        return {}
-    if document and all(key.isdigit() and isinstance(value, int) for key, value in document.items()):
-        return {int(key): value for key, value in document.items()}
-    for value in document.values():
-        if found := _partitions_in(value):
-            return found
-    return {}
+    told = progress["sources"][0]["endOffset"]
+    if told is None:
+        return None
+    position = Position.from_json(json.loads(told) if isinstance(told, str) else told)
+    return {at.partition: offset for at, offset in position.offsets.items()}
 
 
 def late_rows(progresses: Any) -> int:

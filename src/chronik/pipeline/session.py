@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from chronik.pipeline.conditions import PipelineError
+from chronik.pipeline.conditions import PipelineFault
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,10 +37,10 @@ LOCAL_SETTINGS: Final = {"spark.sql.shuffle.partitions": "2", "spark.ui.enabled"
 def require_spark() -> None:
     """Says what is missing and what to type, before a JVM says it in forty lines."""
     if any(importlib.util.find_spec(name) is None for name in ("pyspark", "deltalake", "pyarrow")):
-        raise PipelineError("SPARK_MISSING")
+        raise PipelineFault("SPARK_MISSING")
     found = java_found()
     if isinstance(found, str):
-        raise PipelineError("JDK_MISSING", found=found, cure=_cure())
+        raise PipelineFault("JDK_MISSING", found=found, cure=_cure())
 
 
 def java_found() -> int | str:

@@ -76,7 +76,7 @@ def _marked(rows: DataFrame, silver: Silver) -> DataFrame:
 
 def flat(rows: DataFrame) -> DataFrame:
     """A window as two columns: tables can be partitioned and filtered by those."""
-    if "window" not in rows.columns or not rows.schema["window"].dataType.typeName() == "struct":
+    if "window" not in rows.columns or rows.schema["window"].dataType.typeName() != "struct":
         return rows
     start, end = F.col("window.start").alias("window_start"), F.col("window.end").alias("window_end")
     return rows.select(start, end, *(name for name in rows.columns if name != "window"))

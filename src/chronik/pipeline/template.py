@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from chronik.pipeline.conditions import PipelineError
+from chronik.pipeline.conditions import PipelineFault
 
 PIPELINE: Final = '''\
 """Orders from a topic to a table by key, and what each customer has spent.
@@ -60,7 +60,7 @@ EXPECTED: Final = {
 def write_template(folder: Path) -> list[Path]:
     """Into a folder of its own: what is there is never written over."""
     if folder.exists():
-        raise PipelineError("FILE_NOT_READABLE", file=str(folder), reason="it exists; name a new folder")
+        raise PipelineFault("FILE_NOT_READABLE", file=str(folder), reason="it exists; name a new folder")
     texts = {folder / "pipeline.py": PIPELINE, folder / "fixtures" / "orders.jsonl": FIXTURE}
     texts |= {folder / "expected" / f"{name}.jsonl": text for name, text in EXPECTED.items()}
     for path, text in texts.items():

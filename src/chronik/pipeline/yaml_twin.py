@@ -22,7 +22,7 @@ import dataclasses
 import re
 from typing import Any, Final
 
-from chronik.pipeline.conditions import PipelineError, nearest
+from chronik.pipeline.conditions import PipelineFault, nearest
 from chronik.pipeline.declarations import Bronze, Declaration, Gold, Silver, SourceLine, ToTopic, Transform
 from chronik.pipeline.expectations import Expectation, expect
 
@@ -48,34 +48,34 @@ def read_yaml(file: str, text: str) -> list[Declaration]:
         mark = getattr(error, "problem_mark", None)
         at = SourceLine(file, mark.line + 1 if mark is not None else 1)
         reason = str(getattr(error, "problem", None) or error)
-        raise PipelineError("YAML_MALFORMED", at=at, file=file, reason=reason) from error
+        raise PipelineFault("YAML_MALFORMED", at=at, file=file, reason=reason) from error
     if not isinstance(document, dict):
-        raise PipelineError("YAML_MALFORMED", file=file, reason=f"give it one of {', '.join(KINDS)}")
+        raise PipelineFault("YAML_MALFORMED", file=file, reason=f"give it one of {', '.join(KINDS)}")
     found: list[Declaration] = []
     for kind, entries in document.items():
         if kind == LINE:
             continue
         if kind not in KINDS or not isinstance(entries, list):
             reason = f"{kind!r} is not a list under one of {', '.join(KINDS)}"
-            raise PipelineError("YAML_MALFORMED", file=file, reason=reason, nearest=nearest(str(kind), KINDS))
+            raise PipelineFault("YAML_MALFORMED", file=file, reason=reason, nearest=nearest(str(kind), KINDS))
         found += [_declared(kind, entry, file) for entry in entries]
     return found
 
 
 def _declared(kind: str, entry: Any, file: str) -> Declaration:
     if not isinstance(entry, dict):
-        raise PipelineError("YAML_MALFORMED", file=file, reason=f"{entry!r} under {kind} is not a mapping")
+        raise PipelineFault("YAML_MALFORMED", file=file, reason=f"{entry!r} under {kind} is not a mapping")
     at = SourceLine(file, entry.pop(LINE))
     name = str(entry.get("name", "?"))
     known = {field.name for field in dataclasses.fields(KINDS[kind])} - NOT_FIELDS | {"sql"}
     for field in entry:
         if field not in known:
             near = nearest(str(field), known)
-            raise PipelineError("YAML_FIELD_UNKNOWN", at=at, nearest=near, kind=kind, name=name, field=field)
+            raise PipelineFault("YAML_FIELD_UNKNOWN", at=at, nearest=near, kind=kind, name=name, field=field)
     required = {"bronze": ("name", "topic"), "to_topic": ("name", "topic", "sql")}.get(kind, ("name", "sql"))
     for field in required:
         if field not in entry:
-            raise PipelineError("YAML_FIELD_MISSING", at=at, kind=kind, name=name, field=field)
+            raise PipelineFault("YAML_FIELD_MISSING", at=at, kind=kind, name=name, field=field)
     sql = entry.pop("sql", None)
     values: dict[str, Any] = {key: tuple(value) if key in LISTS else value for key, value in entry.items()}
     if "expectations" in values:
@@ -90,7 +90,7 @@ def _expectation(entry: Any, at: SourceLine) -> Expectation:
         entry.pop(LINE, None)
         return expect(entry.pop("name"), entry.pop("condition"), **entry)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise PipelineError("YAML_MALFORMED", at=at, file=at.file, reason=f"an expectation: {error}") from error
+        raise PipelineFault("YAML_MALFORMED", at=at, file=at.file, reason=f"an expectation: {error}") from error
 
 
 def in_sql(text: str) -> Transform:
