@@ -225,9 +225,9 @@ def status(file: Path, *, storage: Storage = STORAGE, options: Options = DEFAULT
     return DONE
 
 
-@app.command
+@app.command(name="test")
 @fails_clearly
-def test(file: Path, *, options: Options = DEFAULTS) -> int:
+def test_functions(file: Path, *, options: Options = DEFAULTS) -> int:
     """Run a pipeline's functions on the rows in `fixtures/` beside it, and compare with `expected/`.
 
     fixtures/TOPIC.jsonl has a record in each line: {"key": "1", "value": {...}}, where a value that is text is sent as

@@ -24,6 +24,7 @@ from chronik.pipeline.declarations import Bronze, Silver
 from chronik.pipeline.expectations import Expectation, OnFail
 from chronik.pipeline.rows import (
     ERROR_CLASS,
+    ERROR_MESSAGE,
     FAILED,
     OUTCOME,
     bad,
@@ -79,51 +80,72 @@ class TableFlow:
         seen = Observation()
         rows = decoded(records, self.bronze, self.topic_id)
         rows = rows.observe(seen, F.count(F.lit(1)).alias("all"), F.count(ERROR_CLASS).alias("bad"))
-        counts = self._written(rows, seen, application, batch_id)
+        counts = self._written(records, rows, seen, application, batch_id)
         self._may_be_repeated = False
         return counts
 
-    def _written(self, rows: DataFrame, seen: Observation, application: str, batch_id: int) -> Counts:
-        spark = rows.sparkSession
-        is_bronze = isinstance(self.flow.declaration, Bronze)
-        # Of a silver, records that cannot be decoded are no matter: its bronze has their letters.
-        source = rows.persist() if is_bronze else rows
-        results = judged(
-            passed_through(good(source), chain(self.pipeline, self.flow.declaration)), self.expectations
-        ).persist()
+    def _written(
+        self, records: DataFrame, rows: DataFrame, seen: Observation, application: str, batch_id: int
+    ) -> Counts:
+        # Of a silver, records that cannot be decoded are no matter when its bronze has a table, and so their letters.
+        takes_all = isinstance(self.flow.declaration, Bronze) or not self.bronze.is_stored
+        source = rows.persist() if takes_all else rows
+        steps = chain(self.pipeline, self.flow.declaration)
+        results = judged(passed_through(good(source), steps), self.expectations).persist()
         try:
             tally = self._tally(results)
+            told: Mapping[str, Any] = seen.get
+            undecodable = int(told.get("bad") or 0)
             if tally[OnFail.FAIL]:
                 raise self._failed(results, tally)
-            told: Mapping[str, Any] = seen.get
-            dead = bad(source) if is_bronze and told.get("bad") else None
+            if takes_all and undecodable and self.bronze.on_error == "fail":
+                raise self._refused(source, undecodable)
+            dead = []
+            if takes_all and undecodable and self.bronze.on_error == "dlq":
+                dead.append(bad(source))
             if tally[OnFail.DLQ]:
-                dead = refused(results)
-            dead_count = 0
-            if dead is not None:
-                dead_count = dead_letters.write(
-                    spark, self.bootstrap, self.flow, dead, may_be_repeated=self._may_be_repeated
-                )
+                dead.append(refused(results))
+            letter_count = self._buried(records, dead)
             version = table_writes.write(kept(results), self.flow, application, batch_id)
+            is_dropping = takes_all and self.bronze.on_error == "drop"
             return Counts(
-                rows_in=int(told.get("all") or 0) - (0 if is_bronze else int(told.get("bad") or 0)),
+                rows_in=int(told.get("all") or 0) - (0 if takes_all else undecodable),
                 rows_out=tally["keep"],
-                rows_dead=dead_count,
-                rows_dropped=tally[OnFail.DROP],
+                rows_dead=letter_count,
+                rows_dropped=tally[OnFail.DROP] + (undecodable if is_dropping else 0),
                 failed={each.name: tally[f"!{each.name}"] for each in self.expectations if tally[f"!{each.name}"]},
                 table_version=version,
             )
         finally:
             results.unpersist()
-            if is_bronze:
+            if takes_all:
                 source.unpersist()
+
+    def _buried(self, records: DataFrame, dead: list[DataFrame]) -> int:
+        if not dead:
+            return 0
+        every = dead[0] if len(dead) == 1 else dead[0].unionByName(dead[1])
+        return dead_letters.write(records, self.bootstrap, self.flow, every, may_be_repeated=self._may_be_repeated)
+
+    def _refused(self, source: DataFrame, count: int) -> PipelineFault:
+        first = bad(source).orderBy("_partition", "_offset").first()
+        assert first is not None
+        return PipelineFault(
+            "RECORD_REFUSED",
+            at=self.flow.declaration.declared_at,
+            name=self.flow.name,
+            count=count,
+            topic=self.flow.source_topic,
+            partition=first["_partition"],
+            offset=first["_offset"],
+            reason=f"{first[ERROR_CLASS]}: {first[ERROR_MESSAGE]}",
+        )
 
     def _tally(self, results: DataFrame) -> dict[str, int]:
         """How many rows have each outcome, and how many failed each expectation."""
         outcomes = ["keep", *(str(each) for each in OnFail if each is not OnFail.WARN)]
         sums = [F.count_if(F.col(OUTCOME) == outcome).alias(outcome) for outcome in outcomes]
-        for each in self.expectations:
-            sums.append(F.count_if(F.array_contains(FAILED, each.name)).alias(f"!{each.name}"))
+        sums += [F.count_if(F.array_contains(FAILED, each.name)).alias(f"!{each.name}") for each in self.expectations]
         [row] = results.agg(*sums).collect()
         return {name: int(count) for name, count in row.asDict().items()}
 

@@ -56,6 +56,8 @@ CONDITIONS: Final[dict[str, str]] = {
     "JDK_MISSING": "Spark needs a JDK of version 17 or newer, and {found}: {cure}",
     "EXPECTATION_FAILED": "{name!r}: {count} rows fail {expectation!r} ({condition}), the first of them "
     "{topic}-{partition} offset {offset}; on_fail is fail, so nothing of this batch was written",
+    "RECORD_REFUSED": "{name!r}: {count} records cannot be decoded, the first of them {topic}-{partition} offset "
+    "{offset} ({reason}); on_error is fail, so nothing of this batch was written",
     "FLOW_NOT_FOUND": "the pipeline has no {name!r}",
     "FLOW_STOPPED": "{name!r} stopped: {reason}",
     "RECORDS_DIFFER": "{name!r}: {found} of {wanted} dead letters were found in {topic!r}: the others are no longer "
@@ -69,7 +71,7 @@ class PipelineFault(PipelineError):
     """One condition with its parameters, the line that declares the culprit, and the name that was probably meant."""
 
     def __init__(
-        self, condition: str, *, at: SourceLine | None = None, nearest: str | None = None, **parameters: Any
+        self, condition: str, /, *, at: SourceLine | None = None, nearest: str | None = None, **parameters: Any
     ) -> None:
         super().__init__(condition, **parameters)
         self.at = at

@@ -53,6 +53,9 @@ class Bronze:
     key: str = ""  # one column in Spark's DDL, read from the record's key as text; a null key is then a dead letter
     unknown_fields: str = "keep"  # ignore | keep (in the column _unknown) | dlq
     value_bytes_max: int | None = None  # larger values are dead letters
+    on_error: str = "dlq"  # what becomes of records that cannot be decoded: dlq | drop | fail
+    start: str = "earliest"  # where the very first run begins: earliest | latest | ms since 1970
+    is_stored: bool = True  # False: no table; who reads it takes care of what cannot be decoded
     partition_by: tuple[str, ...] = ()
     transform: Transform | None = None
     declared_at: SourceLine | None = None
@@ -125,6 +128,9 @@ def bronze(
     key: str = "",
     unknown_fields: str = "keep",
     value_bytes_max: int | None = None,
+    on_error: str = "dlq",
+    start: str = "earliest",
+    is_stored: bool = True,
     partition_by: Sequence[str] = (),
     name: str | None = None,
 ) -> Decorator:
@@ -139,6 +145,9 @@ def bronze(
             key=key,
             unknown_fields=unknown_fields,
             value_bytes_max=value_bytes_max,
+            on_error=on_error,
+            start=start,
+            is_stored=is_stored,
             partition_by=tuple(partition_by),
             transform=function,
             declared_at=line_of(function),

@@ -70,6 +70,6 @@ def flows_of(pipeline: Pipeline, storage: str) -> list[Flow]:
     found = []
     for declaration in pipeline:
         bottom = pipeline.topic_of(declaration)
-        if bottom is not None:
+        if bottom is not None and not (isinstance(declaration, Bronze) and not declaration.is_stored):
             found.append(Flow(pipeline.name, declaration, bottom.topic, storage))
     return found

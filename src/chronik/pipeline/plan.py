@@ -211,6 +211,10 @@ def _options(each: Declaration) -> Iterator[PipelineFault]:
             yield invalid("schema", each.schema, "decode='json' needs one: schema='id long, amount double'")
         if each.unknown_fields not in ("ignore", "keep", "dlq"):
             yield invalid("unknown_fields", each.unknown_fields, "it must be ignore, keep or dlq")
+        if each.on_error not in ("dlq", "drop", "fail"):
+            yield invalid("on_error", each.on_error, "it must be dlq, drop or fail")
+        if each.start not in ("earliest", "latest") and not each.start.isdecimal():
+            yield invalid("start", each.start, "it must be earliest, latest, or ms since 1970")
         if each.key and KEY_COLUMN.fullmatch(each.key) is None:
             yield invalid("key", each.key, "it must be a column and its type: key='id long'")
     if isinstance(each, Silver):

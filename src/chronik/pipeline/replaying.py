@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 
-from chronik.pipeline import dead_letters, table_writes
+from chronik.pipeline import dead_letters, letters, table_writes
 from chronik.pipeline.conditions import PipelineFault
-from chronik.pipeline.dead_letters import COORDINATES, Letter
+from chronik.pipeline.dead_letters import COORDINATES
 from chronik.pipeline.declarations import Silver
+from chronik.pipeline.letters import Letter
 from chronik.pipeline.registry import load_module
 from chronik.pipeline.rows import RECORD_SCHEMA, chain, decoded, good, judged, kept, passed_through
 
@@ -56,20 +57,20 @@ def load_fix(path: str | Path) -> Fix:
 
 def replay(spark: SparkSession, plan: Plan, flow: Flow, bootstrap: str, fix: Fix | None = None) -> Replayed:
     """All letters of one flow, through it again."""
-    letters = dead_letters.read(spark, bootstrap, flow.dlq_topic)
+    found = dead_letters.read(spark, bootstrap, flow.dlq_topic)
     said = F.col("letter")
-    mine = (said[dead_letters.PIPELINE] == flow.pipeline) & (said[dead_letters.FLOW] == flow.name)
+    mine = (said[letters.PIPELINE] == flow.pipeline) & (said[letters.FLOW] == flow.name)
     topic_id = plan.topics[flow.source_topic].topic_id
     # A letter of a topic that was deleted since has the place of another record.
-    mine &= said[dead_letters.TOPIC_ID] == topic_id
-    once = letters.where(mine).orderBy("letter_offset").dropDuplicates(list(COORDINATES))
+    mine &= said[letters.TOPIC_ID] == topic_id
+    once = found.where(mine).orderBy("letter_offset").dropDuplicates(list(COORDINATES))
     records = once.select(
         "key",
         "value",
         F.lit(flow.source_topic).alias("topic"),
         F.col("_partition").alias("partition"),
         F.col("_offset").alias("offset"),
-        F.timestamp_millis(said[dead_letters.TIMESTAMP].cast("long")).alias("timestamp"),
+        F.timestamp_millis(said[letters.TIMESTAMP].cast("long")).alias("timestamp"),
         F.lit(0).alias("timestampType"),
         "headers",
         "letter",
@@ -152,14 +153,14 @@ def _letter(row: dict[str, Any]) -> Letter:
     headers = row["headers"] if row["headers"] is not None else ()
     return Letter(
         topic=row["topic"],
-        topic_id=said[dead_letters.TOPIC_ID],
+        topic_id=said[letters.TOPIC_ID],
         partition=int(row["partition"]),
         offset=int(row["offset"]),
-        timestamp_ms=int(said[dead_letters.TIMESTAMP]),
-        pipeline=said[dead_letters.PIPELINE],
-        flow=said[dead_letters.FLOW],
-        error=said[dead_letters.ERROR],
-        message=said[dead_letters.MESSAGE],
+        timestamp_ms=int(said[letters.TIMESTAMP]),
+        pipeline=said[letters.PIPELINE],
+        flow=said[letters.FLOW],
+        error=said[letters.ERROR],
+        message=said[letters.MESSAGE],
         key=_bytes(row["key"]),
         value=_bytes(row["value"]),
         headers=tuple((header["key"], _bytes(header["value"])) for header in headers),

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.errors import StreamingQueryException
 
 import chronik
-from chronik.pipeline import dead_letters, table_writes
+from chronik.pipeline import letters, table_writes
 from chronik.pipeline.batches import Counts, TableFlow
 from chronik.pipeline.conditions import PipelineFault
 from chronik.pipeline.declarations import Bronze, Gold, Silver, ToTopic
@@ -99,7 +99,7 @@ class Run:
         for standing in self.standings.values():
             flow = standing.flow
             if flow.dlq_topic:
-                dead_letters.prepare(self.cluster, flow, self.plan.topics[flow.source_topic])
+                letters.prepare(self.cluster, flow, self.plan.topics[flow.source_topic])
         for standing in self.standings.values():
             if not standing.flow.is_view:
                 self.queries[standing.flow.name] = self._started(standing)
@@ -193,12 +193,16 @@ class Run:
             self.spark.readStream.format("chronik")
             .option("kafka.bootstrap.servers", self.cluster.bootstrap)
             .option("subscribe", flow.source_topic)
-            .option("startingOffsets", "earliest")
             .option("kafka.group.id", flow.group)
+            .option("includeHeaders", "true")
         )
         bottom = self.plan.pipeline.topic_of(flow.declaration)
-        if bottom is not None and bottom.decode == "none":
-            reader = reader.option("includeHeaders", "true")
+        assert bottom is not None
+        if bottom.start.isdecimal():
+            reader = reader.option("startingTimestamp", bottom.start)
+            reader = reader.option("startingOffsetsByTimestampStrategy", "latest")
+        else:
+            reader = reader.option("startingOffsets", bottom.start)
         if self.pace.offsets_per_batch_max is not None:
             reader = reader.option("maxOffsetsPerTrigger", str(self.pace.offsets_per_batch_max))
         return reader.load()
