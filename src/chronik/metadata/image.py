@@ -45,6 +45,12 @@ class Partition(NamedTuple):
     isr: tuple[int, ...]  # never empty
     elr: tuple[int, ...] = ()  # not in sync, yet known to hold everything below the high watermark (KIP-966)
     last_known_elr: tuple[int, ...] = ()
+    adding: tuple[int, ...] = ()  # of `replicas`: those that a reassignment under way brings
+    removing: tuple[int, ...] = ()  # of `replicas`: those that it takes away once all that it brings are in sync
+
+    @property
+    def is_reassigning(self) -> bool:
+        return bool(self.adding or self.removing)
 
 
 class Topic(NamedTuple):

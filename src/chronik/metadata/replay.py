@@ -111,6 +111,8 @@ def _partition(delta: Delta, record: PartitionRecord) -> None:
             replicas if record.isr == record.replicas else tuple(record.isr),  # one object for the usual case
             tuple(record.elr),
             tuple(record.last_known_elr),
+            tuple(record.adding),
+            tuple(record.removing),
         )
     )
 
@@ -125,6 +127,7 @@ def _partition_change(delta: Delta, record: PartitionChangeRecord) -> None:
     check(len(record.isr) > 0, "an ISR is never empty")
     replicas = before.replicas if record.replicas is None else tuple(record.replicas)
     isr = tuple(record.isr)
+    check(set(isr).union(record.adding, record.removing) <= set(replicas), "only a replica is in sync, comes or goes")
     partitions[record.index] = Partition(
         record.leader,
         record.leader_epoch,
@@ -133,6 +136,8 @@ def _partition_change(delta: Delta, record: PartitionChangeRecord) -> None:
         replicas if isr == replicas else isr,
         tuple(record.elr),
         tuple(record.last_known_elr),
+        tuple(record.adding),
+        tuple(record.removing),
     )
 
 

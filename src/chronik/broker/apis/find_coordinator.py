@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from chronik.broker.api import api
 from chronik.broker.creation import create_missing
+from chronik.broker.reading import reads_metadata
 from chronik.broker.topics import OFFSETS_TOPIC
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -25,6 +26,7 @@ VERSION_MANY = 4
 
 
 @api(FindCoordinatorRequest, FindCoordinatorResponse)
+@reads_metadata
 def find_coordinator(
     request: FindCoordinatorRequest, context: Context
 ) -> FindCoordinatorResponse | Coroutine[Any, Any, FindCoordinatorResponse]:

@@ -122,7 +122,12 @@ def _produce_partition(
                 BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=why)
                 for index, why in fault.record_errors
             ]
+        context.node.metrics.topics[topic.name].produces_failed += 1
         return refused
+    traffic = context.node.metrics.topics[topic.name]
+    traffic.messages_in += appended.last_offset - appended.first_offset + 1
+    for batch in batches:
+        traffic.bytes_in += batch.size_bytes
     made = PartitionProduceResponse(
         index=data.index,
         error_code=0,
@@ -130,9 +135,11 @@ def _produce_partition(
         log_append_time_ms=appended.append_time_ms,
         log_start_offset=replica.log.start_offset,
     )
-    # Asked for whatever the acks: readers see only what is committed, so somebody must start the commit.
-    future = replica.when_committed(appended.last_offset + 1)
-    if future is not None and request.acks == ACKS_ALL:
+    if request.acks != ACKS_ALL:
+        replica.start_commit()  # readers see only what is committed, so somebody must start it
+        return made
+    future = replica.when_committed(appended.last_offset + 1, request.timeout_ms)
+    if future is not None:
         waits.append((future, made))
     return made
 
