@@ -27,6 +27,10 @@ COMMANDS: Final = {
     "group": "chronik.cli.group:app",
     "config": "chronik.cli.config:app",
     "compat": "chronik.cli.compat:compat",
+    "pipeline": "chronik.cli.pipeline:app",
+    "dlq": "chronik.cli.dlq:app",
+    "table": "chronik.cli.table:app",
+    "materialize": "chronik.cli.materialize:materialize",
 }
 
 HELP: Final = """\

@@ -227,7 +227,7 @@ def status(file: Path, *, storage: Storage = STORAGE, options: Options = DEFAULT
 
 @app.command(name="test")
 @fails_clearly
-def test_functions(file: Path, *, options: Options = DEFAULTS) -> int:
+def check_functions(file: Path, *, options: Options = DEFAULTS) -> int:
     """Run a pipeline's functions on the rows in `fixtures/` beside it, and compare with `expected/`.
 
     fixtures/TOPIC.jsonl has a record in each line: {"key": "1", "value": {...}}, where a value that is text is sent as

@@ -1,9 +1,9 @@
 """Records that a flow could not take, in the topic `<topic>.dlq`: as they were, with headers that say where and why.
 
 A dead letter's bytes are those of the batch's own record with its partition and offset, never carried through functions
-that might have changed them: key, value and headers are the producer's bytes, and ours are added after the last of its headers. A letter
-is written before the batch that it belongs to is committed, so nothing is lost. A batch that runs again, which only the
-first of a run can, looks for the letters of its first attempt and writes those that are missing.
+that might have changed them: key, value and headers are the producer's, and ours are added after the last of its
+headers. A letter is written before the batch that it belongs to is committed, so nothing is lost. A batch that runs
+again, which only the first of a run can, looks for the letters of its first attempt and writes those that are missing.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
     from chronik.pipeline.flows import Flow
 
+# A letter is as large as its record and its headers; what is too large is for the topic to say.
+RECORD_BYTES_MAX: Final = 1 << 30
 COORDINATES: Final = ("_topic_id", "_partition", "_offset")
 
 
@@ -82,6 +84,7 @@ def _send(letters: DataFrame, bootstrap: str, flow: Flow) -> None:
         .mode("append")
         .option("kafka.bootstrap.servers", bootstrap)
         .option("topic", flow.dlq_topic)
+        .option("kafka.max.request.size", str(RECORD_BYTES_MAX))
         .save()
     )
 

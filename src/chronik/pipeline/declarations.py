@@ -107,7 +107,10 @@ class Gold:
 
 @dataclass(frozen=True, slots=True)
 class ToTopic:
-    """Rows back to a topic, exactly once: columns key, value and headers as they are, or else each row as JSON."""
+    """Rows back to a topic: columns key, value and headers as they are, or else each row as JSON.
+
+    At least once: a batch that a crash has interrupted is written again.
+    """
 
     name: str
     reads: tuple[str, ...]

@@ -28,6 +28,7 @@ LOG_LEVEL: Final = "CHRONIK_SPARK_LOG_LEVEL"  # what stops a flow is told by the
 SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",  # one meaning of a timestamp, wherever the driver stands
     "spark.ui.showConsoleProgress": "false",  # the progress line is ours
+    "spark.python.authenticate.socketTimeout": "120s",  # a busy machine may take more than 15 s to start a process
     "spark.sql.streaming.stopTimeout": "60s",  # a stop waits for the batch under way, but not for ever
 }
 # A stage for each core is plenty on one machine; Spark's 200 are for clusters.

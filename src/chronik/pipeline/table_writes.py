@@ -1,7 +1,7 @@
 """How a flow's rows enter its table: append or by key, each batch once under (application, number).
 
 Tasks and commit are those of format("chronik-table"), called without the format: its planning starts Python processes
-for every write, which a batch of a second cannot afford. Here is decided how a declaration is written, and nothing else.
+for every write, which a batch of a second cannot afford. Here is decided how a declaration is written, no more.
 """
 
 from __future__ import annotations
@@ -64,9 +64,7 @@ def add_missing(rows: DataFrame, flow: Flow, application: str, number: int) -> i
     return _committed(rows.withColumn(NEVER, F.lit(False)), options, application, number)
 
 
-def _committed(
-    rows: DataFrame, options: TableOptions, application: str, number: int, *, replaces: bool = False
-) -> int:
+def _committed(rows: DataFrame, options: TableOptions, application: str, number: int, *, replaces: bool = False) -> int:
     target = Target.of(options, rows.schema.json(), replace=replaces)
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
