@@ -68,15 +68,14 @@ class TableSettings:
             self.topic,
             decode=self.decode,
             schema=schema,
-            key=f"{KEY_COLUMN} string" if is_by_key or self.decode == "json" else "",
+            key=f"{KEY_COLUMN} string" if is_by_key else "",  # without it, a record without a key is as good as any
             on_error={"suspend": "fail"}.get(self.on_error, self.on_error),
             start=self.backfill,
             is_stored=not is_by_key,
             partition_by=() if is_by_key else self.partition_by,
         )
         if not is_by_key:
-            # A record without a key is as good as any when nothing is kept by key.
-            return [bronze if self.decode == "none" else _without_key(bronze)]
+            return [bronze]
         silver = Silver(
             self.table,
             (bronze.name,),
@@ -86,12 +85,6 @@ class TableSettings:
             partition_by=self.partition_by,
         )
         return [bronze, silver]
-
-
-def _without_key(bronze: Bronze) -> Bronze:
-    from dataclasses import replace
-
-    return replace(bronze, key="")
 
 
 def schema_of_columns(columns: Sequence[tuple[str, str]]) -> str:
