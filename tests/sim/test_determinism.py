@@ -11,7 +11,9 @@ import pytest
 from chronik.sim.scenarios import SCENARIOS, run_named
 
 SEED = 4
-PRINT_HASH = "import sys; from chronik.sim.scenarios import run_named; print(run_named(sys.argv[1], int(sys.argv[2])).log_hash)"
+PRINT_HASH = (
+    "import sys; from chronik.sim.scenarios import run_named; print(run_named(sys.argv[1], int(sys.argv[2])).log_hash)"
+)
 
 
 @pytest.mark.parametrize("scenario", sorted(SCENARIOS))
