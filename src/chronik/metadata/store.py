@@ -388,8 +388,7 @@ class MetadataStore:
 
     def _restore(self, data: bytes) -> None:
         before, self.image = self.image, decode_snapshot(data)
-        if self._listeners:
-            self._tell(before, difference(before, self.image))
+        self._tell(before, difference(before, self.image) if self._listeners else Changes())
 
     def _tell(self, before: Image, changes: Changes) -> None:
         for listener in self._listeners:
