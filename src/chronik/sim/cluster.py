@@ -203,8 +203,10 @@ class Cluster:
         if not all(machine.is_up and machine.is_ready for machine in self.machines.values()):
             return False
         leader = self.leader()
-        store = leader.program.store if leader is not None and leader.program is not None else None
-        if leader is None or store is None or not store.is_controller or not store.image.cluster_id:
+        if leader is None or leader.program is None:
+            return False
+        store = leader.program.store
+        if store is not None and not (store.is_controller and store.image.cluster_id):
             return False
         return all(
             (raft := machine.program.raft) is not None and raft.leader_id == leader.node_id  # type: ignore[union-attr]

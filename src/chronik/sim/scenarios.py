@@ -18,6 +18,7 @@ from chronik.sim.checkers.durable_commit import DurableCommit
 from chronik.sim.checkers.durable_progress import DurableProgress
 from chronik.sim.checkers.interface import Checker
 from chronik.sim.checkers.leases import Leases
+from chronik.sim.checkers.ledgers import Ledgers
 from chronik.sim.checkers.linearizability import LinearizableMetadata
 from chronik.sim.checkers.one_leader import OneLeader
 from chronik.sim.checkers.partitions import Elections, IdenticalReplicas, Watermarks
@@ -34,6 +35,7 @@ from chronik.sim.cluster import Cluster, Machine
 from chronik.sim.errors import UnknownScenario
 from chronik.sim.faults import Fault
 from chronik.sim.history import OK, History
+from chronik.sim.ledger import LedgerWriter, ledger_programs
 from chronik.sim.programs import broker_programs, host_of, quorum_programs
 from chronik.sim.record_clients import GROUP, TOPIC, RecordClients, routing_of
 from chronik.sim.scenario import HEALED_MS_MAX, Clients, Outcome, Scenario, require, run
@@ -107,6 +109,23 @@ def run_on(world: World, machine: Machine, work: Callable[[MetadataStore], Corou
     task = machine.loop.create_task(work(machine.program.store), name="asked from outside")
     require(world, task.done, HEALED_MS_MAX, f"{machine.host} answers")
     return task.result()
+
+
+class QuorumScenario(Scenario):
+    """Three nodes of a quorum with nothing on top, and a writer that does not wait."""
+
+    name = "quorum"
+    checkers = (*RAFT_CHECKERS, Ledgers)
+
+    def build(self, world: World) -> Cluster:
+        programs = ledger_programs(self.node_count, draw_raft_config(world))
+        return Cluster(world, self.node_count, programs, raft_directory="/raft")
+
+    def clients(self, cluster: Cluster, history: History) -> Clients:
+        return LedgerWriter(cluster, history, think_ms=cluster.world.random("pace").choice(PACES_MS[:2]))
+
+    def audit(self, world: World, cluster: Cluster, history: History) -> None:
+        world.run_for(500)  # a few heartbeats: what is committed is applied everywhere by then
 
 
 class TopicsScenario(Scenario):
@@ -221,7 +240,7 @@ def _run_in(world: World, client: WireClient, work: Coroutine[Any, Any, None]) -
     task.result()
 
 
-SCENARIOS: dict[str, type[Scenario]] = {each.name: each for each in (MetadataScenario, TopicsScenario, RecordsScenario)}
+SCENARIOS: dict[str, type[Scenario]] = {each.name: each for each in (QuorumScenario, MetadataScenario, TopicsScenario, RecordsScenario)}
 
 
 def run_named(name: str, seed: int, faults: list[Fault] | None = None) -> Outcome:
