@@ -15,6 +15,7 @@ from chronik.broker.admin import Admin
 from chronik.broker.api import served_apis
 from chronik.broker.connection import Connection
 from chronik.broker.connections import Connections
+from chronik.broker.described_topics import DescribedTopics
 from chronik.broker.dispatch import Dispatcher
 from chronik.broker.errors import CannotStart
 from chronik.broker.fetch_sessions import FetchSessions
@@ -89,6 +90,7 @@ class Node:
             settings.max_incremental_fetch_session_cache_slots, runtime.randomness.below
         )
         self.producer_ids = ProducerIds(self)
+        self.described_topics = DescribedTopics()
         self.metrics = Metrics()
         self.census = Census()
         self.dispatcher = Dispatcher(self, served_apis(), self.metrics, runtime.clock)
