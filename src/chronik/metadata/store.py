@@ -88,7 +88,9 @@ class MetadataStore:
             runtime, _next_incarnation(runtime, directory), node_id=node_id, cluster_id=cluster_id, config=config
         )
         if notes is not None:
-            store._forwarding = Forwarding(notes, store._decide, lambda: store.image.version)
+            store._forwarding = Forwarding(
+                notes, store._decide, lambda: store.image.version, incarnation=store._incarnation
+            )
             store._notes = notes
             notes.attach_notes(store._receive_note, store._met)
         store._raft = await RaftNode.open(
@@ -103,7 +105,7 @@ class MetadataStore:
         store._raft.on_failure = store._raft_failed
         store._abstain_if_new()
         if notes is not None and config.leases:
-            store._leased = LeasedReads(store._raft, notes, runtime.clock, config.raft)
+            store._leased = LeasedReads(store._raft, notes, runtime.clock, config.raft, incarnation=store._incarnation)
             store._leased.leadership_changed(is_self=store._leads)
         store._take_lead_when_due()
         if store._raft.members.voters == (node_id,):
@@ -148,7 +150,8 @@ class MetadataStore:
 
     @property
     def leader_id(self) -> int | None:
-        return self._node.leader_id or None
+        # A peer's question may come before the quorum's node is open: this node knows of no leader then.
+        return (self._raft.leader_id or None) if self._raft is not None else None
 
     @property
     def controller_epoch(self) -> int:
