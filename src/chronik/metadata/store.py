@@ -443,6 +443,8 @@ class MetadataStore:
 
     def _write_failed(self) -> None:
         """Nothing of what was decided since holds. If this node still leads, it begins again from what is applied."""
+        if self._timer:
+            self._timer.cancel()  # who watches is the writer that is gone; the next one sets its own
         self._writer = None
         self._take_lead_when_due()
 
