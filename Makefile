@@ -69,8 +69,8 @@ compat: venv jdk jars  ## compares us with real Kafkas and with other people's c
 fuzz: venv  ## feeds a million mutated inputs to the decoders; FUZZ_INPUTS=1000 for fewer
 	$(BIN)/python -m tests.fuzz.run --inputs $(FUZZ_INPUTS) --jobs $(JOBS) $(ARGS)
 
-kills: venv  ## kill -9 under load, 50 times; KILLS=500 for more
-	CHRONIK_KILLS=$(KILLS) $(BIN)/pytest tests/broker/test_kills.py --timeout 7200 $(ARGS)
+kills: venv  ## kills, hangs, restarts and cut cables under load, 50 times each; KILLS=500 for more
+	CHRONIK_KILLS=$(KILLS) $(BIN)/pytest tests/broker/test_kills.py tests/cluster -m "not java" --timeout 7200 $(ARGS)
 
 sim: venv  ## runs whole clusters in virtual time under faults
 	$(call exists,tests/sim)

@@ -142,7 +142,7 @@ class Node:
         )
         self.store.on_failure = self._store_failed
         self.store.on_answer = self.metrics.wrote_metadata
-        await self.store.ready()
+        await self.lifecycle.unless_outvoted(self.store.ready())
         identity = settle_identity(
             runtime, settings.log_dir, identity, node_id=self.node_id, cluster_id=self.store.image.cluster_id
         )
@@ -154,7 +154,7 @@ class Node:
         for listener in settings.listeners:
             made = partial(Connection, self, listener.name)
             self.listeners[listener.name] = await runtime.network.listen(listener.host, listener.port, made)  # type: ignore[arg-type]
-        self.broker_epoch = await self.lifecycle.register(identity.directory_id)
+        self.broker_epoch = await self.lifecycle.unless_outvoted(self.lifecycle.register(identity.directory_id))
         self.following.join()
         self.replication.start()
         self.following.clean_up()
@@ -171,7 +171,9 @@ class Node:
             return None
         listener = self.settings.controller_listeners[0]
         address = Address(listener.host, listener.port)
-        return await TcpTransport.listen(self.runtime, address, cluster_id=cluster_id, node_id=self.node_id)
+        quorum = await TcpTransport.listen(self.runtime, address, cluster_id=cluster_id, node_id=self.node_id)
+        quorum.on_stranger = self.lifecycle.met_stranger
+        return quorum
 
     # --- what handlers ask
 
