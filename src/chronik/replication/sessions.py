@@ -209,13 +209,10 @@ class FollowerSession:
     def _look(self, progress: Progress, left_bytes: int, *, at_least_one: bool) -> tuple[PartitionData, int] | None:
         """What is new of a partition, and its size."""
         replica = self._replicas.opened(progress.key)
-        if replica is None:
-            if not self._is_in_sync(progress):
-                self._admit(progress)
-            return None
-        if progress.counted_epoch != replica.state.leader_epoch or not replica.is_leader:
+        if replica is None or progress.counted_epoch != replica.state.leader_epoch or not replica.is_leader:
             self._admit(progress)
-            if progress.counted_epoch != replica.state.leader_epoch:
+            replica = self._replicas.opened(progress.key)
+            if replica is None or progress.counted_epoch != replica.state.leader_epoch:
                 return None
         log = replica.log
         if progress.end_offset >= log.end_offset:
@@ -264,14 +261,6 @@ class FollowerSession:
 
     # --- whether an offset counts
 
-    def _is_in_sync(self, progress: Progress) -> bool:
-        """Whether the image has the follower in the ISR. One that is not is looked at, also where nobody has written:
-        it may have come to an empty partition, or have been away."""
-        topic_id, index = progress.key
-        topic = self._replicas.image.topics.get(topic_id)
-        state = topic.partition(index) if topic is not None else None
-        return state is None or self.broker_id in state.isr
-
     def _admit(self, progress: Progress) -> None:
         """Counts the follower's offset if it is of this leader's history; else says why not, or waits for the image."""
         (topic_id, index), image = progress.key, self._replicas.image
@@ -287,8 +276,8 @@ class FollowerSession:
             return self._refuse(progress, ErrorCode.NOT_LEADER_OR_FOLLOWER, state)
         replica = self._replicas.opened(progress.key)
         if replica is None:
-            if progress.end_offset == 0 and self._is_in_sync(progress):
-                return None  # nobody has written here yet
+            if progress.end_offset == 0 and self.broker_id in state.isr:
+                return None  # nobody has written here yet, and all is as it should be
             replica = self._replicas.get(topic, index)
             if replica is None:
                 return None
