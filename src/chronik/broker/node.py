@@ -34,6 +34,7 @@ from chronik.broker.topic_settings import topic_settings
 from chronik.broker.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from chronik.coordinator.groups.config import MINUTE_MS, GroupsConfig
 from chronik.coordinator.groups.coordinator import GroupCoordinator
+from chronik.metadata.commands import PREFERRED, ElectLeaders
 from chronik.metadata.decisions.decision import Rules, TopicShape
 from chronik.metadata.errors import MetadataError
 from chronik.metadata.image import Image, ResourceType
@@ -165,6 +166,7 @@ class Node:
         self.tasks.start("connections", self.connections.sweep())
         self.tasks.start("maintenance", self._maintain())
         self.tasks.start("group expiry", self._expire_groups())
+        self.tasks.start("preferred leaders", self._prefer_leaders())
 
     async def _listen_to_quorum(self, cluster_id: str) -> TcpTransport | None:
         if not self.settings.controller_listeners:
@@ -215,6 +217,17 @@ class Node:
         while True:
             await asyncio.sleep(self.settings.offsets_retention_check_interval_ms / 1000)
             await self.groups.expire(self.runtime.clock.wall_ms())
+
+    async def _prefer_leaders(self) -> None:
+        """As controller: gives leaderships back to the first replicas, which lost them while they were away."""
+        while True:
+            await asyncio.sleep(self.settings.leader_imbalance_check_interval_seconds)
+            if not self.settings.auto_leader_rebalance_enable or not self.store.is_controller:
+                continue
+            try:
+                await self.store.submit(ElectLeaders(election_type=PREFERRED, topics=None))
+            except MetadataError as error:
+                log.warning("leaderships were not given back to preferred leaders: %s", error)
 
     # --- the end
 
