@@ -155,7 +155,7 @@ def report(found: list[dict[str, Any]]) -> str:
     lines = [
         "# Rows a second into Spark",
         "",
-        f"`make bench-spark`, Python {platform.python_version()}, {os.cpu_count()} cores, {VALUE_BYTES} bytes a record.",
+        f"`make bench-spark`, Python {platform.python_version()}, {os.cpu_count()} cores, {VALUE_BYTES}-byte records.",
         "The bar of the decoder is ours; the others are Spark's own Kafka source on Kafka 4.3.1 in the same run.",
         "",
         "| work | chronik | bar | |",
