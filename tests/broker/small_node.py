@@ -82,6 +82,9 @@ class SmallStore:
         self.fails_with: MetadataError | None = None  # instead of deciding
         self._node = node
 
+    def current(self) -> Image:
+        return self.image
+
     async def submit(self, command: Command) -> Any:
         if self.fails_with is not None:
             raise self.fails_with

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -12,15 +13,19 @@ from chronik.broker.api import Api, Later
 from chronik.broker.context import Context
 from chronik.broker.dispatch import Dispatcher
 from chronik.broker.errors import Unanswerable
+from chronik.broker.metrics import Metrics
 from chronik.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from chronik.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from chronik.wire.notation import Versions
 from chronik.wire.primitives import TAGS_MAX
+from tests.broker.harness import NOW_MS, TestClock
 from tests.broker.hostile import frame
 
 HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=3, member_id="m")
 ANSWER_V4 = bytes.fromhex("0000000c 00000007 00 00000000 001b 00")  # size, correlation, tags, throttle, error, tags
 ANSWER_V0 = bytes.fromhex("00000006 00000007 001b")
+
+ASKER = SimpleNamespace(last_request_ns=NOW_MS * 1_000_000)  # as much of a connection as counting needs
 
 
 def dispatcher(handle: Callable[[Any, Context], Any]) -> Dispatcher:
@@ -28,7 +33,7 @@ def dispatcher(handle: Callable[[Any, Context], Any]) -> Dispatcher:
         Api(12, "Heartbeat", Versions.parse("0-4"), HeartbeatRequest, HeartbeatResponse, handle, ""),
         Api(18, "ApiVersions", Versions.parse("0-4"), ApiVersionsRequest, ApiVersionsResponse, handle, ""),
     ]
-    return Dispatcher(cast(Any, None), {each.key: each for each in apis})
+    return Dispatcher(cast(Any, None), {each.key: each for each in apis}, Metrics(), TestClock())
 
 
 def rebalancing(request: Any, context: Context) -> HeartbeatResponse:
@@ -36,7 +41,7 @@ def rebalancing(request: Any, context: Context) -> HeartbeatResponse:
 
 
 def dispatch(handle: Callable[[Any, Context], Any], data: bytes) -> Any:
-    return dispatcher(handle).answer(memoryview(bytearray(data)), cast(Any, None))
+    return dispatcher(handle).answer(memoryview(bytearray(data)), cast(Any, ASKER))
 
 
 def request(version: int) -> bytes:

@@ -35,6 +35,18 @@ LEAVES = (
     ["config", "set"],
     ["config", "unset"],
     ["compat"],
+    ["pipeline", "init"],
+    ["pipeline", "dry-run"],
+    ["pipeline", "run"],
+    ["pipeline", "status"],
+    ["pipeline", "test"],
+    ["pipeline", "backfill"],
+    ["pipeline", "replay"],
+    ["pipeline", "stop"],
+    ["dlq", "show"],
+    ["dlq", "replay"],
+    ["table", "list"],
+    ["materialize"],
 )
 
 
@@ -71,6 +83,25 @@ def test_the_short_form_of_a_command_is_not_slow_because_of_others(run_command: 
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONPATH": str(SOURCE)}
     )
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_node_does_not_wait_for_the_parser_of_commands(tmp_path: Path) -> None:
+    """`chronik server FILE` starts with every restart of a cluster: a parser or a client would be a fifth of that."""
+    code = (
+        "import sys; sys.argv = ['chronik', 'server', sys.argv[1]]\n"
+        "from chronik.cli.entry import main\n"
+        "try: main()\n"
+        "except SystemExit as ended: print(ended.code)\n"
+        "print([name for name in sys.modules if name.startswith(('chronik.client', 'cyclopts', 'rich', 'prometheus'))])"
+    )
+    wrong = tmp_path / "server.properties"
+    wrong.write_text("node.id=nobody\n")
+    done = subprocess.run(
+        [sys.executable, "-c", code, wrong], capture_output=True, text=True, check=True, env={"PYTHONPATH": str(SOURCE)}
+    )
+    assert done.stdout.splitlines() == ["2", "[]"]
+    assert "chronik server: " in done.stderr
+    assert "node.id" in done.stderr
 
 
 @pytest.mark.parametrize(

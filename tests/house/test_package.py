@@ -17,7 +17,7 @@ from chronik.cli.main import app
 from tests.house.repository import ROOT, SOURCE, source_modules
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-PROGRAMS = {"chronik": "chronik.cli.main:main", "chronik-bench": "chronik.bench.main:main"}
+PROGRAMS = {"chronik": "chronik.cli.entry:main", "chronik-bench": "chronik.bench.main:main"}
 
 
 def test_every_script_that_can_run_is_declared_and_no_other() -> None:

@@ -34,6 +34,17 @@ def test_what_the_locks_say_is_left_alone(clone: Path, capfd: pytest.CaptureFixt
     assert capfd.readouterr() == ("", "")
 
 
+def test_byte_code_is_there_even_where_python_is_told_not_to_write_any(
+    clone: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compiling its modules again would be half of every node's start."""
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    (clone / "src").mkdir()
+    (clone / "src/edited.py").write_text("x = 1")
+    prepare_venv.prepare("dev")
+    assert list(clone.glob("src/__pycache__/edited.*.pyc"))
+
+
 @pytest.mark.parametrize("changed", ["pyproject.toml", "build.txt", "dev.txt"])
 def test_a_change_of_what_is_wanted_makes_it_stale(clone: Path, changed: str) -> None:
     """A pull that brings a new lock or a new console script must reach the environment without being asked."""

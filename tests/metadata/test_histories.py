@@ -13,20 +13,26 @@ from typing import Any
 import pytest
 
 from chronik.metadata.commands import (
+    PREFERRED,
     SET,
+    UNCLEAN,
     AllocateProducerIds,
     AlterConfigs,
     AlterPartition,
+    AlterReassignments,
     BrokerHeartbeat,
     Command,
     ConfigChange,
     CreatePartitions,
     CreateTopics,
     DeleteTopics,
+    ElectLeaders,
     FenceBroker,
     IsrMember,
     NewIsr,
     NewTopic,
+    ReassignedTopic,
+    Reassignment,
     RequestId,
     ResourceChange,
     TopicGrowth,
@@ -42,6 +48,7 @@ from chronik.metadata.image import EMPTY, NO_LEADER, Image
 from chronik.metadata.records import ClusterRecord, Record, decode_batch, encode_batch
 from chronik.metadata.replay import replay, replay_onto
 from chronik.metadata.snapshot import decode_snapshot, difference, encode_snapshot, state_hash
+from chronik.wire.error_codes import ErrorCode
 from tests.metadata.clusters import CLUSTER_ID, SESSION_NS, registration
 
 NAMES = ["a", "b", "c.d", "c_d", "e"]
@@ -83,7 +90,8 @@ class History:
     def step(self) -> None:
         actions: list[Callable[[], None]] = [
             self.create, self.create, self.delete, self.grow, self.configure, self.register, self.unfence,
-            self.unfence, self.fence, self.unregister, self.allocate, self.change_isr,
+            self.unfence, self.fence, self.unregister, self.allocate, self.change_isr, self.change_isr, self.reassign,
+            self.elect,
         ]  # fmt: skip
         self.random.choice(actions)()
         if self.random.random() < 0.4:
@@ -117,8 +125,15 @@ class History:
         self.model.agrees_with(self.image)
         for topic in self.image.all_topics():
             for index, now in enumerate(topic.partitions):
-                assert now.isr
+                assert now.isr or now.leader == NO_LEADER
                 assert set(now.isr) <= set(now.replicas)
+                assert len(set(now.replicas)) == len(now.replicas)
+                assert set(now.adding) <= set(now.replicas)
+                assert set(now.removing) <= set(now.replicas)
+                assert not set(now.adding) & set(now.removing)
+                if now.is_reassigning:
+                    can_end = set(now.adding) <= set(now.isr) and not set(now.isr) <= set(now.removing)
+                    assert not can_end, "a move that can end has ended"
                 if now.leader == NO_LEADER:
                     assert not any(self.image.is_live(member) for member in now.isr), "a live member could lead"
                 else:
@@ -152,7 +167,8 @@ class History:
         (reply,) = self.ask(CreatePartitions(topics=[TopicGrowth(name=name, partition_count=count)])).topics
         topic_id, size, configs = self.model.topics.get(name, (b"", 99, {}))
         topic = self.controller.newest.topic_named(name)
-        factor = len(topic.partitions[0].replicas) if topic else 0
+        first = topic.partitions[0] if topic else None
+        factor = len(set(first.replicas) - set(first.removing)) if first else 0
         can = count > size and any(self.model.brokers.values()) and factor <= len(self.model.brokers)
         assert (reply.error_code == 0) == can, reply
         if can:
@@ -230,6 +246,51 @@ class History:
         (reply,) = self.ask(command).topics[0].partitions
         can = epoch == before.partition_epoch and all(self.controller.newest.is_live(each) for each in isr)
         assert (reply.error_code == 0) == can
+
+    def reassign(self) -> None:
+        name, index = self.random.choice(NAMES), self.random.randrange(3)
+        known = self.controller.newest.brokers
+        target = self.random.sample(list(known), min(len(known), self.random.randint(1, 3)))
+        calls_off = self.random.random() < 0.3
+        topic = self.controller.newest.topic_named(name)
+        before = topic.partition(index) if topic else None
+        wanted = Reassignment(index=index, replicas=None if calls_off else target)
+        (reply,) = self.ask(AlterReassignments(topics=[ReassignedTopic(name=name, partitions=[wanted])])).topics
+        error = ErrorCode.of(reply.partitions[0].error_code).name
+        if before is None:
+            assert error == "UNKNOWN_TOPIC_OR_PARTITION"
+        elif calls_off and not before.is_reassigning:
+            assert error == "NO_REASSIGNMENT_IN_PROGRESS"
+        elif (calls_off and set(before.isr) <= set(before.adding)) or (not calls_off and not target):
+            assert error == "INVALID_REPLICA_ASSIGNMENT"
+        else:
+            assert error == "NONE"
+            topic = self.controller.newest.topic_named(name)
+            assert topic is not None
+            after = topic.partitions[index]
+            if calls_off:
+                assert set(after.replicas) == set(before.replicas) - set(before.adding)
+                assert not after.is_reassigning
+            else:
+                assert set(after.replicas) - set(after.removing) == set(target)
+            if after.adding:
+                assert set(before.isr) - set(before.adding) <= set(after.replicas), "who comes is not there yet"
+
+    def elect(self) -> None:
+        kind = self.random.choice([PREFERRED, UNCLEAN])
+        before = {topic.name: topic for topic in self.controller.newest.all_topics()}
+        reply = self.ask(ElectLeaders(election_type=kind, topics=None))
+        for answered in reply.topics:
+            for each in answered.partitions:
+                topic = self.controller.newest.topic_named(answered.name)
+                assert topic is not None
+                was, now = before[answered.name].partitions[each.index], topic.partitions[each.index]
+                if each.error_code:
+                    assert now.leader == was.leader
+                elif kind == PREFERRED:
+                    assert now.leader == now.replicas[0] != was.leader
+                else:
+                    assert now.leader != NO_LEADER == was.leader
 
 
 def difference_in_order(before: Image, after: Image, told: Any) -> Any:

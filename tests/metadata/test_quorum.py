@@ -47,6 +47,9 @@ class Wire:
     def update_peers(self, peers: Mapping[int, Address]) -> None:
         pass
 
+    def has_died(self, peer: int) -> bool:
+        return False
+
 
 class Quorum:
     def __init__(self) -> None:

@@ -68,6 +68,23 @@ CASES: list[tuple[Record, str]] = [
         PartitionChangeRecord(topic_id=ID, index=3, leader=-1, leader_epoch=2, partition_epoch=4, isr=[1], elr=[2]),
         f"08 00  {HEX_ID} 00000003 ffffffff 00000002 00000004  02 00000001  01 00 05 02 00000002",
     ),
+    (
+        PartitionChangeRecord(
+            topic_id=ID,
+            index=3,
+            leader=1,
+            leader_epoch=2,
+            partition_epoch=4,
+            isr=[1],
+            replicas=[2, 1],
+            adding=[2],
+            removing=[1],
+        ),
+        (
+            f"08 00  {HEX_ID} 00000003 00000001 00000002 00000004  02 00000001"
+            "  03 02 09 03 00000002 00000001 03 05 02 00000002 04 05 02 00000001"
+        ),
+    ),
     (RemoveTopicRecord(topic_id=ID), f"09 00  {HEX_ID} 00"),
     (ConfigRecord(resource_type=2, resource_name="t", key="k", value=None), "0a 00  02 02 74 02 6b 00 00"),
     (

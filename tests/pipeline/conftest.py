@@ -13,8 +13,8 @@ from tests.pipeline.spark_session import spark
 
 __all__ = ["bootstrap", "kafka", "our_broker", "spark", "unique"]
 
-NEEDS_ARROW = ["test_decode.py", "test_reading.py"]
-NEEDS_SPARK = ["test_spark_*.py"]
+NEEDS_ARROW = ["test_decode.py", "test_planning.py", "test_reading.py"]
+NEEDS_SPARK = ["test_sink.py", "test_spark_*.py"]
 
 collect_ignore_glob: list[str] = []
 if find_spec("pyarrow") is None:

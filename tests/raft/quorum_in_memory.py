@@ -63,6 +63,9 @@ class Port:
     def update_peers(self, peers: Mapping[int, Address]) -> None:
         self.peers = dict(peers)
 
+    def has_died(self, peer: int) -> bool:
+        return False
+
     def send(self, to: int, message: Message) -> None:
         if to in self.peers or to in self.heard:
             self.network.carry(self, to, encode_message(message))

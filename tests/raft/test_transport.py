@@ -214,3 +214,27 @@ async def test_a_member_that_left_is_let_go() -> None:
         assert not one.transport.connected(2)
         one.transport.send(2, heartbeat(2, 1))
         assert one.away[-1] == 2
+
+
+def test_a_peer_that_accepts_and_says_nothing_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that loses power behind the handshake answers nothing, and nothing is on its way that would be refused
+    when it is back: without a deadline the stream would wait for its hello for ever."""
+    monkeypatch.setattr("chronik.raft.transport.HELLO_TIMEOUT_S", 0.01)
+
+    async def story() -> None:
+        accepted: list[asyncio.Transport] = []
+
+        class Silent(asyncio.Protocol):
+            def connection_made(self, transport: asyncio.BaseTransport) -> None:
+                accepted.append(transport)  # type: ignore[arg-type]
+
+        silent = await real_runtime().network.listen("127.0.0.1", 0, Silent)
+        async with end(1) as one:
+            one.transport.update_peers({2: Address(silent.host, silent.port)})
+            await until(lambda: len(accepted) >= 2)
+        silent.close()
+        for transport in accepted:
+            transport.abort()
+        await asyncio.sleep(0)
+
+    asyncio.run(story())

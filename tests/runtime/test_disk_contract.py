@@ -170,3 +170,21 @@ async def _lane_runs_in_order_and_reports(disk: Disk) -> None:
 def test_a_lane_runs_its_work_in_order_and_resolves_on_the_loop(disk: Disk) -> None:
     """The journal relies on order for "one round at a time", and on futures that resolve in the loop's own thread."""
     asyncio.run(_lane_runs_in_order_and_reports(disk))
+
+
+def test_a_lane_syncs_files_off_the_loop(disk: Disk, directory: str) -> None:
+    """What a round of the journal is answered on; a round may also have nothing to sync."""
+
+    async def sync() -> None:
+        lane = disk.lane("test")
+        files = [disk.open(f"{directory}/{name}", create=True) for name in "abc"]
+        for file in files:
+            file.append([b"kept"])
+        await asyncio.wait_for(lane.sync(files), 30)
+        await asyncio.wait_for(lane.sync([]), 30)
+        lane.close()
+        if isinstance(disk, SimDisk):
+            for name in "abc":
+                assert bytes(disk._file(f"{directory}/{name}").synced) == b"kept"
+
+    asyncio.run(sync())

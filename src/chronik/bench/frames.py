@@ -9,11 +9,10 @@ from __future__ import annotations
 from struct import Struct
 from typing import Any, Final
 
-from crc32c import crc32c
-
 from chronik.bench.errors import BenchError
 from chronik.client.connection import Connection
 from chronik.wire.batches import CRC_COVERS_FROM, build
+from chronik.wire.checksums import crc32c
 from chronik.wire.compiler import encoder_of
 from chronik.wire.compression import Codec
 from chronik.wire.framing import pack_size

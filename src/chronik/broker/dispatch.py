@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from struct import Struct as Packing
 from struct import error as struct_error
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,9 @@ from chronik.wire.primitives import TAGS_MAX, Refused, read_varint
 
 if TYPE_CHECKING:
     from chronik.broker.connection import Connection
+    from chronik.broker.metrics import Histogram, Metrics
     from chronik.broker.node import Node
+    from chronik.runtime.interfaces import Clock
 
 API_VERSIONS_KEY = 18
 _fixed_header = Packing(">hhih")  # api_key, api_version, correlation_id, length of client_id
@@ -38,9 +41,11 @@ Answer = Parts | None | PartsLater | Awaitable[Parts | None]
 class Dispatcher:
     """One per node. Holds a table (key, version) -> everything needed to serve it, filled as versions are used."""
 
-    def __init__(self, node: Node, apis: dict[int, Api]) -> None:
+    def __init__(self, node: Node, apis: dict[int, Api], metrics: Metrics, clock: Clock) -> None:
         self._node = node
         self._apis = apis
+        self._metrics = metrics
+        self._now_ns = clock.monotonic_ns
         self._served: dict[tuple[int, int], _Served] = {}
 
     def answer(self, frame: memoryview, connection: Connection) -> Answer:
@@ -59,20 +64,20 @@ class Dispatcher:
             at += client_id_size
         try:
             if served.request_is_flexible:
-                at = _skip_tags(frame, at)
+                at = at + 1 if not frame[at] else _skip_tags(frame, at)
             request, _ = served.decode(frame, at)
         except (Malformed, Refused, IndexError) as fault:
             raise Unanswerable(str(fault) or "malformed request header") from fault
         context = Context(self._node, connection, version, client_id)
+        since_ns = connection.last_request_ns
         response = served.api.handle(request, context)
-        if isinstance(response, Struct) or response is None:
-            return served.parts(response, correlation_id)
-        if isinstance(response, Later):
-            respond = response.respond
-            return response.future, lambda future: served.parts(respond(future), correlation_id)
+        if type(response) is Later:  # first: what most requests are answered with, and the cheapest check
+            return response.future, partial(served.settled, response.respond, correlation_id, since_ns)
+        if response is None or isinstance(response, (bytes, Struct)):
+            return served.parts(response, correlation_id, since_ns)
         if isinstance(response, asyncio.Future):
-            return response, lambda future: served.parts(future.result(), correlation_id)
-        return _later(served, response, correlation_id)
+            return response, partial(served.settled, asyncio.Future.result, correlation_id, since_ns)
+        return _later(served, response, correlation_id, since_ns)
 
     def _serve(self, key: int, version: int) -> _Served:
         api = self._apis.get(key)
@@ -82,33 +87,48 @@ class Dispatcher:
             if key != API_VERSIONS_KEY:
                 raise Unanswerable(f"{api.name} v{version} is not served, only {api.versions}")
             # A client that asks too new is answered in v0, so that it learns what there is.
-            return _Served(api, 0, unsupported=True)
-        served = self._served[key, version] = _Served(api, version)
+            return _Served(api, 0, self._metrics.request(api.name), self._now_ns, unsupported=True)
+        timing = self._metrics.request(api.name)
+        served = self._served[key, version] = _Served(api, version, timing, self._now_ns)
         return served
 
 
 class _Served:
     """One API at one version."""
 
-    __slots__ = ("api", "decode", "encode", "request_is_flexible", "response_is_flexible")
+    __slots__ = ("api", "decode", "encode", "now_ns", "request_is_flexible", "response_is_flexible", "timing")
 
-    def __init__(self, api: Api, version: int, *, unsupported: bool = False) -> None:
+    def __init__(
+        self, api: Api, version: int, timing: Histogram, now_ns: Callable[[], int], *, unsupported: bool = False
+    ) -> None:
         self.api = api
+        self.timing, self.now_ns = timing, now_ns
         self.request_is_flexible = version in api.request.flexible
         self.response_is_flexible = version in api.response.flexible and api.key != API_VERSIONS_KEY
         self.decode: Any = _decode_nothing if unsupported else decoder_of(api.request, version)
         self.encode = encoder_of(api.response, version)
 
-    def parts(self, response: Any, correlation_id: int) -> Parts | None:
+    def settled(
+        self, respond: Callable[[Any], Any], correlation_id: int, since_ns: int, future: asyncio.Future[Any]
+    ) -> Parts | None:
+        return self.parts(respond(future), correlation_id, since_ns)
+
+    def parts(self, response: Any, correlation_id: int, since_ns: int) -> Parts | None:
+        """The answer's bytes. Every request that gets this far is counted here, once."""
         if response is None:
+            self.timing.took(self.now_ns() - since_ns)
             return None
         parts: Parts = [b""]
-        self.encode(response, parts)
+        if type(response) is bytes:
+            parts.append(response)
+        else:
+            self.encode(response, parts)
         body_bytes = sum(map(len, parts))
         if self.response_is_flexible:
             parts[0] = _response_start_flexible(body_bytes + 5, correlation_id, 0)
         else:
             parts[0] = _response_start(body_bytes + 4, correlation_id)
+        self.timing.took(self.now_ns() - since_ns)
         return parts
 
 
@@ -116,8 +136,8 @@ def _decode_nothing(frame: memoryview, at: int) -> tuple[None, int]:
     return None, at
 
 
-async def _later(served: _Served, response: Awaitable[Any], correlation_id: int) -> Parts | None:
-    return served.parts(await response, correlation_id)
+async def _later(served: _Served, response: Awaitable[Any], correlation_id: int, since_ns: int) -> Parts | None:
+    return served.parts(await response, correlation_id, since_ns)
 
 
 def _skip_tags(frame: memoryview, at: int) -> int:

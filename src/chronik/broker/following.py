@@ -30,19 +30,34 @@ class Following:
         node, image = self._node, self._node.store.image
         self._configure(image)
         node.replicas.follow(image, (), ())
-        known = {(topic.topic_id, index) for topic in image.topics.values() for index in range(len(topic.partitions))}
-        for log in list(node.logs.all()):
-            if (log.topic_id, log.partition) not in known:
-                self._delete(log)  # its topic was deleted while we were down
         for topic in image.topics.values():
             node.replicas.configure(image, topic)
-        self._follow_offsets_topic(image)
         node.store.subscribe(self._changed)
+
+    def join(self) -> None:
+        """The image shows this node's registration, so it is not of the past: lead and follow as it says."""
+        image = self._node.store.image
+        self._node.replicas.begin(image)
+        self._follow_offsets_topic(image)
+
+    def clean_up(self) -> None:
+        """Once the image is up to date: logs of partitions that went away while this node was down go too."""
+        node, image = self._node, self._node.store.image
+        known = {
+            (topic.topic_id, index)
+            for topic in image.topics.values()
+            for index, partition in enumerate(topic.partitions)
+            if node.node_id in partition.replicas
+        }
+        for log in list(node.logs.all()):
+            if (log.topic_id, log.partition) not in known:
+                self._delete(log)
 
     def _changed(self, before: Image, after: Image, changes: Changes) -> None:
         node = self._node
+        node.metrics.follow(node.node_id, changes)
         changed = [*changes.topics_added, *(topic for _, topic in changes.topics_changed)]
-        for log in node.replicas.follow(after, changed, changes.topics_removed):
+        for log in node.replicas.follow(after, changed, changes.topics_removed, changes.brokers):
             self._delete(log)
         for topic in changes.topics_removed:
             node.groups.topic_deleted(topic.name, topic.topic_id)

@@ -1,8 +1,8 @@
 """One node: who is made of whom, and in which order everything starts and stops.
 
-Start: data directory, logs, metadata, listeners, registration; a node that is registered serves. Stop: the reverse,
-with the listeners first, so that nobody is answered by half a node. After a failed fsync or a broken invariant the node
-acknowledges nothing more and ends.
+Start: admin listener, data directory, logs, quorum, metadata, listeners, registration; a registered node serves.
+Stop: first the leaderships go to other nodes, then the reverse of starting, with the listeners first, so that nobody is
+answered by half a node. After a failed fsync or a broken invariant the node acknowledges nothing more and ends.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import asyncio
 import logging
 from functools import partial
 
+from chronik.broker.admin import Admin
 from chronik.broker.api import served_apis
 from chronik.broker.connection import Connection
 from chronik.broker.connections import Connections
@@ -18,21 +19,27 @@ from chronik.broker.dispatch import Dispatcher
 from chronik.broker.errors import CannotStart
 from chronik.broker.fetch_sessions import FetchSessions
 from chronik.broker.following import Following
+from chronik.broker.identity import read_identity, settle_identity
+from chronik.broker.lifecycle import Lifecycle
 from chronik.broker.memory import MemoryBudget
+from chronik.broker.metrics import Census, Metrics
 from chronik.broker.producer_ids import ProducerIds
+from chronik.broker.replication import Replication
 from chronik.broker.settings import Settings
 from chronik.broker.settings.keys import BROKER_KEYS
+from chronik.broker.settings.listeners import EVERYWHERE
+from chronik.broker.settings.resolving import LOOPBACK
 from chronik.broker.topic_settings import topic_settings
 from chronik.broker.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from chronik.coordinator.groups.config import MINUTE_MS, GroupsConfig
 from chronik.coordinator.groups.coordinator import GroupCoordinator
-from chronik.metadata.commands import BrokerHeartbeat, EndpointAt, RegisterBroker
 from chronik.metadata.decisions.decision import Rules, TopicShape
 from chronik.metadata.errors import MetadataError
 from chronik.metadata.image import Image, ResourceType
 from chronik.metadata.store import MetadataStore, StoreConfig
 from chronik.raft.addresses import Address
 from chronik.raft.errors import RaftError
+from chronik.raft.transport import TcpTransport
 from chronik.replication.assignment import Replicas
 from chronik.replication.errors import ReplicationError
 from chronik.replication.topic_settings import TopicSettings
@@ -62,6 +69,7 @@ class Node:
     replicas: Replicas
     groups: GroupCoordinator
     broker_epoch: int
+    quorum: TcpTransport | None = None  # None: nobody can join this node
 
     def __init__(self, runtime: Runtime, settings: Settings) -> None:
         self.runtime = runtime
@@ -81,8 +89,13 @@ class Node:
             settings.max_incremental_fetch_session_cache_slots, runtime.randomness.below
         )
         self.producer_ids = ProducerIds(self)
-        self.dispatcher = Dispatcher(self, served_apis())
+        self.metrics = Metrics()
+        self.census = Census()
+        self.dispatcher = Dispatcher(self, served_apis(), self.metrics, runtime.clock)
+        self.admin = Admin(self)
         self.listeners: dict[str, Listener] = {}  # by listener name
+        self.lifecycle = Lifecycle(self)
+        self._serves = False  # registered, and not stopping yet
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     @classmethod
@@ -100,6 +113,7 @@ class Node:
 
     async def _open(self) -> None:
         runtime, settings = self.runtime, self.settings
+        await self.admin.open()
         runtime.disk.make_directory(settings.log_dir)
         self.logs = await Logs.open(
             runtime,
@@ -107,43 +121,69 @@ class Node:
             LogsConfig(producer_id_expiration_ms=settings.producer_id_expiration_ms),
             self._storage_failed,
         )
-        self.replicas = Replicas(self.node_id, self.logs, self._settings_of)
+        self.replication = Replication(self)
+        self.replicas = self.replication.replicas
         self.groups = GroupCoordinator(
             groups_config(settings), runtime.clock, runtime.randomness, settings.offsets_topic_num_partitions
         )
+        identity = read_identity(runtime, settings.log_dir, self.node_id)
+        cluster_id = identity.cluster_id if identity else ""
+        self.quorum = await self._listen_to_quorum(cluster_id)
         self.store = await MetadataStore.open(
-            runtime, settings.metadata_dir, node_id=self.node_id, cluster_id=None, config=store_config(settings)
+            runtime,
+            settings.metadata_dir,
+            node_id=self.node_id,
+            cluster_id=cluster_id or None,
+            config=store_config(settings),
+            transport=self.quorum,
+            notes=self.quorum,
         )
         self.store.on_failure = self._store_failed
+        self.store.on_answer = self.metrics.wrote_metadata
+        await self.store.ready()
+        identity = settle_identity(
+            runtime, settings.log_dir, identity, node_id=self.node_id, cluster_id=self.store.image.cluster_id
+        )
+        if self.quorum is not None:
+            self.quorum.cluster_id = identity.cluster_id
+            self.store.found_at(quorum_address(settings, self.quorum.address.port))
         self.following = Following(self)
         self.following.begin()
         for listener in settings.listeners:
             made = partial(Connection, self, listener.name)
             self.listeners[listener.name] = await runtime.network.listen(listener.host, listener.port, made)  # type: ignore[arg-type]
-        await self._register()
+        self.broker_epoch = await self.lifecycle.register(identity.directory_id)
+        self.following.join()
+        self.replication.start()
+        self.following.clean_up()
+        await self.lifecycle.join()
+        self._serves = True
+        self.connections.begin()
+        self.tasks.start("heartbeats", self.lifecycle.keep_alive())
         self.tasks.start("connections", self.connections.sweep())
         self.tasks.start("maintenance", self._maintain())
         self.tasks.start("group expiry", self._expire_groups())
 
-    async def _register(self) -> None:
-        """Tells the controller who and where we are; from its answer on clients are sent here."""
-        advertised = [
-            EndpointAt(name=each.name, host=each.host, port=each.port or self.listeners[each.name].port)
-            for each in self.settings.advertised_listeners
-        ]
-        reply = await self.store.submit(
-            RegisterBroker(
-                broker_id=self.node_id,
-                cluster_id=self.store.image.cluster_id,
-                incarnation_id=self.runtime.randomness.bytes(16),
-                endpoints=advertised,
-                rack=self.settings.rack,
-            )
-        )
-        self.broker_epoch = reply.broker_epoch
-        await self.store.submit(BrokerHeartbeat(broker_id=self.node_id, broker_epoch=self.broker_epoch))
+    async def _listen_to_quorum(self, cluster_id: str) -> TcpTransport | None:
+        if not self.settings.controller_listeners:
+            return None
+        listener = self.settings.controller_listeners[0]
+        address = Address(listener.host, listener.port)
+        return await TcpTransport.listen(self.runtime, address, cluster_id=cluster_id, node_id=self.node_id)
 
     # --- what handlers ask
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the metadata can be read; a node that is starting may wait for that."""
+        return hasattr(self, "store")
+
+    @property
+    def failure(self) -> str | None:
+        """Why the node has ended by itself; None while it has not."""
+        if not self._ended.done() or self._ended.exception() is None:
+            return None
+        return str(self._ended.exception())
 
     @property
     def cluster_id(self) -> str:
@@ -157,7 +197,7 @@ class Node:
         """The real port, also where 0 was asked for."""
         return self.listeners[listener or next(iter(self.listeners))].port
 
-    def _settings_of(self, image: Image, topic: str) -> TopicSettings:
+    def settings_of(self, image: Image, topic: str) -> TopicSettings:
         return topic_settings(self.settings, image.config(ResourceType.TOPIC, topic))
 
     # --- background work
@@ -175,15 +215,23 @@ class Node:
     # --- the end
 
     async def stop(self) -> None:
-        """A clean end: no new requests, answers under way are given up, everything synced."""
+        """A clean end: leaderships handed over, then no new requests, answers under way are given up, all synced."""
+        if self._serves and not self._ended.done():
+            self._serves = False
+            await self.lifecycle.hand_over()
         for listener in self.listeners.values():
             listener.close()
+        self.admin.close()
         self.connections.close_all("the node is stopping")
+        if hasattr(self, "replication"):
+            self.replication.stop()
         await self.tasks.stop()
         for _ in range(TURNS_TO_CLOSE):  # the loop must let go of its transports before anybody closes it
             await asyncio.sleep(0)
         if hasattr(self, "store"):
             await self.store.close()
+        if self.quorum is not None:
+            await self.quorum.stop()
         if hasattr(self, "logs"):
             await self.logs.close()
         if not self._ended.done():
@@ -213,14 +261,24 @@ class Node:
             self.stop_broken(failure)
 
 
+def quorum_address(settings: Settings, port: int) -> Address:
+    """Where other nodes reach this one's part of the quorum: on the host that clients are told, if it has no other."""
+    host = settings.controller_listeners[0].host
+    if host in EVERYWHERE:
+        host = next((each.host for each in settings.advertised_listeners if each.host not in EVERYWHERE), LOOPBACK)
+    return Address(host, port)
+
+
 def store_config(settings: Settings) -> StoreConfig:
     offsets = TopicShape(settings.offsets_topic_num_partitions, settings.offsets_topic_replication_factor)
     transactions = TopicShape(
         settings.transaction_state_log_num_partitions, settings.transaction_state_log_replication_factor
     )
     voters = {voter.node_id: Address(voter.host, voter.port) for voter in settings.voters}
+    if not voters and not settings.controller_quorum_bootstrap_servers:
+        voters = {settings.node_id: Address("", 0)}
     return StoreConfig(
-        voters=voters or {settings.node_id: Address("", 0)},
+        voters=voters if settings.node_id in voters else None,
         rules=Rules(
             topic_default=TopicShape(settings.num_partitions, settings.default_replication_factor),
             coordinator_topics={OFFSETS_TOPIC: offsets, TRANSACTIONS_TOPIC: transactions},
@@ -229,6 +287,9 @@ def store_config(settings: Settings) -> StoreConfig:
         ),
         broker_session_timeout_ms=settings.broker_session_timeout_ms,
         batching=settings.metadata_batching_enable,
+        forwarding=settings.metadata_forwarding_enable,
+        leases=settings.metadata_leases_enable,
+        answer_timeout_ms=settings.controller_quorum_request_timeout_ms,
     )
 
 

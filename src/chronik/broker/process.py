@@ -19,17 +19,21 @@ from chronik.runtime.real import real_runtime
 EXIT_OK, EXIT_FAILED, EXIT_CANNOT_START = 0, 1, 2
 
 
-def run(settings: Settings, started: Callable[[Node], None] = lambda node: None) -> int:
-    """Serves until SIGTERM or SIGINT; returns the exit code."""
-    return uvloop.run(_serve(settings, started))
+def run(
+    settings: Settings, started: Callable[[Node], None] = lambda node: None, *, until_stdin_ends: bool = False
+) -> int:
+    """Serves until SIGTERM or SIGINT, or until whoever holds the other end of standard input is gone; the exit code."""
+    return uvloop.run(_serve(settings, started, until_stdin_ends=until_stdin_ends))
 
 
-async def _serve(settings: Settings, started: Callable[[Node], None]) -> int:
+async def _serve(settings: Settings, started: Callable[[Node], None], *, until_stdin_ends: bool) -> int:
     log = logging.getLogger("chronik")
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
+    if until_stdin_ends:
+        loop.add_reader(sys.stdin.fileno(), stopping.set)
     try:
         node = await Node.start(real_runtime(), settings)
     except (BrokerError, OSError) as fault:

@@ -1,5 +1,5 @@
 """`python -m chronik.cli` is `chronik`."""
 
-from chronik.cli.main import main
+from chronik.cli.entry import main
 
 main()

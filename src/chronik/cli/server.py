@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from cyclopts import Parameter
 
-if TYPE_CHECKING:
-    from chronik.broker.node import Node
-
-EXIT_BAD_SETTING = 2
+from chronik.cli.entry import serve
 
 
 def server(
@@ -21,6 +16,7 @@ def server(
     *,
     override: Annotated[list[str] | None, Parameter(name=["--override", "-o"], negative="")] = None,
     log_level: str = "INFO",
+    until_stdin_ends: bool = False,
 ) -> int:
     """Run one node in the foreground.
 
@@ -35,22 +31,7 @@ def server(
         key=value, may be given many times.
     log_level
         DEBUG, INFO, WARNING or ERROR.
+    until_stdin_ends
+        Stop when standard input ends: for programs that start nodes and must not leave any behind.
     """
-    from chronik.broker.errors import BrokerError
-    from chronik.broker.process import log_to_stderr, run
-    from chronik.broker.settings import Settings
-
-    log_to_stderr(log_level)
-    overrides = dict(item.partition("=")[::2] for item in override or [])
-    try:
-        settings = Settings.load(str(file) if file else None, environment=os.environ, overrides=overrides)
-    except BrokerError as fault:
-        print(f"chronik server: {fault}", file=sys.stderr)
-        return EXIT_BAD_SETTING
-    return run(settings, _say_ready)
-
-
-def _say_ready(node: Node) -> None:
-    """One line on standard output, for people and for programs that start a node with port 0."""
-    first = next(iter(node.listeners.values()))
-    print(f"ready on {first.host}:{first.port}", flush=True)
+    return serve(str(file) if file else None, override or (), log_level, until_stdin_ends=until_stdin_ends)

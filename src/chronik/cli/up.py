@@ -1,4 +1,4 @@
-"""`chronik up`: a broker in the foreground with every default right, for a laptop or a small machine."""
+"""`chronik up`: a broker, or a cluster of them, in the foreground with every default right."""
 
 from __future__ import annotations
 
@@ -16,39 +16,45 @@ HOST = "127.0.0.1"
 
 
 def up(*, nodes: int = 1, port: int = 9092, data: Path | None = None, log_level: str = "WARNING") -> int:
-    """Start a broker here and keep it in the foreground; Ctrl-C stops it cleanly.
+    """Start a broker or a cluster here and keep it in the foreground; Ctrl-C stops it cleanly.
 
-    Any Kafka client works with the address that is printed. Everything that is acknowledged is on disk.
+    Any Kafka client works with the address that is printed. Everything that is acknowledged is on disk, in a cluster on
+    every in-sync replica's.
 
     Examples
     --------
     chronik up                       a broker for an hour of work; its data goes when it stops
+    chronik up --nodes 3             three nodes, each a process of its own, on ports 9092, 9093 and 9094
     chronik up --data ~/chronik      keeps its data: the next `chronik up --data ~/chronik` goes on from there
     chronik up --port 0              on any free port
 
     Parameters
     ----------
     nodes
-        How many nodes; more than one needs replication between nodes, which this release does not have.
+        How many nodes; three survive the loss of one.
     port
-        The port for clients, on loopback only.
+        The first node's port for clients, on loopback only; the others follow it.
     data
         Where to keep data; without it a temporary directory that is removed at the end.
     log_level
         DEBUG, INFO, WARNING or ERROR.
     """
     from chronik.broker.errors import BrokerError
-    from chronik.broker.process import log_to_stderr, run
-    from chronik.broker.settings import Settings
+    from chronik.broker.process import log_to_stderr
+    from chronik.testing.local_cluster import why_not_here
 
-    if nodes != 1:
-        print("chronik up: this release runs one node; replication between nodes comes next", file=sys.stderr)
+    if nodes < 1:
+        print("chronik up: --nodes must be 1 or more", file=sys.stderr)
         return EXIT_USAGE
     log_to_stderr(log_level)
     directory = data.expanduser().absolute() if data else Path(tempfile.mkdtemp(prefix="chronik-"))
+    if reason := why_not_here(directory, nodes):
+        print(f"chronik up: {reason}", file=sys.stderr)
+        return EXIT_USAGE
     try:
-        settings = Settings.load(None, environment={}, overrides=quick_settings(directory, port))
-        return run(settings, lambda node: _say_ready(node, directory, keeps=data is not None))
+        if nodes == 1:
+            return _run_one(directory, port, keeps=data is not None)
+        return _run_many(directory, nodes, port, keeps=data is not None, log_level=log_level)
     except BrokerError as fault:
         print(f"chronik up: {fault}", file=sys.stderr)
         return EXIT_USAGE
@@ -57,23 +63,45 @@ def up(*, nodes: int = 1, port: int = 9092, data: Path | None = None, log_level:
             shutil.rmtree(directory, ignore_errors=True)
 
 
-def quick_settings(directory: Path, port: int) -> dict[str, str]:
-    """One node that needs no other: internal topics with one replica, groups that do not wait for latecomers."""
-    listener = f"PLAINTEXT://{HOST}:{port}"
-    return {
-        "process.roles": "broker,controller",
-        "node.id": "1",
-        "listeners": listener,
-        "advertised.listeners": listener,
-        "log.dirs": str(directory),
-        "offsets.topic.replication.factor": "1",
-        "transaction.state.log.replication.factor": "1",
-        "transaction.state.log.min.isr": "1",
-        "group.initial.rebalance.delay.ms": "0",
-    }
+def _run_one(directory: Path, port: int, *, keeps: bool) -> int:
+    from chronik.broker.process import run
+    from chronik.broker.settings import Settings
+    from chronik.testing.local_cluster import local_cluster
+
+    (overrides,) = local_cluster(directory, [port], [])
+    settings = Settings.load(None, environment={}, overrides=overrides)
+    return run(settings, lambda node: _say_ready([_port_of(node)], directory, keeps=keeps))
 
 
-def _say_ready(node: Node, directory: Path, *, keeps: bool) -> None:
-    print(f"bootstrap.servers  {HOST}:{node.port()}")
+def _port_of(node: Node) -> int:
+    return node.port()
+
+
+def _run_many(directory: Path, nodes: int, port: int, *, keeps: bool, log_level: str) -> int:
+    from chronik.testing.processes import NodeProcess, free_ports, wait_for_end
+
+    ports = free_ports(nodes) if port == 0 else [port + index for index in range(nodes)]
+    from chronik.testing.local_cluster import local_cluster
+
+    started = [
+        NodeProcess.start(settings, log_level=log_level)
+        for settings in local_cluster(directory, ports, free_ports(nodes))
+    ]
+    try:
+        for process in started:
+            if process.wait_ready() is None:
+                print("chronik up: a node did not start: see its log above", file=sys.stderr)
+                return EXIT_USAGE
+        _say_ready(ports, directory, keeps=keeps)
+        return wait_for_end(started, lambda line: print(line, file=sys.stderr, flush=True))
+    finally:
+        for process in started:
+            process.stop()
+        for process in started:
+            process.wait()
+
+
+def _say_ready(ports: list[int], directory: Path, *, keeps: bool) -> None:
+    print(f"bootstrap.servers  {','.join(f'{HOST}:{port}' for port in ports)}")
     print(f"data               {directory}{'' if keeps else '  (temporary: removed at the end; keep it with --data)'}")
     print("ready              Ctrl-C stops", flush=True)

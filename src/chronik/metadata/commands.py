@@ -25,6 +25,7 @@ from chronik.wire.notation import (
 )
 
 SET, DELETE, APPEND, SUBTRACT = range(4)  # of ConfigChange.operation, by Kafka's numbers
+PREFERRED, UNCLEAN = range(2)  # of ElectLeaders.election_type, by Kafka's numbers
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3  # of FeatureUpdate.upgrade_type, by Kafka's numbers
 
 
@@ -261,6 +262,65 @@ class AlteredPartition(Struct):
     isr: list[int32] = []  # noqa: RUF012
 
 
+class ElectLeaders(Command):
+    """Elects now: the first replica where another leads, or any live one where nobody does."""
+
+    election_type: int8
+    topics: list[ElectionTopic] | None  # null: all, and only partitions are answered in which something was to be done
+
+
+class ElectionTopic(Struct):
+    name: string
+    partitions: list[int32]
+
+
+class ElectLeadersReply(Reply):
+    topics: list[ElectedTopic]
+
+
+class ElectedTopic(Struct):
+    name: string
+    partitions: list[ElectedPartition]
+
+
+class ElectedPartition(Struct):
+    index: int32
+    error_code: int16 = 0
+    error_message: string | None = None
+
+
+class AlterReassignments(Command):
+    """Moves replicas of partitions, or calls such a move off."""
+
+    topics: list[ReassignedTopic]
+    allows_other_factor: boolean = True  # whether a partition may end with more or fewer replicas than it has
+
+
+class ReassignedTopic(Struct):
+    name: string
+    partitions: list[Reassignment]
+
+
+class Reassignment(Struct):
+    index: int32
+    replicas: list[int32] | None  # the preferred leader first; null calls the move off
+
+
+class AlterReassignmentsReply(Reply):
+    topics: list[AlteredReassignments]
+
+
+class AlteredReassignments(Struct):
+    name: string
+    partitions: list[AlteredReassignment]
+
+
+class AlteredReassignment(Struct):
+    index: int32
+    error_code: int16 = 0
+    error_message: string | None = None
+
+
 class AllocateProducerIds(Command):
     broker_id: int32
     broker_epoch: int64
@@ -286,6 +346,51 @@ class UpdateFeaturesReply(Reply):
     pass
 
 
+class DescribeQuorum(Command):
+    """How far each member has come. Changes nothing; only the leader knows."""
+
+
+class DescribeQuorumReply(Reply):
+    leader_id: int32
+    term: int32
+    commit_index: int64
+    members: list[QuorumMember]  # ascending
+
+
+class QuorumMember(Struct):
+    node_id: int32
+    is_voter: boolean
+    match_index: int64  # known to be durable there
+    lag_ms: int64  # for how long it has lacked an entry; 0: it lacks none
+    silent_ms: int64  # since it was last heard; -1: never
+    host: string
+    port: uint16
+
+
+class AddVoter(Command):
+    """A node that listens there joins the quorum: it is brought up to date first, then it votes."""
+
+    node_id: int32
+    host: string
+    port: uint16
+    timeout_ms: int32
+
+
+class AddVoterReply(Reply):
+    pass
+
+
+class RemoveVoter(Command):
+    """The node votes no more. Its broker goes on reading the log, unless it leaves the quorum entirely."""
+
+    node_id: int32
+    entirely: boolean = False
+
+
+class RemoveVoterReply(Reply):
+    pass
+
+
 REPLY_OF: dict[type[Command], type[Reply]] = {
     CreateTopics: CreateTopicsReply,
     DeleteTopics: DeleteTopicsReply,
@@ -298,6 +403,11 @@ REPLY_OF: dict[type[Command], type[Reply]] = {
     AlterPartition: AlterPartitionReply,
     AllocateProducerIds: AllocateProducerIdsReply,
     UpdateFeatures: UpdateFeaturesReply,
+    ElectLeaders: ElectLeadersReply,
+    AlterReassignments: AlterReassignmentsReply,
+    DescribeQuorum: DescribeQuorumReply,
+    AddVoter: AddVoterReply,
+    RemoveVoter: RemoveVoterReply,
 }
 
 

@@ -17,11 +17,13 @@ from chronik.metadata.commands import (
     AllocateProducerIds,
     AlterConfigs,
     AlterPartition,
+    AlterReassignments,
     BrokerHeartbeat,
     Command,
     CreatePartitions,
     CreateTopics,
     DeleteTopics,
+    ElectLeaders,
     FenceBroker,
     RegisterBroker,
     Reply,
@@ -35,6 +37,7 @@ from chronik.metadata.decisions.decision import Decision, Rules
 from chronik.metadata.decisions.features import update_features
 from chronik.metadata.decisions.partitions import alter_partition, create_partitions
 from chronik.metadata.decisions.producer_ids import allocate_producer_ids
+from chronik.metadata.decisions.reassignments import alter_reassignments, elect_leaders
 from chronik.metadata.decisions.topics import create_topics, delete_topics
 from chronik.metadata.delta import Delta
 from chronik.metadata.errors import refuse
@@ -126,6 +129,8 @@ DECISIONS: dict[type[Command], Callable[[View, Any, Rules], Decision[Any]]] = {
     FenceBroker: fence_broker,
     UnregisterBroker: unregister_broker,
     AlterPartition: alter_partition,
+    ElectLeaders: elect_leaders,
+    AlterReassignments: alter_reassignments,
     AllocateProducerIds: lambda view, command, _: allocate_producer_ids(view, command),
     UpdateFeatures: lambda view, command, _: update_features(view, command),
 }

@@ -101,10 +101,13 @@ class PartitionRecord(Record):
     isr: list[int32]
     elr: list[int32] = field(tag=0)
     last_known_elr: list[int32] = field(tag=1)
+    adding: list[int32] = field(tag=2)
+    removing: list[int32] = field(tag=3)
 
 
 class PartitionChangeRecord(Record):
-    """A partition's leader, ISR or ELR changed. Always the whole new state: only the replicas may be left out."""
+    """A partition's leader, ISR, ELR or replicas changed. Always the whole new state: only the replicas may be left
+    out."""
 
     topic_id: uuid
     index: int32
@@ -115,6 +118,8 @@ class PartitionChangeRecord(Record):
     elr: list[int32] = field(tag=0)
     last_known_elr: list[int32] = field(tag=1)
     replicas: list[int32] | None = field(tag=2, default=None)
+    adding: list[int32] = field(tag=3)
+    removing: list[int32] = field(tag=4)
 
 
 class RemoveTopicRecord(Record):

@@ -27,6 +27,10 @@ class BrokerSessions:
     def alive(self, broker_id: int, now_ns: int) -> bool:
         return broker_id in self._heard and not self._is_over(broker_id, now_ns)
 
+    def watched(self) -> list[int]:
+        """Those that count as alive."""
+        return sorted(self._since_ns)
+
     def expired(self, now_ns: int) -> list[int]:
         return sorted(broker_id for broker_id in self._since_ns if self._is_over(broker_id, now_ns))
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Iterator
+from itertools import islice
 
 from chronik.metadata.delta import Changes
 from chronik.metadata.errors import DamagedMetadata
 from chronik.metadata.image import EMPTY, Broker, ConfigResource, Image, Topic
 from chronik.metadata.records import (
+    FORMAT,
     NOBODY,
     AppliedRequestRecord,
     ClusterRecord,
@@ -50,7 +52,27 @@ def decode_snapshot(data: bytes) -> Image:
 
 def state_hash(image: Image) -> str:
     """Equal on all nodes at equal versions."""
-    return hashlib.blake2b(encode_snapshot(image), digest_size=16).hexdigest()
+    hashing = StateHash(image)
+    while hashing.step():
+        pass
+    return hashing.result()
+
+
+class StateHash:
+    """The hash of a snapshot's bytes, some records at a time: a large image would keep a loop busy for too long."""
+
+    def __init__(self, image: Image) -> None:
+        self._records = records_of(image)
+        self._hash = hashlib.blake2b(_VERSION.pack(image.version) + FORMAT, digest_size=16)
+
+    def step(self, records_max: int = 1_000) -> bool:
+        """Whether there is more to do."""
+        some = list(islice(self._records, records_max))
+        self._hash.update(memoryview(encode_batch(some))[len(FORMAT) :])
+        return bool(some)
+
+    def result(self) -> str:
+        return self._hash.hexdigest()
 
 
 def records_of(image: Image) -> Iterator[Record]:
@@ -111,6 +133,8 @@ def _topic_records(topic: Topic) -> Iterator[Record]:
             isr=list(partition.isr),
             elr=list(partition.elr) or NOBODY,
             last_known_elr=list(partition.last_known_elr) or NOBODY,
+            adding=list(partition.adding) or NOBODY,
+            removing=list(partition.removing) or NOBODY,
         )
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,8 +20,11 @@ from chronik.metadata import commands as c
 from chronik.metadata.controller import Controller
 from chronik.metadata.decisions.decision import Rules
 from chronik.metadata.delta import Changes
-from chronik.metadata.errors import NotController, StoreClosed, WrongCluster
+from chronik.metadata.errors import MetadataError, NotController, StoreClosed, WrongCluster
+from chronik.metadata.forwarding import Forwarding
 from chronik.metadata.image import EMPTY, Image
+from chronik.metadata.leased_reads import LEASE_ASK, LEASE_GRANT, LeasedReads
+from chronik.metadata.quorum import QUORUM_COMMANDS, QuorumDuties
 from chronik.metadata.records import ClusterRecord, FeatureLevelRecord, decode_batch
 from chronik.metadata.replay import replay_onto
 from chronik.metadata.snapshot import decode_snapshot, difference, encode_snapshot
@@ -28,13 +33,19 @@ from chronik.raft.addresses import Address
 from chronik.raft.config import RaftConfig
 from chronik.raft.driver import RaftNode
 from chronik.raft.errors import RaftError, Stopped
-from chronik.raft.interfaces import Transport
+from chronik.raft.interfaces import Notes, Transport
 from chronik.raft.messages import Message
 from chronik.runtime.interfaces import Runtime
 
 Listener: TypeAlias = Callable[[Image, Image, Changes], None]
 
+logger = logging.getLogger("chronik.metadata")
+
 NS_PER_MS = 1_000_000
+WATCH_S = 0.1  # how often the controller looks for brokers that have gone
+PAUSE_S = 0.05  # before a command looks for a controller again, unless one is elected meanwhile
+# What a node tells the controller about itself has nowhere else to go.
+OWN_DUTIES = (c.RegisterBroker, c.BrokerHeartbeat, c.AlterPartition, c.AllocateProducerIds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +58,11 @@ class StoreConfig:
     features: Mapping[str, int] = field(default_factory=dict)  # levels that a new cluster begins with
     broker_session_timeout_ms: int = 9_000
     batching: bool = True  # off: every command is an entry, and a consensus round, of its own
+    forwarding: bool = True  # off: a node that is not the controller says so, except about its own duties
+    leases: bool = True  # off: every read is confirmed by the leader
+    read_timeout_ms: int = 5_000  # a read that no leader confirmed for so long is given up
+    submit_timeout_ms: int = 15_000  # a command that found no controller for so long is given up
+    answer_timeout_ms: int = 2_000  # one that was sent is sent again after so long
 
 
 class MetadataStore:
@@ -62,6 +78,7 @@ class MetadataStore:
         cluster_id: str | None,
         config: StoreConfig,
         transport: Transport | None = None,
+        notes: Notes | None = None,
     ) -> MetadataStore:
         """Recovers what the directory holds, or founds a cluster in an empty one; None draws a cluster id then.
 
@@ -70,6 +87,10 @@ class MetadataStore:
         store = cls(
             runtime, _next_incarnation(runtime, directory), node_id=node_id, cluster_id=cluster_id, config=config
         )
+        if notes is not None:
+            store._forwarding = Forwarding(notes, store._decide, lambda: store.image.version)
+            store._notes = notes
+            notes.attach_notes(store._receive_note, store._met)
         store._raft = await RaftNode.open(
             runtime,
             f"{directory}/raft",
@@ -80,6 +101,10 @@ class MetadataStore:
             config=config.raft,
         )
         store._raft.on_failure = store._raft_failed
+        store._abstain_if_new()
+        if notes is not None and config.leases:
+            store._leased = LeasedReads(store._raft, notes, runtime.clock, config.raft)
+            store._leased.leadership_changed(is_self=store._leads)
         store._take_lead_when_due()
         if store._raft.members.voters == (node_id,):
             await store.ready()
@@ -94,15 +119,26 @@ class MetadataStore:
         self.image: Image = EMPTY
         self.node_id = node_id
         self.on_failure: Callable[[BaseException], None] | None = None  # hears why the quorum's node stopped by itself
+        # Hears of each command of this node how long it took, and at which time it was answered; both ns. The reply is
+        # None where it failed.
+        self.on_answer: Callable[[c.Command, c.Reply | None, int, int], None] | None = None
         self._runtime, self._config, self._cluster_id = runtime, config, cluster_id
         self._loop = asyncio.get_running_loop()
         self._raft: RaftNode | None = None  # until it is open; it may lead before
         self._writer: Writer | None = None  # while this node is the controller
+        self._notes: Notes | None = None  # a quorum of one has nobody to write to
+        self._forwarding: Forwarding | None = None
+        self._leased: LeasedReads | None = None
+        self._quorum = QuorumDuties(runtime.clock)
         self._leads = False
         self._listeners: list[Listener] = []
         self._incarnation, self._sequence = incarnation, 0
         self._unanswered: dict[int, None] = {}  # sequences, ascending
         self._ready: asyncio.Future[None] = self._loop.create_future()
+        self._cluster_met = ""  # that a peer belongs to, while this node knew of none
+        self._catching_up: asyncio.Task[None] | None = None  # of a node that joins empty
+        self._elected = asyncio.Event()  # set when the leader changes, and cleared by who waits for that
+        self._behind: list[tuple[int, asyncio.Future[None]]] = []  # who waits for which version of the image
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
 
@@ -119,9 +155,18 @@ class MetadataStore:
         return self._node.term
 
     @property
+    def lease_expirations(self) -> int:
+        """How often a read lease of this node ran out before the next came."""
+        return self._leased.lease.expirations if self._leased is not None else 0
+
+    @property
     def raft(self) -> RaftNode:
         """For those who show the quorum's state or change its members."""
         return self._node
+
+    def found_at(self, address: Address) -> None:
+        """Where nodes that join later can reach this one; a quorum of one has no need to know."""
+        self._quorum.own_address = address
 
     def subscribe(self, listener: Listener) -> None:
         """Called with (before, after, what changed) after each applied batch, before anyone is answered.
@@ -137,8 +182,29 @@ class MetadataStore:
         """Returns when the cluster is known here, that is, when its id is."""
         await asyncio.shield(self._ready)
 
+    def current(self) -> Image | None:
+        """The image, if it is known to show everything that was acknowledged anywhere before this call.
+
+        None: only the leader can tell; await `read`.
+        """
+        if self._leased is not None:
+            return self.image if self._leased.may_read() else None
+        is_alone = self._leads and self._node.members.voters == (self.node_id,)
+        return self.image if is_alone else None
+
+    async def read(self) -> Image:
+        """As `current`, confirmed by the leader where no lease allows less. Raises NotController in the end."""
+        image = self.current()
+        if image is not None:
+            return image
+        try:
+            async with asyncio.timeout(self._config.read_timeout_ms / 1000):
+                return await self.barrier()
+        except TimeoutError:
+            raise NotController(self.leader_id) from None
+
     async def barrier(self) -> Image:
-        """An image that shows everything that was acknowledged anywhere before this call."""
+        """An image that shows everything that was acknowledged anywhere before this call; always asks."""
         try:
             await self._node.read_index()
         except Stopped as error:
@@ -166,29 +232,135 @@ class MetadataStore:
     @overload
     async def submit(self, command: c.AlterPartition) -> c.AlterPartitionReply: ...
     @overload
+    async def submit(self, command: c.ElectLeaders) -> c.ElectLeadersReply: ...
+    @overload
+    async def submit(self, command: c.AlterReassignments) -> c.AlterReassignmentsReply: ...
+    @overload
     async def submit(self, command: c.AllocateProducerIds) -> c.AllocateProducerIdsReply: ...
     @overload
     async def submit(self, command: c.UpdateFeatures) -> c.UpdateFeaturesReply: ...
+    @overload
+    async def submit(self, command: c.DescribeQuorum) -> c.DescribeQuorumReply: ...
+    @overload
+    async def submit(self, command: c.AddVoter) -> c.AddVoterReply: ...
+    @overload
+    async def submit(self, command: c.RemoveVoter) -> c.RemoveVoterReply: ...
     async def submit(self, command: c.Command) -> Any:
         """Raises NotController, or MetadataRefused where all of it is refused; items carry codes of their own."""
         if self._closed:
             raise StoreClosed
         c.draw_ids(command, self._runtime.randomness)
         request = self._next_request()
+        since_ns = self._runtime.clock.monotonic_ns()
+        reply: c.Reply | None = None
         try:
-            return await self._carry_out(command, request)
+            reply = await self._carry_out(command, request)
         finally:
             del self._unanswered[request.sequence]
+            if self.on_answer is not None:
+                now_ns = self._runtime.clock.monotonic_ns()
+                self.on_answer(command, reply, now_ns - since_ns, now_ns)
+        return reply
 
     async def _carry_out(self, command: c.Command, request: c.RequestId) -> c.Reply:
+        """Until the controller has answered, whoever that is; the request id makes repeating it harmless."""
+        give_up_s = self._loop.time() + self._config.submit_timeout_ms / 1000
+        while True:
+            try:
+                if self._writer is not None:
+                    return await self._decide(command, request)
+                return await self._forward(command, request)
+            except NotController:
+                if not self._may_forward(command) or self._loop.time() > give_up_s:
+                    raise
+                await self._pause()
+
+    def _may_forward(self, command: c.Command) -> bool:
+        return self._forwarding is not None and (self._config.forwarding or isinstance(command, OWN_DUTIES))
+
+    async def _forward(self, command: c.Command, request: c.RequestId) -> c.Reply:
+        leader_id = self.leader_id
+        if leader_id is None or leader_id == self.node_id or not self._may_forward(command):
+            raise NotController(leader_id)
+        assert self._forwarding is not None
+        answer, version = await self._forwarding.ask(leader_id, command, request, self._config.answer_timeout_ms / 1000)
+        await self._caught_up(version)
+        if isinstance(answer, MetadataError):
+            raise answer
+        return answer
+
+    async def _pause(self) -> None:
+        """A moment, or until a leader is elected."""
+        if self._closed:
+            raise StoreClosed
+        self._elected.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(PAUSE_S):
+                await self._elected.wait()
+
+    async def _caught_up(self, version: int) -> None:
+        """Until this node's image shows what another's does."""
+        if self.image.version < version:
+            waits: asyncio.Future[None] = self._loop.create_future()
+            self._behind.append((version, waits))
+            await waits
+
+    def _decide(self, command: c.Command, request: c.RequestId) -> asyncio.Future[c.Reply]:
+        """What a node asks of the controller."""
         if self._writer is None:
             raise NotController(self.leader_id)
-        return await self._writer.submit(command, request)
+        if isinstance(command, QUORUM_COMMANDS):
+            return self._quorum.carry_out(self._node, command, request)
+        return self._writer.submit(command, request)
+
+    def _receive_note(self, peer: int, note: bytes) -> None:
+        if note[:1] in (LEASE_ASK, LEASE_GRANT):
+            if self._leased is not None:
+                self._leased.receive(peer, note)
+        elif self._forwarding is not None:
+            self._forwarding.receive(peer, note)
+
+    def _met(self, cluster_id: str) -> None:
+        """A peer belongs to a cluster of which this node knows nothing: it is new in it, or has lost its disk."""
+        self._cluster_met = cluster_id
+        self._abstain_if_new()
+
+    def _abstain_if_new(self) -> None:
+        if self._raft is None or not self._cluster_met or self.image.cluster_id or self._catching_up is not None:
+            return
+        logger.info("joining cluster %s with an empty disk", self._cluster_met)
+        self._raft.abstain()
+        self._catching_up = self._loop.create_task(self._raft.caught_up())
+
+    def majority_is_dead(self) -> bool:
+        """Whether so many voters' processes are gone that nothing can be committed until some are back."""
+        voters, notes = self._node.members.voters, self._notes
+        if notes is None:
+            return False
+        return sum(notes.has_died(voter) for voter in voters if voter != self.node_id) > (len(voters) - 1) // 2
+
+    async def hand_over(self) -> None:
+        """Before a clean stop: another voter leads, if one is there to."""
+        others = [voter for voter in self._node.members.voters if voter != self.node_id]
+        if not self.is_controller or not others:
+            return
+        if self._leased is not None:
+            await self._leased.drain()
+        matches = self._node.match_indexes()
+        self._node.transfer_leadership(max(others, key=lambda voter: matches.get(voter, 0)))
+        while self._leads or self.leader_id is None:
+            await self._pause()
 
     async def close(self) -> None:
         """Whoever waits is told that the store is closed; what they asked for may or may not come to be."""
         self._closed = True
         self._step_down(StoreClosed())
+        for _, waits in self._behind:
+            waits.cancel()
+        if self._catching_up is not None:
+            self._catching_up.cancel()
+        if self._leased is not None:
+            self._leased.close()
         if not self._ready.done():
             self._ready.cancel()
         await self._node.stop()
@@ -213,18 +385,29 @@ class MetadataStore:
 
     def _restore(self, data: bytes) -> None:
         before, self.image = self.image, decode_snapshot(data)
-        if self._listeners:
-            self._tell(before, difference(before, self.image))
+        self._tell(before, difference(before, self.image) if self._listeners else Changes())
 
     def _tell(self, before: Image, changes: Changes) -> None:
         for listener in self._listeners:
             listener(before, self.image, changes)
         if self.image.cluster_id and not self._ready.done():
             self._ready.set_result(None)
+        if self._behind:
+            behind, self._behind = self._behind, []
+            for version, waits in behind:
+                if self.image.version < version:
+                    self._behind.append((version, waits))
+                elif not waits.done():
+                    waits.set_result(None)
 
     def _leadership_changed(self, leader_id: int | None, *, is_self: bool) -> None:
         self._step_down(NotController(leader_id))
         self._leads = is_self
+        self._elected.set()
+        if self._forwarding is not None:
+            self._forwarding.leader_changed(leader_id)
+        if self._leased is not None:
+            self._leased.leadership_changed(is_self=is_self)
         if self._raft is not None:
             self._take_lead_when_due()
 
@@ -263,11 +446,14 @@ class MetadataStore:
         self._take_lead_when_due()
 
     def _watch_sessions(self) -> None:
-        """Fences brokers that fell silent; not the one in this process, which is alive if it runs this line."""
-        self._timer = self._loop.call_later(self._config.broker_session_timeout_ms / 4000, self._watch_sessions)
+        """Fences brokers that fell silent or have died; not the one in this process: it runs this line."""
+        self._timer = self._loop.call_later(WATCH_S, self._watch_sessions)
         assert self._writer is not None
         controller = self._writer.controller
-        for broker_id in controller.sessions.expired(self._runtime.clock.monotonic_ns()):
+        gone = set(controller.sessions.expired(self._runtime.clock.monotonic_ns()))
+        if self._notes is not None:
+            gone.update(broker_id for broker_id in controller.sessions.watched() if self._notes.has_died(broker_id))
+        for broker_id in sorted(gone):
             broker = controller.newest.brokers.get(broker_id)
             if broker is not None and broker_id != self.node_id:
                 request = self._next_request()
@@ -281,7 +467,13 @@ class MetadataStore:
             done.exception()
 
     def _raft_failed(self, error: BaseException) -> None:
+        """Nobody waits for what can no longer come: not for a controller, nor for an image that will not change."""
+        self._closed = True
+        self._elected.set()
         self._step_down(StoreClosed())
+        for _, waits in self._behind:
+            if not waits.done():
+                waits.set_exception(StoreClosed())
         if not self._ready.done():
             self._ready.set_exception(StoreClosed())
         if self.on_failure:
@@ -318,6 +510,9 @@ class _Alone:
 
     def update_peers(self, peers: Mapping[int, Address]) -> None:
         pass
+
+    def has_died(self, peer: int) -> bool:
+        return False
 
 
 def _next_incarnation(runtime: Runtime, directory: str) -> int:

@@ -133,10 +133,7 @@ def on_append_reply(core: Core, message: Message) -> None:
         peer.become_replicate()
     elif peer.pace is Pace.REPLICATE:
         peer.inflights.free_to(message.index)
-    if advance_commit(core):
-        reads.release_waiting(core)
-        broadcast(core)
-    elif message.sender != core.id and peer.commit_helps(core.log.committed):
+    if not commit_and_tell(core) and message.sender != core.id and peer.commit_helps(core.log.committed):
         send_append(core, message.sender)
     if message.sender == core.id:
         return
@@ -146,8 +143,19 @@ def on_append_reply(core: Core, message: Message) -> None:
         core.send(Kind.TIMEOUT_NOW, message.sender)
 
 
+def commit_and_tell(core: Core) -> bool:
+    if not advance_commit(core):
+        return False
+    reads.release_waiting(core)
+    broadcast(core)
+    return True
+
+
 def advance_commit(core: Core) -> bool:
     index = committed_index(core.members.voters, lambda voter: core.progress[voter].match)
+    for holder in core.lease_holders:
+        # One that was removed reads until its lease is over: it gets nothing more, so nothing is committed.
+        index = min(index, core.progress[holder].match if holder in core.progress else 0)
     return core.log.matches(index, core.term) and core.log.commit_to(index)
 
 

@@ -87,9 +87,11 @@ class Core:
         self.transferee = NOBODY  # who the leadership is being handed to
         self.pending_change_index = 0  # no second change is accepted before this index is applied
         self.uncommitted_bytes = 0
+        self.lease_holders: frozenset[int] = frozenset()  # as leader: nothing is committed that one of them lacks
         self.election_elapsed = self.heartbeat_elapsed = 0
         self.election_timeout_ticks = 0  # election_ticks and jitter, drawn anew each time
         self.promise_unknown = config.guards_promises
+        self.abstains = False  # it lost its disk, so it may have voted and acknowledged what it does not know of
         self.outbox: list[Message] = []
         self.outbox_after_persist: list[Message] = []
         self.read_states: list[ReadState] = []
@@ -115,7 +117,7 @@ class Core:
     def promotable(self) -> bool:
         """Whether this node may lead: a voter whose log is not waiting for a snapshot."""
         own = self.progress.get(self.id)
-        return own is not None and not own.is_learner and self.log.snapshot is None
+        return own is not None and not own.is_learner and self.log.snapshot is None and not self.abstains
 
     @property
     def awaiting_snapshot(self) -> list[int]:
@@ -206,6 +208,22 @@ class Core:
         """Lets a follower vote at once, for a caller that knows its leader to be dead."""
         if self.role is Role.FOLLOWER and self.config.read_mode is ReadMode.QUORUM:
             self.leader = NOBODY
+
+    def hurry(self) -> None:
+        """The leader's process is known to be gone: stand as soon as all promises to it are over, one after the other.
+
+        Two ticks later than the promise, because the others may have heard from the leader a little later.
+        """
+        if self.role is Role.FOLLOWER and self.promotable:
+            rank = self.members.voters.index(self.id)
+            self.election_timeout_ticks = min(self.election_timeout_ticks, self.config.election_ticks + 2 + rank)
+
+    def require(self, lease_holders: frozenset[int]) -> None:
+        """Who reads without asking, beyond the majority. Fewer of them than before may commit something."""
+        if lease_holders != self.lease_holders:
+            self.lease_holders = lease_holders
+            if self.role is Role.LEADER:
+                appending.commit_and_tell(self)
 
     def report_unreachable(self, peer: int) -> None:
         """What was sent to the peer may be lost: find out where it stands before sending more."""

@@ -19,6 +19,7 @@ from chronik.raft.config import RaftConfig
 from chronik.raft.core import Core
 from chronik.raft.errors import MembershipRefused, OutcomeUnknown, Stopped
 from chronik.raft.founding import found
+from chronik.raft.health import Health
 from chronik.raft.interfaces import StateMachine, Transport
 from chronik.raft.journal import Journal, Recovered
 from chronik.raft.leases import Lease
@@ -66,7 +67,7 @@ class RaftNode:
             raise
         node = cls(
             runtime, lane, journal, recovered, node_id=node_id, transport=transport, machine=machine, config=config,
-            is_founder=is_founder,
+            is_founder=is_founder, configured=voters or {},
         )  # fmt: skip
         try:
             await node._begin()
@@ -87,10 +88,13 @@ class RaftNode:
         machine: StateMachine,
         config: RaftConfig,
         is_founder: bool,
+        configured: Mapping[int, Address],
     ) -> None:
         self._runtime, self._transport, self._machine, self._config = runtime, transport, machine, config
         self._loop = asyncio.get_running_loop()
+        self.health = Health()  # for operators; nothing is decided by it
         self._book: Book = {}
+        self._configured = configured
         self._applied_index = recovered.snapshot.index if recovered.snapshot else 0
         self._stable = StableLog(self._fresh_snapshot)
         self._stable.restart_behind(*recovered.base)
@@ -112,6 +116,7 @@ class RaftNode:
             persisted=self._persisted,
             settled=self._pump,
             failed=self._fail,
+            refused=self._write_refused,
         )
         self._lease = Lease(config.lease_ms * 1_000_000)
         self._reads = ReadPoints(self._core, runtime.randomness.bytes(8), retry_ticks=config.election_ticks)
@@ -128,7 +133,7 @@ class RaftNode:
 
     async def _begin(self) -> None:
         self._transport.attach(self._receive, self._unreachable)
-        self._transport.update_peers(self._book)
+        self._transport.update_peers(self._peers())
         self._timer = self._loop.call_later(self._config.tick_ms / 1000, self._tick)
         self._pump()
         is_alone = self._core.members.voters == (self._core.id,)
@@ -175,6 +180,11 @@ class RaftNode:
         return self._applied_index
 
     @property
+    def last_index(self) -> int:
+        """Of all entries that this node has, durable or not."""
+        return self._core.log.last_index
+
+    @property
     def commit_index(self) -> int:
         return self._core.log.committed
 
@@ -191,6 +201,11 @@ class RaftNode:
         if self._core.role is not Role.LEADER:
             return {}
         return {node_id: progress.match for node_id, progress in self._core.progress.items()}
+
+    def lag_ms(self) -> dict[int, int]:
+        """As leader: since when each member lacks an entry that this log holds. Empty elsewhere."""
+        now_ns = self._runtime.clock.monotonic_ns()
+        return {peer: self.health.lag_ns(match, now_ns) // 1_000_000 for peer, match in self.match_indexes().items()}
 
     # What others ask
 
@@ -209,6 +224,23 @@ class RaftNode:
         done = self._reads.ask()
         self._schedule_pump()
         return await done
+
+    def abstain(self) -> None:
+        """This node lost its disk: it votes for nobody, itself included, until `caught_up`."""
+        self._core.abstains = True
+
+    async def caught_up(self) -> None:
+        """Returns, and may vote again, when it has all that was committed before the call.
+
+        Votes it gave before its loss are the past by then: the leader that confirms this has a term of its own.
+        """
+        await self.read_index()
+        self._core.abstains = False
+
+    def require(self, lease_holders: frozenset[int]) -> None:
+        """As leader: from now on commits only what these nodes have too; see metadata.leases."""
+        self._guarded(lambda: self._core.require(lease_holders))
+        self._schedule_pump()
 
     def transfer_leadership(self, to: int) -> None:
         """Asks for it; look at `leader_id` to see whether it came to be."""
@@ -241,10 +273,12 @@ class RaftNode:
 
     def _receive(self, message: Message) -> None:
         if message.to == self._core.id:
+            self.health.received(message, self._core, self._runtime.clock.monotonic_ns())
             self._guarded(lambda: self._core.step(message))
             self._schedule_pump()
 
     def _unreachable(self, peer: int) -> None:
+        self.health.undelivered += 1
         self._core.report_unreachable(peer)
         self._core.report_snapshot(peer, delivered=False)
 
@@ -257,9 +291,13 @@ class RaftNode:
         self._core.tick()
         self._reads.tick()
         if self._core.role is Role.LEADER:
+            self._observe_peers()
             self._renew_lease()
             self._give_up_lost_snapshots()
-        elif self._founding_ticks > 0:
+            return
+        if self._core.leader != NOBODY and self._transport.has_died(self._core.leader):
+            self._core.hurry()
+        if self._founding_ticks > 0:
             self._founding_ticks -= 1
             if self._core.leader == NOBODY and self._core.role is not Role.CANDIDATE:
                 self._core.campaign()
@@ -278,6 +316,13 @@ class RaftNode:
             context = self._reads.new_context()
             self._lease.asked(context, self._core.term, self._runtime.clock.monotonic_ns())
             self._core.read_index(context)
+
+    def _observe_peers(self) -> None:
+        now_ns = self._runtime.clock.monotonic_ns()
+        self.health.lease_is(held=self._lease.holds(self._core.term, now_ns))
+        if self._core.heartbeat_elapsed == 0:
+            self.health.beat((peer for peer in self._core.progress if peer != self._core.id), now_ns)
+            self.health.matched(min(self.match_indexes().values(), default=0))
 
     def _give_up_lost_snapshots(self) -> None:
         """A peer that took a snapshot and fell silent is probed again, or it would wait for ever."""
@@ -311,6 +356,8 @@ class RaftNode:
             if not self._lease.confirmed(read_state.context):
                 self._reads.confirmed(read_state)
         if ready.touches_disk:
+            if ready.entries and self._core.role is Role.LEADER:
+                self.health.appended(ready.entries[-1].index, self._runtime.clock.monotonic_ns())
             self._rounds.submit(ready)
         self._apply(ready.committed)
         if ready.soft_state:
@@ -323,7 +370,7 @@ class RaftNode:
         if ready.snapshot:
             self._restore(ready.snapshot)
             self._applied_index = ready.snapshot.index
-            self._transport.update_peers(self._book)
+            self._transport.update_peers(self._peers())
         for message in ready.after_persist:
             if message.to == self._core.id:
                 self._core.step(message)
@@ -356,9 +403,14 @@ class RaftNode:
             self._book[changes.changes[0].node_id] = Address.decode(changes.context)
         known = (*members.voters, *members.learners)
         self._book = {node_id: address for node_id, address in self._book.items() if node_id in known}
-        self._transport.update_peers(self._book)
+        self._transport.update_peers(self._peers())
+
+    def _peers(self) -> Book:
+        """Where to find them: what the operator wrote down for this start is newer than what the log remembers."""
+        return {node_id: self._configured.get(node_id, address) for node_id, address in self._book.items()}
 
     def _leadership_changed(self, leader: int) -> None:
+        self.health.resigned(self._core)
         if self._core.role is not Role.LEADER:
             self._proposals.lose(OutcomeUnknown("the leadership was lost meanwhile: look before repeating the command"))
             self._announce(leader)
@@ -397,6 +449,9 @@ class RaftNode:
             self._machine.restore(snapshot.index, state)
 
     # Ending
+
+    def _write_refused(self) -> None:
+        self.health.write_errors += 1
 
     def _fail(self, error: BaseException) -> None:
         logger.error("node %d of the quorum stops: %s", self._core.id, error)

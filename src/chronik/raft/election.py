@@ -69,7 +69,7 @@ def on_vote(core: Core, message: Message) -> None:
         or (message.kind is Kind.PRE_VOTE and message.term > core.term)
     )
     reply = REPLY_TO[message.kind]
-    if not may or not core.log.is_behind_or_equal(message.log_term, message.index):
+    if core.abstains or not may or not core.log.is_behind_or_equal(message.log_term, message.index):
         core.send(reply, message.sender, term=core.term, reject=True)
         return
     # A pre-vote is granted for the term asked about: an answer in this node's term could be too old to be heard.

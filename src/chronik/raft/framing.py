@@ -1,7 +1,8 @@
 """Frames between the nodes of a quorum, and the hello that opens a connection. Bytes in, frames out; no I/O.
 
 A frame is its size, a CRC-32 of its body, the body. Whoever connects says hello first: magic, format, its id, the id it
-looks for, the cluster's. Whoever accepts says the same back, so both know whom they talk to before a message flows.
+looks for, the cluster's. Whoever accepts says the same back, so both know whom they talk to before a message flows. A
+node that belongs to no cluster yet says so by an empty id.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ _FRAME = struct.Struct(">II")  # body size, CRC
 _HELLO = struct.Struct(">4sBQQ")  # magic, format, sender, wanted; the cluster's id follows
 MAGIC = b"CRQ1"
 FORMAT = 1
+NOTE = b"N"  # first byte of a body that is the layer above's; that of a message is its format
 
 MIB = 1 << 20
 HELLO_BYTES_MAX = 512  # a stranger may not cost more
@@ -73,7 +75,7 @@ class Hello(NamedTuple):
 
     def check_answer_to(self, own: Hello) -> None:
         """Raises MalformedMessage unless this is the node that `own` is for, in the same cluster."""
-        if self.cluster_id != own.cluster_id:
+        if self.cluster_id and own.cluster_id and self.cluster_id != own.cluster_id:
             raise MalformedMessage(f"it belongs to cluster {self.cluster_id!r}, this node to {own.cluster_id!r}")
         if self.wanted != own.sender:
             raise MalformedMessage(f"it looks for node {self.wanted}, this is node {own.sender}")

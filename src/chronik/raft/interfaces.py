@@ -32,3 +32,16 @@ class Transport(Protocol):
     def send(self, to: int, message: Message) -> None: ...
 
     def update_peers(self, peers: Mapping[int, Address]) -> None: ...
+
+    def has_died(self, peer: int) -> bool:
+        """Whether the peer's process is known to be gone; False when it may only be slow or cut off."""
+
+
+class Notes(Protocol):
+    """A way for bytes of the layer above, beside the quorum's messages. Dropped, never queued, when a peer is away."""
+
+    def attach_notes(self, receive: Callable[[int, bytes], None], met: Callable[[str], None]) -> None: ...
+
+    def send_note(self, to: int, note: bytes) -> bool: ...
+
+    def has_died(self, peer: int) -> bool: ...

@@ -37,6 +37,7 @@ def reset(core: Core, term: int) -> None:
     core.election_elapsed = core.heartbeat_elapsed = 0
     core.election_timeout_ticks = core.config.election_ticks + core.config.jitter(core.config.election_ticks)
     core.votes.clear()
+    core.lease_holders = frozenset()
     core.pending_change_index = core.uncommitted_bytes = 0
     core.reads.clear()
     last_index = core.log.last_index

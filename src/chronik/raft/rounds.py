@@ -31,10 +31,14 @@ class Rounds:
         persisted: Callable[[Ready], None],
         settled: Callable[[], None],
         failed: Callable[[BaseException], None],
+        refused: Callable[[], None],
     ) -> None:
-        """`persisted` hears of each Ready in order, `settled` once behind all that one round made durable."""
+        """`persisted` hears of each Ready in order, `settled` once behind all that one round made durable.
+
+        `refused` hears of every write that did not come to be, `failed` of the one that was the last.
+        """
         self._journal, self._lane, self._stable = journal, lane, stable
-        self._persisted, self._settled, self._failed = persisted, settled, failed
+        self._persisted, self._settled, self._failed, self._refused = persisted, settled, failed, refused
         self._hard_state = hard_state  # newest asked for; a commit alone waits for the next round that must sync
         self._waiting: list[Ready] = []
         self._compaction: tuple[Snapshot, int] | None = None
@@ -135,6 +139,8 @@ class Rounds:
         error = result.exception()
         if self._closed:
             return
+        if error is not None:
+            self._refused()
         if isinstance(error, DiskFull):
             self._loop.call_later(DISK_FULL_RETRY_S, self._run, work, done)
             return

@@ -1,5 +1,7 @@
 """The quorum's messages over TCP: one ordered, bounded stream per peer and direction, reconnecting for ever.
 
+Beside the quorum's messages a stream carries notes: bytes of the layer above, in order with everything else.
+
 Never queues for an absent peer and never resends by itself: it reports the peer as unreachable, and the core finds out
 what is missing and sends that. Only votes wait for a connection that is just being made, or nodes started together
 would miss each other's first election; a vote older than VOTE_AGE_MS_MAX is dropped.
@@ -17,7 +19,7 @@ from typing import cast
 from chronik.raft.addresses import Address
 from chronik.raft.codec import decode_message, encode_message
 from chronik.raft.errors import MalformedMessage
-from chronik.raft.framing import FRAME_BYTES_MAX, HELLO_BYTES_MAX, FrameReader, Hello, frame
+from chronik.raft.framing import FRAME_BYTES_MAX, HELLO_BYTES_MAX, NOTE, FrameReader, Hello, frame
 from chronik.raft.messages import Kind, Message
 from chronik.runtime.interfaces import Clock, Listener, Network, Runtime
 from chronik.runtime.tasks import Tasks
@@ -26,13 +28,14 @@ logger = logging.getLogger("chronik.raft")
 MIB = 1 << 20
 BACKOFF_MS_MIN, BACKOFF_MS_MAX = 50, 1000
 CONNECT_TIMEOUT_S = 2.0
-HELLO_TIMEOUT_S = 5.0
+HELLO_TIMEOUT_S = 2.0
 QUEUE_BYTES_MAX = 64 * MIB  # unsent to one peer; a single larger snapshot may pass an empty queue
 VOTE_AGE_MS_MAX = 1000
 VOTES = frozenset({Kind.VOTE, Kind.VOTE_REPLY, Kind.PRE_VOTE, Kind.PRE_VOTE_REPLY})
 PASSED_ON = frozenset({Kind.TRANSFER_LEADER, Kind.READ_INDEX})  # their sender is who asked, not who forwards
 
 Receive = Callable[[Message], None]
+ReceiveNote = Callable[[int, bytes], None]  # from whom, what
 
 
 class TcpTransport:
@@ -46,6 +49,8 @@ class TcpTransport:
         self._listener: Listener | None = None
         self._receive: Receive | None = None
         self._unreachable: Callable[[int], None] | None = None
+        self._receive_note: ReceiveNote | None = None
+        self._met: Callable[[str], None] | None = None
 
     @classmethod
     async def listen(cls, runtime: Runtime, address: Address, *, cluster_id: str, node_id: int) -> TcpTransport:
@@ -62,11 +67,24 @@ class TcpTransport:
         self._receive, self._unreachable = receive, unreachable
 
     def send(self, to: int, message: Message) -> None:
-        """A peer whose address is not known yet is answered on its own stream: so a node that joins with nothing but
-        its id can take the leader's snapshot, which names everybody."""
-        way = self._links.get(to) or self._incoming.get(to)
+        way = self._way(to)
         if way is None or not way.send(message):
             self.lost(to)
+
+    def attach_notes(self, receive: ReceiveNote, met: Callable[[str], None]) -> None:
+        """`met` hears the id of a cluster that a peer belongs to, while this node knows of none."""
+        self._receive_note, self._met = receive, met
+
+    def send_note(self, to: int, note: bytes) -> bool:
+        """False: dropped, as the peer is away or far behind."""
+        way = self._way(to)
+        return way is not None and way.send_frame(NOTE + note)
+
+    def _way(self, to: int) -> Stream | None:
+        """A peer whose address is not known yet, or was learnt just now, is answered on its own stream: so a node that
+        joins with nothing but its id can take the leader's snapshot, which names everybody, and say that it has it."""
+        link = self._links.get(to)
+        return link if link is not None and link.is_up else self._incoming.get(to, link)
 
     def update_peers(self, peers: Mapping[int, Address]) -> None:
         """Connects to who is new or has moved, and lets go of who has left."""
@@ -82,6 +100,11 @@ class TcpTransport:
     def connected(self, peer: int) -> bool:
         link = self._links.get(peer)
         return link is not None and link.is_up
+
+    def has_died(self, peer: int) -> bool:
+        """Whether nobody listens where the peer should, and it has no stream to this node: it is not just slow."""
+        link = self._links.get(peer)
+        return link is not None and link.is_refused and peer not in self._incoming
 
     async def stop(self) -> None:
         if self._listener is not None:
@@ -113,6 +136,14 @@ class TcpTransport:
         if self._receive is not None:
             self._receive(message)
 
+    def receive_note(self, peer: int, note: bytes) -> None:
+        if self._receive_note is not None:
+            self._receive_note(peer, note)
+
+    def met(self, cluster_id: str) -> None:
+        if cluster_id and not self.cluster_id and self._met is not None:
+            self._met(cluster_id)
+
 
 class Stream(asyncio.Protocol):
     """One connection, either way round. Messages of one turn of the loop leave in one write."""
@@ -124,13 +155,17 @@ class Stream(asyncio.Protocol):
         self._stream: asyncio.Transport | None = None
         self._reader = FrameReader(HELLO_BYTES_MAX)
         self._unsent: list[bytes] = []
+        self._deadline: asyncio.TimerHandle | None = None  # of the hello
 
     def send(self, message: Message) -> bool:
         """False: dropped, as the peer is away or far behind."""
+        return self.is_up and self.send_frame(encode_message(message))
+
+    def send_frame(self, body: bytes) -> bool:
         if not self.is_up or self._stream is None:
             return False
         queued_bytes = self._stream.get_write_buffer_size()
-        data = frame(encode_message(message))
+        data = frame(body)
         if queued_bytes and queued_bytes + len(data) > QUEUE_BYTES_MAX:
             return False
         if not self._unsent:
@@ -146,6 +181,8 @@ class Stream(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._stream = cast(asyncio.Transport, transport)  # uvloop's are no subclass of it
         self._reader = FrameReader(HELLO_BYTES_MAX)
+        # Either way round: a machine that lost power behind the handshake would be waited for for ever.
+        self._deadline = asyncio.get_running_loop().call_later(HELLO_TIMEOUT_S, self._refuse, "no hello in time")
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -159,14 +196,24 @@ class Stream(asyncio.Protocol):
 
     def _greet(self, hello: Hello) -> None:
         hello.check_answer_to(Hello(self._owner.node_id, self.peer, self._owner.cluster_id))
+        self._stop_waiting()
         self.peer, self.is_up = hello.sender, True
         self._reader.bytes_max = FRAME_BYTES_MAX
+        self._owner.met(hello.cluster_id)
 
     def _take(self, body: bytes) -> None:
+        if body[:1] == NOTE:
+            self._owner.receive_note(self.peer, body[1:])
+            return
         message = decode_message(body)
         if message.to != self._owner.node_id or (message.sender != self.peer and message.kind not in PASSED_ON):
             raise MalformedMessage(f"node {self.peer} sends a message from {message.sender} to {message.to}")
         self._owner.receive(message)
+
+    def _stop_waiting(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
 
     def _say_hello(self) -> None:
         assert self._stream is not None
@@ -178,6 +225,7 @@ class Stream(asyncio.Protocol):
         self.drop()
 
     def drop(self) -> None:
+        self._stop_waiting()
         self.is_up = False
         self._unsent.clear()
         if self._stream is not None:
@@ -195,6 +243,7 @@ class Link(Stream):
         self._ended: asyncio.Future[str] | None = None  # resolves with the reason when the connection ends
         self._votes: dict[Kind, tuple[int, Message]] = {}  # the newest of each kind, with its time
         self._backoff_ms = BACKOFF_MS_MIN
+        self.is_refused = False  # since the last connection ended, the peer's machine said that nobody listens
 
     async def run(self, network: Network) -> None:
         while True:
@@ -211,6 +260,9 @@ class Link(Stream):
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 await network.connect(self.address.host, self.address.port, lambda: self)
+        except ConnectionRefusedError as error:
+            self.is_refused = True
+            return str(error)
         except OSError as error:
             return str(error)
         except TimeoutError:
@@ -233,7 +285,7 @@ class Link(Stream):
 
     def _greet(self, hello: Hello) -> None:
         super()._greet(hello)
-        self._backoff_ms = BACKOFF_MS_MIN
+        self._backoff_ms, self.is_refused = BACKOFF_MS_MIN, False
         logger.info("node %d at %s: connected", self.peer, self.address)
         votes, self._votes = self._votes, {}
         oldest_ns = self._clock.monotonic_ns() - VOTE_AGE_MS_MAX * 1_000_000
@@ -250,23 +302,11 @@ class Link(Stream):
 class Incoming(Stream):
     """A stream from a peer, or from anybody until the hello is right."""
 
-    def __init__(self, owner: TcpTransport) -> None:
-        super().__init__(owner)
-        self._deadline: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        self._deadline = asyncio.get_running_loop().call_later(HELLO_TIMEOUT_S, self._refuse, "no hello in time")
-
     def _greet(self, hello: Hello) -> None:
         super()._greet(hello)
-        if self._deadline is not None:
-            self._deadline.cancel()
         self._owner.accept(self)
         self._say_hello()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
         self.drop()
         self._owner.forget(self)

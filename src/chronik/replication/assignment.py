@@ -1,63 +1,181 @@
 """The replicas of this node: made when first touched, changed and removed as the image says.
 
 A partition that the image places here has a replica as soon as somebody asks for it; nothing is opened before, so ten
-thousand idle topics cost nothing. The image is the only source of what exists: nothing here creates a topic.
+thousand idle topics cost nothing, led or followed. The image is the only source of what exists and who leads it, and it
+is believed only once it shows this node's own registration (`begin`): an older one may show a leader of the past.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from chronik.metadata.image import EMPTY, Image, Topic
-from chronik.replication.replica import Replica
+from chronik.metadata.decisions.elections import ELR_FEATURE
+from chronik.metadata.image import EMPTY, NO_LEADER, Image, Partition, Topic
+from chronik.replication.errors import ReplicationError
+from chronik.replication.fetcher import Fetchers
+from chronik.replication.follower import Follower
+from chronik.replication.progress import Key, Progress
+from chronik.replication.replica import IsrKeeper, Replica
+from chronik.replication.sessions import FollowerSessions
 from chronik.replication.topic_settings import TopicSettings
+from chronik.runtime.interfaces import Clock, Randomness
+from chronik.runtime.invariants import check
+from chronik.storage.errors import StorageError
 from chronik.storage.log import Log
 from chronik.storage.logs import Logs
 
-Key = tuple[bytes, int]  # topic id, partition
-
 
 class Replicas:
-    def __init__(self, node_id: int, logs: Logs, settings_of: Callable[[Image, str], TopicSettings]) -> None:
+    refusals = (StorageError, ReplicationError)  # what reading may meet, and a peer is told
+
+    def __init__(
+        self,
+        node_id: int,
+        logs: Logs,
+        settings_of: Callable[[Image, str], TopicSettings],
+        *,
+        clock: Clock,
+        randomness: Randomness,
+        keeper: IsrKeeper,
+        fetchers: Fetchers,
+    ) -> None:
         self.node_id = node_id
         self.logs = logs
+        self.clock = clock
         self.image = EMPTY
+        self.sessions = FollowerSessions(self)
         self._settings_of = settings_of
+        self._randomness = randomness
+        self._keeper = keeper
+        self._fetchers = fetchers
+        self._has_begun = False
         self._replicas: dict[Key, Replica] = {}
+        self._followers: dict[Key, dict[int, Progress]] = {}  # of partitions led here, by broker id
+
+    # --- finding
 
     def get(self, topic: Topic, index: int) -> Replica | None:
         """The replica of a partition that lives here, else None."""
         replica = self._replicas.get((topic.topic_id, index))
         if replica is not None:
             return replica
-        if not 0 <= index < len(topic.partitions) or self.node_id not in topic.partitions[index].replicas:
+        if not self._has_begun or not 0 <= index < len(topic.partitions):
             return None
-        settings = self._settings_of(self.image, topic.name)
-        log = self.logs.create(topic.name, topic.topic_id, index, settings.log)
-        made = Replica(log, self.node_id, topic.partitions[index], settings)
-        self._replicas[topic.topic_id, index] = made
-        return made
+        if self.node_id not in topic.partitions[index].replicas:
+            return None
+        return self._make(topic, index)
+
+    def opened(self, key: Key) -> Replica | None:
+        """The replica if it was touched before, or has a log; else None, and nothing is made."""
+        replica = self._replicas.get(key)
+        if replica is not None or self.logs.get(*key) is None:
+            return replica
+        topic = self.image.topics.get(key[0])
+        return None if topic is None else self.get(topic, key[1])
 
     def all(self) -> Iterable[Replica]:
         """Those that were touched; the rest have no state but their logs."""
         return self._replicas.values()
 
-    def follow(self, image: Image, changed: Iterable[Topic], removed: Iterable[Topic]) -> list[Log]:
+    def _make(self, topic: Topic, index: int) -> Replica:
+        key = (topic.topic_id, index)
+        settings = self._settings_of(self.image, topic.name)
+        log = self.logs.create(topic.name, topic.topic_id, index, settings.log)
+        made = self._replicas[key] = Replica(
+            log,
+            self.node_id,
+            topic.partitions[index],
+            settings,
+            clock=self.clock,
+            keeper=self._keeper,
+            followers=self._followers.get(key, {}),
+            is_elr_kept=self.image.features.get(ELR_FEATURE, 0) > 0,
+        )
+        for progress in made.followers.values():
+            progress.session.has_more(progress)  # it counts now
+        return made
+
+    def _open(self, key: Key) -> Replica:
+        topic = self.image.topics.get(key[0])
+        replica = None if topic is None else self.get(topic, key[1])
+        if replica is None:
+            check(False, "what is followed is placed here")
+            raise AssertionError
+        return replica
+
+    # --- followers of what is led here
+
+    def followers_of(self, key: Key) -> dict[int, Progress]:
+        followers = self._followers.get(key)
+        if followers is None:
+            followers = self._followers[key] = {}
+            replica = self._replicas.get(key)
+            if replica is not None:
+                replica.followers = followers
+        return followers
+
+    def follower_left(self, key: Key, progress: Progress) -> None:
+        followers = self._followers.get(key, {})
+        if followers.get(progress.broker_id) is progress:
+            del followers[progress.broker_id]
+
+    def draw_session_id(self) -> int:
+        return 1 + self._randomness.below(2**31 - 1)
+
+    # --- following the image
+
+    def begin(self, image: Image) -> None:
+        """The image shows this node's registration: from now on it leads and follows as the image says."""
+        self._has_begun = True
+        self.follow(image, image.topics.values(), ())
+
+    def follow(
+        self, image: Image, changed: Iterable[Topic], removed: Iterable[Topic], brokers: Iterable[int] = ()
+    ) -> list[Log]:
         """Takes a new image. Returns the logs that no longer belong here, for the caller to delete."""
         self.image = image
+        if any(image.is_live(broker_id) for broker_id in brokers):
+            for replica in self._replicas.values():
+                replica.look_for_caught_up()  # a broker that was not live yet when it had caught up
         gone: list[Log] = []
+        if not self._has_begun:
+            return gone
         for topic in removed:
-            gone += self._leave(topic)
+            for index in range(len(topic.partitions)):
+                gone += self._leave((topic.topic_id, index))
         for topic in changed:
             for index, partition in enumerate(topic.partitions):
-                replica = self._replicas.get((topic.topic_id, index))
-                if replica is None:
-                    continue
-                if self.node_id in partition.replicas:
-                    replica.change(partition)
-                else:
-                    gone.append(self._replicas.pop((topic.topic_id, index)).log)
+                gone += self._take((topic.topic_id, index), partition)
         return gone
+
+    def _take(self, key: Key, partition: Partition) -> list[Log]:
+        if self.node_id not in partition.replicas:
+            return self._leave(key)
+        replica = self._replicas.get(key)
+        if replica is not None:
+            replica.is_elr_kept = self.image.features.get(ELR_FEATURE, 0) > 0
+            if partition != replica.state:
+                replica.change(partition)
+        if partition.leader in (NO_LEADER, self.node_id):
+            self._fetchers.forget(key)
+        else:
+            epoch = partition.leader_epoch
+            make = lambda: Follower(key, epoch, opened=self.opened, open_=self._open)  # noqa: E731 - it is one line
+            self._fetchers.follow(key, partition.leader, epoch, make)
+        followers = self._followers.get(key)
+        if followers:
+            for progress in followers.values():
+                progress.session.has_more(progress)  # leader, epoch or replicas may suit it now, or no longer
+        return []
+
+    def _leave(self, key: Key) -> list[Log]:
+        self._fetchers.forget(key)
+        self._followers.pop(key, None)
+        replica = self._replicas.pop(key, None)
+        log = replica.log if replica else self.logs.get(*key)
+        if replica is not None:
+            replica.end()
+        return [] if log is None else [log]
 
     def configure(self, image: Image, topic: Topic) -> None:
         """A topic's configuration changed: it takes effect at once."""
@@ -71,13 +189,7 @@ class Replicas:
             if log is not None:
                 log.config = settings.log
 
-    def _leave(self, topic: Topic) -> list[Log]:
-        gone = []
-        for index in range(len(topic.partitions)):
-            replica = self._replicas.pop((topic.topic_id, index), None)
-            log = replica.log if replica else self.logs.get(topic.topic_id, index)
-            if log is not None:
-                gone.append(log)
-            if replica is not None:
-                replica.end()
-        return gone
+    def end(self) -> None:
+        """The node stops: nobody is followed or served any more."""
+        self._fetchers.end()
+        self.sessions.end()

@@ -1,4 +1,11 @@
-"""What a replica answers when it cannot serve. Each carries the Kafka error a client is given."""
+"""What a replica answers when it cannot serve. Each carries the Kafka error a client is given.
+
+ReplicationError
+  NotLeader, FencedEpoch, UnknownEpoch                      ask another broker, or again with newer metadata
+  NotEnoughReplicas, TooFewReplicasAfterAppend, TimedOut    too few replicas keep up with the leader
+  NotYetAvailable                                           this replica does not know yet whether it is committed
+  LeaderLost                                                a follower's connection to its leader ended
+"""
 
 from __future__ import annotations
 
@@ -37,3 +44,36 @@ class NotEnoughReplicas(ReplicationError):
 
     def __init__(self, name: str, isr: tuple[int, ...], needed: int) -> None:
         super().__init__(f"{name} has in-sync replicas {list(isr)}, min.insync.replicas asks for {needed}")
+
+
+class TooFewReplicasAfterAppend(ReplicationError):
+    """It is written, and may or may not survive: only the leader and too few others are known to have it."""
+
+    kafka_error = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
+    def __init__(self, name: str, isr: tuple[int, ...], needed: int) -> None:
+        super().__init__(
+            f"{name} was written, but its in-sync replicas are {list(isr)} now, min.insync.replicas asks for {needed}"
+        )
+
+
+class TimedOut(ReplicationError):
+    """It is written, and may or may not survive: not all in-sync replicas said in time that they have it."""
+
+    kafka_error = ErrorCode.REQUEST_TIMED_OUT
+
+    def __init__(self, name: str, isr: tuple[int, ...]) -> None:
+        super().__init__(f"{name} was written, but not all of its in-sync replicas {list(isr)} had it in time")
+
+
+class NotYetAvailable(ReplicationError):
+    kafka_error = ErrorCode.OFFSET_NOT_AVAILABLE
+
+    def __init__(self, name: str, high_watermark: int) -> None:
+        super().__init__(f"{name} is known to be committed up to {high_watermark} here as yet: try again")
+
+
+class LeaderLost(ReplicationError):
+    """A follower's connection to its leader is over; it connects again."""
+
+    kafka_error = ErrorCode.NETWORK_EXCEPTION

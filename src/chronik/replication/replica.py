@@ -3,35 +3,79 @@
 Invariants: the high watermark never goes back and never passes what the in-sync replicas hold durably; only a leader
 appends; a request of another leader epoch is refused, never guessed at. `append` runs without an await, so offsets are
 assigned in the order in which requests arrived.
+
+In-sync means here: in the ISR of the image, or on its way into it (`isr_pending`). A change that was asked for may
+already hold at the controller, so its members count before it is seen, and whoever it removes counts until it is.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
+from typing import Protocol
 
 from chronik.metadata.image import Partition
-from chronik.replication.errors import FencedEpoch, NotEnoughReplicas, NotLeader, UnknownEpoch
+from chronik.replication.errors import (
+    FencedEpoch,
+    NotEnoughReplicas,
+    NotLeader,
+    NotYetAvailable,
+    TimedOut,
+    TooFewReplicasAfterAppend,
+    UnknownEpoch,
+)
+from chronik.replication.progress import Progress
 from chronik.replication.topic_settings import TopicSettings
+from chronik.replication.waits import Waits
+from chronik.runtime.interfaces import Clock
+from chronik.runtime.invariants import check
 from chronik.storage.log import Appended, Log, LogRead
 from chronik.wire.batches import BatchView, split
 
+logger = logging.getLogger("chronik.replication")
+
 EPOCH_UNKNOWN = -1  # what a client says that does not track leader epochs
+NOBODY: tuple[int, ...] = ()
+
+
+class IsrKeeper(Protocol):
+    def caught_up(self, replica: Replica, progress: Progress) -> None:
+        """A follower that is not in the ISR holds all that is committed."""
 
 
 class Replica:
-    def __init__(self, log: Log, node_id: int, state: Partition, settings: TopicSettings) -> None:
+    def __init__(
+        self,
+        log: Log,
+        node_id: int,
+        state: Partition,
+        settings: TopicSettings,
+        *,
+        clock: Clock,
+        keeper: IsrKeeper,
+        followers: dict[int, Progress],
+        is_elr_kept: bool = False,
+    ) -> None:
         self.log = log
         self.node_id = node_id
         self.is_gone = False  # set when the topic is deleted or the partition moved away
         self.state = state  # leader, epochs, replicas and isr as of the newest image
         self.settings = settings  # what the topic's configuration says; replaced when it changes
-        self.high_watermark = log.durable_offset
+        self.is_elr_kept = is_elr_kept  # the cluster relies on replicas that left a too small ISR (KIP-966)
+        self.followers = followers  # by broker id: those that fetch from here
+        self.high_watermark = log.high_watermark = log.start_offset
+        self.epoch_start_offset = log.end_offset  # of a leader: where its epoch begins
+        self.epoch_since_ns = 0  # when that was
+        self.isr_pending: tuple[int, ...] | None = None  # what the controller was asked to make the ISR
+        self.isr_retry_ns = 0  # no sooner is it asked again
+        self._clock = clock
+        self._keeper = keeper
+        self._others: tuple[int, ...] = NOBODY  # in sync besides this node
+        self._is_committed_firm = True  # nothing below the high watermark can be lost by the elections seen so far
+        self._waits = Waits(clock, lambda: TimedOut(self.name, self.state.isr))
         self._watchers: dict[Callable[[], None], None] = {}  # a dict keeps their order; a set would not
-        log.high_watermark = self.high_watermark
-        log.on_durable = self._commit
         self._begin_epoch()
-        self.when_committed(log.end_offset)  # what recovery found behind the durable mark is committed now
 
     # --- who we are
 
@@ -49,34 +93,71 @@ class Replica:
 
     def change(self, state: Partition) -> None:
         """Follows a new image."""
-        self.state = state
-        self._begin_epoch()
-        self._commit()
+        before, self.state = self.state, state
+        check(state.leader_epoch >= before.leader_epoch, "a leader epoch never goes back")
+        if state.partition_epoch > before.partition_epoch:
+            self.isr_pending = None  # it has come true, or never will
+            self.isr_retry_ns = 0
+        if state.leader_epoch > before.leader_epoch:
+            is_next = state.leader_epoch == before.leader_epoch + 1
+            if not is_next or (state.leader >= 0 and state.leader not in before.isr + before.elr):
+                self._is_committed_firm = False
+            self._begin_epoch()
+        else:
+            self._reckon_isr()
+        self.look_for_caught_up()
         self._wake()
 
     def _begin_epoch(self) -> None:
         """A leader's epoch begins where it found the end of the log, also while nothing is written in it."""
+        self.isr_pending = None
         if self.is_leader:
+            self._is_committed_firm = True  # what we hold is what counts now
+            self.epoch_start_offset = self.log.end_offset
+            self.epoch_since_ns = self._clock.monotonic_ns()
             self.log.epochs.assign(self.state.leader_epoch, self.log.end_offset)
+            self.log.on_durable = self._commit
+            self.log.when_durable(self.log.end_offset)  # what recovery found behind the durable mark counts soon
+        else:
+            self.log.on_durable = None
+            self.log.epochs.truncate_end(self.log.end_offset)  # epochs that we led and wrote nothing in
+            self._waits.fail(NotLeader(self.name, self.state.leader))
+        self._reckon_isr()
 
     def end(self) -> None:
         """The partition is gone: whoever waits for it looks again and finds out."""
         self.is_gone = True
+        self.log.on_durable = None
+        self._waits.fail(NotLeader(self.name, self.state.leader))
         self._wake()
 
     def require_leader(self, epoch: int = EPOCH_UNKNOWN) -> None:
         """Refuses what only the leader of the asked epoch may answer."""
-        if epoch != EPOCH_UNKNOWN and epoch != self.state.leader_epoch:
-            current = self.state.leader_epoch
-            raise (FencedEpoch if epoch < current else UnknownEpoch)(self.name, epoch, current)
+        self._require_epoch(epoch)
         if self.state.leader != self.node_id or self.is_gone:
             raise NotLeader(self.name, self.state.leader)
 
-    def require_in_sync(self) -> None:
+    def require_readable(self, offset: int, epoch: int = EPOCH_UNKNOWN) -> None:
+        """Refuses a consumer's read that neither a leader nor a follower of the asked epoch can answer."""
+        self._require_epoch(epoch)
+        if self.is_gone:
+            raise NotLeader(self.name, self.state.leader)
+        if not self.is_leader and offset > self.high_watermark:
+            raise NotYetAvailable(self.name, self.high_watermark)
+
+    def _require_epoch(self, epoch: int) -> None:
+        if epoch not in (EPOCH_UNKNOWN, self.state.leader_epoch):
+            current = self.state.leader_epoch
+            raise (FencedEpoch if epoch < current else UnknownEpoch)(self.name, epoch, current)
+
+    @property
+    def isr_size_min(self) -> int:
         # A partition of fewer replicas than min.insync.replicas needs all of them, not the impossible.
-        needed = min(self.settings.min_insync_replicas, len(self.state.replicas))
-        if len(self.state.isr) < needed:
-            raise NotEnoughReplicas(self.name, self.state.isr, needed)
+        return min(self.settings.min_insync_replicas, len(self.state.replicas))
+
+    def require_in_sync(self) -> None:
+        if len(self.state.isr) < self.isr_size_min:
+            raise NotEnoughReplicas(self.name, self.state.isr, self.isr_size_min)
 
     # --- writing
 
@@ -85,22 +166,34 @@ class Replica:
         appended = self.log.append(
             batches, leader_epoch=self.state.leader_epoch, now_ms=now_ms, from_client=from_client
         )
+        for progress in self.followers.values():
+            progress.session.has_more(progress)
         if self.log.config.durability == "os":
             self._commit()
         return appended
 
-    def when_committed(self, offset: int) -> asyncio.Future[None] | None:
-        """Resolves when everything before `offset` survives; None when it already does.
+    def start_commit(self) -> None:
+        """Makes durable what nobody waits for: readers see only what is committed."""
+        self.log.when_durable(self.log.end_offset)
 
-        Asking starts the group commit: an append that nobody waits for is committed by asking and not waiting.
-        """
-        return None if offset <= self.high_watermark else self.log.when_durable(offset)
+    def when_committed(self, offset: int, timeout_ms: int | None = None) -> asyncio.Future[None] | None:
+        """Resolves when everything before `offset` survives; None when it already does. Asking starts the commit."""
+        round_ = self.log.when_durable(offset)
+        if offset <= self.high_watermark:
+            return None
+        timeout_ms = timeout_ms if self._others else None  # this node's own disk answers, or it stops
+        return self._waits.add(offset, round_, timeout_ms=timeout_ms, shared=not self._others)
 
     # --- reading
 
     @property
     def last_stable_offset(self) -> int:
         return self.log.last_stable_offset(self.high_watermark)
+
+    @property
+    def is_end_known(self) -> bool:
+        """Whether the high watermark is as high as clients of earlier leaders may have seen it."""
+        return self.high_watermark >= self.epoch_start_offset or not self.is_leader
 
     def read(self, offset: int, *, bytes_max: int, offset_limit: int, at_least_one: bool) -> LogRead:
         return self.log.read(offset, bytes_max=bytes_max, offset_limit=offset_limit, at_least_one=at_least_one)
@@ -114,17 +207,116 @@ class Replica:
     def unwatch(self, wake: Callable[[], None]) -> None:
         self._watchers.pop(wake, None)
 
-    def _commit(self) -> None:
-        """Advances the high watermark to what every in-sync replica holds durably."""
-        committed = self.log.durable_offset
-        if committed > self.high_watermark:
-            self.high_watermark = self.log.high_watermark = committed
-            if self._watchers:
-                self._wake()
-
     def _wake(self) -> None:
         for wake in list(self._watchers):
             wake()
+
+    # --- leading
+
+    def count(self, progress: Progress) -> None:
+        """What a follower said of itself has been found to be a prefix of this log."""
+        progress.counted_epoch = self.state.leader_epoch
+        if progress.broker_id in self._others:
+            self._commit()
+        else:
+            self._consider(progress)
+
+    def look_for_caught_up(self) -> None:
+        """For followers that have nothing new to say, and could not come in when they last did."""
+        if not self.is_leader or len(self._others) + 1 >= len(self.state.replicas):
+            return
+        for progress in list(self.followers.values()):
+            if progress.counted_epoch == self.state.leader_epoch and progress.broker_id not in self._others:
+                self._consider(progress)
+
+    def _consider(self, progress: Progress) -> None:
+        if progress.end_offset >= self.high_watermark and progress.end_offset >= self.epoch_start_offset:
+            self._keeper.caught_up(self, progress)
+
+    def ask_for_isr(self, isr: tuple[int, ...] | None) -> None:
+        """The controller is being asked for this ISR; None: it has refused."""
+        self.isr_pending = isr
+        self._reckon_isr()
+
+    def _reckon_isr(self) -> None:
+        members = dict.fromkeys((*self.state.isr, *(self.isr_pending or ())))
+        members.pop(self.node_id, None)
+        self._others = tuple(members)
+        if self.is_leader and len(self.state.isr) < self.isr_size_min and self._waits:
+            self._waits.fail(self._too_few())
+        self._commit()
+
+    def _commit(self) -> None:
+        """Advances the high watermark to what every in-sync replica holds durably."""
+        state = self.state
+        if state.leader != self.node_id:
+            return
+        committed = self.log.durable_offset
+        for broker_id in self._others:
+            progress = self.followers.get(broker_id)
+            if progress is None or progress.counted_epoch != state.leader_epoch:
+                return
+            if progress.end_offset < committed:
+                committed = progress.end_offset
+        if committed <= self.high_watermark:
+            return
+        has_enough = len(state.isr) >= self.isr_size_min
+        if self.is_elr_kept and not has_enough:
+            return  # replicas that left now stay eligible: nothing may be committed without them
+        self.high_watermark = self.log.high_watermark = committed
+        self._waits.committed(committed, None if has_enough else self._too_few())
+        for progress in self.followers.values():
+            progress.session.has_committed_more(progress)
+        if self._watchers:
+            self._wake()
+
+    def _too_few(self) -> TooFewReplicasAfterAppend:
+        return TooFewReplicasAfterAppend(self.name, self.state.isr, self.isr_size_min)
+
+    # --- following
+
+    def append_fetched(self, data: memoryview) -> None:
+        """Takes over batches of the leader as they are."""
+        check(not self.is_leader, "a leader takes over nothing")
+        self.log.append_fetched(data)
+        check(self.log.epochs.latest <= self.state.leader_epoch, "no batch is of a later epoch than its leader")
+
+    def learn(self, leader_high_watermark: int, leader_start_offset: int) -> None:
+        """What the leader says is committed, as far as it is here, and where its log starts."""
+        log = self.log
+        start_offset = min(leader_start_offset, log.end_offset)
+        if start_offset > log.start_offset:
+            log.advance_start(start_offset)
+        known = max(min(leader_high_watermark, log.end_offset), log.start_offset)
+        self._is_committed_firm = True
+        if known > self.high_watermark:
+            self.high_watermark = log.high_watermark = known
+            if self._watchers:
+                self._wake()
+
+    def truncate_to(self, offset: int) -> None:
+        """Gives up what the leader does not have."""
+        self._give_up_from(offset)
+        self.log.truncate_to(offset)
+        kept = min(self.high_watermark, self.log.end_offset)
+        check(kept == self.high_watermark or not self._is_committed_firm, f"{self.name}: a batch is committed whole")
+        self.high_watermark = self.log.high_watermark = kept
+
+    def restart_at(self, offset: int) -> None:
+        """Gives up everything: the leader's log starts behind our end, or it shares nothing with ours."""
+        if offset < self.log.end_offset:
+            self._give_up_from(offset)
+        self.log.restart_at(offset)
+        self.high_watermark = self.log.high_watermark = offset
+
+    def _give_up_from(self, offset: int) -> None:
+        check(not self.is_leader, "a leader gives up nothing")
+        if offset >= self.high_watermark:
+            return
+        check(not self._is_committed_firm, f"{self.name}: nothing committed is given up")
+        logger.warning(
+            "%s: an unclean election lost records: %d to %d are cut", self.name, offset, self.log.end_offset - 1
+        )
 
 
 class CoordinatorPartition:
@@ -134,9 +326,8 @@ class CoordinatorPartition:
         self._replica = replica
         self._now_ms = now_ms
         self.index = replica.log.partition
-        self.leader_epoch = (
-            replica.leader_epoch
-        )  # as of its loading: a later one is another partition to the coordinator
+        # As of its loading: a later one is another partition to the coordinator.
+        self.leader_epoch = replica.leader_epoch
 
     @property
     def start_offset(self) -> int:

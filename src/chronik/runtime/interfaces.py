@@ -56,6 +56,9 @@ class Lane(Protocol):
     def run(self, work: Callable[[], T]) -> asyncio.Future[T]:
         """Runs `work` off the loop; the future resolves on the loop. Cancelling the future does not stop the work."""
 
+    def sync(self, files: Sequence[File]) -> asyncio.Future[None]:
+        """`File.sync` of each, off the loop, at the same time or in any order; it does not wait for `run`'s work."""
+
     def close(self) -> None:
         """Waits for what was given, then ends the thread."""
 

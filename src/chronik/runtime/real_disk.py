@@ -19,11 +19,13 @@ import shutil
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from chronik.runtime.errors import DiskFull, DiskInUse
-from chronik.runtime.interfaces import Buffer, Lane
+from chronik.runtime.interfaces import Buffer, File, Lane
+from chronik.runtime.kernel_sync import KernelSync
 
 T = TypeVar("T")
 
@@ -93,6 +95,9 @@ class RealFile:
         os.ftruncate(self._fd, size_bytes)
         self._size_bytes = size_bytes
 
+    def fileno(self) -> int:
+        return self._fd
+
     def sync(self) -> None:
         _fdatasync(self._fd)
 
@@ -105,11 +110,16 @@ class RealFile:
 
 
 class RealLane:
-    """One thread. Its Python part is a queue, the work, and one call into the loop: each further line would wait for
-    the GIL once more."""
+    """One thread, and the kernel for syncs where it can.
+
+    The thread's Python part is a queue, the work, and one call into the loop: each further line would wait for the GIL
+    once more.
+    """
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.get_running_loop()
+        self._kernel: KernelSync | None = None  # from the first sync on, where there is one
+        self._is_asked = False  # whether the kernel was asked for one
         self._queue: SimpleQueue[tuple[asyncio.Future[Any], Callable[[], Any]] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
@@ -119,7 +129,19 @@ class RealLane:
         self._queue.put((future, work))
         return future
 
+    def sync(self, files: Sequence[File]) -> asyncio.Future[None]:
+        if not self._is_asked:
+            self._is_asked, self._kernel = True, KernelSync.open(self._loop)
+        if self._kernel is None:
+            return self.run(partial(_sync_each, files))
+        synced, count = self._kernel.sync(cast("Sequence[RealFile]", files))
+        if count == len(files):
+            return synced
+        return asyncio.ensure_future(_both(synced, self.run(partial(_sync_each, files[count:]))))
+
     def close(self) -> None:
+        if self._kernel is not None:
+            self._kernel.close()
         self._queue.put(None)
         self._thread.join()
 
@@ -138,6 +160,15 @@ class RealLane:
             except RuntimeError:  # the loop is closed: nobody is left to hear it
                 return
             del item, future, work, result, fault  # or the next wait would keep them alive
+
+
+def _sync_each(files: Sequence[File]) -> None:
+    for file in files:
+        file.sync()
+
+
+async def _both(first: asyncio.Future[None], second: asyncio.Future[None]) -> None:
+    await asyncio.gather(first, second)
 
 
 def _deliver(future: asyncio.Future[Any], result: object, fault: BaseException | None) -> None:

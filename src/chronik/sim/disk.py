@@ -20,7 +20,7 @@ from random import Random
 from typing import TypeVar
 
 from chronik.runtime.errors import DiskFull, DiskInUse
-from chronik.runtime.interfaces import Buffer
+from chronik.runtime.interfaces import Buffer, File
 
 T = TypeVar("T")
 SECTOR_BYTES = 512
@@ -173,13 +173,21 @@ class SimLane:
             self._schedule()
         return future
 
+    def sync(self, files: Sequence[File]) -> asyncio.Future[None]:
+        def each() -> None:
+            for file in files:
+                file.sync()
+
+        return self.run(each)
+
     def close(self) -> None:
         while self._waiting:
             self._serve()
 
     def _schedule(self) -> None:
-        if self._disk.delay_s:
-            self._loop.call_later(self._disk.delay_s, self._serve)
+        delay_s = self._disk.delay_s if self._disk.latency_s is None else self._disk.latency_s()
+        if delay_s:
+            self._loop.call_later(delay_s, self._serve)
         else:
             self._loop.call_soon(self._serve)
 
@@ -215,6 +223,7 @@ class SimDisk:
         self._steps_left = -1
         self.capacity_bytes = capacity_bytes
         self.delay_s = 0.0
+        self.latency_s: Callable[[], float] | None = None  # how long each piece of work takes, instead of `delay_s`
         self.on_power_cut: Callable[[], None] | None = None  # told once, at the call that finds the power off
         self.calls: Counter[str] = Counter()
 
@@ -223,15 +232,16 @@ class SimDisk:
     def power_cut(self) -> SimDisk:
         """The disk as it is found when the power is back. The old one refuses every call from now on."""
         self._steps_left = 0
-        found = SimDisk(self._random.getrandbits(64), self.capacity_bytes)
-        found._root = self._root.after_cut(self._random)
-        return found
+        return self._successor(self._root.after_cut(self._random))
 
     def process_killed(self) -> SimDisk:
         """The disk as the next process finds it after kill -9: the page cache is intact."""
         self._steps_left = 0
+        return self._successor(self._root)
+
+    def _successor(self, root: _Directory) -> SimDisk:
         found = SimDisk(self._random.getrandbits(64), self.capacity_bytes)
-        found._root = self._root
+        found._root, found.latency_s = root, self.latency_s
         return found
 
     def cut_after(self, steps: int) -> None:
@@ -242,6 +252,11 @@ class SimDisk:
         """The next `operation` (append, read, sync, truncate, ...) on a path containing `path_part` fails."""
         self._failing.append((operation, path_part, code))
 
+    def heal(self) -> None:
+        """No failure that was asked for and has not come yet will come."""
+        self._failing.clear()
+        self._steps_left = -1
+
     def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
         """Rot: the byte is wrong in cache and on the platter alike, and no call ever failed."""
         inode = self._file(path)
@@ -250,6 +265,19 @@ class SimDisk:
             synced = bytearray(inode.synced)
             synced[position] ^= 1 << bit
             inode.synced = bytes(synced)
+
+    def platter(self, path: str) -> bytes | None:
+        """What a power cut would leave of the file at the least; None when it might not be there at all."""
+        node: _Inode | _Directory | None = self._root
+        for name in _parts(path):
+            node = node.synced.get(name) if isinstance(node, _Directory) else None
+        return node.synced if isinstance(node, _Inode) else None
+
+    def platter_names(self, directory: str) -> list[str]:
+        node: _Inode | _Directory | None = self._root
+        for name in _parts(directory):
+            node = node.synced.get(name) if isinstance(node, _Directory) else None
+        return sorted(node.synced) if isinstance(node, _Directory) else []
 
     # What the files call.
 

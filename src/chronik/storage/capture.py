@@ -7,9 +7,10 @@ nothing if the log was truncated since.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
-from chronik.runtime.interfaces import Disk
+from chronik.runtime.interfaces import Disk, File
 
 if TYPE_CHECKING:
     from chronik.storage.log import Log
@@ -72,11 +73,20 @@ class Capture:
             size_bytes += segment.size_bytes - segment.synced_bytes
         return size_bytes
 
+    def files(self) -> list[File]:
+        """What to sync to make the segments durable, besides `directories`."""
+        return [file for segment, _, _ in self.pieces for file in segment.files()]
+
+    def directories(self) -> list[str]:
+        """To sync behind the files, when a segment's name may not have reached the disk yet."""
+        if all(segment.entry_synced for segment, _, _ in self.pieces):
+            return []
+        return [self.log.directory, self.log.directory.rpartition("/")[0]]
+
     def syncs(self, disk: Disk) -> list[Callable[[], None]]:
-        """The calls that make the segments durable, to run in order on a lane."""
-        calls = [sync for segment, _, _ in self.pieces for sync in segment.syncs()]
-        if not all(segment.entry_synced for segment, _, _ in self.pieces):
-            directory = self.log.directory
-            parent = directory.rpartition("/")[0]
-            calls += [lambda: disk.sync_directory(directory), lambda: disk.sync_directory(parent)]
-        return calls
+        """All of it as calls, to run in order on a lane."""
+        return syncs_of(self.files(), self.directories(), disk)
+
+
+def syncs_of(files: list[File], directories: list[str], disk: Disk) -> list[Callable[[], None]]:
+    return [*[file.sync for file in files], *[partial(disk.sync_directory, each) for each in directories]]

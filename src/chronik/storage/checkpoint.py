@@ -13,9 +13,8 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from chronik.storage.errors import CorruptCheckpoint
+from chronik.wire.checksums import crc32c
 
 TITLE = "chronik checkpoint 1"
 

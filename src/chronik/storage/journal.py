@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Disk, File
-from chronik.storage.capture import Capture
+from chronik.storage.capture import Capture, syncs_of
 from chronik.storage.errors import CorruptSegment, LogFull, StorageFailed
 from chronik.storage.journal_format import Kind, declaration, frame, record_header
 
@@ -156,7 +156,6 @@ class Journal:
         if self._next_file is not None:
             self._switch_file()
         captures = self._captures = self._capture(logs)
-        syncs: list[Callable[[], None]] = []
         parts: list[bytes | memoryview] = []
         try:
             for capture in captures:
@@ -176,16 +175,23 @@ class Journal:
                 # which a log that was declared in an earlier file survives, and a new one had its note refused.
                 for capture in captures:
                     capture.by_sync = True
-        for capture in captures:
-            if capture.by_sync:
-                syncs += capture.syncs(self._disk)
+        files: list[File] = []
+        directories: list[str] = []
         if self._notes_unsynced:
-            syncs.insert(0, self._file.sync)
+            files.append(self._file)
             self._syncing_bytes = self._file.size_bytes()
         self._notes_unsynced = False
+        for capture in captures:
+            if capture.by_sync:
+                files += capture.files()
+                directories += capture.directories()
         self.round_count += 1
-        self.sync_count += len(syncs)
-        self._lane.run(syncs[0] if len(syncs) == 1 else in_order(syncs)).add_done_callback(self._finished)
+        self.sync_count += len(files) + len(directories)
+        if directories:
+            syncing = self._lane.run(in_order(syncs_of(files, directories, self._disk)))
+        else:
+            syncing = self._lane.sync(files)
+        syncing.add_done_callback(self._finished)
 
     def _capture(self, logs: dict[Log, None]) -> list[Capture]:
         """What each log has now, and who is made durable by syncing its segment."""

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
-from crc32c import crc32c
+from chronik.wire.checksums import crc32c
 
 MAGIC = 0x43484A31
 FRAME = struct.Struct(">IIIQ")

@@ -171,7 +171,9 @@ class Log:
         size_bytes = sum([batch.size_bytes for batch in batches])
         next_offset = batches[-1].next_offset
         segment = self._room_for(size_bytes, next_offset, batches[0].max_timestamp)
-        position = self._write(segment, [buffer[:size_bytes]], size_bytes)
+        whole = buffer[:size_bytes]
+        # Bytes of a few small batches go to the journal as they are, without being read again from the file.
+        position = self._write(segment, [bytes(whole) if size_bytes < JOINED_BYTES_MAX else whole], size_bytes)
         for batch in batches:
             self.note_batch(segment, position, batch)
             position += batch.size_bytes
@@ -329,8 +331,12 @@ class Log:
     # Cutting.
 
     def truncate_to(self, offset: int) -> None:
-        """Drops every batch that reaches `offset` or lies behind it. A batch across the offset goes as a whole."""
+        """Drops every batch that reaches `offset` or lies behind it. A batch across the offset goes as a whole.
+
+        Epochs in which nothing was written are forgotten in any case: a follower does not have them.
+        """
         if offset >= self.end_offset:
+            self.epochs.truncate_end(self.end_offset)
             return
         if offset < self.start_offset or not self.segments:
             self.restart_at(offset)

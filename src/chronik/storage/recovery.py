@@ -127,6 +127,8 @@ def restore(log: Log, known: Known, disk: Disk) -> None:
     log.compacted_offset = point.compacted_offset
     log.durable_mark = durable
     log.epochs = LeaderEpochs(point.epochs)
+    # An epoch that had written nothing yet may have been taken back since: older batches behind it are no torn tail.
+    log.epochs.truncate_end(point.offset)
     log.producers = ProducerState.decode(point.producers)
     log.snapshot = (point.offset, point.producers)
     segments: list[Segment] = []

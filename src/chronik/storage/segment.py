@@ -10,7 +10,7 @@ that a damaged batch is reported and never served.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Buffer, Disk, File
@@ -168,12 +168,11 @@ class Segment:
             self._write_index(self.index)
         self._recent.clear()
 
-    def syncs(self) -> list[Callable[[], None]]:
-        """For a lane. The index too, as far as it is written: no answer needs it, but without it the first is slow."""
-        calls: list[Callable[[], None]] = [self.file.sync]
+    def files(self) -> list[File]:
+        """To sync. The index too, as far as it is written: no answer needs it, but without it the first is slow."""
         if self._index is not None and self._index.file is not None:
-            calls.append(self._index.file.sync)
-        return calls
+            return [self.file, self._index.file]
+        return [self.file]
 
     def remove(self) -> None:
         """Files of a segment that a lane still works on stay open until the lane lets go of them."""

@@ -1,4 +1,4 @@
-"""A cluster for tests: one node in a thread of this process, or as a process of its own.
+"""A cluster for tests: nodes in threads of this process, or as processes of their own.
 
 Ready means ready: when the constructor returns, topics can be created and produced to. Data lives in a temporary
 directory that goes with the cluster, unless one is given. Nothing is shared between two clusters, not even a port.
@@ -7,14 +7,12 @@ directory that goes with the cluster, unless one is given. Nothing is shared bet
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import shutil
 import signal
-import subprocess
-import sys
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 
@@ -23,66 +21,97 @@ import uvloop
 from chronik.broker.node import Node
 from chronik.broker.settings import Settings
 from chronik.runtime.real import real_runtime
+from chronik.testing.local_cluster import HOST, local_cluster
+from chronik.testing.processes import NodeProcess, free_ports
 
-HOST = "127.0.0.1"
 START_SECONDS_MAX = 30
 QUICK = {
-    "process.roles": "broker,controller",
-    "node.id": "1",
-    "listeners": f"PLAINTEXT://{HOST}:0",
-    "advertised.listeners": f"PLAINTEXT://{HOST}:0",
     "chronik.admin.listener": "none",
-    "offsets.topic.replication.factor": "1",
-    "transaction.state.log.replication.factor": "1",
-    "transaction.state.log.min.isr": "1",
     "offsets.topic.num.partitions": "5",  # enough for a test, and a tenth of the groups to load
-    "group.initial.rebalance.delay.ms": "0",
 }
 
 
 class Cluster:
-    """`settings` are Kafka's own keys: Cluster(settings={"num.partitions": "3"})."""
+    """`settings` are Kafka's own keys: Cluster(settings={"num.partitions": "3"}). Nodes are numbered from 1."""
 
     def __init__(
         self,
         *,
+        nodes: int = 1,
         settings: Mapping[str, str] | None = None,
         data: str | Path | None = None,
         in_process: bool = True,
+        start: Sequence[int] | None = None,
     ) -> None:
+        """`start` names the nodes to begin with, all of them by default; the others come by `start_again`."""
         self._own_data = None if data is not None else tempfile.mkdtemp(prefix="chronik-test-")
         self.data = Path(data if data is not None else str(self._own_data))
-        self.settings = {**QUICK, **(settings or {}), "log.dirs": str(self.data)}
-        self._runner: _InThread | _AsProcess = _InThread() if in_process else _AsProcess()
-        self.port = self._runner.start(self.settings)
+        ports, quorum_ports = ([0], []) if nodes == 1 else (free_ports(nodes), free_ports(nodes))
+        self.settings = [
+            {**made, **QUICK, **(settings or {})} for made in local_cluster(self.data, ports, quorum_ports)
+        ]
+        self._runners: list[_InThread | _AsProcess] = [_InThread() if in_process else _AsProcess() for _ in ports]
+        self.ports = list(ports)
+        try:
+            self._start(start or range(1, nodes + 1))
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def port(self) -> int:
+        """Of the first node."""
+        return self.ports[0]
 
     @property
     def bootstrap(self) -> str:
         """What clients call bootstrap.servers."""
-        return f"{HOST}:{self.port}"
+        return ",".join(f"{HOST}:{port}" for port in self.ports)
 
-    def restart(self) -> None:
+    def address(self, node_id: int) -> str:
+        return f"{HOST}:{self.ports[node_id - 1]}"
+
+    def restart(self, node_id: int = 1) -> None:
         """Stops cleanly and starts again on the same data and port."""
-        self._runner.stop()
-        self._start_again()
+        self.stop(node_id)
+        self.start_again(node_id)
 
-    def kill(self) -> None:
+    def stop(self, node_id: int = 1) -> None:
+        self._runners[node_id - 1].stop()
+
+    def kill(self, node_id: int = 1) -> None:
         """Ends the node as kill -9 does; only for a node that is a process of its own."""
-        self._runner.kill()
+        self._runners[node_id - 1].kill()
 
-    def start_again(self) -> None:
-        """After `kill`: the same data, the same port."""
-        self._start_again()
+    def pause(self, node_id: int = 1) -> None:
+        """SIGSTOP: the process hangs, its connections stay open."""
+        self._runners[node_id - 1].signal(signal.SIGSTOP)
 
-    def _start_again(self) -> None:
-        listeners = f"PLAINTEXT://{HOST}:{self.port}"
-        self.settings |= {"listeners": listeners, "advertised.listeners": listeners}
-        self.port = self._runner.start(self.settings)
+    def resume(self, node_id: int = 1) -> None:
+        self._runners[node_id - 1].signal(signal.SIGCONT)
+
+    def start_again(self, node_id: int = 1) -> None:
+        """After `kill` or `stop`: the same data, the same port."""
+        settings, port = self.settings[node_id - 1], self.ports[node_id - 1]
+        for key in ("listeners", "advertised.listeners"):
+            settings[key] = settings[key].replace(f"PLAINTEXT://{HOST}:0", f"PLAINTEXT://{HOST}:{port}")
+        self._runners[node_id - 1].start(settings)
+
+    def start_all_again(self) -> None:
+        self._start(range(1, len(self.ports) + 1))
 
     def close(self) -> None:
-        self._runner.stop()
+        with ThreadPoolExecutor(len(self._runners)) as pool:
+            list(pool.map(lambda runner: runner.stop(), self._runners))
         if self._own_data is not None:
             shutil.rmtree(self._own_data, ignore_errors=True)
+
+    def _start(self, node_ids: Sequence[int]) -> None:
+        """All at once: the first of several is ready only when others are there."""
+        with ThreadPoolExecutor(len(node_ids)) as pool:
+            ports = pool.map(lambda node_id: self._runners[node_id - 1].start(self.settings[node_id - 1]), node_ids)
+            for node_id, port in zip(node_ids, ports, strict=True):
+                self.ports[node_id - 1] = port
 
     def __enter__(self) -> Cluster:
         return self
@@ -121,7 +150,10 @@ class _InThread:
         self._end_loop()
 
     def kill(self) -> None:
-        raise RuntimeError("a node in this process cannot be killed alone: Cluster(in_process=False)")
+        self.signal(signal.SIGKILL)
+
+    def signal(self, number: int) -> None:
+        raise RuntimeError("a node in this process cannot be killed or paused alone: Cluster(in_process=False)")
 
     def _end_loop(self) -> None:
         if self._loop is None or self._thread is None:
@@ -137,34 +169,28 @@ async def _start(settings: Settings) -> Node:
 
 
 class _AsProcess:
-    """`chronik server` with everything by --override; it says its port on standard output when it is ready."""
-
     def __init__(self) -> None:
-        self._process: subprocess.Popen[str] | None = None
+        self._process: NodeProcess | None = None
 
     def start(self, settings: Mapping[str, str]) -> int:
-        overrides = [part for key, value in settings.items() for part in ("--override", f"{key}={value}")]
-        command = [sys.executable, "-m", "chronik.cli", "server", *overrides, "--log-level", "WARNING"]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: S603 - our own command
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line.startswith("ready "):
-            self.stop()
+        self._process = NodeProcess.start(settings)
+        port = self._process.wait_ready()
+        if port is None:
+            self.kill()
             raise RuntimeError("the node did not start: see its log above")
-        return int(line.rpartition(":")[2])
+        return port
 
     def stop(self) -> None:
-        self._end(signal.SIGTERM)
+        if self._process is not None:
+            self._process.stop()
+            self._process.wait()
+            self._process = None
 
     def kill(self) -> None:
-        self._end(signal.SIGKILL)
+        if self._process is not None:
+            self._process.kill()
+            self._process = None
 
-    def _end(self, number: int) -> None:
-        if self._process is None:
-            return
-        with contextlib.suppress(ProcessLookupError):
-            self._process.send_signal(number)
-        self._process.wait(START_SECONDS_MAX)
-        assert self._process.stdout is not None
-        self._process.stdout.close()
-        self._process = None
+    def signal(self, number: int) -> None:
+        if self._process is not None:
+            self._process.signal(number)

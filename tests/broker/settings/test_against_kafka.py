@@ -19,7 +19,12 @@ from tests.oracle.jars import kafka_jars
 pytestmark = pytest.mark.java
 
 # Ours on purpose; acted_on.py says why.
-OWN_DEFAULTS = {"log.dir": "/tmp/chronik-logs"}
+# A hang is noticed in 3 s, not in 9.
+OWN_DEFAULTS = {
+    "log.dir": "/tmp/chronik-logs",
+    "broker.heartbeat.interval.ms": "500",
+    "broker.session.timeout.ms": "3000",
+}
 OWN_MODES = {"listeners": "read-only", "listener.security.protocol.map": "read-only"}
 
 

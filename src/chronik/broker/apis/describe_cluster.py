@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from chronik.broker.api import api
 from chronik.broker.authorized import CLUSTER_OPERATIONS
+from chronik.broker.reading import reads_metadata
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -23,6 +24,7 @@ ENDPOINT_BROKERS, ENDPOINT_CONTROLLERS = 1, 2
 
 
 @api(DescribeClusterRequest, DescribeClusterResponse)
+@reads_metadata
 def describe_cluster(request: DescribeClusterRequest, context: Context) -> DescribeClusterResponse:
     node = context.node
     if request.endpoint_type != ENDPOINT_BROKERS:

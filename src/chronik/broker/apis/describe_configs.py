@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from chronik.broker import config_entries
 from chronik.broker.api import api
 from chronik.broker.config_entries import Entry, require_name, require_this_broker
+from chronik.broker.reading import reads_metadata
 from chronik.metadata.decisions.topics import why_not_a_topic_name
 from chronik.metadata.errors import MetadataRefused, refuse
 from chronik.metadata.image import ResourceType
@@ -34,6 +35,7 @@ KINDS = frozenset(ResourceType)
 
 
 @api(DescribeConfigsRequest, DescribeConfigsResponse)
+@reads_metadata
 def describe_configs(request: DescribeConfigsRequest, context: Context) -> DescribeConfigsResponse:
     strange = [asked.resource_type for asked in request.resources if asked.resource_type not in KINDS]
     results = []

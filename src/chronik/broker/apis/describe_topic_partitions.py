@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from chronik.broker.api import api
 from chronik.broker.authorized import TOPIC_OPERATIONS
+from chronik.broker.reading import reads_metadata
 from chronik.broker.topics import INTERNAL_TOPICS
 from chronik.metadata.decisions.topics import why_not_a_topic_name
 from chronik.wire.error_codes import ErrorCode
@@ -26,6 +27,7 @@ PARTITIONS_MAX = 2000  # in one response, whatever is asked for (max.request.par
 
 
 @api(DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse)
+@reads_metadata
 def describe_topic_partitions(
     request: DescribeTopicPartitionsRequest, context: Context
 ) -> DescribeTopicPartitionsResponse:

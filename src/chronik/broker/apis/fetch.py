@@ -3,15 +3,18 @@
 Answers at once when enough bytes are there, anything went wrong or the client does not wait; otherwise when more is
 committed or the wait is over. The first batch may begin before the offset asked for: a batch is never cut, and is
 returned even when it alone exceeds the limits, or a consumer could never pass it (v3+).
-Versions: v0-v1 get magic 0, v2-v3 magic 1; v4 isolation; v7 sessions; v9 leader epochs are checked; v12 a log that
-diverged from what the client has is told by diverging_epoch; v13 topics by id.
+Followers of this node's partitions have sessions of their own, which read up to the end of the log: `replication`.
+Consumers read what is committed, from the leader, or from v11 on from any replica; the leader sends one that says its
+rack to an in-sync replica there (KIP-392).
+Versions: v0-v1 get magic 0, v2-v3 magic 1; v4 isolation; v7 sessions; v9 leader epochs are checked; v11 racks; v12 a
+log that diverged from what the client has is told by diverging_epoch; v13 topics by id; v15 followers say their epoch.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
 
 from chronik.broker import limits
 from chronik.broker.api import api
@@ -34,13 +37,17 @@ from chronik.wire.messages.fetch import (
 
 if TYPE_CHECKING:
     from chronik.broker.context import Context
+    from chronik.metadata.image import Image
+    from chronik.replication.progress import Progress
 
 READ_COMMITTED = 1
-VERSION_MAGIC_1, VERSION_WHOLE_BATCHES, VERSION_MAGIC_2, VERSION_TOPIC_IDS = 2, 3, 4, 13
+VERSION_MAGIC_1, VERSION_WHOLE_BATCHES, VERSION_MAGIC_2, VERSION_RACKS, VERSION_TOPIC_IDS = 2, 3, 4, 11, 13
 
 
 @api(FetchRequest, FetchResponse)
-def fetch(request: FetchRequest, context: Context) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
+def fetch(request: FetchRequest, context: Context) -> FetchResponse | Awaitable[FetchResponse]:
+    if request.replica_state.replica_id >= 0:
+        return context.node.replicas.sessions.fetch(request)
     opened = context.node.fetch_sessions.open(request, by_id=context.version >= VERSION_TOPIC_IDS)
     if isinstance(opened, ErrorCode):
         return FetchResponse(error_code=opened, responses=[])
@@ -60,10 +67,11 @@ class _Fetch:
         self.answers: list[tuple[Wanted, PartitionData]] = []
         self.replicas: list[Replica] = []
         self.bytes_read = 0
+        self.sizes_bytes: list[tuple[str, int]] = []  # by topic, of what was read
         self.must_return = False  # an error or a divergence, which no waiting will mend
 
     def read(self) -> None:
-        self.answers, self.replicas, self.bytes_read = [], [], 0
+        self.answers, self.replicas, self.bytes_read, self.sizes_bytes = [], [], 0, []
         for wanted in self.wanted:
             self.answers.append((wanted, self._read_partition(wanted)))
 
@@ -104,6 +112,7 @@ class _Fetch:
         return self.response()
 
     def response(self) -> FetchResponse:
+        self._count()
         topics: list[FetchableTopicResponse] = []
         for wanted, answer in self.answers:
             if self.session is not None:
@@ -118,6 +127,16 @@ class _Fetch:
         session_id = self.session.session_id if self.session else NO_SESSION
         return FetchResponse(session_id=session_id, responses=topics)
 
+    def _count(self) -> None:
+        """Bytes as they leave, by topic. A partition that the client got wrong belongs to no topic we know."""
+        by_follower = max(self.request.replica_id, self.request.replica_state.replica_id) >= 0
+        for name, size_bytes in self.sizes_bytes:
+            traffic = self.context.node.metrics.topics[name]
+            if by_follower:
+                traffic.replication_bytes_out += size_bytes
+            else:
+                traffic.bytes_out += size_bytes
+
     def _read_partition(self, wanted: Wanted) -> PartitionData:
         node, asked = self.context.node, wanted.partition
         by_id = self.context.version >= VERSION_TOPIC_IDS
@@ -129,11 +148,15 @@ class _Fetch:
             unknown.aborted_transactions = []
             return unknown
         try:
-            replica.require_leader(asked.current_leader_epoch)
+            if self.context.version < VERSION_RACKS:
+                replica.require_leader(asked.current_leader_epoch)
+            else:
+                replica.require_readable(asked.fetch_offset, asked.current_leader_epoch)
             self.replicas.append(replica)
             return self._read_replica(replica, wanted)
         except node.refusals as fault:
             self.must_return = True
+            node.metrics.topics[replica.log.topic].fetches_failed += 1
             answer = refused(asked.partition, fault.kafka_error)
             if isinstance(fault, UnsupportedCompression):
                 answer.records, answer.aborted_transactions = None, []
@@ -165,6 +188,12 @@ class _Fetch:
                 self.must_return = True
                 answer.diverging_epoch = EpochEndOffset(epoch=end.epoch, end_offset=end.end_offset)
                 return answer
+        if self.request.rack_id and replica.is_leader:
+            nearest = replica_in_rack(replica, self.request.rack_id, node_image=self.context.node.store.image)
+            if nearest is not None and nearest.end_offset >= asked.fetch_offset >= log.start_offset:
+                self.must_return = True
+                answer.preferred_read_replica = nearest.broker_id
+                return answer
         found = replica.read(
             asked.fetch_offset,
             bytes_max=max(0, min(asked.partition_max_bytes, self.bytes_max - self.bytes_read)),
@@ -183,7 +212,24 @@ class _Fetch:
             magic = 1 if self.context.version >= VERSION_MAGIC_1 else 0
             answer.records = to_old_magic(found.buffers, magic, asked.fetch_offset)
         self.bytes_read += found.size_bytes
+        self.sizes_bytes.append((log.topic, found.size_bytes))
         return answer
+
+
+def replica_in_rack(replica: Replica, rack: str, *, node_image: Image) -> Progress | None:
+    """The in-sync follower in this rack that has most; None if there is none, or the leader itself is there."""
+    own = node_image.brokers.get(replica.node_id)
+    if own is None or own.rack == rack:
+        return None
+    there = [
+        progress
+        for broker_id, progress in replica.followers.items()
+        if broker_id in replica.state.isr
+        and (broker := node_image.brokers.get(broker_id)) is not None
+        and broker.live
+        and broker.rack == rack
+    ]
+    return max(there, key=lambda progress: progress.end_offset, default=None)
 
 
 def refused(index: int, error: ErrorCode) -> PartitionData:

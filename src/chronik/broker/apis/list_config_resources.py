@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from chronik.broker.api import api
+from chronik.broker.reading import reads_metadata
 from chronik.metadata.image import Image, ResourceType
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.list_config_resources import (
@@ -24,6 +25,7 @@ KINDS = frozenset(ResourceType)
 
 
 @api(ListConfigResourcesRequest, ListConfigResourcesResponse)
+@reads_metadata
 def list_config_resources(request: ListConfigResourcesRequest, context: Context) -> ListConfigResourcesResponse:
     asked = [ResourceType.CLIENT_METRICS] if context.version == 0 else request.resource_types or sorted(KINDS)
     response = ListConfigResourcesResponse(throttle_time_ms=0, error_code=ErrorCode.NONE, config_resources=[])

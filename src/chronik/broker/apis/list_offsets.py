@@ -3,8 +3,9 @@
 Times: -1 end (hw; lso when read_committed), -2 log start, -3 largest timestamp (v7+), -4 local log start (v8+, here as
 -2), -5 and -6 ask about tiers (v9+, v11+); we have none, so offset -1. Any other: first record at or after it, else -1.
 Versions: v0 a list of offsets; v1 one offset and its timestamp; v2 isolation_level; v4 leader epochs; v10 timeout_ms.
-Only the leader answers; the epoch returned is that of the record, not of the partition. A partition that is named twice
-is refused from v1 on.
+Only the leader answers. A new one that does not know yet how far its predecessor had committed tells no end: a client
+could see it go back (KIP-207). The epoch returned is that of the record, not of the partition. A partition that is
+named twice is refused from v1 on.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from chronik.broker.api import api
 from chronik.broker.topics import find_replica, find_topic
+from chronik.replication.errors import NotYetAvailable
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 VERSION_NEVER = 2**15
+VERSION_NOT_AVAILABLE = 5
 SINCE_VERSION = {
     LATEST: 0,
     EARLIEST: 0,
@@ -84,6 +87,8 @@ def _list_one(
             answer.offset, answer.timestamp, answer.leader_epoch = found
     except context.node.refusals as fault:
         answer.error_code = fault.kafka_error
+        if fault.kafka_error == ErrorCode.OFFSET_NOT_AVAILABLE and context.version < VERSION_NOT_AVAILABLE:
+            answer.error_code = ErrorCode.LEADER_NOT_AVAILABLE  # which clients of before have learnt to wait for
     return answer
 
 
@@ -92,6 +97,8 @@ def find_offset(replica: Replica, timestamp: int, *, committed_only: bool) -> tu
     log = replica.log
     limit = replica.last_stable_offset if committed_only else replica.high_watermark
     if timestamp == LATEST:
+        if not replica.is_end_known:
+            raise NotYetAvailable(replica.name, replica.high_watermark)
         return limit, -1, log.epochs.epoch_of(limit)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return log.start_offset, -1, log.epochs.epoch_of(log.start_offset)

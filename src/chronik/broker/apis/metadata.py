@@ -9,11 +9,13 @@ forbid creation; v8 authorised operations; v10 topic ids in the answer; v12 look
 from __future__ import annotations
 
 from collections.abc import Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from chronik.broker.api import api
 from chronik.broker.authorized import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from chronik.broker.creation import create_missing
+from chronik.broker.reading import reads_metadata
 from chronik.broker.topics import INTERNAL_TOPICS
 from chronik.metadata.decisions.topics import why_not_a_topic_name
 from chronik.wire.error_codes import ErrorCode
@@ -35,7 +37,18 @@ VERSION_NULL_MEANS_ALL, VERSION_TOPIC_IDS = 1, 12  # v10 and v11 cannot answer w
 NO_LEADER = -1
 
 
+def _unconfirmed(request: MetadataRequest, context: Context) -> MetadataResponse:
+    """No leader of the quorum can be reached: what this node knows of topics may be the past, so it says nothing."""
+    topics = []
+    for topic in request.topics or []:
+        is_missing = topic.name in INTERNAL_TOPICS and context.node.store.image.topic_named(topic.name) is None
+        error = ErrorCode.INVALID_REPLICATION_FACTOR if is_missing else ErrorCode.LEADER_NOT_AVAILABLE
+        topics.append(_unknown(topic.name, topic.topic_id, error))
+    return _response(request, context, topics)
+
+
 @api(MetadataRequest, MetadataResponse)
+@partial(reads_metadata, otherwise=_unconfirmed)
 def metadata(request: MetadataRequest, context: Context) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
     image = context.node.store.image
     wanted = request.topics

@@ -1,7 +1,8 @@
 """The keys of a node that Chronik acts on. Names, types, defaults and bounds are Kafka's; `chronik.` keys are ours.
 
-What differs: the default of `log.dir`, because another broker's data may lie in Kafka's; `node.id`, `process.roles` and
-`controller.listener.names` may be left out; and listeners are opened once, so their keys are read-only here.
+What differs: the default of `log.dir`, because another broker's data may lie in Kafka's; those of heartbeats, so that a
+hang is noticed in 3 s; `node.id`, `process.roles` and `controller.listener.names` may be left out; and listeners are
+opened once, so their keys are read-only here.
 """
 
 from __future__ import annotations
@@ -60,9 +61,9 @@ controller.quorum.request.timeout.ms  int  2000  read-only  0..
     How long a node waits for the controller to answer before it asks again.
 metadata.log.max.record.bytes.between.snapshots  long  20971520  read-only  1..
     So many bytes of metadata log make the next snapshot.
-broker.heartbeat.interval.ms  int  2000  read-only
+broker.heartbeat.interval.ms  int  500  read-only
     How often a broker tells the controller that it is alive.
-broker.session.timeout.ms  int  9000  read-only
+broker.session.timeout.ms  int  3000  read-only
     A broker that was silent for this long loses its leaderships.
 initial.broker.registration.timeout.ms  int  60000  read-only
     A broker that cannot register for this long stops.

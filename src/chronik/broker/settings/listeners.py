@@ -18,6 +18,7 @@ PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 SERVED_PROTOCOLS = (PLAINTEXT,)
 ADMIN_PORT_OFFSET = 552  # 9092 gives 9644
 NO_ADMIN = "none"
+ADMIN_ENDPOINT = "CHRONIK-ADMIN"  # under this name a node tells the cluster where its admin listener is
 EVERYWHERE = ("", "0.0.0.0", "::")  # noqa: S104 - recognised here, bound nowhere
 
 _host_port = r"(?P<host>\[[0-9a-zA-Z:.%]+\]|[^\s\[\]/:@]*):(?P<port>[0-9]+)"

@@ -10,7 +10,9 @@ from chronik.metadata.records import NOBODY, PartitionRecord
 from chronik.wire.error_codes import ErrorCode
 
 
-def check_assignment(view: View, broker_ids: Sequence[int], *, replication_factor: int | None) -> None:
+def check_assignment(
+    view: View, broker_ids: Sequence[int], *, replication_factor: int | None = None, needs_leader: bool = True
+) -> None:
     """Refuses replicas on unknown brokers, twice on one, or not as many as the topic's other partitions have."""
     if not broker_ids:
         refuse(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "a partition needs at least one replica: the list is empty")
@@ -26,7 +28,7 @@ def check_assignment(view: View, broker_ids: Sequence[int], *, replication_facto
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"a partition has {len(broker_ids)} replicas, the topic's others have {replication_factor}",
         )
-    if not any(view.is_live(broker_id) for broker_id in broker_ids):
+    if needs_leader and not any(view.is_live(broker_id) for broker_id in broker_ids):
         refuse(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"no broker of {list(broker_ids)} is live, so none could lead")
 
 
@@ -43,4 +45,6 @@ def new_partition(topic_id: bytes, index: int, replicas: list[int], live: Contai
         isr=isr,
         elr=NOBODY,
         last_known_elr=NOBODY,
+        adding=NOBODY,
+        removing=NOBODY,
     )

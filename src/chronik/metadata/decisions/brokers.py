@@ -59,7 +59,8 @@ def register_broker(
     _check_features(view, command)
     records: list[Record] = []
     if before is not None:
-        records += Elections(view, rules, gone=broker_id).without(broker_id, lost=True)
+        # On the same disk it still has all that it acknowledged.
+        records += Elections(view, rules, gone=broker_id).without(broker_id, lost=not same_disk)
     epoch = view.broker_epoch_last + 1
     records.append(
         RegisterBrokerRecord(

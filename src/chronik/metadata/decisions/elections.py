@@ -3,12 +3,14 @@
 A leader comes from the ISR. If no member of it is live and the cluster has `eligible.leader.replicas.version` 1, it
 comes from the ELR: replicas that left the ISR while it was below min.insync.replicas, when the high watermark stood
 still, so that they hold all that was acknowledged (KIP-966). If unclean elections are allowed for the topic, any live
-replica will do. Otherwise there is no leader until an ISR member is back: the ISR is never emptied.
+replica will do. Otherwise there is no leader until an ISR member is back. The ISR is emptied only when its last member
+lost its disk: then no replica is known to have everything, and only an unclean election helps.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from chronik.metadata.decisions.decision import Rules
 from chronik.metadata.image import NO_LEADER, Partition, ResourceType, Topic, View
@@ -16,6 +18,24 @@ from chronik.metadata.records import NOBODY, PartitionChangeRecord, Record
 from chronik.metadata.topic_configs import BrokerConfigs, resolve
 
 ELR_FEATURE = "eligible.leader.replicas.version"
+
+
+class Shape(NamedTuple):
+    """Where a partition's replicas are, and what a reassignment does to them."""
+
+    replicas: Sequence[int]
+    adding: Sequence[int] = ()
+    removing: Sequence[int] = ()
+
+    def completed(self, isr: Sequence[int]) -> tuple[Shape, Sequence[int]]:
+        """The shape and the ISR after the reassignment if this ISR allows it to end: all who come are in sync, and
+        somebody in sync stays. Else both as they are."""
+        if not self.adding and not self.removing:
+            return self, isr
+        staying = [each for each in isr if each not in self.removing]
+        if not staying or not set(self.adding) <= set(staying):
+            return self, isr
+        return Shape([each for each in self.replicas if each not in self.removing]), staying
 
 
 class Elections:
@@ -37,35 +57,66 @@ class Elections:
     ) -> PartitionChangeRecord | None:
         """The change that makes `isr` the ISR and elects a leader if need be; None when all stays as it is.
 
-        `lost` is a broker whose disk may have lost what it had: it leaves the ELR too.
+        `lost` is a broker whose disk may have lost what it had: it leaves the ELR too. An ISR that has everybody whom a
+        reassignment brings also ends that reassignment.
         """
         before = topic.partitions[index]
-        isr = isr or before.isr
-        elr, last_known_elr = self._elr(topic, before, isr, lost) if self.elr_enabled else (NOBODY, NOBODY)
+        return self.change(topic, index, Shape(before.replicas, before.adding, before.removing), isr, lost=lost)
+
+    def change(
+        self,
+        topic: Topic,
+        index: int,
+        shape: Shape,
+        isr: Sequence[int],
+        *,
+        lost: int | None = None,
+        prefers_first: bool = False,
+        allows_unclean: bool = False,
+    ) -> PartitionChangeRecord | None:
+        """The same with replicas as in `shape`. `prefers_first` moves the leadership to the first replica if it may
+        lead; `allows_unclean` asks for any live one where no other may, whatever the topic's configuration says.
+        """
+        before = topic.partitions[index]
+        # The last member stays in, for only it has everything; unless its disk is gone, and others may have more.
+        if not isr and (lost is None or len(shape.replicas) == 1):
+            isr = before.isr
+        shape, isr = shape.completed(isr)
+        replicas = shape.replicas
+        elr, last_known_elr = self._elr(topic, before, replicas, isr, lost) if self.elr_enabled else (NOBODY, NOBODY)
         leader = before.leader
+        if prefers_first and replicas[0] in isr and replicas[0] in self.live:
+            leader = replicas[0]
         if leader not in isr or leader not in self.live:
-            leader = self._first(before, isr)
-            if leader == NO_LEADER and (leader := self._first(before, elr)) != NO_LEADER:
+            leader = self._first(replicas, isr)
+            if leader == NO_LEADER and (leader := self._first(replicas, elr)) != NO_LEADER:
                 isr, elr = [leader], [other for other in elr if other != leader]
-            if leader == NO_LEADER and self._setting(topic, "unclean.leader.election.enable"):
-                leader = self._first(before, before.replicas)
+            if leader == NO_LEADER and (allows_unclean or self.unclean_is_allowed(topic)):
+                leader = self._first(replicas, replicas)
                 isr, elr, last_known_elr = (isr, elr, last_known_elr) if leader == NO_LEADER else ([leader], [], [])
-        kept = (tuple(isr), tuple(elr), tuple(last_known_elr)) == (before.isr, before.elr, before.last_known_elr)
-        if kept and leader == before.leader:
-            return None
-        return PartitionChangeRecord(
-            topic_id=topic.topic_id,
-            index=index,
-            leader=leader,
-            leader_epoch=before.leader_epoch + (leader != before.leader),
-            partition_epoch=before.partition_epoch + 1,
-            isr=list(isr),
-            elr=elr,
-            last_known_elr=last_known_elr,
+            # A leader that became the whole ISR may be the last that a reassignment waited for.
+            shape, isr = shape.completed(isr)
+            replicas = shape.replicas
+            elr = [each for each in elr if each in replicas]
+            last_known_elr = [each for each in last_known_elr if each in replicas]
+        after = Partition(
+            leader,
+            # Whoever is a replica no more must not go on fetching as one: it is told apart by the epoch.
+            before.leader_epoch + (leader != before.leader or not set(before.replicas) <= set(replicas)),
+            before.partition_epoch,
+            tuple(replicas),
+            tuple(isr),
+            tuple(elr),
+            tuple(last_known_elr),
+            tuple(shape.adding),
+            tuple(shape.removing),
         )
+        return None if after == before else _record(topic, index, before, after)
 
     def without(self, broker_id: int, *, lost: bool = False) -> list[Record]:
-        """All changes that a broker's leaving makes. It stays in an ISR only where it is the last member."""
+        """All changes that a broker's leaving makes. It stays in an ISR only where it is the last member, and if its
+        disk is not `lost`.
+        """
         records: list[Record] = []
         for topic in self.view.all_topics():
             for index, partition in enumerate(topic.partitions):
@@ -87,18 +138,21 @@ class Elections:
                         records.append(change)
         return records
 
-    def _first(self, before: Partition, eligible: Sequence[int]) -> int:
-        return next((each for each in before.replicas if each in eligible and each in self.live), NO_LEADER)
+    def unclean_is_allowed(self, topic: Topic) -> bool:
+        return bool(self._setting(topic, "unclean.leader.election.enable"))
+
+    def _first(self, replicas: Sequence[int], eligible: Sequence[int]) -> int:
+        return next((each for each in replicas if each in eligible and each in self.live), NO_LEADER)
 
     def _elr(
-        self, topic: Topic, before: Partition, isr: Sequence[int], lost: int | None
+        self, topic: Topic, before: Partition, replicas: Sequence[int], isr: Sequence[int], lost: int | None
     ) -> tuple[list[int], list[int]]:
         if len(isr) >= self._setting(topic, "min.insync.replicas"):
             return NOBODY, NOBODY
         complete = {*before.isr, *before.elr} - {lost}
         known = {*before.isr, *before.elr, *before.last_known_elr}
-        elr = [each for each in before.replicas if each in complete and each not in isr]
-        return elr, [each for each in before.replicas if each in known and each not in isr and each not in elr]
+        elr = [each for each in replicas if each in complete and each not in isr]
+        return elr, [each for each in replicas if each in known and each not in isr and each not in elr]
 
     def _setting(self, topic: Topic, key: str) -> int:
         own = self.view.config(ResourceType.TOPIC, topic.name)
@@ -107,3 +161,19 @@ class Elections:
         if key not in self.default_values:
             self.default_values[key] = int(resolve(key, {}, self.defaults))
         return self.default_values[key]
+
+
+def _record(topic: Topic, index: int, before: Partition, after: Partition) -> PartitionChangeRecord:
+    return PartitionChangeRecord(
+        topic_id=topic.topic_id,
+        index=index,
+        leader=after.leader,
+        leader_epoch=after.leader_epoch,
+        partition_epoch=before.partition_epoch + 1,
+        isr=list(after.isr),
+        elr=list(after.elr) or NOBODY,
+        last_known_elr=list(after.last_known_elr) or NOBODY,
+        replicas=None if after.replicas == before.replicas else list(after.replicas),
+        adding=list(after.adding) or NOBODY,
+        removing=list(after.removing) or NOBODY,
+    )

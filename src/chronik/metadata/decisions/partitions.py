@@ -67,7 +67,8 @@ def _grow(view: View, growth: TopicGrowth, circle: Circle, *, allowed: int) -> l
             ErrorCode.POLICY_VIOLATION,
             f"{additional} new partitions are too many, {PARTITIONS_MAX_PER_COMMAND} are allowed in one request",
         )
-    replication_factor = len(topic.partitions[0].replicas)
+    first = topic.partitions[0]
+    replication_factor = len(first.replicas) - len(first.removing)
     if growth.assignments is None:
         placed = circle.place(
             partition_count=additional,

@@ -1,0 +1,202 @@
+"""The admin listener of a node: /metrics, /healthz, /readyz and /status over as little HTTP/1.1 as that takes.
+
+GET and HEAD only, no bodies, no thread, no framework. It answers from the moment the node begins to start, so that who
+waits for a node can see why it is not ready. Bounded: the head of a request, connections, the time one may be silent.
+Whoever does not speak HTTP gets one line in the log and is cut off; nothing said here reaches the node's state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from chronik.broker.errors import CannotStart
+from chronik.broker.exposition import CONTENT_TYPE, metrics_text
+from chronik.broker.settings.listeners import ADMIN_ENDPOINT
+from chronik.broker.status import StatusPage, why_not_healthy, why_not_ready
+from chronik.metadata.commands import EndpointAt
+from chronik.runtime.interfaces import Listener
+
+if TYPE_CHECKING:
+    from chronik.broker.node import Node
+
+log = logging.getLogger("chronik.broker.admin")
+
+HEAD_BYTES_MAX = 8 * 1024  # request line and headers; what others accept as well
+CONNECTIONS_MAX = 64  # scrapers, probes and people are few
+SILENT_SECONDS_MAX = 30  # between two requests, and for the whole of one
+SHOWN_BYTES = 40  # of what is no HTTP, in the log
+
+PLAIN, JSON = "text/plain; charset=utf-8", "application/json"
+REASONS = {
+    200: "OK",
+    400: "Bad Request",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    431: "Request Header Fields Too Large",
+    503: "Service Unavailable",
+}
+_request_line = re.compile(rb"([A-Z]{1,16}) (/[!-~]*) HTTP/1\.([01])")
+_has_body = re.compile(rb"^(?:content-length:[ \t]*0*[1-9]|transfer-encoding:)", re.IGNORECASE | re.MULTILINE)
+_closes = re.compile(rb"^connection:.*\bclose\b", re.IGNORECASE | re.MULTILINE)
+
+
+class Page(NamedTuple):
+    code: int
+    body: str
+    content_type: str = PLAIN
+
+
+class Admin:
+    """One per node. `open` before anything else of the node, `close` with its other listeners."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.listener: Listener | None = None
+        self.connections: dict[AdminConnection, None] = {}
+        self._status = StatusPage(node)
+
+    async def open(self) -> None:
+        """A port that is taken stops the node only if somebody asked for that port."""
+        settings = self.node.settings
+        address = settings.admin_listener
+        if address is None:
+            return
+        try:
+            self.listener = await self.node.runtime.network.listen(*address, lambda: AdminConnection(self))
+        except OSError as fault:
+            where = f"{address.host}:{address.port}"
+            if settings.layers.is_set("chronik.admin.listener"):
+                raise CannotStart(f"cannot listen on chronik.admin.listener={where}: {fault}") from fault
+            log.warning("no health and no metrics on %s: %s; set chronik.admin.listener, or `none`", where, fault)
+
+    def endpoints(self) -> list[EndpointAt]:
+        """What the cluster is told, so that its tools find every node's status."""
+        if self.listener is None:
+            return []
+        return [EndpointAt(name=ADMIN_ENDPOINT, host=self.listener.host, port=self.listener.port)]
+
+    def close(self) -> None:
+        if self.listener is not None:
+            self.listener.close()
+        for connection in list(self.connections):
+            connection.end()
+
+    async def page(self, path: str) -> Page:
+        if path == "/metrics":
+            return Page(200, metrics_text(self.node), CONTENT_TYPE)
+        if path == "/healthz":
+            return _verdict("healthy", why_not_healthy(self.node))
+        if path == "/readyz":
+            return _verdict("ready", why_not_ready(self.node))
+        if path == "/status":
+            return Page(200, json.dumps(await self._status.describe()) + "\n", JSON)
+        return Page(404, "there is /metrics, /healthz, /readyz and /status\n")
+
+
+def _verdict(good: str, why_not: str | None) -> Page:
+    return Page(200, f"{good}\n") if why_not is None else Page(503, f"not {good}: {why_not}\n")
+
+
+class AdminConnection(asyncio.Protocol):
+    """Answers requests one after the other; what a client sends ahead waits."""
+
+    def __init__(self, admin: Admin) -> None:
+        self._admin = admin
+        self._transport: asyncio.Transport | None = None
+        self._peer = "?"
+        self._unread = b""
+        self._is_busy = False  # with a request
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's are no subclass of it
+        name = transport.get_extra_info("peername") or ("?", 0)
+        self._peer = f"{name[0]}:{name[1]}"
+        if len(self._admin.connections) >= CONNECTIONS_MAX:
+            return self._refuse(503, f"{CONNECTIONS_MAX} connections are open already")
+        self._admin.connections[self] = None
+        return self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._admin.connections.pop(self, None)
+        if self._deadline is not None:
+            self._deadline.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        self._unread += data
+        if len(self._unread) > HEAD_BYTES_MAX and self._transport is not None:
+            if b"\r\n\r\n" not in self._unread[: HEAD_BYTES_MAX + 4] and not self._is_busy:
+                return self._refuse(431, f"a request's head is at most {HEAD_BYTES_MAX} bytes")
+            self._transport.pause_reading()
+        return self._serve()
+
+    def end(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _wait(self) -> None:
+        """For the next request, not for ever."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = asyncio.get_running_loop().call_later(SILENT_SECONDS_MAX, self.end)
+
+    def _serve(self) -> None:
+        head, found, rest = self._unread.partition(b"\r\n\r\n")
+        if not found:
+            # What cannot become a request is not waited for.
+            if not self._is_busy and b"\n" in head and not _request_line.match(head):
+                self._garbage(head)
+            return None
+        if self._is_busy or self._transport is None:
+            return None
+        line, _, headers = head.partition(b"\r\n")
+        request = _request_line.fullmatch(line)
+        if request is None:
+            return self._garbage(line)
+        self._unread = rest
+        method, target = request[1].decode(), request[2].decode()
+        keeps = request[3] == b"1" and not _closes.search(headers) and not _has_body.search(headers)
+        if method not in ("GET", "HEAD"):
+            return self._refuse(405, f"{method} is not served here, only GET and HEAD")
+        self._is_busy = True
+        work = self._answer(target.partition("?")[0], with_body=method == "GET", keeps=keeps)
+        self._admin.node.tasks.start(f"admin {method} for {self._peer}", work)
+        return None
+
+    async def _answer(self, path: str, *, with_body: bool, keeps: bool) -> None:
+        page = await self._admin.page(path)
+        self._is_busy = False
+        self._send(page, with_body=with_body, keeps=keeps)
+        if keeps and self._transport is not None:
+            self._wait()
+            if len(self._unread) <= HEAD_BYTES_MAX:
+                self._transport.resume_reading()
+            self._serve()
+
+    def _garbage(self, head: bytes) -> None:
+        self._refuse(400, f"this is no HTTP: {head[:SHOWN_BYTES]!r}")
+
+    def _refuse(self, code: int, why: str) -> None:
+        log.warning("closing %s on the admin listener: %s", self._peer, why)
+        self._send(Page(code, f"{why}\n"), with_body=True, keeps=False)
+
+    def _send(self, page: Page, *, with_body: bool, keeps: bool) -> None:
+        if self._transport is None:
+            return
+        body = page.body.encode()
+        head = [
+            f"HTTP/1.1 {page.code} {REASONS[page.code]}",
+            f"Content-Type: {page.content_type}",
+            f"Content-Length: {len(body)}",
+            f"Connection: {'keep-alive' if keeps else 'close'}",
+            *(["Allow: GET, HEAD"] if page.code == 405 else []),
+        ]
+        self._transport.write("\r\n".join(head).encode() + b"\r\n\r\n" + (body if with_body else b""))
+        if not keeps:
+            transport, self._transport = self._transport, None
+            transport.close()

@@ -1,0 +1,48 @@
+"""AddRaftVoter (key 80): takes a node into the metadata quorum; answered when it votes, or did not come in time.
+
+The node must run and listen where its first listener says. It is brought up to date before it votes. Directory ids are
+not looked at: a node is known by its id. v1's ack_when_committed is always true here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chronik.broker.api import api
+from chronik.broker.topics import refused_by
+from chronik.metadata.commands import AddVoter
+from chronik.metadata.errors import MetadataError, refuse
+from chronik.wire.error_codes import ErrorCode
+from chronik.wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
+
+if TYPE_CHECKING:
+    from chronik.broker.context import Context
+
+TIMEOUT_MS_MAX = 60_000
+
+
+@api(AddRaftVoterRequest, AddRaftVoterResponse)
+async def add_raft_voter(request: AddRaftVoterRequest, context: Context) -> AddRaftVoterResponse:
+    try:
+        require_cluster(request.cluster_id, context)
+        if not request.listeners:
+            refuse(ErrorCode.INVALID_REQUEST, f"voter {request.voter_id} comes without a listener to reach it by")
+        await context.node.store.submit(
+            AddVoter(
+                node_id=request.voter_id,
+                host=request.listeners[0].host,
+                port=request.listeners[0].port,
+                timeout_ms=max(0, min(request.timeout_ms, TIMEOUT_MS_MAX)),
+            )
+        )
+    except MetadataError as fault:
+        error, message = refused_by(fault)
+        return AddRaftVoterResponse(throttle_time_ms=0, error_code=error, error_message=message)
+    return AddRaftVoterResponse(throttle_time_ms=0, error_code=0, error_message=None)
+
+
+def require_cluster(cluster_id: str | None, context: Context) -> None:
+    """A request that names another cluster was sent to the wrong one."""
+    own = context.node.cluster_id
+    if cluster_id is not None and cluster_id != own:
+        refuse(ErrorCode.INCONSISTENT_CLUSTER_ID, f"this is cluster {own!r}, not {cluster_id!r}")

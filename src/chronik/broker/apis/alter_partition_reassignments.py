@@ -1,0 +1,62 @@
+"""AlterPartitionReassignments (key 45): moves replicas of partitions to other brokers, or calls such a move off.
+
+Answered when the move has begun; ListPartitionReassignments shows it until every newcomer is in sync.
+Versions: v1 allow_replication_factor_change.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chronik.broker.api import api
+from chronik.broker.topics import refused_by
+from chronik.metadata.commands import AlterReassignments, ReassignedTopic, Reassignment
+from chronik.metadata.errors import MetadataError
+from chronik.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+
+if TYPE_CHECKING:
+    from chronik.broker.context import Context
+
+
+@api(AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse)
+async def alter_partition_reassignments(
+    request: AlterPartitionReassignmentsRequest, context: Context
+) -> AlterPartitionReassignmentsResponse:
+    topics = [
+        ReassignedTopic(
+            name=topic.name,
+            partitions=[Reassignment(index=each.partition_index, replicas=each.replicas) for each in topic.partitions],
+        )
+        for topic in request.topics
+    ]
+    response = AlterPartitionReassignmentsResponse(
+        throttle_time_ms=0,
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        error_code=0,
+        error_message=None if topics else "",  # an answer to nothing is Kafka's default one
+        responses=[],
+    )
+    command = AlterReassignments(topics=topics, allows_other_factor=request.allow_replication_factor_change)
+    try:
+        reply = await context.node.store.submit(command)
+    except MetadataError as fault:
+        response.error_code, response.error_message = refused_by(fault)
+        return response
+    response.responses = [
+        ReassignableTopicResponse(
+            name=topic.name,
+            partitions=[
+                ReassignablePartitionResponse(
+                    partition_index=each.index, error_code=each.error_code, error_message=each.error_message
+                )
+                for each in topic.partitions
+            ],
+        )
+        for topic in reply.topics
+    ]
+    return response

@@ -1,0 +1,47 @@
+"""AlterReplicaLogDirs (key 34): refused, because a node has one log directory; a machine with several disks runs a node
+on each.
+
+The directory that a replica is in already is fine. Any other is LOG_DIR_NOT_FOUND.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chronik.broker.api import api
+from chronik.broker.topics import find_replica
+from chronik.wire.error_codes import ErrorCode
+from chronik.wire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+
+if TYPE_CHECKING:
+    from chronik.broker.context import Context
+
+
+@api(AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse)
+def alter_replica_log_dirs(request: AlterReplicaLogDirsRequest, context: Context) -> AlterReplicaLogDirsResponse:
+    results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
+    for directory in request.dirs:
+        for topic in directory.topics:
+            for index in topic.partitions:
+                error = _error(directory.path, topic.name, index, context)
+                answer = AlterReplicaLogDirPartitionResult(partition_index=index, error_code=error)
+                results.setdefault(topic.name, []).append(answer)
+    return AlterReplicaLogDirsResponse(
+        throttle_time_ms=0,
+        results=[AlterReplicaLogDirTopicResult(topic_name=name, partitions=found) for name, found in results.items()],
+    )
+
+
+def _error(path: str, name: str, index: int, context: Context) -> ErrorCode:
+    node = context.node
+    if path.rstrip("/") != node.settings.log_dir.rstrip("/"):
+        return ErrorCode.LOG_DIR_NOT_FOUND
+    topic = node.store.image.topic_named(name)
+    if topic is None or isinstance(find_replica(node, topic, index), ErrorCode):
+        return ErrorCode.REPLICA_NOT_AVAILABLE
+    return ErrorCode.NONE

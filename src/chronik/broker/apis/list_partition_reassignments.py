@@ -1,0 +1,49 @@
+"""ListPartitionReassignments (key 46): the moves of replicas that are under way, of some topics or of all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chronik.broker.api import api
+from chronik.broker.reading import reads_metadata
+from chronik.wire.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable
+
+    from chronik.broker.context import Context
+    from chronik.metadata.image import Image, Topic
+
+
+@api(ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse)
+@reads_metadata
+def list_partition_reassignments(
+    request: ListPartitionReassignmentsRequest, context: Context
+) -> ListPartitionReassignmentsResponse:
+    moving = []
+    for topic, wanted in _asked(request, context.node.store.image):
+        partitions = [
+            OngoingPartitionReassignment(
+                partition_index=index,
+                replicas=list(state.replicas),
+                adding_replicas=list(state.adding),
+                removing_replicas=list(state.removing),
+            )
+            for index, state in enumerate(topic.partitions)
+            if state.is_reassigning and index in wanted
+        ]
+        if partitions:
+            moving.append(OngoingTopicReassignment(name=topic.name, partitions=partitions))
+    return ListPartitionReassignmentsResponse(throttle_time_ms=0, error_code=0, error_message=None, topics=moving)
+
+
+def _asked(request: ListPartitionReassignmentsRequest, image: Image) -> Iterable[tuple[Topic, Container[int]]]:
+    if request.topics is None:
+        return ((topic, range(len(topic.partitions))) for topic in image.all_topics())
+    found = ((image.topic_named(each.name), each.partition_indexes) for each in request.topics)
+    return ((topic, indexes) for topic, indexes in found if topic is not None)

@@ -1,0 +1,30 @@
+"""RemoveRaftVoter (key 81): a node votes no more in the metadata quorum. Its broker, if it has one, goes on as it was.
+
+Directory ids are not looked at: a node is known by its id.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chronik.broker.api import api
+from chronik.broker.apis.add_raft_voter import require_cluster
+from chronik.broker.topics import refused_by
+from chronik.metadata.commands import RemoveVoter
+from chronik.metadata.errors import MetadataError
+from chronik.wire.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+
+if TYPE_CHECKING:
+    from chronik.broker.context import Context
+
+
+@api(RemoveRaftVoterRequest, RemoveRaftVoterResponse)
+async def remove_raft_voter(request: RemoveRaftVoterRequest, context: Context) -> RemoveRaftVoterResponse:
+    try:
+        require_cluster(request.cluster_id, context)
+        is_broker = request.voter_id in context.node.store.image.brokers
+        await context.node.store.submit(RemoveVoter(node_id=request.voter_id, entirely=not is_broker))
+    except MetadataError as fault:
+        error, message = refused_by(fault)
+        return RemoveRaftVoterResponse(throttle_time_ms=0, error_code=error, error_message=message)
+    return RemoveRaftVoterResponse(throttle_time_ms=0, error_code=0, error_message=None)

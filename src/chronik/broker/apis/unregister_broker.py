@@ -1,0 +1,30 @@
+"""UnregisterBroker (key 64): forgets a broker that will not come back.
+
+One that only listens to the metadata quorum leaves that too; one that votes goes on voting until it is removed there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from chronik.broker.api import api
+from chronik.broker.topics import refused_by
+from chronik.metadata.commands import RemoveVoter, UnregisterBroker
+from chronik.metadata.errors import MetadataError
+from chronik.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+
+if TYPE_CHECKING:
+    from chronik.broker.context import Context
+
+
+@api(UnregisterBrokerRequest, UnregisterBrokerResponse)
+async def unregister_broker(request: UnregisterBrokerRequest, context: Context) -> UnregisterBrokerResponse:
+    store = context.node.store
+    try:
+        await store.submit(UnregisterBroker(broker_id=request.broker_id))
+        if request.broker_id in store.raft.members.learners:
+            await store.submit(RemoveVoter(node_id=request.broker_id, entirely=True))
+    except MetadataError as fault:
+        error, message = refused_by(fault)
+        return UnregisterBrokerResponse(throttle_time_ms=0, error_code=error, error_message=message)
+    return UnregisterBrokerResponse(throttle_time_ms=0, error_code=0, error_message=None)

@@ -1,0 +1,228 @@
+"""A node's metrics as the text that Prometheus scrapes: names of Kafka's usual exporters, and those of the quorum.
+
+Reads, never counts: everything is asked of where it already is, when somebody scrapes. Durations are in milliseconds,
+as their names say. `offlinepartitionscount` and its like are of the cluster, as every node sees it; what is named after
+the replica manager is of this node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from chronik import __version__
+from chronik.broker.metrics import Histogram, Traffic
+from chronik.raft.messages import Role
+
+if TYPE_CHECKING:
+    from chronik.broker.node import Node
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+SHOWN_OCTAVES = range(7, 25)  # bounds of 128 us to 16.8 s; what is quicker or slower shows in the first and the last
+US_PER_MS = 1000
+NS_PER_MS = 1_000_000
+METADATA_READS = ("Metadata", "DescribeTopicPartitions", "DescribeCluster")
+
+TRAFFIC = (
+    ("messagesin", "messages_in", "Records appended by producers."),
+    ("bytesin", "bytes_in", "Bytes of records appended by producers."),
+    ("bytesout", "bytes_out", "Bytes of records sent to consumers."),
+    ("replicationbytesout", "replication_bytes_out", "Bytes of records sent to other brokers."),
+    ("failedproducerequests", "produces_failed", "Partitions of produce requests that were refused."),
+    ("failedfetchrequests", "fetches_failed", "Partitions of fetch requests that were refused."),
+)
+
+Labels = Mapping[str, object]
+NO_LABELS: Labels = {}
+
+
+def metrics_text(node: Node) -> str:
+    """All of it. For a node that is still starting, as much as there is."""
+    lines = list(_gauge("chronik_build_info", "The version that runs here.", [({"version": __version__}, 1)]))
+    if node.is_open:
+        lines += _traffic(node)
+        lines += _replicas(node)
+        lines += _controller(node)
+        lines += _quorum(node)
+        lines += _metadata(node)
+    lines += _requests(node)
+    return "\n".join(lines) + "\n"
+
+
+def _traffic(node: Node) -> Iterator[str]:
+    node.metrics.forget_deleted(node.store.image)
+    total = node.metrics.total()
+    topics = sorted(node.metrics.topics.items())
+    for name, field, help_text in TRAFFIC:
+        samples: list[tuple[Labels, int]] = [(NO_LABELS, getattr(total, field))]
+        samples += [({"topic": topic}, value) for topic, value in _nonzero(topics, field)]
+        yield from _counter(f"kafka_server_brokertopicmetrics_{name}_total", help_text, samples)
+
+
+def _nonzero(topics: Iterable[tuple[str, Traffic]], field: str) -> Iterator[tuple[str, int]]:
+    return ((topic, value) for topic, traffic in topics if (value := getattr(traffic, field)))
+
+
+def _replicas(node: Node) -> Iterator[str]:
+    census = node.census.take(node.store.image, node.node_id)
+    under_min_isr = 0
+    for replica in node.replicas.all():
+        needed = min(replica.settings.min_insync_replicas, len(replica.state.replicas))
+        under_min_isr += replica.is_leader and len(replica.state.isr) < needed
+    prefix = "kafka_server_replicamanager_"
+    for name, value, help_text in (
+        ("underreplicatedpartitions", census.under_replicated, "Partitions led here that lack an in-sync replica."),
+        ("underminisrpartitioncount", under_min_isr, "Partitions led here that refuse acks=all for want of replicas."),
+        ("partitioncount", census.here, "Partitions with a replica here."),
+        ("leadercount", census.led, "Partitions led here."),
+    ):
+        yield from _gauge(prefix + name, help_text, [(NO_LABELS, value)])
+    metrics = node.metrics
+    yield from _counter(
+        prefix + "isrshrinks_total", "Replicas lost from ISRs here.", [(NO_LABELS, metrics.isr_shrinks)]
+    )
+    yield from _counter(prefix + "isrexpands_total", "Replicas back in ISRs here.", [(NO_LABELS, metrics.isr_expands)])
+
+
+def _controller(node: Node) -> Iterator[str]:
+    image, census = node.store.image, node.census.take(node.store.image, node.node_id)
+    for name, value, help_text in (
+        ("activecontrollercount", int(node.store.is_controller), "1 on the node that decides, 0 on the others."),
+        ("offlinepartitionscount", census.offline, "Partitions of the cluster without a leader."),
+        ("preferredreplicaimbalancecount", census.imbalanced, "Partitions led by another than their first replica."),
+        ("globaltopiccount", len(image.topics), "Topics of the cluster."),
+        ("globalpartitioncount", census.partitions, "Partitions of the cluster."),
+        ("activebrokercount", census.live_brokers, "Brokers that may lead."),
+        ("fencedbrokercount", census.fenced_brokers, "Registered brokers that are silent or not ready."),
+    ):
+        yield from _gauge(f"kafka_controller_kafkacontroller_{name}", help_text, [(NO_LABELS, value)])
+
+
+def _quorum(node: Node) -> Iterator[str]:
+    raft = node.store.raft
+    prefix = "kafka_server_raftmetrics_"
+    for name, value, help_text in (
+        ("current_leader", raft.leader_id or -1, "The quorum's leader as known here, -1 for none."),
+        ("current_epoch", raft.term, "The quorum's term."),
+        ("high_watermark", raft.commit_index, "The last entry of the metadata log that a majority holds."),
+        ("log_end_offset", raft.last_index, "The last entry of the metadata log here."),
+        ("applied_index", raft.applied_index, "The last entry of the metadata log that this node acts on."),
+    ):
+        yield from _gauge(prefix + name, help_text, [(NO_LABELS, value)])
+    health = raft.health
+    expirations = health.lease_expirations + node.store.lease_expirations
+    unheard = health.heartbeat_failures + node.lifecycle.heartbeat_failures
+    for name, value, help_text in (
+        ("lease_expiration_count", expirations, "Leases of this node, leader's or follower's, that ran out."),
+        ("metadata_wal_write_errors", health.write_errors, "Writes of the metadata log that the disk refused."),
+        ("metadata_replication_errors", health.undelivered, "Messages of the quorum that did not reach their node."),
+        ("leader_heartbeat_failures", unheard, "Heartbeats to or from the leader that had no answer in time."),
+        ("metadata_split_brain_detected", health.split_brains, "Messages of a second leader in one term. Must be 0."),
+    ):
+        # They count, but as counters OpenMetrics would have them end in `_total`, and their names are fixed.
+        yield from _gauge(name, help_text, [(NO_LABELS, value)])
+    lags = sorted(raft.lag_ms().items()) if raft.role is Role.LEADER else []
+    yield from _gauge(
+        "metadata_replication_lag_ms",
+        "On the leader: for how long each node has lacked an entry of the metadata log.",
+        [({"node": peer}, lag_ms) for peer, lag_ms in lags],
+    )
+
+
+def _metadata(node: Node) -> Iterator[str]:
+    metrics, now_ns = node.metrics, node.runtime.clock.monotonic_ns()
+    yield from _histogram(
+        "metadata_write_latency_ms",
+        "From a metadata write of this node to its answer: committed by a majority, applied here.",
+        [(NO_LABELS, metrics.metadata_writes)],
+    )
+    reads = [metrics.requests[api] for api in METADATA_READS if api in metrics.requests]
+    yield from _histogram(
+        "metadata_read_latency_ms",
+        f"From a request of {', '.join(METADATA_READS[:-1])} or {METADATA_READS[-1]} to its answer.",
+        [(NO_LABELS, _merged(reads))],
+    )
+    yield from _gauge(
+        "topic_creation_throughput",
+        "Topics created through this node per second, over the last minute.",
+        [(NO_LABELS, metrics.topics_created_per_second(now_ns))],
+    )
+    created, failed = metrics.topics_created, metrics.metadata_writes_failed
+    yield from _counter("topic_creations_total", "Topics created through this node.", [(NO_LABELS, created)])
+    yield from _counter(
+        "metadata_write_failures_total", "Metadata writes of this node refused or lost.", [(NO_LABELS, failed)]
+    )
+
+
+def _requests(node: Node) -> Iterator[str]:
+    requests = sorted(node.metrics.requests.items())
+    yield from _counter(
+        "kafka_network_requestmetrics_requests_total",
+        "Requests answered.",
+        [({"request": api}, timing.count) for api, timing in requests],
+    )
+    yield from _histogram(
+        "kafka_network_requestmetrics_totaltimems",
+        "From a request's arrival to its answer.",
+        [({"request": api}, timing) for api, timing in requests],
+    )
+    yield from _gauge(
+        "kafka_server_socketservermetrics_connection_count",
+        "Open connections of clients and brokers.",
+        [(NO_LABELS, len(node.connections))],
+    )
+
+
+def _merged(histograms: Iterable[Histogram]) -> Histogram:
+    merged = Histogram()
+    for each in histograms:
+        merged.slots = [one + other for one, other in zip(merged.slots, each.slots, strict=True)]
+        merged.sum_ns += each.sum_ns
+    return merged
+
+
+# --- the text itself
+
+
+def _gauge(name: str, help_text: str, samples: Iterable[tuple[Labels, float]]) -> Iterator[str]:
+    yield from _head(name, "gauge", help_text)
+    yield from (_sample(name, labels, value) for labels, value in samples)
+
+
+def _counter(name: str, help_text: str, samples: Iterable[tuple[Labels, int]]) -> Iterator[str]:
+    yield from _head(name, "counter", help_text)
+    yield from (_sample(name, labels, value) for labels, value in samples)
+
+
+def _histogram(name: str, help_text: str, samples: Iterable[tuple[Labels, Histogram]]) -> Iterator[str]:
+    yield from _head(name, "histogram", help_text)
+    for labels, histogram in samples:
+        below = sum(histogram.slots[: SHOWN_OCTAVES.start])
+        for octave in SHOWN_OCTAVES:
+            below += histogram.slots[octave]
+            yield _sample(f"{name}_bucket", {**labels, "le": _ms(1 << octave)}, below)
+        count = histogram.count
+        yield _sample(f"{name}_bucket", {**labels, "le": "+Inf"}, count)
+        yield _sample(f"{name}_sum", labels, histogram.sum_ns / NS_PER_MS)
+        yield _sample(f"{name}_count", labels, count)
+
+
+def _ms(us: int) -> str:
+    return f"{us // US_PER_MS}.{us % US_PER_MS:03}"
+
+
+def _head(name: str, kind: str, help_text: str) -> Iterator[str]:
+    yield f"# HELP {name} {help_text}"
+    yield f"# TYPE {name} {kind}"
+
+
+def _sample(name: str, labels: Labels, value: float) -> str:
+    if not labels:
+        return f"{name} {value}"
+    inside = ",".join(f'{key}="{_escaped(str(text))}"' for key, text in labels.items())
+    return f"{name}{{{inside}}} {value}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,0 +1,67 @@
+"""Who a data directory belongs to: Kafka's meta.properties, written once and checked at every start.
+
+A directory of another node or another cluster is never served: its records would be deleted as strays. A directory that
+Kafka's own tool formatted keeps the cluster id it was given.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import NamedTuple
+
+from chronik.broker.errors import CannotStart
+from chronik.broker.settings.properties import parse_properties
+from chronik.runtime.interfaces import Runtime
+
+FILE = "meta.properties"
+VERSION = "1"
+
+
+class Identity(NamedTuple):
+    node_id: int
+    cluster_id: str
+    directory_id: bytes  # 16 bytes, drawn when the directory was first used
+
+    def encode(self) -> bytes:
+        directory = base64.urlsafe_b64encode(self.directory_id).decode().rstrip("=")
+        lines = (
+            f"version={VERSION}",
+            f"cluster.id={self.cluster_id}",
+            f"node.id={self.node_id}",
+            f"directory.id={directory}",
+        )
+        return "".join(f"{line}\n" for line in lines).encode()
+
+
+def read_identity(runtime: Runtime, directory: str, node_id: int) -> Identity | None:
+    """None for a new directory. Raises CannotStart for one of another node, or one that cannot be read."""
+    path = f"{directory}/{FILE}"
+    if not runtime.disk.exists(path):
+        return None
+    values = parse_properties(runtime.disk.read_file(path).decode("latin-1"))
+    if values.get("version") != VERSION:
+        raise CannotStart(f"{path} is of version {values.get('version')}, this release reads {VERSION}")
+    if values.get("node.id") != str(node_id):
+        raise CannotStart(
+            f"{directory} belongs to node {values.get('node.id')}, this is node {node_id}: "
+            "correct node.id, or point log.dirs at this node's own directory"
+        )
+    drawn = values.get("directory.id", "")
+    directory_id = base64.urlsafe_b64decode(drawn + "==") if drawn else runtime.randomness.bytes(16)
+    return Identity(node_id, values.get("cluster.id", ""), directory_id)
+
+
+def settle_identity(
+    runtime: Runtime, directory: str, found: Identity | None, *, node_id: int, cluster_id: str
+) -> Identity:
+    """Once the cluster is known: writes it down for a new directory, refuses one of another cluster."""
+    if found is None:
+        identity = Identity(node_id, cluster_id, runtime.randomness.bytes(16))
+        runtime.disk.replace_file(f"{directory}/{FILE}", identity.encode())
+        return identity
+    if found.cluster_id != cluster_id:
+        raise CannotStart(
+            f"{directory} belongs to cluster {found.cluster_id!r}, this node is in {cluster_id!r}: point log.dirs at "
+            "the right directory, or move the old one away to join empty"
+        )
+    return found

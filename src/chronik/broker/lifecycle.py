@@ -1,0 +1,115 @@
+"""This node as the controller sees it: registered, alive by heartbeats, then gone with its leaderships handed over.
+
+A registered node is fenced until its own image shows the registration; from then on clients are sent here. Heartbeats
+are all that keeps it so. A node whose epoch is no longer the newest has been replaced or removed, and ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from chronik.broker.errors import CannotStart
+from chronik.metadata.commands import BrokerHeartbeat, BrokerHeartbeatReply, EndpointAt, RegisterBroker
+from chronik.metadata.errors import MetadataError, MetadataRefused, NotController
+from chronik.wire.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from chronik.broker.node import Node
+
+log = logging.getLogger("chronik.broker")
+
+HAND_OVER_S = 3.0  # a stop that cannot hand its leaderships over in this time goes without
+HAND_OVER_PAUSE_S = 0.02
+
+
+class Lifecycle:
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self.heartbeat_failures = 0  # that no controller heard
+
+    async def register(self, directory_id: bytes) -> int:
+        """Tells the controller who and where this node is, until it answers; returns the broker epoch."""
+        node, settings = self._node, self._node.settings
+        advertised = [
+            EndpointAt(name=each.name, host=each.host, port=each.port or node.listeners[each.name].port)
+            for each in settings.advertised_listeners
+        ]
+        command = RegisterBroker(
+            broker_id=node.node_id,
+            cluster_id=node.store.image.cluster_id,
+            incarnation_id=node.runtime.randomness.bytes(16),
+            endpoints=[*advertised, *node.admin.endpoints()],
+            rack=settings.rack,
+            directory_ids=[directory_id],
+        )
+        give_up_s = asyncio.get_running_loop().time() + settings.initial_broker_registration_timeout_ms / 1000
+        while True:
+            try:
+                return (await node.store.submit(command)).broker_epoch
+            except MetadataError as error:
+                is_over = asyncio.get_running_loop().time() > give_up_s
+                waits = isinstance(error, NotController) or error.kafka_error == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+                if is_over or not waits:
+                    raise CannotStart(f"the controller does not register this node: {error}") from error
+                log.info("not registered yet: %s", error)
+                await asyncio.sleep(settings.broker_heartbeat_interval_ms / 1000)
+
+    async def join(self) -> None:
+        """Returns when clients are sent here."""
+        await self._beat()
+
+    async def keep_alive(self) -> None:
+        interval_s = self._node.settings.broker_heartbeat_interval_ms / 1000
+        while True:
+            await asyncio.sleep(interval_s)
+            try:
+                await self._beat()
+            except MetadataRefused as refused:
+                if refused.error_code == ErrorCode.STALE_BROKER_EPOCH:
+                    self._node.stop_broken(refused)
+                    return
+                log.warning("heartbeat refused: %s", refused)
+            except NotController as error:
+                self.heartbeat_failures += 1
+                log.warning("no controller hears this node: %s", error)
+
+    async def hand_over(self) -> None:
+        """Before a clean stop: leaderships move to other nodes first, so that nobody's produce fails."""
+        node = self._node
+        if not node.settings.controlled_shutdown_enable or not any(
+            broker.broker_id != node.node_id for broker in node.store.image.live_brokers
+        ):
+            return
+        handing_over = asyncio.ensure_future(self._hand_over())
+        give_up_s = asyncio.get_running_loop().time() + HAND_OVER_S
+        while not handing_over.done():
+            await asyncio.wait([handing_over], timeout=HAND_OVER_PAUSE_S)
+            if node.store.majority_is_dead():
+                break  # the others are being stopped too: there is nobody to hand over to
+            if asyncio.get_running_loop().time() > give_up_s:
+                log.warning("stopping without handing over: it took more than %d s", HAND_OVER_S)
+                break
+        handing_over.cancel()
+        await asyncio.wait([handing_over])
+
+    async def _hand_over(self) -> None:
+        try:
+            await self._lose_leaderships()
+            await self._node.store.hand_over()
+        except MetadataError as error:
+            log.warning("stopping without handing over: %s", error)
+
+    async def _lose_leaderships(self) -> None:
+        while True:
+            reply = await self._beat(want_shut_down=True)
+            if reply.should_shut_down:
+                return
+            await asyncio.sleep(HAND_OVER_PAUSE_S)
+
+    async def _beat(self, *, want_shut_down: bool = False) -> BrokerHeartbeatReply:
+        node = self._node
+        return await node.store.submit(
+            BrokerHeartbeat(broker_id=node.node_id, broker_epoch=node.broker_epoch, want_shut_down=want_shut_down)
+        )

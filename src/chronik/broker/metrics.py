@@ -1,0 +1,166 @@
+"""What a node counts while it works. Counted per request, never per record; text is made of it by `exposition`.
+
+Nothing here waits or calls the clock: whoever counts a time brings it. Counters begin at 0 with the process and never
+go back, as Prometheus expects of them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from chronik.metadata import commands as c
+from chronik.metadata.delta import Changes
+from chronik.metadata.image import Image, Topic
+
+NS_PER_US, NS_PER_SECOND = 1_000, 1_000_000_000
+OCTAVES = 32  # the last counts everything above half an hour
+CREATION_WINDOW_SECONDS = 60
+
+# Signs of life and questions: they usually write nothing.
+NO_WRITES = (c.BrokerHeartbeat, c.FenceBroker, c.DescribeQuorum)
+
+
+class Histogram:
+    """Durations by powers of two: slot n counts those below 2**n microseconds and not below half of that."""
+
+    __slots__ = ("slots", "sum_ns")
+
+    def __init__(self) -> None:
+        self.slots = [0] * (OCTAVES + 1)
+        self.sum_ns = 0
+
+    def took(self, duration_ns: int) -> None:
+        self.slots[min((duration_ns // NS_PER_US).bit_length(), OCTAVES)] += 1
+        self.sum_ns += duration_ns
+
+    @property
+    def count(self) -> int:
+        return sum(self.slots)
+
+
+class Traffic:
+    """Of one topic, as far as this node led it."""
+
+    __slots__ = (
+        "bytes_in",
+        "bytes_out",
+        "fetches_failed",
+        "messages_in",
+        "produces_failed",
+        "replication_bytes_out",
+    )
+
+    def __init__(self) -> None:
+        self.messages_in = 0
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.replication_bytes_out = 0
+        self.produces_failed = 0
+        self.fetches_failed = 0
+
+    def add(self, other: Traffic) -> None:
+        for name in Traffic.__slots__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+class Topics(dict[str, Traffic]):
+    """Traffic by topic, made when first counted."""
+
+    def __missing__(self, name: str) -> Traffic:
+        made = self[name] = Traffic()
+        return made
+
+
+class Metrics:
+    """One per node."""
+
+    def __init__(self) -> None:
+        self.requests: dict[str, Histogram] = {}  # from arrival to the answer, by API
+        self.topics = Topics()
+        self.topics_gone = Traffic()  # what was counted for topics that are deleted: totals never go back
+        self.metadata_writes = Histogram()
+        self.metadata_writes_failed = 0
+        self.topics_created = 0
+        self.isr_shrinks = 0
+        self.isr_expands = 0
+        self._created: deque[tuple[int, int]] = deque()  # (second, topics created in it), of the last minute
+
+    def request(self, api: str) -> Histogram:
+        return self.requests.setdefault(api, Histogram())
+
+    def wrote_metadata(self, command: c.Command, reply: c.Reply | None, duration_ns: int, now_ns: int) -> None:
+        """A command of this node was answered; without a reply it was refused, or its fate is unknown."""
+        if isinstance(command, NO_WRITES):
+            return
+        self.metadata_writes.took(duration_ns)
+        self.metadata_writes_failed += reply is None
+        if isinstance(command, c.CreateTopics) and isinstance(reply, c.CreateTopicsReply) and not command.validate_only:
+            self._topics_were_created(sum(not topic.error_code for topic in reply.topics), now_ns)
+
+    def _topics_were_created(self, count: int, now_ns: int) -> None:
+        self.topics_created += count
+        second = now_ns // NS_PER_SECOND
+        if self._created and self._created[-1][0] == second:
+            count += self._created.pop()[1]
+        self._created.append((second, count))
+        self._forget_creations(second)
+
+    def topics_created_per_second(self, now_ns: int) -> float:
+        """Over the last minute."""
+        self._forget_creations(now_ns // NS_PER_SECOND)
+        return sum(count for _, count in self._created) / CREATION_WINDOW_SECONDS
+
+    def _forget_creations(self, second: int) -> None:
+        while self._created and self._created[0][0] <= second - CREATION_WINDOW_SECONDS:
+            self._created.popleft()
+
+    def follow(self, node_id: int, changes: Changes) -> None:
+        """Counts the ISR changes of partitions that this node leads."""
+        for before, after in changes.topics_changed:
+            for old, new in zip(before.partitions, after.partitions, strict=False):
+                if new.leader == node_id and old.isr is not new.isr:
+                    self.isr_shrinks += len(new.isr) < len(old.isr)
+                    self.isr_expands += len(new.isr) > len(old.isr)
+
+    def forget_deleted(self, image: Image) -> None:
+        """A topic that is gone shows no numbers of its own; they stay in the totals."""
+        for name in [name for name in self.topics if image.topic_named(name) is None]:
+            self.topics_gone.add(self.topics.pop(name))
+
+    def total(self) -> Traffic:
+        total = Traffic()
+        for traffic in (self.topics_gone, *self.topics.values()):
+            total.add(traffic)
+        return total
+
+
+class Census:
+    """Partitions and brokers of one image, counted once per image: a scrape of a quiet cluster counts nothing."""
+
+    def __init__(self) -> None:
+        self.image: Image | None = None
+        self.node_id = 0
+
+    def take(self, image: Image, node_id: int) -> Census:
+        if image is self.image and node_id == self.node_id:
+            return self
+        self.image, self.node_id = image, node_id
+        self.partitions = self.offline = self.imbalanced = 0  # of the cluster
+        self.here = self.led = self.under_replicated = 0  # of this node
+        for topic in image.topics.values():
+            self._count(topic)
+        self.live_brokers = len(image.live_brokers)
+        self.fenced_brokers = sum(broker.fenced for broker in image.brokers.values())
+        return self
+
+    def _count(self, topic: Topic) -> None:
+        self.partitions += len(topic.partitions)
+        for partition in topic.partitions:
+            leader, replicas = partition.leader, partition.replicas
+            self.offline += leader < 0
+            self.imbalanced += leader != replicas[0]
+            if self.node_id in replicas:
+                self.here += 1
+                if leader == self.node_id:
+                    self.led += 1
+                    self.under_replicated += len(partition.isr) < len(replicas)

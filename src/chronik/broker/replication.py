@@ -1,0 +1,75 @@
+"""How a node's replicas are put together: who follows whom, who asks the controller, and which tasks that takes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from chronik.replication.assignment import Replicas
+from chronik.replication.fetcher import FetchConfig, Fetcher, Fetchers
+from chronik.replication.isr_changes import IsrChanges
+
+if TYPE_CHECKING:
+    from chronik.broker.node import Node
+    from chronik.metadata.commands import AlterPartition, AlterPartitionReply
+    from chronik.metadata.image import Endpoint
+
+
+class Replication:
+    """Made before the metadata store; nothing is led or followed before `Replicas.begin`."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        settings, runtime = node.settings, node.runtime
+        self.isr_changes = IsrChanges(
+            node.node_id,
+            runtime.clock,
+            submit=self._submit,
+            image=lambda: node.store.image,
+            broker_epoch=lambda: node.broker_epoch,
+            lag_ms_max=settings.replica_lag_time_max_ms,
+        )
+        self._fetch_config = FetchConfig(
+            wait_ms_max=settings.replica_fetch_wait_max_ms,
+            bytes_min=settings.replica_fetch_min_bytes,
+            bytes_max=settings.replica_fetch_response_max_bytes,
+            partition_bytes_max=settings.replica_fetch_max_bytes,
+            retry_ms=settings.replica_fetch_backoff_ms,
+        )
+        self.replicas = Replicas(
+            node.node_id,
+            node.logs,
+            node.settings_of,
+            clock=runtime.clock,
+            randomness=runtime.randomness,
+            keeper=self.isr_changes,
+            fetchers=Fetchers(self._make_fetcher, self._start_fetcher),
+        )
+
+    def start(self) -> None:
+        self._node.tasks.start("changes of in-sync replicas", self.isr_changes.run())
+        self._node.tasks.start("lagging replicas", self.isr_changes.watch(self.replicas.all))
+
+    def stop(self) -> None:
+        self.replicas.end()
+
+    async def _submit(self, command: AlterPartition) -> AlterPartitionReply:
+        return await self._node.store.submit(command)
+
+    def _make_fetcher(self, leader_id: int) -> Fetcher:
+        node = self._node
+        return Fetcher(
+            node.node_id,
+            leader_id,
+            node.runtime.network,
+            self._fetch_config,
+            endpoint_of=self._endpoint_of,
+            broker_epoch=lambda: node.broker_epoch,
+        )
+
+    def _start_fetcher(self, name: str, fetcher: Fetcher) -> asyncio.Task[None]:
+        return self._node.tasks.start(name, fetcher.run())
+
+    def _endpoint_of(self, broker_id: int) -> Endpoint | None:
+        broker = self._node.store.image.brokers.get(broker_id)
+        return None if broker is None else broker.endpoint(self._node.settings.inter_broker_listener_name)

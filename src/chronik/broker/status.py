@@ -1,0 +1,100 @@
+"""How a node is, in its own words: whether it lives, whether it serves, and all that an operator compares nodes by.
+
+Reads only. The state hash is worked out in steps, once per image, so that a large cluster's costs no request its turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from chronik import __version__
+from chronik.metadata.image import Image
+from chronik.metadata.snapshot import StateHash
+
+if TYPE_CHECKING:
+    from chronik.broker.node import Node
+
+
+def why_not_healthy(node: Node) -> str | None:
+    """None while the process can do its work, also while it starts."""
+    return node.failure
+
+
+def why_not_ready(node: Node) -> str | None:
+    """None when clients may be sent here."""
+    if node.failure is not None:
+        return node.failure
+    if not node.is_open:
+        return "the node is starting: it reads its logs or waits for the metadata quorum"
+    if node.store.leader_id is None:
+        return "no controller is elected: a majority of the voters does not answer"
+    broker = node.store.image.brokers.get(node.node_id)
+    if broker is None:
+        return "the controller has not registered this broker yet"
+    if broker.fenced:
+        return "the controller has fenced this broker: it heard nothing of it in time"
+    return None
+
+
+class StatusPage:
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._hashed: tuple[Image, str] | None = None
+
+    async def describe(self) -> dict[str, Any]:
+        node = self._node
+        why = why_not_ready(node)
+        page: dict[str, Any] = {
+            "node_id": node.node_id,
+            "software": f"chronik {__version__}",
+            "ready": why is None,
+            "not_ready_because": why,
+        }
+        if node.is_open:
+            image = node.store.image  # one moment: the hash is of this version, whatever is applied meanwhile
+            page |= {
+                "cluster_id": image.cluster_id,
+                "quorum": self._quorum(),
+                "broker": _broker(image, node.node_id),
+                "topics": len(image.topics),
+                "version": image.version,
+                "state_hash": await self._hash(image),
+            }
+        return page
+
+    def _quorum(self) -> dict[str, Any]:
+        raft = self._node.store.raft
+        return {
+            "leader_id": raft.leader_id or None,
+            "term": raft.term,
+            "role": raft.role.name.lower(),
+            "voters": list(raft.members.voters),
+            "learners": list(raft.members.learners),
+            "commit_index": raft.commit_index,
+            "applied_index": raft.applied_index,
+            "reads_by_lease": self._node.store.current() is not None,
+            "lag_ms": {str(peer): lag_ms for peer, lag_ms in sorted(raft.lag_ms().items())},
+        }
+
+    async def _hash(self, image: Image) -> str:
+        if self._hashed is None or self._hashed[0] is not image:
+            hashing = StateHash(image)
+            is_done = False
+            while not is_done:
+                is_done = not hashing.step()
+                await asyncio.sleep(0)
+            self._hashed = image, hashing.result()
+        return self._hashed[1]
+
+
+def _broker(image: Image, node_id: int) -> dict[str, Any] | None:
+    broker = image.brokers.get(node_id)
+    if broker is None:
+        return None
+    return {
+        "epoch": broker.epoch,
+        "rack": broker.rack,
+        "fenced": broker.fenced,
+        "in_controlled_shutdown": broker.in_controlled_shutdown,
+    }

@@ -1,0 +1,51 @@
+"""Where the `chronik` command begins. A node takes the short way; everything else goes through the parser of `main`.
+
+`chronik server FILE` is what supervisors run, and a cluster that restarts waits for it. Importing the parser would be a
+tenth of its start, so this module imports neither that nor anything of a command that was not typed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from chronik.broker.node import Node
+
+EXIT_BAD_SETTING: Final = 2
+
+
+def main() -> None:
+    match sys.argv[1:]:
+        case ["server", file] if not file.startswith("-"):
+            sys.exit(serve(file))
+        case _:
+            from chronik.cli.main import main as parse_and_run
+
+            parse_and_run()
+
+
+def serve(
+    file: str | None, overrides: Sequence[str] = (), log_level: str = "INFO", *, until_stdin_ends: bool = False
+) -> int:
+    """One node in the foreground until a signal ends it; the exit code."""
+    from chronik.broker.errors import BrokerError
+    from chronik.broker.process import log_to_stderr, run
+    from chronik.broker.settings import Settings
+
+    log_to_stderr(log_level)
+    given = dict(item.partition("=")[::2] for item in overrides)
+    try:
+        settings = Settings.load(file, environment=os.environ, overrides=given)
+    except BrokerError as fault:
+        print(f"chronik server: {fault}", file=sys.stderr)
+        return EXIT_BAD_SETTING
+    return run(settings, _say_ready, until_stdin_ends=until_stdin_ends)
+
+
+def _say_ready(node: Node) -> None:
+    """One line on standard output, for people and for programs that start a node with port 0."""
+    first = next(iter(node.listeners.values()))
+    print(f"ready on {first.host}:{first.port}", flush=True)

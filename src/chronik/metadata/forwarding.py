@@ -1,0 +1,139 @@
+"""Commands of this node carried to the controller, and answers carried back, over the quorum's own streams.
+
+A waiter is registered before its command leaves, so no answer can come too early. Nothing is resent here: whoever asked
+hears NotController when the leader changes, the stream breaks or time is up, and asks again under the same request id,
+which the controller applies once however often it comes.
+
+A note is a kind, the number of the question, then what the kind says below. Peers are nodes of this cluster, but an
+older or newer release may not know a command: a note that cannot be read is refused, never guessed at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+from chronik.metadata.commands import REPLY_OF, Command, Reply, RequestId
+from chronik.metadata.errors import MetadataError, MetadataRefused, NotController
+from chronik.raft.interfaces import Notes
+from chronik.wire.compiler import decode, encode
+from chronik.wire.error_codes import ErrorCode
+from chronik.wire.errors import WireError
+
+logger = logging.getLogger("chronik.metadata")
+
+ASK, DONE, REFUSED, ELSEWHERE = range(1, 5)
+_HEAD = struct.Struct(">BQ")  # kind, number of the question
+_REQUEST = struct.Struct(">qqqqB")  # the request id's four, then which command; its bytes follow
+_VERSION = struct.Struct(">Q")  # of the image that shows what was done; the reply's bytes follow
+_REFUSAL = struct.Struct(">Qh")  # version of the image that was decided on, error code; the message follows
+_LEADER = struct.Struct(">q")  # who leads, as far as the asked one knows; -1 nobody
+
+# A command's number is its place in REPLY_OF, which only grows at its end.
+COMMANDS = tuple(REPLY_OF)
+NUMBER_OF = {command: number for number, command in enumerate(COMMANDS)}
+
+Decide = Callable[[Command, RequestId], asyncio.Future[Reply]]
+Answer = tuple[Reply | MetadataError, int]  # what was said, and the version of the image it holds in
+
+
+class _Question(NamedTuple):
+    to: int
+    reply: type[Reply]
+    answered: asyncio.Future[Answer]
+
+
+class Forwarding:
+    """`decide` is the controller's, and raises NotController where there is none; `version` that of the own image."""
+
+    def __init__(self, notes: Notes, decide: Decide, version: Callable[[], int]) -> None:
+        self._notes, self._decide, self._version = notes, decide, version
+        self._loop = asyncio.get_running_loop()
+        self._count = 0
+        self._waiting: dict[int, _Question] = {}  # by number
+
+    async def ask(self, to: int, command: Command, request: RequestId, timeout_s: float) -> Answer:
+        """Raises NotController when there will be no answer; the command may have been applied all the same."""
+        self._count += 1
+        number = self._count
+        answered: asyncio.Future[Answer] = self._loop.create_future()
+        self._waiting[number] = _Question(to, REPLY_OF[type(command)], answered)
+        head = _HEAD.pack(ASK, number) + _REQUEST.pack(*request, NUMBER_OF[type(command)])
+        try:
+            if not self._notes.send_note(to, head + encode(command, 0)):
+                raise NotController(to)
+            async with asyncio.timeout(timeout_s):
+                return await answered
+        except TimeoutError:
+            raise NotController(to) from None
+        finally:
+            del self._waiting[number]
+
+    def leader_changed(self, leader_id: int | None) -> None:
+        """Whoever waits for another node's answer asks the new one."""
+        for question in self._waiting.values():
+            if question.to != leader_id and not question.answered.done():
+                question.answered.set_exception(NotController(leader_id))
+
+    def receive(self, peer: int, note: bytes) -> None:
+        try:
+            kind, number = _HEAD.unpack_from(note)
+            body = memoryview(note)[_HEAD.size :]
+            if kind == ASK:
+                self._serve(peer, number, body)
+            else:
+                self._take_answer(kind, peer, number, body)
+        except (struct.error, WireError, IndexError, UnicodeDecodeError) as error:
+            logger.warning("node %d sent a note of %d bytes that cannot be read: %s", peer, len(note), error)
+
+    # The controller's side
+
+    def _serve(self, peer: int, number: int, body: memoryview) -> None:
+        *ids, which = _REQUEST.unpack_from(body)
+        command = decode(COMMANDS[which], 0, body[_REQUEST.size :])
+        try:
+            done = self._decide(command, RequestId(*ids))
+        except MetadataError as error:
+            self._send(peer, number, error)
+            return
+        done.add_done_callback(partial(self._decided, peer, number))
+
+    def _decided(self, peer: int, number: int, done: asyncio.Future[Reply]) -> None:
+        if done.cancelled():
+            return
+        error = done.exception()
+        if error is None:
+            body = _VERSION.pack(self._version()) + encode(done.result(), 0)
+            self._notes.send_note(peer, _HEAD.pack(DONE, number) + body)
+        elif isinstance(error, MetadataError):
+            self._send(peer, number, error)
+
+    def _send(self, peer: int, number: int, error: MetadataError) -> None:
+        if isinstance(error, MetadataRefused):
+            body = _REFUSAL.pack(self._version(), error.error_code) + error.message.encode()
+            self._notes.send_note(peer, _HEAD.pack(REFUSED, number) + body)
+        else:
+            leader = error.leader_id if isinstance(error, NotController) else None
+            body = _LEADER.pack(-1 if leader is None else leader)
+            self._notes.send_note(peer, _HEAD.pack(ELSEWHERE, number) + body)
+
+    # The asker's side
+
+    def _take_answer(self, kind: int, peer: int, number: int, body: memoryview) -> None:
+        question = self._waiting.get(number)
+        if question is None or question.answered.done() or question.to != peer:
+            return  # it took too long, or the question went elsewhere since
+        if kind == DONE:
+            (version,) = _VERSION.unpack_from(body)
+            question.answered.set_result((decode(question.reply, 0, body[_VERSION.size :]), version))
+        elif kind == REFUSED:
+            version, code = _REFUSAL.unpack_from(body)
+            message = bytes(body[_REFUSAL.size :]).decode()
+            question.answered.set_result((MetadataRefused(ErrorCode.of(code), message), version))
+        elif kind == ELSEWHERE:
+            (leader,) = _LEADER.unpack_from(body)
+            question.answered.set_exception(NotController(None if leader < 0 else leader))

@@ -1,0 +1,109 @@
+"""Who may read metadata where it stands, without asking: the leader by its own lease, a follower by one it was granted.
+
+The rules are in `leases`; this connects them to the quorum's node, its notes and the clock. Leases are asked for by
+those who use them, three times in a lease's time, so that one lost note costs nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+
+from chronik.metadata.leases import (
+    FollowerLease,
+    Grant,
+    Grants,
+    decode_ask,
+    decode_grant,
+    encode_ask,
+    encode_grant,
+)
+from chronik.raft.config import RaftConfig
+from chronik.raft.driver import RaftNode
+from chronik.raft.interfaces import Notes
+from chronik.runtime.interfaces import Clock
+
+logger = logging.getLogger("chronik.metadata")
+
+LEASE_ASK, LEASE_GRANT = b"L", b"G"  # first byte of a note
+ASKS_PER_LEASE = 3
+NS_PER_MS = 1_000_000
+
+
+class LeasedReads:
+    """Made when the quorum's node is open; `close` ends its timer."""
+
+    def __init__(self, raft: RaftNode, notes: Notes, clock: Clock, config: RaftConfig) -> None:
+        self._raft, self._notes, self._clock, self._config = raft, notes, clock, config
+        self._loop = asyncio.get_running_loop()
+        self.lease = FollowerLease()
+        self.grants: Grants | None = None  # while this node leads
+        self._timer: asyncio.TimerHandle | None = None
+        self._turn()
+
+    def may_read(self) -> bool:
+        """Whether the applied state shows everything that was acknowledged anywhere before this call."""
+        raft, now_ns = self._raft, self._clock.monotonic_ns()
+        if self.grants is not None:
+            # Followers apply what two of them hold; a leader whose own disk is slow has not applied it yet.
+            return raft.holds_lease(now_ns) and raft.applied_index >= raft.commit_index
+        return self.lease.holds(
+            term=raft.term, applied_index=raft.applied_index, last_index=raft.last_index, now_ns=now_ns
+        )
+
+    def leadership_changed(self, *, is_self: bool) -> None:
+        self.lease.drop()
+        lease_ns = self._config.lease_ms * NS_PER_MS
+        self.grants = Grants(lease_ns=lease_ns, drift_permille=self._config.drift_permille) if is_self else None
+        if not is_self:
+            self._ask()
+
+    async def drain(self) -> None:
+        """Before the leadership is handed over: grants nothing more, and returns when nobody holds a lease."""
+        while self.grants is not None:
+            self.grants.is_closed = True
+            if not self.grants.holders(self._clock.monotonic_ns()):
+                return
+            await asyncio.sleep(self._config.lease_ms / 10_000)
+
+    def receive(self, peer: int, note: bytes) -> None:
+        try:
+            if note[:1] == LEASE_ASK:
+                self._answer(peer, decode_ask(note[1:]))
+            else:
+                self.lease.granted(decode_grant(note[1:]))
+        except struct.error:
+            logger.warning("node %d sent a note of %d bytes that is no lease", peer, len(note))
+
+    def close(self) -> None:
+        self.lease.drop()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _turn(self) -> None:
+        self._timer = self._loop.call_later(self._config.lease_ms / 1000 / ASKS_PER_LEASE, self._turn)
+        if self.grants is None:
+            self._ask()
+            return
+        holders = self.grants.holders(self._clock.monotonic_ns())
+        for holder in holders:
+            if self._notes.has_died(holder):
+                self.grants.forget(holder)
+        self._raft.require(self.grants.holders(self._clock.monotonic_ns()))
+
+    def _ask(self) -> None:
+        leader = self._raft.leader_id
+        if leader and leader != self._raft.node_id:
+            self._notes.send_note(leader, LEASE_ASK + encode_ask(self.lease.ask(self._clock.monotonic_ns())))
+
+    def _answer(self, peer: int, number: int) -> None:
+        """A leader of one voter could be back from a crash before a grant is over, so it gives none."""
+        raft, now_ns = self._raft, self._clock.monotonic_ns()
+        if self.grants is None or len(raft.members.voters) == 1 or not raft.holds_lease(now_ns):
+            return
+        duration_ns = self.grants.grant_ns(peer, now_ns, raft.lease_until_ns)
+        if duration_ns:
+            raft.require(self.grants.holders(now_ns))  # before the holder hears of it
+            grant = Grant(number, raft.term, raft.commit_index, duration_ns)
+            self._notes.send_note(peer, LEASE_GRANT + encode_grant(grant))

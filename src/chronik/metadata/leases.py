@@ -1,0 +1,112 @@
+"""Read leases of followers: how long a node may answer metadata reads by itself, and why that is never stale.
+
+A follower asks, the leader grants. While a grant runs, the leader commits nothing that its holder does not have on
+disk, so no node can have seen, and nobody can have been told of, what a holder lacks. A holder answers only when it has
+applied all that it holds. Each grant ends before the leader's own lease does, so no later leader can commit behind it,
+and the holder counts from when it ASKED, which is before the leader granted; the rates of two clocks may differ by the
+drift that is taken off. A holder that is known to be dead is not waited for; one that is cut off delays commits by what
+is left of its grant, and no more.
+
+Knows no clock: every time is monotonic ns of the node that calls.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+_ASK = struct.Struct(">Q")  # round
+_GRANT = struct.Struct(">QQQQ")  # round, term, index that must be applied, duration in ns
+
+ASKED_MAX = 16  # rounds without an answer that are remembered
+
+
+class Grant(NamedTuple):
+    number: int  # of the round that was asked for
+    term: int
+    commit_index: int  # of the leader when it gave it
+    duration_ns: int
+
+
+def encode_ask(number: int) -> bytes:
+    return _ASK.pack(number)
+
+
+def decode_ask(body: bytes | memoryview) -> int:
+    (number,) = _ASK.unpack_from(body)
+    return int(number)
+
+
+def encode_grant(grant: Grant) -> bytes:
+    return _GRANT.pack(*grant)
+
+
+def decode_grant(body: bytes | memoryview) -> Grant:
+    return Grant(*_GRANT.unpack_from(body))
+
+
+class Grants:
+    """The leader's books, of one leadership."""
+
+    def __init__(self, *, lease_ns: int, drift_permille: int) -> None:
+        self._lease_ns, self._drift_permille = lease_ns, drift_permille
+        self._until_ns: dict[int, int] = {}  # by holder
+        self.is_closed = False  # before a hand-over nothing more is granted
+
+    def grant_ns(self, node_id: int, now_ns: int, leader_until_ns: int) -> int:
+        """How long the node may read from now on; 0: not at all."""
+        duration_ns = min(self._lease_ns, leader_until_ns - now_ns)
+        if duration_ns <= 0 or self.is_closed:
+            return 0
+        self._until_ns[node_id] = max(self._until_ns.get(node_id, 0), now_ns + duration_ns)
+        return duration_ns * (1000 - self._drift_permille) // 1000
+
+    def holders(self, now_ns: int) -> frozenset[int]:
+        self._until_ns = {node_id: until for node_id, until in self._until_ns.items() if until > now_ns}
+        return frozenset(self._until_ns)
+
+    def forget(self, node_id: int) -> None:
+        """It is dead, so it reads nothing."""
+        self._until_ns.pop(node_id, None)
+
+
+class FollowerLease:
+    """The holder's side."""
+
+    def __init__(self) -> None:
+        self.expirations = 0  # how often one ran out before the next came
+        self._count = 0
+        self._asked_ns: dict[int, int] = {}  # by round
+        self._term = self._index = self._until_ns = 0
+
+    def ask(self, now_ns: int) -> int:
+        """The number of the round that is asked for now."""
+        self._count += 1
+        self._asked_ns[self._count] = now_ns
+        if len(self._asked_ns) > ASKED_MAX:
+            del self._asked_ns[next(iter(self._asked_ns))]
+        if self._until_ns and now_ns >= self._until_ns:
+            self._until_ns = 0
+            self.expirations += 1
+        return self._count
+
+    def granted(self, grant: Grant) -> None:
+        asked_ns = self._asked_ns.pop(grant.number, None)
+        if asked_ns is None or grant.term < self._term:
+            return
+        until_ns = asked_ns + grant.duration_ns
+        if grant.term > self._term or until_ns > self._until_ns:
+            self._term, self._index, self._until_ns = grant.term, grant.commit_index, until_ns
+
+    def drop(self) -> None:
+        """The leader is another, or none."""
+        self._until_ns = 0
+
+    def holds(self, *, term: int, applied_index: int, last_index: int, now_ns: int) -> bool:
+        """Whether the applied state may be read: nothing that was acknowledged anywhere can be missing in it."""
+        return (
+            now_ns < self._until_ns
+            and term == self._term
+            and applied_index >= self._index
+            and applied_index >= last_index
+        )

@@ -1,0 +1,272 @@
+"""Follows one leader: one connection, one fetch session, all partitions that this node follows from it.
+
+Order: an answer is appended, all it brought is made durable together, and only then is more asked for. So the offset in
+a request is what this node holds durably, and the leader counts it as that (with chronik.durability=os, what it holds
+in the page cache). A second request is sent before the first is answered only to say something new: a partition came,
+went or moved; the leader then answers the first at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import cast
+
+from chronik.metadata.image import Endpoint
+from chronik.replication.errors import LeaderLost, ReplicationError
+from chronik.replication.follower import Follower, Outcome
+from chronik.replication.link import LeaderLink
+from chronik.replication.progress import Key
+from chronik.runtime.interfaces import Network
+from chronik.runtime.invariants import InvariantBroken
+from chronik.storage.errors import StorageError, StorageFailed
+from chronik.storage.log import Log
+from chronik.wire.error_codes import ErrorCode
+from chronik.wire.errors import WireError
+from chronik.wire.messages.fetch import (
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+    ReplicaState,
+)
+
+logger = logging.getLogger("chronik.replication")
+
+RECONNECT_MS_MIN, RECONNECT_MS_MAX = 50, 1_000
+CONNECT_MS_MAX = 2_000
+IN_FLIGHT_MAX = 2
+# Said of a partition whose leader or epoch just changed: the image that explains it is on its way.
+SOON_OVER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+
+
+@dataclass(frozen=True, slots=True)
+class FetchConfig:
+    wait_ms_max: int = 500
+    bytes_min: int = 1
+    bytes_max: int = 10 << 20
+    partition_bytes_max: int = 1 << 20
+    retry_ms: int = 1_000  # after an error of one partition
+
+
+class Fetcher:
+    def __init__(
+        self,
+        node_id: int,
+        leader_id: int,
+        network: Network,
+        config: FetchConfig,
+        *,
+        endpoint_of: Callable[[int], Endpoint | None],
+        broker_epoch: Callable[[], int],
+    ) -> None:
+        self.leader_id = leader_id
+        self._node_id = node_id
+        self._network = network
+        self._config = config
+        self._endpoint_of = endpoint_of
+        self._broker_epoch = broker_epoch
+        self._loop = asyncio.get_running_loop()
+        self._followers: dict[Key, Follower] = {}
+        self._unnamed: dict[Key, None] = {}  # the leader does not know where we stand
+        self._forgotten: dict[Key, None] = {}  # the leader thinks that we still follow
+        self._unsettled: dict[Log, None] = {}  # logs whose end may not be durable yet
+        self._rounds: set[asyncio.Future[None]] = set()  # of the journal, that we wait for
+        self._link: LeaderLink | None = None
+        self._session_id = self._session_epoch = 0
+        self._is_scheduled = False
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._followers
+
+    # --- what is followed
+
+    def follow(self, follower: Follower) -> None:
+        self._followers[follower.key] = follower
+        self._forgotten.pop(follower.key, None)
+        log = follower.log
+        if log is not None:
+            self._unsettled[log] = None  # what recovery found may be in the page cache only
+        self._name_again(follower)
+
+    def forget(self, key: Key) -> None:
+        if self._followers.pop(key, None) is None:
+            return
+        self._unnamed.pop(key, None)
+        self._forgotten[key] = None
+        self._schedule()
+
+    def _name_again(self, follower: Follower) -> None:
+        if self._followers.get(follower.key) is follower:
+            self._unnamed[follower.key] = None
+            self._schedule()
+
+    def _schedule(self) -> None:
+        """Not at once: one image often changes many partitions."""
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._settle)
+
+    # --- the connection
+
+    async def run(self) -> None:
+        pause_ms = RECONNECT_MS_MIN
+        while True:
+            link = LeaderLink(f"broker-{self._node_id}-fetcher", self._receive)
+            try:
+                await self._connect(link)
+                pause_ms = RECONNECT_MS_MIN
+                await link.closed
+            except (StorageFailed, InvariantBroken):
+                raise
+            except (OSError, TimeoutError, ReplicationError, WireError, StorageError) as fault:
+                logger.info("following broker %d: %s; trying again in %d ms", self.leader_id, fault, pause_ms)
+            finally:
+                self._link = None
+                link.fail(LeaderLost("not needed any more"))
+            await asyncio.sleep(pause_ms / 1000)
+            pause_ms = min(2 * pause_ms, RECONNECT_MS_MAX)
+
+    async def _connect(self, link: LeaderLink) -> None:
+        endpoint = self._endpoint_of(self.leader_id)
+        if endpoint is None:
+            raise LeaderLost("the image does not show where it is")
+        async with asyncio.timeout(CONNECT_MS_MAX / 1000):
+            await self._network.connect(endpoint.host, endpoint.port, lambda: cast(asyncio.Protocol, link))
+        self._link = link
+        self._session_id = self._session_epoch = 0
+        self._forgotten.clear()
+        self._unnamed = dict.fromkeys(self._followers)
+        self._settle()
+
+    # --- requests
+
+    def _settle(self) -> None:
+        """Waits until everything is durable that was appended, then asks for more."""
+        self._is_scheduled = False
+        if self._link is None or self._rounds:
+            return
+        for log in list(self._unsettled):
+            round_ = log.when_durable(log.end_offset)
+            if round_ is None:
+                del self._unsettled[log]
+            elif round_ not in self._rounds:
+                self._rounds.add(round_)
+                round_.add_done_callback(self._round_ended)
+        if not self._rounds:
+            self._send_if_due(self._link)
+
+    def _round_ended(self, done: asyncio.Future[None]) -> None:
+        self._rounds.discard(done)
+        if done.exception() is None:  # else the node stops, and nothing more is said to anybody
+            self._settle()
+
+    def _send_if_due(self, link: LeaderLink) -> None:
+        is_first_answered = self._session_id != 0
+        may_send = link.in_flight_count < (IN_FLIGHT_MAX if is_first_answered else 1)
+        has_news = bool(self._unnamed or self._forgotten)
+        if not link.is_open or not may_send or (link.in_flight_count and not has_news):
+            return
+        request = self._request()
+        number = link.send(request)
+        for key in self._unnamed:
+            self._followers[key].named_in = number
+        self._unnamed, self._forgotten = {}, {}
+        self._session_epoch += 1
+
+    def _request(self) -> FetchRequest:
+        topics: dict[bytes, FetchTopic] = {}
+        for key in self._unnamed:
+            topic = topics.get(key[0])
+            if topic is None:
+                topic = topics[key[0]] = FetchTopic(topic="", topic_id=key[0], partitions=[])
+            topic.partitions.append(self._followers[key].position(self._config.partition_bytes_max))
+        forgotten: dict[bytes, ForgottenTopic] = {}
+        for topic_id, index in self._forgotten:
+            gone = forgotten.setdefault(topic_id, ForgottenTopic(topic="", topic_id=topic_id, partitions=[]))
+            gone.partitions.append(index)
+        return FetchRequest(
+            replica_state=ReplicaState(replica_id=self._node_id, replica_epoch=self._broker_epoch()),
+            max_wait_ms=self._config.wait_ms_max,
+            min_bytes=self._config.bytes_min,
+            max_bytes=self._config.bytes_max,
+            session_id=self._session_id,
+            session_epoch=self._session_epoch,
+            topics=list(topics.values()),
+            forgotten_topics_data=list(forgotten.values()),
+            rack_id="",
+        )
+
+    # --- answers
+
+    def _receive(self, response: FetchResponse, number: int) -> None:
+        if response.error_code:
+            raise LeaderLost(f"the leader ends the session: {ErrorCode.of(response.error_code).name}")
+        self._session_id = response.session_id
+        for topic in response.responses:
+            for answer in topic.partitions:
+                follower = self._followers.get((topic.topic_id, answer.partition_index))
+                if follower is not None:
+                    self._apply(follower, answer, number)
+        self._settle()
+
+    def _apply(self, follower: Follower, answer: PartitionData, number: int) -> None:
+        try:
+            outcome = follower.apply(answer, number)
+        except StorageFailed:
+            raise
+        except (WireError, StorageError) as fault:
+            logger.error("partition %d of %s: %s", follower.key[1], follower.key[0].hex(), fault)
+            outcome = Outcome.REFUSED
+        if outcome is Outcome.MOVED:
+            self._unnamed[follower.key] = None
+            log = follower.log
+            if log is not None:
+                self._unsettled[log] = None
+        elif outcome is Outcome.REFUSED:
+            soon = follower.error_code in SOON_OVER
+            pause_ms = RECONNECT_MS_MIN if soon else self._config.retry_ms
+            self._loop.call_later(pause_ms / 1000, partial(self._name_again, follower))
+
+
+class Fetchers:
+    """All leaders that this node follows; each has its task while it has partitions."""
+
+    def __init__(self, make: Callable[[int], Fetcher], start: Callable[[str, Fetcher], asyncio.Task[None]]) -> None:
+        self._make = make
+        self._start = start
+        self._fetchers: dict[int, tuple[Fetcher, asyncio.Task[None]]] = {}
+        self._leader_of: dict[Key, tuple[int, int]] = {}  # leader, leader epoch
+
+    def follow(self, key: Key, leader_id: int, leader_epoch: int, make: Callable[[], Follower]) -> None:
+        """Nothing to do when it is followed in this epoch already."""
+        if self._leader_of.get(key) == (leader_id, leader_epoch):
+            return
+        before = self._leader_of.get(key)
+        if before is not None and before[0] != leader_id:
+            self.forget(key)
+        self._leader_of[key] = (leader_id, leader_epoch)
+        found = self._fetchers.get(leader_id)
+        if found is None:
+            fetcher = self._make(leader_id)
+            found = self._fetchers[leader_id] = (fetcher, self._start(f"fetcher of broker {leader_id}", fetcher))
+        found[0].follow(make())
+
+    def forget(self, key: Key) -> None:
+        before = self._leader_of.pop(key, None)
+        if before is None:
+            return
+        fetcher, task = self._fetchers[before[0]]
+        fetcher.forget(key)
+        if fetcher.is_idle:
+            del self._fetchers[before[0]]
+            task.cancel()
+
+    def end(self) -> None:
+        for key in list(self._leader_of):
+            self.forget(key)

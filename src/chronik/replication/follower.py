@@ -1,0 +1,105 @@
+"""One partition that this node follows: where it stands, and what an answer of its leader does to it.
+
+An answer counts only if it answers a request in which the partition was named in the present leader epoch; anything
+older is left alone, whatever it says. Truncation goes by leader epochs (KIP-101, KIP-279): back to where the two
+histories part, and never below what is committed. Nothing is opened for a partition in which nobody has written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import TYPE_CHECKING, cast
+
+from chronik.replication.progress import Key
+from chronik.wire.error_codes import ErrorCode
+from chronik.wire.messages.fetch import FetchPartition
+
+if TYPE_CHECKING:
+    from chronik.replication.replica import Replica
+    from chronik.storage.log import Log
+    from chronik.wire.messages.fetch import EpochEndOffset, PartitionData
+
+NOT_NAMED = 2**62  # later than every request
+
+
+class Outcome(Enum):
+    NOTHING = auto()  # to tell the leader: we stand where we stood
+    MOVED = auto()  # we stand elsewhere now
+    REFUSED = auto()  # the leader does not serve us; ask again later
+
+
+class Follower:
+    __slots__ = ("_open", "_opened", "error_code", "key", "leader_epoch", "named_in")
+
+    def __init__(
+        self, key: Key, leader_epoch: int, *, opened: Callable[[Key], Replica | None], open_: Callable[[Key], Replica]
+    ) -> None:
+        self.key = key
+        self.leader_epoch = leader_epoch  # in which we follow; another epoch is another Follower
+        self.named_in = NOT_NAMED  # the number of the request that last said where we stand
+        self.error_code = 0  # of the last answer
+        self._opened = opened
+        self._open = open_
+
+    @property
+    def log(self) -> Log | None:
+        """None while there is nothing in it."""
+        replica = self._opened(self.key)
+        return replica.log if replica is not None else None
+
+    def position(self, bytes_max: int) -> FetchPartition:
+        """Where we stand, as a request says it."""
+        log = self.log
+        return FetchPartition(
+            partition=self.key[1],
+            current_leader_epoch=self.leader_epoch,
+            fetch_offset=log.end_offset if log is not None else 0,
+            last_fetched_epoch=log.epochs.latest if log is not None else -1,
+            log_start_offset=log.start_offset if log is not None else 0,
+            partition_max_bytes=bytes_max,
+            high_watermark=log.high_watermark if log is not None else 0,
+        )
+
+    def apply(self, answer: PartitionData, request_number: int) -> Outcome:
+        """Raises WireError for bytes that are not what a leader may send, StorageError if they cannot be kept."""
+        if request_number < self.named_in:
+            return Outcome.NOTHING
+        self.error_code = answer.error_code
+        replica = self._replica_for(answer)
+        if replica is None:
+            return Outcome.NOTHING if not answer.error_code else Outcome.REFUSED
+        if replica.is_leader or replica.leader_epoch != self.leader_epoch:
+            return Outcome.NOTHING
+        if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and answer.log_start_offset >= 0:
+            # The leader's log starts behind our end, or shares nothing with ours: everything is fetched anew.
+            replica.restart_at(answer.log_start_offset)
+            return Outcome.MOVED
+        if answer.error_code:
+            return Outcome.REFUSED
+        if answer.diverging_epoch.end_offset >= 0:
+            replica.truncate_to(last_common_offset(replica.log, answer.diverging_epoch))
+            return Outcome.MOVED
+        before = replica.log.end_offset
+        if answer.records:
+            replica.append_fetched(cast(memoryview, answer.records))  # as the decoder leaves it
+        replica.learn(answer.high_watermark, answer.log_start_offset)
+        # Data that was not a whole batch leaves us where we were, and has to be asked for again.
+        return Outcome.MOVED if answer.records or replica.log.end_offset != before else Outcome.NOTHING
+
+    def _replica_for(self, answer: PartitionData) -> Replica | None:
+        """Something to keep makes the replica; watermarks of an empty log do not."""
+        replica = self._opened(self.key)
+        starts_later = answer.log_start_offset > 0
+        if replica is None and (answer.records or starts_later) and self.error_code in (0, OUT_OF_RANGE):
+            replica = self._open(self.key)
+        return replica
+
+
+OUT_OF_RANGE = int(ErrorCode.OFFSET_OUT_OF_RANGE)
+
+
+def last_common_offset(log: Log, leader: EpochEndOffset) -> int:
+    """Up to where our log may be the leader's: to where both say that the largest epoch of both ended."""
+    ours = log.epochs.end_of(leader.epoch, log.end_offset)
+    return max(log.start_offset, min(leader.end_offset, ours.end_offset))

@@ -1,0 +1,177 @@
+"""Asks the controller to change in-sync sets, for all partitions that this node leads: one command at a time for all.
+
+One change per partition is on its way at a time; it names the epochs it was thought up in, so that the controller
+refuses what is out of date. Whether a command that got no answer was carried out is unknown: its members stay counted
+(see `replica`) and it is sent again, until the image or a refusal tells.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING
+
+from chronik.metadata.commands import AlterPartition, AlterPartitionReply, IsrMember, NewIsr, TopicIsrs
+from chronik.metadata.errors import MetadataError, MetadataRefused
+from chronik.replication.progress import Progress
+from chronik.wire.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from chronik.metadata.image import Image
+    from chronik.replication.replica import Replica
+    from chronik.runtime.interfaces import Clock
+
+logger = logging.getLogger("chronik.replication")
+
+NS_PER_MS = 1_000_000
+RETRY_MS_MIN, RETRY_MS_MAX = 50, 1_000
+REFUSED_PAUSE_MS = 500  # before the next try for a partition whose change was refused
+PARTITIONS_PER_COMMAND = 1_000
+LOOK_MS = 1_000  # at least so often
+REPLICAS_PER_STEP = 500  # looked at before the loop gets its turn: about a millisecond
+
+
+class IsrChanges:
+    def __init__(
+        self,
+        node_id: int,
+        clock: Clock,
+        *,
+        submit: Callable[[AlterPartition], Awaitable[AlterPartitionReply]],
+        image: Callable[[], Image],
+        broker_epoch: Callable[[], int],
+        lag_ms_max: int,
+    ) -> None:
+        self._node_id = node_id
+        self._clock = clock
+        self._submit = submit
+        self._image = image
+        self._broker_epoch = broker_epoch
+        self._lag_ms_max = lag_ms_max
+        self._wanted: dict[Replica, None] = {}  # whose `isr_pending` is to be sent
+        self._has_work = asyncio.Event()
+
+    # --- what to ask for
+
+    def caught_up(self, replica: Replica, progress: Progress) -> None:
+        """A follower may come in: it holds all that is committed and this leader's epoch's beginning."""
+        broker_id, state = progress.broker_id, replica.state
+        if replica.isr_pending is not None or broker_id in state.isr or broker_id not in state.replicas:
+            return
+        broker = self._image().brokers.get(broker_id)
+        if broker is None or not broker.live or broker.epoch != progress.broker_epoch:
+            return
+        if self._clock.monotonic_ns() < replica.isr_retry_ns:
+            return
+        members = {*state.isr, broker_id}
+        self._ask(replica, tuple(each for each in state.replicas if each in members))
+
+    def look_at(self, replica: Replica, now_ns: int) -> None:
+        """Whoever lags behind is to leave, whoever has caught up may come in."""
+        if not replica.is_leader or len(replica.state.replicas) == 1 or replica.isr_pending is not None:
+            return
+        replica.look_for_caught_up()
+        if len(replica.state.isr) == 1 or replica.isr_pending is not None:
+            return
+        if now_ns < replica.isr_retry_ns:
+            return
+        lagging = [each for each in replica.state.isr if each != self._node_id and self._lags(replica, each, now_ns)]
+        if lagging:
+            logger.info("%s: %s fell behind and leave the in-sync replicas", replica.name, lagging)
+            self._ask(replica, tuple(each for each in replica.state.isr if each not in lagging))
+
+    def _lags(self, replica: Replica, broker_id: int, now_ns: int) -> bool:
+        progress = replica.followers.get(broker_id)
+        lag_ns_max = self._lag_ms_max * NS_PER_MS
+        if progress is None:
+            return now_ns - replica.epoch_since_ns > lag_ns_max
+        return progress.lags(replica.log.end_offset, now_ns, lag_ns_max)
+
+    def _ask(self, replica: Replica, isr: tuple[int, ...]) -> None:
+        replica.ask_for_isr(isr)
+        self._wanted[replica] = None
+        self._has_work.set()
+
+    async def watch(self, replicas: Callable[[], Iterable[Replica]]) -> None:
+        """Looks for laggards, and for those who were refused, for ever."""
+        while True:
+            await asyncio.sleep(min(self._lag_ms_max / 4, LOOK_MS) / 1000)
+            for count, replica in enumerate(list(replicas())):
+                if count % REPLICAS_PER_STEP == REPLICAS_PER_STEP - 1:
+                    await asyncio.sleep(0)
+                self.look_at(replica, self._clock.monotonic_ns())
+
+    # --- asking
+
+    async def run(self) -> None:
+        """Sends what is wanted, for ever."""
+        pause_ms = RETRY_MS_MIN
+        while True:
+            await self._has_work.wait()
+            asked = list(self._wanted)[:PARTITIONS_PER_COMMAND]
+            for replica in asked:
+                del self._wanted[replica]
+            if not self._wanted:
+                self._has_work.clear()
+            command, waiting = self._command(asked)
+            if not waiting:
+                continue
+            try:
+                reply = await self._submit(command)
+            except MetadataRefused as refused:  # all of it: this node is not what it thinks it is
+                for replica in waiting.values():
+                    self._refused(replica, refused.error_code)
+                await asyncio.sleep(RETRY_MS_MAX / 1000)
+            except MetadataError as fault:
+                logger.info("the controller did not answer, in-sync replicas stay as they are: %s", fault)
+                await asyncio.sleep(pause_ms / 1000)
+                pause_ms = min(2 * pause_ms, RETRY_MS_MAX)
+                self._wanted |= dict.fromkeys(waiting.values())
+                self._has_work.set()
+            else:
+                pause_ms = RETRY_MS_MIN
+                self._take(reply, waiting)
+
+    def _command(self, asked: list[Replica]) -> tuple[AlterPartition, dict[tuple[bytes, int], Replica]]:
+        topics: dict[bytes, TopicIsrs] = {}
+        waiting: dict[tuple[bytes, int], Replica] = {}
+        for replica in asked:
+            if replica.isr_pending is None or not replica.is_leader or replica.is_gone:
+                continue  # the image has moved on
+            topic_id, index = replica.log.topic_id, replica.log.partition
+            waiting[topic_id, index] = replica
+            topic = topics.setdefault(topic_id, TopicIsrs(topic_id=topic_id, partitions=[]))
+            topic.partitions.append(
+                NewIsr(
+                    index=index,
+                    leader_epoch=replica.state.leader_epoch,
+                    partition_epoch=replica.state.partition_epoch,
+                    isr=[self._member(replica, broker_id) for broker_id in replica.isr_pending],
+                )
+            )
+        command = AlterPartition(
+            broker_id=self._node_id, broker_epoch=self._broker_epoch(), topics=list(topics.values())
+        )
+        return command, waiting
+
+    def _member(self, replica: Replica, broker_id: int) -> IsrMember:
+        if broker_id == self._node_id:
+            return IsrMember(broker_id=broker_id, broker_epoch=self._broker_epoch())
+        progress = replica.followers.get(broker_id)
+        return IsrMember(broker_id=broker_id, broker_epoch=progress.broker_epoch if progress is not None else -1)
+
+    def _take(self, reply: AlterPartitionReply, waiting: dict[tuple[bytes, int], Replica]) -> None:
+        for topic in reply.topics:
+            for partition in topic.partitions:
+                replica = waiting.get((topic.topic_id, partition.index))
+                if replica is None or replica.isr_pending is None:
+                    continue  # the image has told already
+                if partition.error_code or partition.partition_epoch <= replica.state.partition_epoch:
+                    self._refused(replica, ErrorCode.of(partition.error_code))
+
+    def _refused(self, replica: Replica, error: ErrorCode) -> None:
+        if error:
+            logger.info("%s: the controller refuses in-sync replicas %s: %s", replica.name, replica.isr_pending, error)
+            replica.isr_retry_ns = self._clock.monotonic_ns() + REFUSED_PAUSE_MS * NS_PER_MS
+        replica.ask_for_isr(None)

@@ -1,0 +1,312 @@
+"""Followers as the leader serves them: one fetch session each, with all partitions that it follows from this node.
+
+A follower names a partition when it joins the session and whenever it stands elsewhere than the leader was last told
+(KIP-227). A request costs what is named in it and what has changed, not what is in the session: replicas say when they
+have more, and only those are looked at. What a follower was sent is not sent again before it has said what became of
+it. Whether an offset counts towards the high watermark is decided here: leader, epoch and history must agree (KIP-101).
+A partition that this node does not lead yet, as far as its image shows, waits for the image; it is no error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from chronik.replication.progress import Key, Progress
+from chronik.wire.error_codes import ErrorCode
+from chronik.wire.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    PartitionData,
+)
+
+if TYPE_CHECKING:
+    from chronik.metadata.image import Partition
+    from chronik.replication.assignment import Replicas
+    from chronik.replication.replica import Replica
+
+# A higher high watermark alone is told this much later, mostly together with data; nobody but readers waits for it.
+COMMITTED_NEWS_MS = 5
+WAIT_MS_MAX = 30_000
+EPOCH_INITIAL = 0
+
+
+class FollowerSessions:
+    """By broker: a new session of a follower ends its earlier one."""
+
+    def __init__(self, replicas: Replicas) -> None:
+        self._replicas = replicas
+        self._sessions: dict[int, FollowerSession] = {}
+
+    def fetch(self, request: FetchRequest) -> FetchResponse | asyncio.Future[FetchResponse]:
+        """Of a broker, v18+: it says what it thinks is committed (KIP-1166)."""
+        replicas = self._replicas
+        broker_id, broker_epoch = request.replica_state.replica_id, request.replica_state.replica_epoch
+        broker = replicas.image.brokers.get(broker_id)
+        if broker is not None and broker_epoch < broker.epoch:
+            return FetchResponse(error_code=ErrorCode.STALE_BROKER_EPOCH, responses=[])
+        session = self._sessions.get(broker_id)
+        if request.session_epoch == EPOCH_INITIAL:
+            if session is not None:
+                session.end()
+            session_id = replicas.draw_session_id()
+            session = self._sessions[broker_id] = FollowerSession(replicas, broker_id, broker_epoch, session_id)
+        elif session is None or session.session_id != request.session_id:
+            return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=[])
+        elif session.next_epoch != request.session_epoch or session.broker_epoch != broker_epoch:
+            return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH, responses=[])
+        return session.fetch(request)
+
+    def end(self) -> None:
+        for session in self._sessions.values():
+            session.end()
+        self._sessions.clear()
+
+
+class FollowerSession:
+    def __init__(self, replicas: Replicas, broker_id: int, broker_epoch: int, session_id: int) -> None:
+        self.broker_id = broker_id
+        self.broker_epoch = broker_epoch
+        self.session_id = session_id
+        self.next_epoch = EPOCH_INITIAL
+        self.heard_ns = 0  # when it last asked for anything
+        self._replicas = replicas
+        self._loop = asyncio.get_running_loop()
+        self._partitions: dict[Key, Progress] = {}
+        self._ready: dict[Progress, None] = {}  # to be looked at, the longest ready first
+        self._committed: dict[Progress, None] = {}  # whose high watermark the follower does not know
+        self._committed_due = False
+        self._refused: dict[Progress, PartitionData] = {}  # answers that do not wait for data
+        self._waiting: asyncio.Future[FetchResponse] | None = None  # of a request that has no answer yet
+        self._bytes_max = 0  # that the last request asked for
+        self._timer: asyncio.TimerHandle | None = None  # of that request
+        self._news_timer: asyncio.TimerHandle | None = None
+        self._is_scheduled = False
+
+    # --- requests
+
+    def fetch(self, request: FetchRequest) -> FetchResponse | asyncio.Future[FetchResponse]:
+        self._answer([])  # an earlier request that still waits is answered now: the follower has something to say
+        self.heard_ns = self._replicas.clock.monotonic_ns()
+        self.next_epoch = 1 if self.next_epoch == 2**31 - 1 else self.next_epoch + 1
+        self._bytes_max = request.max_bytes
+        for forgotten in request.forgotten_topics_data:
+            for index in forgotten.partitions:
+                self._forget((forgotten.topic_id, index))
+        for topic in request.topics:
+            for asked in topic.partitions:
+                key = (topic.topic_id, asked.partition)
+                progress = self._partitions.get(key)
+                if progress is None:
+                    progress = self._join(key)
+                progress.named(
+                    end_offset=asked.fetch_offset,
+                    last_epoch=asked.last_fetched_epoch,
+                    leader_epoch=asked.current_leader_epoch,
+                    bytes_max=asked.partition_max_bytes,
+                    high_watermark=asked.high_watermark,
+                )
+                self._admit(progress)
+                self._ready[progress] = None
+        answers = self._collect()
+        if answers or request.max_wait_ms <= 0:
+            return self._response(answers)
+        self._waiting = self._loop.create_future()
+        wait_ms = min(request.max_wait_ms, WAIT_MS_MAX)
+        self._timer = self._loop.call_later(wait_ms / 1000, self._answer, [])
+        return self._waiting
+
+    def end(self) -> None:
+        self._answer([])
+        for key in list(self._partitions):
+            self._forget(key)
+        if self._news_timer is not None:
+            self._news_timer.cancel()
+
+    def _join(self, key: Key) -> Progress:
+        progress = self._partitions[key] = Progress(key, self)
+        self._replicas.followers_of(key)[self.broker_id] = progress
+        return progress
+
+    def _forget(self, key: Key) -> None:
+        progress = self._partitions.pop(key, None)
+        if progress is None:
+            return
+        for waiting in (self._ready, self._committed, self._refused):
+            waiting.pop(progress, None)
+        self._replicas.follower_left(key, progress)
+
+    # --- what replicas say
+
+    def has_more(self, progress: Progress) -> None:
+        """There is more in the log, or the partition has changed otherwise."""
+        self._ready[progress] = None
+        if self._waiting is not None and not self._is_scheduled:
+            # Not at once: what arrives in this iteration of the loop goes with it.
+            self._is_scheduled = True
+            self._loop.call_soon(self._serve)
+
+    def has_committed_more(self, progress: Progress) -> None:
+        self._committed[progress] = None
+        if self._news_timer is None:
+            self._news_timer = self._loop.call_later(COMMITTED_NEWS_MS / 1000, self._tell_committed)
+
+    def _tell_committed(self) -> None:
+        self._news_timer = None
+        self._committed_due = True
+        self._serve()
+
+    def _serve(self) -> None:
+        self._is_scheduled = False
+        if self._waiting is None:
+            return
+        answers = self._collect()
+        if answers:
+            self._answer(answers)
+
+    # --- answers
+
+    def _answer(self, answers: list[tuple[Key, PartitionData]]) -> None:
+        """Ends the wait of the request that waits, if one does."""
+        waiting, self._waiting = self._waiting, None
+        if waiting is None:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        if not waiting.done():
+            waiting.set_result(self._response(answers))
+
+    def _response(self, answers: list[tuple[Key, PartitionData]]) -> FetchResponse:
+        topics: list[FetchableTopicResponse] = []
+        for (topic_id, _), answer in answers:
+            if not topics or topics[-1].topic_id != topic_id:
+                topics.append(FetchableTopicResponse(topic="", topic_id=topic_id, partitions=[]))
+            topics[-1].partitions.append(answer)
+        return FetchResponse(session_id=self.session_id, responses=topics)
+
+    def _collect(self) -> list[tuple[Key, PartitionData]]:
+        """All that the follower should hear of now, up to as many bytes as it takes."""
+        answers: list[tuple[Key, PartitionData]] = []
+        left_bytes = self._bytes_max
+        for progress in list(self._ready):
+            if left_bytes <= 0:
+                break
+            del self._ready[progress]
+            found = None if progress.awaits_follower else self._look(progress, left_bytes, at_least_one=not answers)
+            if found is not None:
+                answers.append((progress.key, found[0]))
+                left_bytes -= found[1]
+        if self._refused:
+            answers += [(progress.key, answer) for progress, answer in self._refused.items()]
+            self._refused.clear()
+        if self._committed_due:
+            answers += self._committed_news()
+        return answers
+
+    def _look(self, progress: Progress, left_bytes: int, *, at_least_one: bool) -> tuple[PartitionData, int] | None:
+        """What is new of a partition, and its size."""
+        replica = self._replicas.opened(progress.key)
+        if replica is None or progress.counted_epoch != replica.state.leader_epoch or not replica.is_leader:
+            self._admit(progress)
+            replica = self._replicas.opened(progress.key)
+            if replica is None or progress.counted_epoch != replica.state.leader_epoch:
+                return None
+        log = replica.log
+        if progress.end_offset >= log.end_offset:
+            return None
+        try:
+            found = log.read(
+                progress.end_offset,
+                bytes_max=min(progress.bytes_max, left_bytes),
+                offset_limit=log.end_offset,
+                at_least_one=at_least_one,
+            )
+        except self._replicas.refusals as fault:
+            progress.awaits_follower = True
+            return _refusal(progress.key[1], fault.kafka_error), 0
+        if not found.buffers:
+            if not at_least_one:
+                self._ready[progress] = None  # too large for what was left of this answer
+            return None
+        progress.awaits_follower = True
+        answer = self._data(progress, replica)
+        answer.records = found.buffers
+        return answer, found.size_bytes
+
+    def _committed_news(self) -> list[tuple[Key, PartitionData]]:
+        self._committed_due = False
+        answers = []
+        moved, self._committed = self._committed, {}
+        for progress in moved:
+            replica = self._replicas.opened(progress.key)
+            if replica is not None and progress.counted_epoch == replica.state.leader_epoch:
+                told = (progress.told_high_watermark, progress.told_start_offset)
+                if told != (replica.high_watermark, replica.log.start_offset):
+                    answers.append((progress.key, self._data(progress, replica)))
+        return answers
+
+    def _data(self, progress: Progress, replica: Replica) -> PartitionData:
+        progress.told_high_watermark, progress.told_start_offset = replica.high_watermark, replica.log.start_offset
+        return PartitionData(
+            partition_index=progress.key[1],
+            error_code=0,
+            high_watermark=replica.high_watermark,
+            log_start_offset=replica.log.start_offset,
+            aborted_transactions=None,
+            records=b"",
+        )
+
+    # --- whether an offset counts
+
+    def _admit(self, progress: Progress) -> None:
+        """Counts the follower's offset if it is of this leader's history; else says why not, or waits for the image."""
+        (topic_id, index), image = progress.key, self._replicas.image
+        topic = image.topics.get(topic_id)
+        state = topic.partition(index) if topic is not None else None
+        if topic is None or state is None or progress.leader_epoch > state.leader_epoch:
+            return None
+        if self.broker_id not in state.replicas:
+            return None
+        if progress.leader_epoch < state.leader_epoch:
+            return self._refuse(progress, ErrorCode.FENCED_LEADER_EPOCH, state)
+        if state.leader != self._replicas.node_id:
+            return self._refuse(progress, ErrorCode.NOT_LEADER_OR_FOLLOWER, state)
+        replica = self._replicas.opened(progress.key)
+        if replica is None:
+            if progress.end_offset == 0 and self.broker_id in state.isr:
+                return None  # nobody has written here yet, and all is as it should be
+            replica = self._replicas.get(topic, index)
+            if replica is None:
+                return None
+        return self._compare(progress, replica)
+
+    def _compare(self, progress: Progress, replica: Replica) -> None:
+        log = replica.log
+        if progress.last_epoch >= 0:
+            end = log.epochs.end_of(progress.last_epoch, log.end_offset)
+            if end.epoch < progress.last_epoch or end.end_offset < progress.end_offset:
+                progress.awaits_follower = True
+                answer = self._refused[progress] = self._data(progress, replica)
+                answer.diverging_epoch = EpochEndOffset(epoch=end.epoch, end_offset=end.end_offset)
+                return
+        if not log.start_offset <= progress.end_offset <= log.end_offset:
+            self._refuse(progress, ErrorCode.OFFSET_OUT_OF_RANGE, replica.state)
+            self._refused[progress].log_start_offset = log.start_offset
+            return
+        replica.count(progress)
+        if progress.told_high_watermark < replica.high_watermark:
+            self.has_committed_more(progress)
+
+    def _refuse(self, progress: Progress, error: ErrorCode, state: Partition) -> None:
+        progress.awaits_follower = True
+        answer = self._refused[progress] = _refusal(progress.key[1], error)
+        answer.current_leader = LeaderIdAndEpoch(leader_id=state.leader, leader_epoch=state.leader_epoch)
+
+
+def _refusal(index: int, error: ErrorCode) -> PartitionData:
+    return PartitionData(
+        partition_index=index, error_code=error, high_watermark=-1, aborted_transactions=None, records=b""
+    )

@@ -1,0 +1,108 @@
+"""Those who wait for offsets of one partition to be committed: answered in the order of the log, or told why not.
+
+Never waits itself, and never decides what is committed. One timer for all of them, which is set again only when it has
+run out: most waits end long before, and a timer for each would cost more than the wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from chronik.runtime.interfaces import Clock
+
+NS_PER_MS = 1_000_000
+NEVER_NS = 2**63
+
+
+class _Wait:
+    __slots__ = ("deadline_ns", "future", "offset", "round")
+
+    def __init__(
+        self, offset: int, future: asyncio.Future[None], round_: asyncio.Future[None] | None, deadline_ns: int
+    ) -> None:
+        self.offset = offset
+        self.future = future
+        self.round = round_  # of the journal, by which the leader itself gets there; None when it is there
+        self.deadline_ns = deadline_ns
+
+
+class Waits:
+    def __init__(self, clock: Clock, overdue: Callable[[], Exception]) -> None:
+        self._clock = clock
+        self._overdue = overdue  # what to tell those who have waited too long
+        self._queue: deque[_Wait] = deque()  # by offset
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ns = NEVER_NS
+        self._watched: asyncio.Future[None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def add(
+        self, offset: int, round_: asyncio.Future[None] | None, *, timeout_ms: int | None, shared: bool
+    ) -> asyncio.Future[None]:
+        """`shared`: appends of one journal round end together, so that one future serves them all."""
+        queue = self._queue
+        if queue and shared and round_ is not None and queue[-1].round is round_ and queue[-1].offset <= offset:
+            queue[-1].offset = offset
+            return queue[-1].future
+        loop = asyncio.get_running_loop()
+        deadline_ns = NEVER_NS
+        if timeout_ms is not None:
+            deadline_ns = self._clock.monotonic_ns() + timeout_ms * NS_PER_MS
+            if deadline_ns < self._timer_ns:
+                self._set_timer(deadline_ns, timeout_ms)
+        wait = _Wait(offset, loop.create_future(), round_, deadline_ns)
+        if queue and queue[-1].offset > offset:  # a batch sent again, which is in the log already
+            self._queue = deque(sorted([*queue, wait], key=lambda each: each.offset))
+        else:
+            queue.append(wait)
+        if round_ is not None and round_ is not self._watched:
+            self._watched = round_
+            round_.add_done_callback(self._round_ended)
+        return wait.future
+
+    def committed(self, offset: int, failure: Exception | None = None) -> None:
+        """Everything below `offset` is committed; with `failure`, not well enough."""
+        queue = self._queue
+        while queue and queue[0].offset <= offset:
+            _settle(queue.popleft().future, failure)
+
+    def fail(self, failure: Exception) -> None:
+        while self._queue:
+            _settle(self._queue.popleft().future, failure)
+
+    def _round_ended(self, done: asyncio.Future[None]) -> None:
+        failure = done.exception()
+        if isinstance(failure, Exception):
+            self.fail(failure)
+
+    def _set_timer(self, deadline_ns: int, delay_ms: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_ns = deadline_ns
+        self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._time_is_up)
+
+    def _time_is_up(self) -> None:
+        self._timer, self._timer_ns = None, NEVER_NS
+        now_ns = self._clock.monotonic_ns()
+        waiting = [each for each in self._queue if each.deadline_ns > now_ns]
+        overdue = [each for each in self._queue if each.deadline_ns <= now_ns]
+        self._queue = deque(waiting)
+        for each in overdue:
+            _settle(each.future, self._overdue())
+        next_ns = min([each.deadline_ns for each in waiting], default=NEVER_NS)
+        if next_ns < NEVER_NS:
+            self._set_timer(next_ns, -(-(next_ns - now_ns) // NS_PER_MS))
+
+
+def _settle(future: asyncio.Future[None], failure: Exception | None) -> None:
+    if future.done():
+        return
+    if failure is None:
+        future.set_result(None)
+    else:
+        future.set_exception(failure)
+        future.exception()  # read here: nobody may be left to hear it

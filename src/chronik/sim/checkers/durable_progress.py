@@ -1,0 +1,41 @@
+"""Invariant 2: what the disk holds of term and commit never goes back, whatever happens to the process."""
+
+from __future__ import annotations
+
+from chronik.raft.driver import RaftNode
+from chronik.sim.checkers.interface import Checker, Quorum
+from chronik.sim.cluster import Cluster, Machine
+from chronik.sim.history import History
+from chronik.sim.world import World
+
+
+class DurableProgress(Checker):
+    name = "2 durable term and commit never go back"
+
+    def __init__(self, world: World, cluster: Cluster, history: History) -> None:
+        super().__init__(world, cluster, history)
+        self._seen: dict[int, tuple[int, int]] = {}
+
+    def started(self, machine: Machine, raft: RaftNode, now: Quorum) -> None:
+        term, commit = self._seen.get(machine.node_id, (0, 0))
+        if now.term < term or now.committed < commit:
+            self.violated(
+                f"node {machine.node_id} begins with term {now.term} and commit {now.committed}, "
+                f"its disk held {term} and {commit}"
+            )
+        self._look(machine)
+
+    def changed(self, machine: Machine, raft: RaftNode, before: Quorum, now: Quorum) -> None:
+        if now.term < before.term or now.committed < before.committed:
+            self.violated(f"node {machine.node_id} went from {before} to {now}")
+        if now.term != before.term or now.committed != before.committed:
+            self._look(machine)
+
+    def _look(self, machine: Machine) -> None:
+        node_id, log = machine.node_id, machine.durable_log
+        log.refresh()
+        now = log.hard_state
+        term, commit = self._seen.get(node_id, (0, 0))
+        if now.term < term or now.commit < commit:
+            self.violated(f"the disk of node {node_id} went from term {term}, commit {commit} to {now}")
+        self._seen[node_id] = (max(term, now.term), max(commit, now.commit))

@@ -1,0 +1,49 @@
+"""What a checker is: something that looks on while a world runs, or judges its history in the end, and never acts.
+
+A checker that finds its invariant broken tells the world, which ends the run.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from chronik.raft.driver import RaftNode
+from chronik.raft.messages import Role
+from chronik.sim.cluster import Cluster, Machine
+from chronik.sim.history import History
+from chronik.sim.world import World
+
+
+class Quorum(NamedTuple):
+    """What can be seen of one node's part in the quorum at one moment."""
+
+    term: int
+    vote: int
+    role: Role
+    committed: int
+    applied: int
+    lease_until_ns: int
+
+
+NOTHING_SEEN = Quorum(0, 0, Role.FOLLOWER, 0, 0, 0)
+
+
+class Checker:
+    """Base of all: each overrides what it needs to see."""
+
+    name: str
+
+    def __init__(self, world: World, cluster: Cluster, history: History) -> None:
+        self.world, self.cluster, self.history = world, cluster, history
+
+    def started(self, machine: Machine, raft: RaftNode, now: Quorum) -> None:
+        """A process has recovered its part in the quorum; `now` is what it begins with."""
+
+    def changed(self, machine: Machine, raft: RaftNode, before: Quorum, now: Quorum) -> None:
+        """Something of it is different after a callback of this process."""
+
+    def finish(self) -> None:
+        """The run is over: every machine is up, all is healed, nobody asks any more."""
+
+    def violated(self, what: str) -> None:
+        self.world.violated(self.name, what)

@@ -1,0 +1,41 @@
+"""Looks at a process after each of its callbacks and tells the checkers what is different. It changes nothing there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from chronik.raft.driver import RaftNode
+from chronik.sim.checkers.interface import NOTHING_SEEN, Checker, Quorum
+from chronik.sim.cluster import Machine
+
+
+def look_at(machine: Machine, checkers: Sequence[Checker]) -> Callable[[], None]:
+    program = machine.program
+    assert program is not None
+    raft: RaftNode | None = None
+    before = NOTHING_SEEN
+
+    def look() -> None:
+        nonlocal raft, before
+        if raft is None:
+            raft = program.raft
+            if raft is None:
+                return
+            before = _seen(raft)
+            for checker in checkers:
+                checker.started(machine, raft, before)
+            return
+        now = _seen(raft)
+        if now != before:
+            seen, before = before, now
+            if now.role is not seen.role or now.term != seen.term:
+                machine.world.note(machine.host, f"is {now.role.name.lower()} in term {now.term}")
+            for checker in checkers:
+                checker.changed(machine, raft, seen, now)
+
+    return look
+
+
+def _seen(raft: RaftNode) -> Quorum:
+    core = raft._core
+    return Quorum(core.term, core.vote, core.role, core.log.committed, raft._applied_index, raft._lease.until_ns)

@@ -1,0 +1,55 @@
+"""Invariant 1: a term has one leader, and a node gives one vote in a term, restarts included.
+
+A vote counts from when it is on the platter: before, nobody may have heard of it. So a leader must have a majority of
+votes on platters when it begins to lead; a voter that moved on to a later term since is believed.
+"""
+
+from __future__ import annotations
+
+from chronik.raft.driver import RaftNode
+from chronik.raft.messages import NOBODY, Role
+from chronik.sim.checkers.interface import Checker, Quorum
+from chronik.sim.cluster import Cluster, Machine
+from chronik.sim.history import History
+from chronik.sim.world import World
+
+
+class OneLeader(Checker):
+    name = "1 one leader and one vote per term"
+
+    def __init__(self, world: World, cluster: Cluster, history: History) -> None:
+        super().__init__(world, cluster, history)
+        self._leaders: dict[int, int] = {}  # by term
+        self._votes: dict[tuple[int, int], int] = {}  # by node and term: whom
+
+    def started(self, machine: Machine, raft: RaftNode, now: Quorum) -> None:
+        self._take_vote(machine)
+
+    def changed(self, machine: Machine, raft: RaftNode, before: Quorum, now: Quorum) -> None:
+        if now.term == before.term and now.role is before.role and now.vote == before.vote:
+            return
+        self._take_vote(machine)
+        if now.role is Role.LEADER and (before.role is not Role.LEADER or before.term != now.term):
+            self._take_leader(machine, raft, now.term)
+
+    def _take_leader(self, machine: Machine, raft: RaftNode, term: int) -> None:
+        leader = self._leaders.setdefault(term, machine.node_id)
+        if leader != machine.node_id:
+            self.violated(f"term {term} is led by node {leader} and node {machine.node_id}")
+        voters = raft.members.voters
+        votes = [voter for voter in voters if self._has_voted(self.cluster.machines[voter], term, machine.node_id)]
+        if 2 * len(votes) <= len(voters):
+            self.violated(f"node {machine.node_id} leads term {term} by the votes of {votes} that are on disk")
+
+    def _has_voted(self, machine: Machine, term: int, candidate: int) -> bool:
+        self._take_vote(machine)
+        state = machine.durable_log.hard_state
+        return state.term > term or (state.term == term and state.vote == candidate)
+
+    def _take_vote(self, machine: Machine) -> None:
+        machine.durable_log.refresh()
+        state = machine.durable_log.hard_state
+        if state.vote != NOBODY:
+            earlier = self._votes.setdefault((machine.node_id, state.term), state.vote)
+            if earlier != state.vote:
+                self.violated(f"in term {state.term} node {machine.node_id} voted for {earlier}, then for {state.vote}")

@@ -1,0 +1,42 @@
+"""Invariant 4: nodes that have applied the log up to the same index have the same state, by log or by snapshot.
+
+The hash of a whole image is dear, so it is taken at every fourth version, which all nodes agree on, and in the end.
+"""
+
+from __future__ import annotations
+
+from chronik.metadata.snapshot import state_hash
+from chronik.raft.driver import RaftNode
+from chronik.sim.checkers.interface import Checker, Quorum
+from chronik.sim.cluster import Cluster, Machine
+from chronik.sim.history import History
+from chronik.sim.world import World
+
+EVERY = 4
+
+
+class SameState(Checker):
+    name = "4 equal index, equal state"
+
+    def __init__(self, world: World, cluster: Cluster, history: History) -> None:
+        super().__init__(world, cluster, history)
+        self._hashes: dict[int, tuple[str, int]] = {}  # by version: hash, and who had it first
+        self._last: dict[int, int] = {}
+
+    def changed(self, machine: Machine, raft: RaftNode, before: Quorum, now: Quorum) -> None:
+        if now.applied != before.applied:
+            self._look(machine, every=EVERY)
+
+    def finish(self) -> None:
+        for machine in self.cluster.machines.values():
+            self._look(machine, every=1)
+
+    def _look(self, machine: Machine, every: int) -> None:
+        store = machine.program.store if machine.program is not None else None
+        if store is None or store.image.version % every or self._last.get(machine.node_id) == store.image.version:
+            return
+        version = self._last[machine.node_id] = store.image.version
+        found = state_hash(store.image)
+        known, who = self._hashes.setdefault(version, (found, machine.node_id))
+        if known != found:
+            self.violated(f"at version {version} node {who} and node {machine.node_id} have different states")

@@ -1,0 +1,24 @@
+"""The clocks of one simulated machine: a monotonic one that runs a little fast or slow, a wall clock that may jump.
+
+Both follow the process's loop, so timers and clock readings of a machine agree with each other and drift from other
+machines alike. The monotonic clock begins anew when the power comes back, as CLOCK_BOOTTIME does.
+"""
+
+from __future__ import annotations
+
+from chronik.sim.loop import NS_PER_MS, ProcessLoop
+
+WALL_MS = 1_700_000_000_000  # when every world begins
+
+
+class SimClock:
+    def __init__(self, loop: ProcessLoop, *, booted_ns: int = 0, wall_offset_ms: int = 0) -> None:
+        self._loop = loop
+        self._booted_ns = booted_ns
+        self.wall_offset_ms = wall_offset_ms
+
+    def wall_ms(self) -> int:
+        return WALL_MS + self.wall_offset_ms + self._loop.node_ns() // NS_PER_MS
+
+    def monotonic_ns(self) -> int:
+        return self._loop.node_ns() - self._booted_ns

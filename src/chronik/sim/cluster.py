@@ -1,0 +1,208 @@
+"""Machines that run nodes, and everything that may happen to a machine: kill, power cut, stop, restart, a bad disk.
+
+A machine keeps its disk and its clock's rate from start to start, its process nothing. Restarting is a supervisor's
+work here as it is outside: a machine that was made to fail is started again by whoever made it fail.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from chronik.raft.messages import Role
+from chronik.runtime.interfaces import Runtime
+from chronik.sim.clock import SimClock
+from chronik.sim.disk import PowerCut, SimDisk
+from chronik.sim.durable_log import DurableLog
+from chronik.sim.loop import NS_PER_S, ProcessLoop
+from chronik.sim.network import SimNetwork
+from chronik.sim.programs import Maker, Program, host_of
+from chronik.sim.randomness import SimRandomness
+from chronik.sim.world import World
+
+DRIFT_PPM_MAX = 4_900  # either way, so that two clocks differ by less than the 10 permille that leases allow for
+SYNC_NS = (200_000, 900_000)  # of a lane's piece of work, as measured on a disk that is not busy
+SELF_STOP = "a node stops by itself only after a disk error"
+RESTART_MS = 300  # after which a supervisor starts a process that ended by itself
+
+
+class Machine:
+    def __init__(self, world: World, node_id: int, make: Maker, raft_directory: str) -> None:
+        self.world, self.node_id, self._make = world, node_id, make
+        self.host = host_of(node_id)
+        self.random: Random = world.random(self.host)
+        self.rate_ppm = self.random.randint(-DRIFT_PPM_MAX, DRIFT_PPM_MAX)
+        self.wall_offset_ms = self.random.randint(-300, 300)
+        self.disk = SimDisk(self.random.getrandbits(64))
+        self.disk.latency_s = self._disk_latency_s
+        self.durable_log = DurableLog(lambda: self.disk, raft_directory)
+        self.loop: ProcessLoop | None = None  # while a process is there
+        self.program: Program | None = None
+        self.clock: SimClock | None = None
+        self.starts = 0
+        self.extra_disk_ns = 0  # slow: every piece of work takes so much longer
+        self.stalled_until_ns = 0
+        self.disk_was_broken = False  # then the process may end by itself
+        self.watch: Callable[[Machine], Callable[[], None] | None] = lambda _: None  # what looks at each process
+        self._booted_ns = 0
+
+    def __repr__(self) -> str:
+        return self.host
+
+    @property
+    def is_up(self) -> bool:
+        return self.loop is not None and not self.loop.is_paused
+
+    @property
+    def is_ready(self) -> bool:
+        return self.program is not None and self.program.is_ready
+
+    @property
+    def leads(self) -> bool:
+        raft = self.program.raft if self.program is not None else None
+        return raft is not None and not raft.stopped and raft.role is Role.LEADER
+
+    def start(self) -> None:
+        if self.loop is not None:
+            return
+        self.starts += 1
+        self.world.wires.power_returned(self.host)
+        loop = self.loop = self.world.time.process(self.host, rate_ppm=self.rate_ppm)
+        loop.on_unhandled = self._unhandled
+        self.clock = SimClock(loop, booted_ns=self._booted_ns, wall_offset_ms=self.wall_offset_ms)
+        runtime = Runtime(
+            self.clock,
+            self.disk,
+            SimNetwork(self.world.wires, self.host, loop),
+            SimRandomness(self.world.random(f"{self.host} start {self.starts}")),
+        )
+        self.disk.on_power_cut = lambda: self._power_went(loop)
+        self.world.note(self.host, f"starts (start {self.starts})")
+        loop.call_soon(self._begin, runtime)
+
+    def _begin(self, runtime: Runtime) -> None:
+        assert self.loop is not None
+        loop, program = self.loop, self._make(runtime, self.node_id)
+        self.program = program
+        program.failed = lambda error: self._ended_by_itself(loop, error)
+        loop.after_each = self.watch(self)
+        loop.create_task(program.run(), name="start").add_done_callback(lambda task: self._started(loop, task))
+
+    def _started(self, loop: ProcessLoop, task: asyncio.Task[None]) -> None:
+        if loop is not self.loop or task.cancelled():
+            return
+        error = task.exception()
+        if error is None:
+            self.world.note(self.host, "is up")
+        elif not isinstance(error, PowerCut):
+            self._ended_by_itself(loop, error)
+
+    def _ended_by_itself(self, loop: ProcessLoop, error: BaseException) -> None:
+        if loop is not self.loop:
+            return
+        self.world.note(self.host, f"ended by itself: {type(error).__name__}: {error}")
+        if not self.disk_was_broken:
+            self.world.violated(SELF_STOP, f"{self.host}: {type(error).__name__}: {error}")
+        self.crash()
+        self.world.time.after_ms(RESTART_MS, self.start)
+
+    def _unhandled(self, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if isinstance(error, PowerCut) or "never retrieved" in context["message"]:
+            return
+        self.world.violated("no unhandled error", f"{context['message']}: {error!r}")
+
+    # What happens to it
+
+    def crash(self) -> None:
+        """kill -9: the process is gone in the middle of whatever it did; the page cache is intact."""
+        if self.loop is None:
+            return
+        self.world.note(self.host, "is killed")
+        self._drop_process()
+        self.world.wires.process_died(self.host)
+        self.disk = self.disk.process_killed()
+        self.disk_was_broken = False
+
+    def power_cut(self) -> None:
+        """The machine is off: what was not synced is lost in part, and nobody is told."""
+        self.world.note(self.host, "loses power")
+        self._drop_process()
+        self.world.wires.power_lost(self.host)
+        self.disk = self.disk.power_cut()
+        self.disk_was_broken = False
+        loop_ns = self.world.time.now_ns
+        self._booted_ns = loop_ns + loop_ns * self.rate_ppm // 1_000_000
+
+    def _power_went(self, loop: ProcessLoop) -> None:
+        """In the middle of a call to the disk. The rest of the callback under way can touch nothing any more."""
+        if loop is self.loop:
+            self.power_cut()
+
+    def _drop_process(self) -> None:
+        if self.loop is not None:
+            self.loop.kill()
+        self.loop = self.program = None
+
+    def pause(self) -> None:
+        """SIGSTOP."""
+        if self.loop is not None:
+            self.world.note(self.host, "is stopped")
+            self.loop.pause()
+
+    def resume(self) -> None:
+        if self.loop is not None and self.loop.is_paused:
+            self.world.note(self.host, "goes on")
+            self.loop.resume()
+
+    def jump_wall(self, by_ms: int) -> None:
+        self.wall_offset_ms += by_ms
+        if self.clock is not None:
+            self.clock.wall_offset_ms = self.wall_offset_ms
+
+    def break_sync(self, path_part: str = "") -> None:
+        """The next fsync fails: the process must end without acknowledging anything more."""
+        self.disk_was_broken = True
+        self.disk.fail("sync", path_part)
+
+    def _disk_latency_s(self) -> float:
+        low, high = SYNC_NS
+        stall_ns = max(0, self.stalled_until_ns - self.world.time.now_ns)
+        return (self.random.randint(low, high) + self.extra_disk_ns + stall_ns) / NS_PER_S
+
+
+class Cluster:
+    """Machines by node id, from 1."""
+
+    def __init__(self, world: World, node_count: int, make: Maker, *, raft_directory: str) -> None:
+        self.world = world
+        self.machines = {node_id: Machine(world, node_id, make, raft_directory) for node_id in range(1, node_count + 1)}
+
+    def start(self) -> None:
+        for machine in self.machines.values():
+            machine.start()
+
+    def leader(self) -> Machine | None:
+        """Who leads the quorum's newest term, as far as anybody says so."""
+        leaders = [machine for machine in self.machines.values() if machine.is_up and machine.leads]
+        return max(leaders, key=_term_of, default=None)
+
+    def has_settled(self) -> bool:
+        """Whether every machine is up and follows one leader."""
+        if not all(machine.is_up and machine.is_ready for machine in self.machines.values()):
+            return False
+        leader = self.leader()
+        store = leader.program.store if leader is not None and leader.program is not None else None
+        if leader is None or store is None or not store.is_controller or not store.image.cluster_id:
+            return False
+        return all(
+            (raft := machine.program.raft) is not None and raft.leader_id == leader.node_id  # type: ignore[union-attr]
+            for machine in self.machines.values()
+        )
+
+
+def _term_of(machine: Machine) -> int:
+    assert machine.program is not None and machine.program.raft is not None
+    return machine.program.raft.term

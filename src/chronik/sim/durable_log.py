@@ -1,0 +1,55 @@
+"""A node's Raft log as its disk would show it after a power cut, read from the simulated platter and kept up to date.
+
+It reads what is synced and nothing else, by the product's own format; what the process believes does not matter here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from chronik.raft.journal_format import Base, frame_at, records
+from chronik.raft.messages import HardState
+from chronik.sim.disk import SimDisk
+
+FRAME_HEAD_BYTES = 20
+
+
+class DurableLog:
+    def __init__(self, disk: Callable[[], SimDisk], directory: str) -> None:
+        """`disk` gives the machine's newest one: a power cut leaves another than there was."""
+        self._newest_disk, self._directory = disk, directory
+        self.hard_state = HardState()
+        self.base = Base(0, 0)
+        self.terms: list[int] = []  # of the entries behind the base
+        self._disk: SimDisk | None = None
+        self._name = ""
+        self._position = 0
+
+    def refresh(self) -> None:
+        disk = self._newest_disk()
+        names = [name for name in disk.platter_names(self._directory) if name.startswith("journal-")]
+        for name in sorted(names, key=lambda name: -int(name.removeprefix("journal-"))):
+            data = memoryview(disk.platter(f"{self._directory}/{name}") or b"")
+            if frame_at(data, 0) is not None:
+                self._read(disk, name, data)
+                return
+
+    def _read(self, disk: SimDisk, name: str, data: memoryview) -> None:
+        if (disk, name) != (self._disk, self._name) or len(data) < self._position:
+            self._disk, self._name, self._position = disk, name, 0
+        while (body := frame_at(data, self._position)) is not None:
+            self._position += FRAME_HEAD_BYTES + len(body)
+            for record in records(body):
+                if isinstance(record, HardState):
+                    self.hard_state = record
+                elif isinstance(record, Base):
+                    self.base, self.terms = record, []
+                else:
+                    del self.terms[record.index - self.base.base_index - 1 :]
+                    self.terms.append(record.term)
+
+    def holds(self, index: int, term: int) -> bool:
+        place = index - self.base.base_index - 1
+        if place < 0:
+            return True  # a snapshot covers it, and snapshots hold what was committed
+        return place < len(self.terms) and self.terms[place] == term

@@ -1,0 +1,252 @@
+"""A schedule of faults as plain data, drawn from a seed, and what each kind does to a cluster.
+
+Every fault ends by itself after its duration, so any part of a schedule is a schedule: that is what lets `shrink` take
+faults out one by one. `node` 0 means whoever leads the quorum when the fault begins, which is where faults hurt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import NamedTuple
+
+from chronik.sim.cluster import Cluster, Machine
+from chronik.sim.loop import NS_PER_MS
+
+LEADER = 0
+
+
+class Fault(NamedTuple):
+    at_ms: int  # since the faults began
+    kind: str
+    node: int  # LEADER: who leads then
+    duration_ms: int = 0
+    other: int = 0  # of a link: the other end
+    amount: int = 0  # what it means depends on the kind
+
+    def __repr__(self) -> str:
+        parts = [str(self.at_ms), repr(self.kind), str(self.node)]
+        parts += [f"{name}={value}" for name in ("duration_ms", "other", "amount") if (value := getattr(self, name))]
+        return f"Fault({', '.join(parts)})"
+
+
+def _kill(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+    machine.crash()
+    _after(cluster, fault, machine.start)
+
+
+def _power(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+    machine.power_cut()
+    _after(cluster, fault, machine.start)
+
+
+def _power_at_disk(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+    """The power goes in the middle of a later call to the disk, whichever comes `amount` calls from now."""
+    machine.disk.cut_after(fault.amount)
+    _after(cluster, fault, machine.start)
+
+
+def _pause(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+    machine.pause()
+    _after(cluster, fault, machine.resume)
+
+
+def _isolate(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+    others = [other for other in cluster.machines.values() if other is not machine]
+    for other in others:
+        _cut_both(cluster, machine, other, fault)
+
+
+def _cut_both(cluster: Cluster, machine: Machine, other: Machine, fault: Fault) -> None:
+    _cut_one_way(cluster, machine, other, fault)
+    _cut_one_way(cluster, other, machine, fault)
+
+
+def _cut(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+    """One way only: it hears, and is not heard."""
+    _cut_one_way(cluster, machine, _other(cluster, machine, fault), fault)
+
+
+def _mute(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+    """Nobody hears it; it hears everybody."""
+    for other in cluster.machines.values():
+        if other is not machine:
+            _cut_one_way(cluster, machine, other, fault)
+
+
+def _deafen(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+    for other in cluster.machines.values():
+        if other is not machine:
+            _cut_one_way(cluster, other, machine, fault)
+
+
+def _cut_one_way(cluster: Cluster, source: Machine, target: Machine, fault: Fault) -> None:
+    wires = cluster.world.wires
+    wires.cut(source.host, target.host)
+    _after(cluster, fault, wires.mend, source.host, target.host)
+
+
+def _slow_link(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+    wires, other = cluster.world.wires, _other(cluster, machine, fault)
+    for source, target in ((machine.host, other.host), (other.host, machine.host)):
+        wires.slow_down(source, target, fault.amount)
+        _after(cluster, fault, wires.slow_down, source, target, -fault.amount)
+
+
+def _lossy(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+    wires, other = cluster.world.wires, _other(cluster, machine, fault)
+    for source, target in ((machine.host, other.host), (other.host, machine.host)):
+        wires.lose(source, target, fault.amount)
+        _after(cluster, fault, wires.lose, source, target, -fault.amount)
+
+
+def _reset(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+    cluster.world.wires.reset(machine.host, _other(cluster, machine, fault).host)
+
+
+def _slow_disk(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+    machine.extra_disk_ns += fault.amount * NS_PER_MS
+
+    def end() -> None:
+        machine.extra_disk_ns -= fault.amount * NS_PER_MS
+
+    _after(cluster, fault, end)
+
+
+def _stall_disk(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+    machine.stalled_until_ns = cluster.world.time.now_ns + fault.duration_ms * NS_PER_MS
+
+
+def _sync_error(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+    machine.break_sync()
+
+
+def _wall_jump(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+    machine.jump_wall(fault.amount)
+
+
+KINDS: Mapping[str, Callable[[Cluster, Machine, Fault], None]] = {
+    "kill": _kill,
+    "power": _power,
+    "power at disk": _power_at_disk,
+    "pause": _pause,
+    "isolate": _isolate,
+    "cut": _cut,
+    "mute": _mute,
+    "deafen": _deafen,
+    "slow link": _slow_link,
+    "lossy": _lossy,
+    "reset": _reset,
+    "slow disk": _slow_disk,
+    "stall disk": _stall_disk,
+    "sync error": _sync_error,
+    "wall jump": _wall_jump,
+}
+
+
+def begin(cluster: Cluster, faults: list[Fault]) -> None:
+    """Puts all of a schedule into the world, counted from now."""
+    for fault in faults:
+        cluster.world.time.after_ms(fault.at_ms, _strike, cluster, fault)
+
+
+def _strike(cluster: Cluster, fault: Fault) -> None:
+    machine = cluster.leader() if fault.node == LEADER else cluster.machines[fault.node]
+    machine = machine or cluster.machines[1 + fault.at_ms % len(cluster.machines)]
+    cluster.world.note("fault", f"{fault} hits {machine}")
+    KINDS[fault.kind](cluster, machine, fault)
+
+
+def _other(cluster: Cluster, machine: Machine, fault: Fault) -> Machine:
+    other = cluster.machines[fault.other]
+    if other is machine:
+        return cluster.machines[1 + machine.node_id % len(cluster.machines)]
+    return other
+
+
+def _after(cluster: Cluster, fault: Fault, end: Callable[..., object], *args: object) -> None:
+    cluster.world.time.after_ms(fault.duration_ms, end, *args)
+
+
+# How often each kind is drawn, and its durations and amounts.
+class Weight(NamedTuple):
+    kind: str
+    weight: int
+    duration_ms: tuple[int, int] = (0, 0)
+    amount: tuple[int, int] = (0, 0)
+
+
+METADATA_WEIGHTS = (
+    Weight("kill", 6, (50, 2500)),
+    Weight("power", 5, (100, 2500)),
+    Weight("power at disk", 6, (300, 2500), (0, 12)),
+    Weight("pause", 5, (100, 3000)),
+    Weight("isolate", 8, (300, 3500)),
+    Weight("cut", 4, (200, 3000)),
+    Weight("mute", 4, (300, 3000)),
+    Weight("deafen", 4, (300, 3000)),
+    Weight("slow link", 3, (500, 3000), (20, 400)),
+    Weight("lossy", 2, (500, 3000), (50, 400)),
+    Weight("reset", 3),
+    Weight("slow disk", 3, (500, 3000), (5, 200)),
+    Weight("stall disk", 3, (200, 2500)),
+    Weight("sync error", 1),
+    Weight("wall jump", 2, (0, 0), (-100_000, 100_000)),
+)
+
+
+def draw(random: Random, *, node_count: int, span_ms: int, count: int, weights: tuple[Weight, ...]) -> list[Fault]:
+    """In bursts, and in courses of events that are known to be hard: faults together find what single ones do not."""
+    faults: list[Fault] = []
+    while len(faults) < count:
+        at_ms = random.randrange(span_ms)
+        if random.random() < 0.4:
+            faults += random.choice(COURSES)(random, at_ms, random.randint(1, node_count), node_count)
+            continue
+        for _ in range(random.choice((1, 1, 2, 3))):
+            chosen = random.choices(weights, [weight.weight for weight in weights])[0]
+            node = random.choice((LEADER, LEADER, *range(1, node_count + 1)))
+            other = random.randint(1, node_count)
+            duration_ms, amount = random.randint(*chosen.duration_ms), random.randint(*chosen.amount)
+            faults.append(Fault(at_ms, chosen.kind, node, duration_ms, other, amount))
+            at_ms += random.randint(0, 400)
+    return sorted(faults)
+
+
+def _deposed_and_restarted(random: Random, at_ms: int, node: int, node_count: int) -> list[Fault]:
+    """Cut off for long enough to be replaced, then down soon after it is back: its log holds what was overwritten."""
+    cut_ms = random.randint(1200, 2600)
+    end = random.choice(("kill", "power", "power at disk"))
+    down = Fault(at_ms + cut_ms + random.randint(0, 600), end, node, random.randint(300, 900), 0, random.randint(0, 6))
+    return [Fault(at_ms, "isolate", node, cut_ms), down]
+
+
+def _leaders_in_turn(random: Random, at_ms: int, node: int, node_count: int) -> list[Fault]:
+    """Whoever leads is cut off, again and again, so that entries of several terms stand in several logs."""
+    faults = []
+    for _ in range(3):
+        faults.append(Fault(at_ms, "isolate", LEADER, random.randint(900, 2400)))
+        at_ms += random.randint(900, 2000)
+    return faults
+
+
+def _voter_restarted(random: Random, at_ms: int, node: int, node_count: int) -> list[Fault]:
+    """One cannot hear the leader and wants to be it; the other, who could elect it, comes back with no memory of what
+    it promised."""
+    faults = [Fault(at_ms, "deafen", node, 3500)]
+    other = 1 + node % node_count
+    for _ in range(4):
+        at_ms += random.randint(500, 900)
+        faults.append(Fault(at_ms, "kill", other, random.randint(40, 120)))
+    return faults
+
+
+def _all_down(random: Random, at_ms: int, node: int, node_count: int) -> list[Fault]:
+    kind = random.choice(("kill", "power"))
+    return [
+        Fault(at_ms + random.randint(0, 150), kind, each, random.randint(100, 1500))
+        for each in range(1, node_count + 1)
+    ]
+
+
+COURSES = (_deposed_and_restarted, _leaders_in_turn, _voter_restarted, _all_down)

@@ -1,0 +1,57 @@
+"""What clients asked and what they were told, with times: the evidence that checkers judge.
+
+An operation whose answer never came stays open: it may have happened at any time since, or never. Nothing here knows
+what is right.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from chronik.sim.world import World
+
+OK, REFUSED, UNKNOWN = "ok", "refused", "unknown"
+
+
+@dataclass(slots=True)
+class Operation:
+    number: int
+    client: str
+    node: str  # who was asked
+    kind: str
+    key: str
+    value: Any
+    invoked_ns: int
+    returned_ns: int | None = None  # None: no answer, so it may still happen
+    status: str = UNKNOWN
+    result: Any = None
+
+    @property
+    def is_open(self) -> bool:
+        return self.returned_ns is None
+
+    def __str__(self) -> str:
+        until = "never" if self.returned_ns is None else f"{self.returned_ns // 1000} us"
+        return (
+            f"#{self.number} {self.client}@{self.node} {self.kind} {self.key} {self.value!r} -> {self.status} "
+            f"{self.result!r} ({self.invoked_ns // 1000} us to {until})"
+        )
+
+
+@dataclass
+class History:
+    world: World
+    operations: list[Operation] = field(default_factory=list)
+
+    def invoke(self, client: str, node: str, kind: str, key: str, value: Any = None) -> Operation:
+        made = Operation(len(self.operations), client, node, kind, key, value, self.world.time.now_ns)
+        self.operations.append(made)
+        return made
+
+    def complete(self, operation: Operation, status: str, result: Any = None) -> None:
+        """`UNKNOWN` leaves it open: the answer does not say whether it happened."""
+        operation.status, operation.result = status, result
+        if status != UNKNOWN:
+            operation.returned_ns = self.world.time.now_ns
+        self.world.note(operation.client, str(operation))

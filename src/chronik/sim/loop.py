@@ -1,0 +1,272 @@
+"""Virtual time, and an event loop for each simulated process in it. No thread, no selector, no real clock.
+
+`VirtualTime` holds everything that is still to happen in the world, ordered by time and then by when it was asked for,
+and jumps from one to the next; so a run depends on its seed and on nothing else. Each process has a `ProcessLoop` of its
+own, an asyncio loop as far as the process can tell. That is what lets a process be killed (nothing of it ever runs
+again), stopped (what is due waits while time goes on) or given a clock that runs fast.
+
+Callbacks take no virtual time. A world in which nothing is left to happen is a deadlock, and an error that names who
+waits for what; one that turns on the spot is an error too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from asyncio import events
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator
+from contextvars import Context, copy_context
+from typing import Any, TypeVar
+
+from chronik.sim.errors import Deadlock, Livelock
+
+T = TypeVar("T")
+NS_PER_S = 1_000_000_000
+NS_PER_MS = 1_000_000
+PPM = 1_000_000
+CALLBACKS_PER_INSTANT_MAX = 100_000  # more at one moment of virtual time, and time stands still
+
+
+class SimHandle(asyncio.TimerHandle):
+    """A callback that is due at some time. `loop` is whose it is; None: the world's own, which nothing stops."""
+
+    __slots__ = ("loop", "when_ns")
+
+    def __init__(
+        self,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: ProcessLoop | None,
+        when_ns: int,
+        context: Context | None,
+    ) -> None:
+        # Not the parent's constructor: it asks the loop for its debug mode and takes the call stack, at ten times the
+        # cost of the whole of this.
+        self._callback, self._args, self._context = callback, args, context
+        self._cancelled, self._scheduled, self._when = False, False, when_ns / NS_PER_S
+        self.loop, self.when_ns = loop, when_ns
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        self._callback = self._args = None  # type: ignore[assignment]  # what they hold may be large
+
+    def __repr__(self) -> str:
+        return f"<SimHandle {self._callback} at {self.when_ns} ns>"
+
+
+class VirtualTime:
+    """The world's clock and everything that is to happen. Nothing happens but inside `run_until`."""
+
+    def __init__(self) -> None:
+        self.now_ns = 0
+        self._count = 0
+        self._later: list[tuple[int, int, SimHandle]] = []
+        self._ready: deque[SimHandle] = deque()
+        self.processes: list[ProcessLoop] = []
+
+    @property
+    def now_ms(self) -> int:
+        return self.now_ns // NS_PER_MS
+
+    def after(self, delay_ns: int, callback: Callable[..., object], *args: Any) -> SimHandle:
+        """Something that the world does, not a process: a packet arrives, a fault begins."""
+        return self.schedule(SimHandle(callback, args, None, self.now_ns + max(0, delay_ns), None))
+
+    def after_ms(self, delay_ms: int, callback: Callable[..., object], *args: Any) -> SimHandle:
+        return self.after(delay_ms * NS_PER_MS, callback, *args)
+
+    def schedule(self, handle: SimHandle) -> SimHandle:
+        self._count += 1
+        heapq.heappush(self._later, (handle.when_ns, self._count, handle))
+        return handle
+
+    def make_ready(self, handle: SimHandle) -> None:
+        self._ready.append(handle)
+
+    def process(self, name: str, *, rate_ppm: int = 0) -> ProcessLoop:
+        loop = ProcessLoop(self, name, rate_ppm)
+        self.processes.append(loop)
+        return loop
+
+    def run_until(self, holds: Callable[[], bool], *, within_ms: int) -> bool:
+        """Lets things happen until `holds`, which is asked between one moment and the next. False: time ran out."""
+        end_ns = self.now_ns + within_ms * NS_PER_MS
+        later = self._later
+        running_before = events._get_running_loop()
+        try:
+            while True:
+                self._run_ready()
+                if holds():
+                    return True
+                while later and later[0][2]._cancelled:
+                    heapq.heappop(later)
+                if not later:
+                    raise Deadlock(self._who_waits())
+                if later[0][0] > end_ns:
+                    self.now_ns = end_ns
+                    return False
+                now_ns = self.now_ns = max(self.now_ns, later[0][0])
+                while later and later[0][0] <= now_ns:
+                    handle = heapq.heappop(later)[2]
+                    if not handle._cancelled:
+                        self._ready.append(handle)
+        finally:
+            events._set_running_loop(running_before)
+
+    def run_for(self, duration_ms: int) -> None:
+        end = self.after_ms(duration_ms, lambda: None)  # so that time passes though nothing happens in it
+        self.run_until(lambda: self.now_ns >= end.when_ns, within_ms=duration_ms)
+
+    def _run_ready(self) -> None:
+        """All that is due at this moment, and all that follows from it without time passing."""
+        ready = self._ready
+        running: ProcessLoop | None = None
+        events._set_running_loop(None)
+        count = 0
+        while ready:
+            handle = ready.popleft()
+            if handle._cancelled:
+                continue
+            count += 1
+            loop = handle.loop
+            if loop is not running:
+                running = loop
+                events._set_running_loop(loop)
+            if loop is None:
+                handle._callback(*handle._args)  # type: ignore[attr-defined]
+            elif loop.is_dead:
+                continue
+            elif loop.is_paused:
+                loop.held.append(handle)
+            else:
+                loop.run(handle)
+            if count > CALLBACKS_PER_INSTANT_MAX:
+                raise Livelock(f"{count} callbacks at {self.now_ns} ns, the last of {loop and loop.name}: {handle}")
+
+    def _who_waits(self) -> str:
+        waiting = [line for loop in self.processes if not loop.is_dead for line in loop.waiting()]
+        return "nothing is left to happen; waiting: " + ("; ".join(waiting) or "nobody")
+
+
+class ProcessLoop(asyncio.AbstractEventLoop):
+    """The event loop of one process. Its time runs by `rate_ppm` faster than the world's."""
+
+    def __init__(self, world: VirtualTime, name: str, rate_ppm: int = 0) -> None:
+        self.world, self.name, self.rate_ppm = world, name, rate_ppm
+        self.is_dead = False
+        self.is_paused = False
+        self.held: list[SimHandle] = []  # due while it was paused
+        self.after_each: Callable[[], None] | None = None  # looks at the process after each of its callbacks
+        self.on_unhandled: Callable[[dict[str, Any]], None] | None = None
+        self._task_count = 0
+        self._remains: list[asyncio.Task[Any]] = []
+
+    # What the world does to it
+
+    def kill(self) -> None:
+        """Nothing of it runs any more: no callback, no `finally`. What it held is kept, so that nothing is collected,
+        and thereby run, before the world ends."""
+        if self.is_dead:
+            return
+        self.is_dead = True
+        self.after_each = None
+        self._remains = list(asyncio.all_tasks(self))
+        for task in self._remains:
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+
+    def pause(self) -> None:
+        self.is_paused = True
+
+    def resume(self) -> None:
+        self.is_paused = False
+        for handle in self.held:
+            self.world.make_ready(handle)
+        self.held = []
+
+    def run(self, handle: SimHandle) -> None:
+        try:
+            handle._context.run(handle._callback, *handle._args)  # type: ignore[attr-defined]
+        except BaseException as error:  # noqa: BLE001 - the edge of a process; the power may be what failed
+            self.call_exception_handler({"message": f"{self.name}: a callback raised", "exception": error})
+        if self.after_each is not None:
+            self.after_each()
+
+    def waiting(self) -> list[str]:
+        """Its tasks, each with the line that it waits in."""
+        lines = []
+        for task in sorted(asyncio.all_tasks(self), key=lambda task: task.get_name()):
+            stack = task.get_stack(limit=1)
+            where = (
+                f"{stack[-1].f_code.co_qualname if hasattr(stack[-1].f_code, 'co_qualname') else ''}" if stack else ""
+            )
+            line = stack[-1].f_lineno if stack else 0
+            lines.append(f"{self.name}: {task.get_name()} in {where} line {line}")
+        return lines
+
+    # Time
+
+    def node_ns(self) -> int:
+        now_ns = self.world.now_ns
+        return now_ns + now_ns * self.rate_ppm // PPM
+
+    def world_ns(self, node_ns: int) -> int:
+        """The earliest moment of the world at which this process's time is at least `node_ns`."""
+        return -(-node_ns * PPM // (PPM + self.rate_ppm))
+
+    def time(self) -> float:
+        return self.node_ns() / NS_PER_S
+
+    # asyncio's side
+
+    def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> asyncio.Handle:
+        handle = SimHandle(callback, args, self, self.world.now_ns, context or copy_context())
+        if not self.is_dead:
+            self.world._ready.append(handle)
+        return handle
+
+    call_soon_threadsafe = call_soon
+
+    def call_later(
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self._call_at_ns(self.node_ns() + int(delay * NS_PER_S), callback, args, context)
+
+    def call_at(
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        # A nanosecond more: what a float loses must not make a timer fire before its time.
+        return self._call_at_ns(int(when * NS_PER_S) + 1, callback, args, context)
+
+    def _call_at_ns(
+        self, node_ns: int, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
+    ) -> SimHandle:
+        when_ns = max(self.world.now_ns, self.world_ns(node_ns))
+        handle = SimHandle(callback, args, self, when_ns, context or copy_context())
+        return handle if self.is_dead else self.world.schedule(handle)
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self)
+
+    def create_task(
+        self,
+        coro: Generator[Any, None, T] | Coroutine[Any, Any, T],
+        *,
+        name: str | None = None,
+        context: Context | None = None,
+    ) -> asyncio.Task[T]:
+        self._task_count += 1
+        return asyncio.Task(coro, loop=self, name=name or f"task {self._task_count}", context=context)  # type: ignore[arg-type]
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        if self.on_unhandled is not None and not self.is_dead:
+            self.on_unhandled(context)
+
+    def get_debug(self) -> bool:
+        return False
+
+    def is_running(self) -> bool:
+        return True
+
+    def is_closed(self) -> bool:
+        return False

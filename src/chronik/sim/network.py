@@ -1,0 +1,229 @@
+"""Simulated TCP between machines: asyncio's Transport on both ends, and a world in between that delays and cuts.
+
+What it does as the real one does: a stream stays in order, two streams do not wait for each other; a link that is cut
+loses nothing but time, since what was sent arrives when it is whole again; a process that dies ends its connections, a
+machine without power leaves them hanging until it is back and refuses them; a peer that does not read fills a window,
+then the writer's buffer, and the writer is told to pause.
+What it never does: lose or change bytes inside a stream. TCP does not either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+
+from chronik.sim.loop import NS_PER_MS, VirtualTime
+from chronik.sim.transport import Pipe, SimTransport
+
+LATENCY_NS = (100_000, 500_000)  # one way, within a data centre
+SYN_RETRY_MS = 1000  # as Linux does
+REVIVAL_MS = (0, 200)  # what waited behind a cut arrives so long after its end
+CONNECT_MS_MAX = 60_000
+PORT_FIRST = 40_000  # of those that nobody asked for
+
+
+class Host:
+    """A machine as others see it: an address, and what listens there."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.has_power = True
+        self.listeners: dict[int, SimListener] = {}
+        self.transports: dict[SimTransport, None] = {}
+
+
+class Wires:
+    """All links of a world. Faults are counted, so that two of them may overlap on one link."""
+
+    def __init__(self, time: VirtualTime, random: Random) -> None:
+        self.time, self.random = time, random
+        self.hosts: dict[str, Host] = {}
+        self.bytes_carried = 0
+        self._cuts: Counter[tuple[str, str]] = Counter()
+        self._extra_ns: Counter[tuple[str, str]] = Counter()
+        self._loss_permille: Counter[tuple[str, str]] = Counter()
+        self._held: dict[tuple[str, str], dict[Pipe, None]] = {}  # by link: what waits for the end of a cut
+        self._ports = PORT_FIRST
+
+    def host(self, name: str) -> Host:
+        return self.hosts.setdefault(name, Host(name))
+
+    def free_port(self) -> int:
+        self._ports += 1
+        return self._ports
+
+    # What a world does to it
+
+    def cut(self, source: str, target: str) -> None:
+        """Nothing from source reaches target any more; the other way may still work."""
+        self._cuts[source, target] += 1
+
+    def mend(self, source: str, target: str) -> None:
+        self._cuts[source, target] -= 1
+        if not self._cuts[source, target]:
+            for pipe in self._held.pop((source, target), {}):
+                self.time.after_ms(self.random.randint(*REVIVAL_MS), pipe.revive)
+
+    def slow_down(self, source: str, target: str, extra_ms: int) -> None:
+        self._extra_ns[source, target] += extra_ms * NS_PER_MS
+
+    def lose(self, source: str, target: str, permille: int) -> None:
+        """Lost packets are sent again by TCP after a while, and all behind them waits."""
+        self._loss_permille[source, target] += permille
+
+    def reset(self, source: str, target: str) -> None:
+        """Something in between, a firewall say, ends every connection from one to the other."""
+        for transport in list(self.host(source).transports):
+            if transport.peer_host == target:
+                transport.reset_from_outside()
+
+    def process_died(self, name: str) -> None:
+        """Its system closes what it held: some peers see an orderly end, some a reset."""
+        host = self.host(name)
+        host.listeners.clear()
+        for transport in list(host.transports):
+            transport.process_died(orderly=self.random.random() < 0.5)
+        host.transports.clear()
+
+    def power_lost(self, name: str) -> None:
+        """Nobody is told."""
+        host = self.host(name)
+        host.has_power = False
+        host.listeners.clear()
+        for transport in host.transports:
+            transport.is_gone = True
+        host.transports.clear()
+
+    def power_returned(self, name: str) -> None:
+        self.host(name).has_power = True
+
+    # What transports ask
+
+    def hold(self, pipe: Pipe) -> None:
+        """It has something to deliver when its link is whole again."""
+        self._held.setdefault(pipe.link, {})[pipe] = None
+
+    def is_cut(self, source: str, target: str) -> bool:
+        return self._cuts[source, target] > 0
+
+    def delay_ns(self, source: str, target: str) -> int:
+        low, high = LATENCY_NS
+        delay_ns = low + int(self.random.random() * (high - low)) + self._extra_ns[source, target]
+        loss = self._loss_permille[source, target]
+        while loss and self.random.randrange(1000) < loss:
+            delay_ns += 200 * NS_PER_MS  # Linux's shortest retransmission timeout
+        return delay_ns
+
+
+class SimListener:
+    def __init__(self, network: SimNetwork, host: str, port: int, factory: Callable[[], asyncio.Protocol]) -> None:
+        self.host, self.port = host, port
+        self.network, self.factory = network, factory
+        self.loop = network.loop
+
+    def close(self) -> None:
+        listeners = self.network.here.listeners
+        if listeners.get(self.port) is self:
+            del listeners[self.port]
+
+
+class SimNetwork:
+    """A Network: what one process of one machine sees."""
+
+    def __init__(self, wires: Wires, host: str, loop: asyncio.AbstractEventLoop) -> None:
+        self.wires, self.loop = wires, loop
+        self.here = wires.host(host)
+
+    async def listen(self, host: str, port: int, factory: Callable[[], asyncio.Protocol]) -> SimListener:
+        port = port or self.wires.free_port()
+        if port in self.here.listeners:
+            raise OSError(errno.EADDRINUSE, f"cannot listen on {host}:{port}: the address is in use")
+        self.here.listeners[port] = listener = SimListener(self, host, port, factory)
+        return listener
+
+    async def connect(
+        self, host: str, port: int, factory: Callable[[], asyncio.Protocol]
+    ) -> tuple[asyncio.Transport, asyncio.Protocol]:
+        done: asyncio.Future[tuple[asyncio.Transport, asyncio.Protocol]] = self.loop.create_future()
+        attempt = _Attempt(self, host, port, factory, done)
+        attempt.send()
+        try:
+            return await done
+        finally:
+            attempt.end()
+
+
+class _Attempt:
+    """A connection being made. Asked again every second while nothing comes back."""
+
+    def __init__(
+        self,
+        network: SimNetwork,
+        host: str,
+        port: int,
+        factory: Callable[[], asyncio.Protocol],
+        done: asyncio.Future[tuple[asyncio.Transport, asyncio.Protocol]],
+    ) -> None:
+        self._network, self._wires, self._time = network, network.wires, network.wires.time
+        self._source, self._target, self._port = network.here.name, host, port
+        self._factory, self._done = factory, done
+        self._begun_ns = self._time.now_ns
+        self._accepted: SimTransport | None = None  # the other end, once it is there
+
+    def send(self) -> None:
+        self._time.after(self._wires.delay_ns(self._source, self._target), self._arrive)
+
+    def end(self) -> None:
+        if self._accepted is not None and (self._done.cancelled() or not self._done.done()):
+            self._accepted.reset_from_outside()
+
+    def _again(self, step: Callable[[], None]) -> None:
+        if self._time.now_ns - self._begun_ns > CONNECT_MS_MAX * NS_PER_MS:
+            self._fail(errno.ETIMEDOUT, "timed out")
+        else:
+            self._time.after_ms(SYN_RETRY_MS, step)
+
+    def _arrive(self) -> None:
+        if self._done.done():
+            return
+        target = self._wires.hosts.get(self._target)
+        if target is None:
+            self._fail(errno.EHOSTUNREACH, "no such host")
+        elif not target.has_power or self._wires.is_cut(self._source, self._target):
+            self._again(self._arrive)
+        elif (listener := target.listeners.get(self._port)) is None:
+            self._time.after(self._wires.delay_ns(self._target, self._source), self._refused)
+        else:
+            own, other = SimTransport.pair(self._network, listener.network, self._port, self._wires.free_port())
+            self._accepted = other
+            listener.loop.call_soon(other.begin, listener.factory)
+            self._time.after(self._wires.delay_ns(self._target, self._source), self._answered, own)
+
+    def _refused(self) -> None:
+        if self._wires.is_cut(self._target, self._source):
+            self._again(self._arrive)
+        else:
+            self._fail(errno.ECONNREFUSED, "nobody listens there")
+
+    def _answered(self, own: SimTransport) -> None:
+        if self._done.done():
+            return
+        if self._wires.is_cut(self._target, self._source):
+            self._again(lambda: self._answered(own))
+        else:
+            self._network.loop.call_soon(self._connected, own)
+
+    def _connected(self, own: SimTransport) -> None:
+        if not self._done.done():
+            protocol = own.begin(self._factory)
+            self._done.set_result((own, protocol))
+
+    def _fail(self, code: int, why: str) -> None:
+        self._network.loop.call_soon(self._failed, code, why)
+
+    def _failed(self, code: int, why: str) -> None:
+        if not self._done.done():
+            self._done.set_exception(OSError(code, f"cannot connect to {self._target}:{self._port}: {why}"))

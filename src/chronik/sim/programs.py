@@ -1,0 +1,152 @@
+"""What a simulated machine runs: a metadata quorum's node by itself, or a whole broker. The product's code, unchanged.
+
+A program is started in its process's loop and says what a checker may look at. It never hides how it ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from chronik.broker.node import Node
+from chronik.broker.settings import Settings
+from chronik.metadata.store import MetadataStore, StoreConfig
+from chronik.raft.addresses import Address
+from chronik.raft.config import RaftConfig
+from chronik.raft.driver import RaftNode
+from chronik.raft.transport import TcpTransport
+from chronik.runtime.interfaces import Runtime
+
+CONTROLLER_PORT = 9093
+BROKER_PORT = 9092
+CLUSTER_ID = "simulated"
+
+
+def host_of(node_id: int) -> str:
+    return f"node-{node_id}"
+
+
+class Program(Protocol):
+    """One start of one process. `failed` is called at most once, when it ends by itself."""
+
+    failed: Callable[[BaseException], None]
+    is_ready: bool  # it serves
+
+    async def run(self) -> None:
+        """Starts it; returns when it serves."""
+
+    @property
+    def store(self) -> MetadataStore | None: ...
+
+    @property
+    def raft(self) -> RaftNode | None: ...
+
+
+Maker = Callable[[Runtime, int], Program]
+
+
+class QuorumProgram:
+    """The metadata store of one node with its quorum's transport, and no broker on top."""
+
+    raft_directory = "/metadata/raft"
+
+    def __init__(self, runtime: Runtime, node_id: int, voters: Mapping[int, Address], config: RaftConfig) -> None:
+        self._runtime, self._node_id, self._voters, self._config = runtime, node_id, voters, config
+        self.failed: Callable[[BaseException], None] = lambda _: None
+        self.is_ready = False
+        self.store: MetadataStore | None = None
+
+    @property
+    def raft(self) -> RaftNode | None:
+        return None if self.store is None else self.store._raft
+
+    async def run(self) -> None:
+        at = Address(host_of(self._node_id), CONTROLLER_PORT)
+        transport = await TcpTransport.listen(self._runtime, at, cluster_id=CLUSTER_ID, node_id=self._node_id)
+        # Sessions of brokers never end here: no broker runs that could keep its own alive.
+        config = StoreConfig(voters=self._voters, raft=self._config, broker_session_timeout_ms=1_000_000_000)
+        store = await MetadataStore.open(
+            self._runtime,
+            "/metadata",
+            node_id=self._node_id,
+            cluster_id=CLUSTER_ID,
+            config=config,
+            transport=transport,
+            notes=transport,
+        )
+        store.on_failure = self.failed
+        self.store = store
+        if store.raft.stopped:
+            self.failed(RuntimeError("the quorum's node stopped while it started"))
+            return
+        await asyncio.sleep(0)
+        self.is_ready = True
+
+
+def quorum_programs(node_count: int, config: RaftConfig | None = None) -> Maker:
+    voters = {node_id: Address(host_of(node_id), CONTROLLER_PORT) for node_id in range(1, node_count + 1)}
+
+    def make(runtime: Runtime, node_id: int) -> Program:
+        return QuorumProgram(runtime, node_id, voters, config or RaftConfig())
+
+    return make
+
+
+class BrokerProgram:
+    """A whole node: broker, controller and everything below, by its own settings."""
+
+    def __init__(self, runtime: Runtime, settings: Settings) -> None:
+        self._runtime, self._settings = runtime, settings
+        self.failed: Callable[[BaseException], None] = lambda _: None
+        self.is_ready = False
+        self.node: Node | None = None
+
+    @property
+    def store(self) -> MetadataStore | None:
+        return getattr(self.node, "store", None)
+
+    @property
+    def raft(self) -> RaftNode | None:
+        store = self.store
+        return None if store is None else store._raft
+
+    async def run(self) -> None:
+        program = self
+
+        class Watched(Node):
+            """Known to the checkers from its first moment, not only when it serves."""
+
+            def __init__(self, runtime: Runtime, settings: Settings) -> None:
+                super().__init__(runtime, settings)
+                program.node = self
+
+        node = await Watched.start(self._runtime, self._settings)
+        self.is_ready = True
+        try:
+            await node.wait_stopped()
+        except Exception as error:  # noqa: BLE001 - whatever ended it is what the world is told
+            self.failed(error)
+
+
+def broker_programs(node_count: int, **more: object) -> Maker:
+    ids = range(1, node_count + 1)
+    voters = ",".join(f"{node_id}@{host_of(node_id)}:{CONTROLLER_PORT}" for node_id in ids)
+
+    def make(runtime: Runtime, node_id: int) -> Program:
+        host = host_of(node_id)
+        settings: dict[str, object] = {
+            "node_id": node_id,
+            "process_roles": "broker,controller",
+            "log_dirs": "/data",
+            "listeners": f"PLAINTEXT://{host}:{BROKER_PORT},CONTROLLER://{host}:{CONTROLLER_PORT}",
+            "advertised_listeners": f"PLAINTEXT://{host}:{BROKER_PORT}",
+            "controller_listener_names": "CONTROLLER",
+            "controller_quorum_voters": voters,
+            "admin_listener": "none",
+            "group_initial_rebalance_delay_ms": 0,
+            "offsets_topic_num_partitions": 2,
+        }
+        return BrokerProgram(runtime, Settings.default(**(settings | more)))
+
+    return make

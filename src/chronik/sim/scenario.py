@@ -1,0 +1,160 @@
+"""A scenario: who runs, what clients do, which faults come, which checkers look on. One seed gives one run.
+
+Every run has the same course: the cluster starts; clients work while faults come and go; everything is healed; within
+ten seconds all must serve again (invariant 25); clients stop, a last round of reads looks at everything, checkers judge.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from chronik.sim import faults as fault_module
+from chronik.sim.checkers.interface import Checker
+from chronik.sim.checkers.looking import look_at
+from chronik.sim.cluster import Cluster
+from chronik.sim.errors import SimError, Violation
+from chronik.sim.faults import Fault
+from chronik.sim.history import History
+from chronik.sim.world import LogCapture, World
+
+START_MS_MAX = 20_000
+HEALED_MS_MAX = 10_000  # invariant 25
+RECOVERY = "25 all serve within 10 s of healing"
+
+
+class Clients(Protocol):
+    def begin(self) -> None: ...
+
+    def end(self) -> None:
+        """Begins nothing new."""
+
+    @property
+    def are_answered(self) -> bool:
+        """Nobody waits for anything any more."""
+
+
+@dataclass
+class Outcome:
+    seed: int
+    scenario: str
+    faults: list[Fault]
+    lines: list[str] = field(repr=False)
+    log_hash: str = ""
+    failure: SimError | None = None
+    operation_count: int = 0
+    virtual_ms: int = 0
+
+    @property
+    def invariant(self) -> str:
+        """What broke, by a name that stays the same while a schedule is shrunk."""
+        if isinstance(self.failure, Violation):
+            return self.failure.invariant
+        return type(self.failure).__name__ if self.failure is not None else ""
+
+
+class Scenario:
+    """Base of all. Override what differs."""
+
+    name = ""
+    node_count = 3
+    fault_ms = 9_000
+    fault_count = (3, 9)
+    weights = fault_module.METADATA_WEIGHTS
+    checkers: Sequence[type[Checker]] = ()
+
+    def draw_faults(self, world: World) -> list[Fault]:
+        random = world.random("faults")
+        return fault_module.draw(
+            random,
+            node_count=self.node_count,
+            span_ms=self.fault_ms,
+            count=random.randint(*self.fault_count),
+            weights=self.weights,
+        )
+
+    def build(self, world: World) -> Cluster:
+        raise NotImplementedError
+
+    def prepare(self, world: World, cluster: Cluster) -> None:
+        """Between the start of the cluster and that of the clients."""
+
+    def clients(self, cluster: Cluster, history: History) -> Clients:
+        raise NotImplementedError
+
+    def audit(self, world: World, cluster: Cluster, history: History) -> None:
+        """When all is quiet: looks at everything once more, so that nothing that was lost goes unseen."""
+
+    def play(self, world: World, cluster: Cluster, history: History, faults: list[Fault]) -> None:
+        cluster.start()
+        require(world, cluster.has_settled, START_MS_MAX, "the cluster starts")
+        self.prepare(world, cluster)
+        clients = self.clients(cluster, history)
+        clients.begin()
+        fault_module.begin(cluster, faults)
+        world.run_for(max([self.fault_ms, *(fault.at_ms + fault.duration_ms for fault in faults)]) + 100)
+        for machine in cluster.machines.values():
+            machine.disk.heal()
+            machine.start()
+        world.note("world", "all is healed")
+        require(world, cluster.has_settled, HEALED_MS_MAX, RECOVERY)
+        world.run_for(1000)
+        clients.end()
+        require(world, lambda: clients.are_answered, HEALED_MS_MAX, "every client is answered")
+        self.audit(world, cluster, history)
+
+
+def require(world: World, holds: Callable[[], bool], within_ms: int, promise: str) -> None:
+    if not world.run_until(holds, within_ms=within_ms):
+        world.violated(promise, f"not within {within_ms} ms")
+        assert world.violation is not None
+        raise world.violation
+
+
+def run(scenario: Scenario, seed: int, faults: list[Fault] | None = None) -> Outcome:
+    """One run. `faults` replaces the schedule that the seed would give."""
+    # A collection runs what dead processes left behind, at a moment that no seed decides: not before the world's end.
+    gc_was_on = gc.isenabled()
+    gc.disable()
+    hook = sys.unraisablehook
+    try:
+        with warnings.catch_warnings(action="ignore", category=RuntimeWarning):
+            outcome = _run(scenario, seed, faults)
+            gc.collect()
+        return outcome
+    finally:
+        sys.unraisablehook = hook
+        if gc_was_on:
+            gc.enable()
+
+
+def _run(scenario: Scenario, seed: int, faults: list[Fault] | None) -> Outcome:
+    world = World(seed)
+    schedule = scenario.draw_faults(world) if faults is None else faults
+    cluster = scenario.build(world)
+    history = History(world)
+    checkers = [make(world, cluster, history) for make in scenario.checkers]
+    for machine in cluster.machines.values():
+        machine.watch = lambda each: look_at(each, checkers)
+    outcome = Outcome(seed, scenario.name, schedule, world.lines)
+    try:
+        with LogCapture(world):
+            scenario.play(world, cluster, history, schedule)
+            for checker in checkers:
+                checker.finish()
+            if world.violation is not None:
+                raise world.violation
+    except SimError as failure:
+        outcome.failure = failure.with_traceback(None)
+    finally:
+        outcome.log_hash = world.log_hash()
+        outcome.operation_count = len(history.operations)
+        outcome.virtual_ms = world.time.now_ms
+        for loop in world.time.processes:
+            loop.kill()
+        sys.unraisablehook = lambda _: None  # what was cut off in the middle complains that it was
+    return outcome

@@ -1,0 +1,296 @@
+"""One end of a simulated connection, as asyncio's Transport, and the pipes that join it to the other end.
+
+A pipe carries one direction in order. Bytes written are in the writer's buffer until the window has room, then on their
+way, then with the receiving system until the protocol reads them. Whatever calls into a protocol runs on its own
+process's loop, so a process that is stopped reads nothing and one that is dead hears nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, cast
+
+from chronik.sim.loop import NS_PER_MS
+
+if TYPE_CHECKING:
+    from chronik.sim.network import SimNetwork
+
+WINDOW_BYTES = 256 * 1024  # on their way or unread: what the systems at both ends keep
+HIGH_BYTES = 64 * 1024  # asyncio's own default
+SPLIT_ODDS = 40  # one packet in so many arrives in two parts
+FIN, RST = b"FIN", b"RST"  # told from data by identity
+
+
+class Pipe:
+    """One direction: `source` writes, `target` reads."""
+
+    def __init__(self, source: SimTransport, target: SimTransport) -> None:
+        self.source, self.target = source, target
+        self.wires = source.network.wires
+        self.link = (source.network.here.name, target.network.here.name)
+        self.unsent: deque[bytes] = deque()
+        self.unsent_bytes = 0
+        self.window_bytes = 0
+        self.arrived: deque[bytes] = deque()
+        self.held: list[bytes] = []  # behind a cut
+        self._last_ns = 0
+
+    def put(self, data: bytes) -> None:
+        if self.unsent or self.window_bytes >= WINDOW_BYTES:
+            self.unsent.append(data)
+            self.unsent_bytes += len(data)
+        else:
+            self.launch(data)
+
+    def launch(self, packet: bytes) -> None:
+        wires = self.wires
+        self.window_bytes += len(packet)
+        wires.bytes_carried += len(packet)
+        now_ns = wires.time.now_ns
+        delay_ns = wires.delay_ns(*self.link)
+        self._last_ns = max(self._last_ns, now_ns + delay_ns)
+        wires.time.after(self._last_ns - now_ns, self._arrive, packet)
+
+    def taken(self, count: int) -> None:
+        """The protocol read so much: there is room for more."""
+        self.window_bytes -= count
+        while self.unsent and self.window_bytes < WINDOW_BYTES:
+            data = self.unsent.popleft()
+            self.unsent_bytes -= len(data)
+            self.launch(data)
+        self.source.has_drained()
+
+    def drop_unsent(self) -> None:
+        self.unsent.clear()
+        self.unsent_bytes = 0
+
+    def revive(self) -> None:
+        if self._is_cut():
+            self.wires.hold(self)
+            return
+        held, self.held = self.held, []
+        for packet in held:
+            self._arrive(packet)
+
+    def _is_cut(self) -> bool:
+        return self.wires.is_cut(*self.link)
+
+    def _arrive(self, packet: bytes) -> None:
+        if self.held or self._is_cut():
+            self.held.append(packet)
+            self.wires.hold(self)
+            return
+        target = self.target
+        if target.is_gone:
+            self._find_nobody(packet)
+            return
+        if len(packet) > 1 and packet is not FIN and packet is not RST and self.wires.random.randrange(SPLIT_ODDS) == 0:
+            at = self.wires.random.randrange(1, len(packet))
+            self.arrived += (packet[:at], packet[at:])
+            target.may_read(in_parts=True)
+        else:
+            self.arrived.append(packet)
+            target.may_read()
+
+    def _find_nobody(self, packet: bytes) -> None:
+        """The other end is no more. A machine that is up says so; one without power says nothing."""
+        if packet is RST:
+            return
+        if not self.target.network.here.has_power:
+            self.wires.time.after(1000 * NS_PER_MS, self._arrive, packet)
+        else:
+            self.target.outgoing.launch(RST)
+
+
+class SimTransport(asyncio.Transport):
+    incoming: Pipe
+    outgoing: Pipe
+
+    def __init__(self, network: SimNetwork, peer_host: str, own_port: int, peer_port: int) -> None:
+        super().__init__({"peername": (peer_host, peer_port), "sockname": (network.here.name, own_port)})
+        self.network, self.peer_host = network, peer_host
+        self.is_gone = False  # the system knows nothing of it: its process died or its machine lost power
+        self._loop = network.loop
+        self._protocol: asyncio.BaseProtocol | None = None  # until it is accepted
+        self._is_closing = False
+        self._is_lost = False
+        self._wrote_eof = False
+        self._sent_fin = False
+        self._is_reading = True
+        self._read_is_due = False
+        self._peer_is_slow = False
+        self._high_bytes, self._low_bytes = HIGH_BYTES, HIGH_BYTES // 4
+        network.here.transports[self] = None
+
+    @staticmethod
+    def pair(client: SimNetwork, server: SimNetwork, port: int, client_port: int) -> tuple[SimTransport, SimTransport]:
+        own = SimTransport(client, server.here.name, client_port, port)
+        other = SimTransport(server, client.here.name, port, client_port)
+        own.outgoing = other.incoming = Pipe(own, other)
+        own.incoming = other.outgoing = Pipe(other, own)
+        return own, other
+
+    def begin(self, factory: Callable[[], asyncio.BaseProtocol]) -> asyncio.Protocol:
+        protocol = self._protocol = factory()
+        if not self._is_lost:
+            protocol.connection_made(self)
+            self.may_read()
+        return cast(asyncio.Protocol, protocol)
+
+    # What the world does to it
+
+    def reset_from_outside(self) -> None:
+        self.outgoing.launch(RST)
+        self._end(ConnectionResetError("connection reset by peer"))
+
+    def process_died(self, *, orderly: bool) -> None:
+        if not self._is_lost and not self.is_gone:
+            self.is_gone = True
+            self.outgoing.launch(FIN if orderly else RST)
+
+    # Reading
+
+    def may_read(self, *, in_parts: bool = False) -> None:
+        if self._is_reading and not self._read_is_due and self._protocol is not None and self.incoming.arrived:
+            self._read_is_due = True
+            self._loop.call_soon(self._read, in_parts)
+
+    def _read(self, in_parts: bool) -> None:  # noqa: FBT001 - called by the loop
+        self._read_is_due = False
+        arrived = self.incoming.arrived
+        while arrived and self._is_reading and not self._is_lost:
+            packet = arrived.popleft()
+            if packet is RST:
+                self.incoming.taken(len(RST))
+                self._end(ConnectionResetError("connection reset by peer"))
+                return
+            if packet is FIN:
+                self.incoming.taken(len(FIN))
+                self._eof()
+                return
+            self._hand_over(packet)
+            self.incoming.taken(len(packet))
+            if in_parts:
+                break
+        self.may_read()
+
+    def _hand_over(self, data: bytes) -> None:
+        protocol = self._protocol
+        if not isinstance(protocol, asyncio.BufferedProtocol):
+            cast(asyncio.Protocol, protocol).data_received(data)
+            return
+        view = memoryview(data)
+        while view and not self._is_lost:
+            room = cast(memoryview, protocol.get_buffer(-1))
+            count = min(len(room), len(view))
+            room[:count] = view[:count]
+            protocol.buffer_updated(count)
+            view = view[count:]
+            if view and not self._is_reading:
+                self.incoming.arrived.appendleft(bytes(view))  # as the system would keep it
+                self.incoming.window_bytes += len(view)
+                return
+
+    def _eof(self) -> None:
+        stays_open = cast(asyncio.Protocol, self._protocol).eof_received()
+        if not stays_open:
+            self.close()
+
+    def pause_reading(self) -> None:
+        self._is_reading = False
+
+    def resume_reading(self) -> None:
+        self._is_reading = True
+        self.may_read()
+
+    def is_reading(self) -> bool:
+        return self._is_reading and not self._is_closing
+
+    # Writing
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if self._is_closing or self.is_gone or self._wrote_eof or not data:
+            return
+        self.outgoing.put(bytes(data))
+        if not self._peer_is_slow and self.outgoing.unsent_bytes > self._high_bytes:
+            self._peer_is_slow = True
+            cast(asyncio.BaseProtocol, self._protocol).pause_writing()
+
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
+        self.write(b"".join(list_of_data))
+
+    def has_drained(self) -> None:
+        pipe = self.outgoing
+        if self._peer_is_slow and pipe.unsent_bytes <= self._low_bytes:
+            self._peer_is_slow = False
+            if not self._is_lost:
+                self._loop.call_soon(cast(asyncio.BaseProtocol, self._protocol).resume_writing)
+        if not pipe.unsent and (self._wrote_eof or self._is_closing):
+            self._finish_writing()
+
+    def write_eof(self) -> None:
+        if not self._wrote_eof and not self._is_closing:
+            self._wrote_eof = True
+            if not self.outgoing.unsent:
+                self._finish_writing()
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def _finish_writing(self) -> None:
+        if self.is_gone or self._is_lost:
+            return
+        if self.outgoing.unsent_bytes == 0 and not self._sent_fin:
+            self._sent_fin = True
+            self.outgoing.launch(FIN)
+        if self._is_closing:
+            self._end(None)
+
+    def get_write_buffer_size(self) -> int:
+        return self.outgoing.unsent_bytes
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self._high_bytes = HIGH_BYTES if high is None else high
+        self._low_bytes = self._high_bytes // 4 if low is None else low
+
+    def get_write_buffer_limits(self) -> tuple[int, int]:
+        return self._low_bytes, self._high_bytes
+
+    # Ending
+
+    def close(self) -> None:
+        """Sends what is buffered, then ends; reads nothing more."""
+        if self._is_closing or self.is_gone:
+            return
+        self._is_closing = True
+        self._is_reading = False
+        if not self.outgoing.unsent:
+            self._finish_writing()
+
+    def abort(self) -> None:
+        if not self._is_lost and not self.is_gone:
+            self.outgoing.drop_unsent()
+            self.outgoing.launch(RST)
+            self._end(None)
+
+    def is_closing(self) -> bool:
+        return self._is_closing
+
+    def _end(self, error: Exception | None) -> None:
+        if self._is_lost:
+            return
+        self._is_lost = self._is_closing = self.is_gone = True
+        self._is_reading = False
+        self.network.here.transports.pop(self, None)
+        self.outgoing.drop_unsent()
+        self.incoming.arrived.clear()
+        if self._protocol is not None:
+            self._loop.call_soon(self._protocol.connection_lost, error)
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        return cast(asyncio.BaseProtocol, self._protocol)
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self._protocol = protocol

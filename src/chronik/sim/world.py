@@ -1,0 +1,83 @@
+"""One run's world: its time, its wires, its chance and its log. Holds no node; `cluster` builds those on it.
+
+The log is what two runs of one seed are compared by, byte for byte: every fault, every answer to a client, every change
+of leader and every line that the product logs, each with its virtual time and the process it belongs to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from asyncio import events
+from collections.abc import Callable
+from random import Random
+
+from chronik.sim.errors import Violation
+from chronik.sim.loop import NS_PER_MS, ProcessLoop, VirtualTime
+from chronik.sim.network import Wires
+from chronik.sim.randomness import stream
+
+
+class World:
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.time = VirtualTime()
+        self.wires = Wires(self.time, self.random("network"))
+        self.lines: list[str] = []
+        self.violation: Violation | None = None  # the first one
+
+    def violated(self, invariant: str, what: str) -> None:
+        """Ends the run at the next moment. Not raised here: this is called from inside the product, which may catch."""
+        if self.violation is None:
+            self.violation = Violation(invariant, what)
+            self.note("world", f"VIOLATED {self.violation}")
+
+    def run_until(self, holds: Callable[[], bool], *, within_ms: int) -> bool:
+        held = self.time.run_until(lambda: self.violation is not None or holds(), within_ms=within_ms)
+        if self.violation is not None:
+            raise self.violation
+        return held
+
+    def run_for(self, duration_ms: int) -> None:
+        end_ns = self.time.now_ns + duration_ms * NS_PER_MS
+        self.run_until(lambda: self.time.now_ns >= end_ns, within_ms=duration_ms)
+
+    def random(self, purpose: str) -> Random:
+        return stream(self.seed, purpose)
+
+    def note(self, who: str, what: str) -> None:
+        now_us = self.time.now_ns // 1000
+        self.lines.append(f"{now_us // 1000:>6}.{now_us % 1000:03} {who:<8} {what}")
+
+    def log_hash(self) -> str:
+        return hashlib.blake2b("\n".join(self.lines).encode(), digest_size=16).hexdigest()
+
+
+class LogCapture(logging.Handler):
+    """Takes the product's own log into the world's, for as long as it is entered."""
+
+    def __init__(self, world: World, level: int = logging.INFO) -> None:
+        super().__init__(level)
+        self._world = world
+        self._logger = logging.getLogger("chronik")
+        self._before = (self._logger.level, self._logger.propagate)
+
+    def __enter__(self) -> LogCapture:
+        self._before = (self._logger.level, self._logger.propagate)
+        self._logger.setLevel(self.level)
+        self._logger.propagate = False
+        self._logger.addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._logger.removeHandler(self)
+        self._logger.level, self._logger.propagate = self._before
+        logging.Logger.manager._clear_cache()  # type: ignore[attr-defined]  # levels are cached per logger
+
+    def emit(self, record: logging.LogRecord) -> None:
+        loop = events._get_running_loop()
+        who = loop.name if isinstance(loop, ProcessLoop) else "world"
+        fault = (
+            f" ({record.exc_info[0].__name__}: {record.exc_info[1]})" if record.exc_info and record.exc_info[0] else ""
+        )
+        self._world.note(who, f"{record.levelname.lower()} {record.getMessage()}{fault}")

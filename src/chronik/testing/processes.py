@@ -1,0 +1,108 @@
+"""Nodes as processes of their own: started, watched, stopped, killed, paused. They end with the process that made them.
+
+A node says on standard output when it is ready, and stops when its standard input ends; so even a starter that is
+killed leaves none behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+HOST = "127.0.0.1"
+STOP_SECONDS_MAX = 30
+WATCH_SECONDS = 0.2
+
+
+class NodeProcess:
+    """`chronik server` with everything by --override."""
+
+    def __init__(self, process: subprocess.Popen[str], node_id: str) -> None:
+        self._process = process
+        self.node_id = node_id
+        self.port: int | None = None  # once it is ready
+
+    @classmethod
+    def start(cls, settings: Mapping[str, str], *, log_level: str = "WARNING") -> NodeProcess:
+        overrides = [part for key, value in settings.items() for part in ("--override", f"{key}={value}")]
+        command = [sys.executable, "-m", "chronik.cli", "server", *overrides, "--log-level", log_level]
+        process = subprocess.Popen(  # noqa: S603 - our own command
+            [*command, "--until-stdin-ends"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # Ctrl-C in a terminal is for the starter, which stops its nodes in its own order
+        )
+        return cls(process, settings.get("node.id", "1"))
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def wait_ready(self) -> int | None:
+        """The port that it serves; None when it ended instead."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        self.port = int(line.rpartition(":")[2]) if line.startswith("ready ") else None
+        return self.port
+
+    def exit_code(self) -> int | None:
+        """None while it runs."""
+        return self._process.poll()
+
+    def signal(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(number)
+
+    def stop(self) -> None:
+        """Asks it to end cleanly."""
+        self.signal(signal.SIGCONT)
+        self.signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.signal(signal.SIGKILL)
+        self.wait()
+
+    def wait(self) -> None:
+        try:
+            self._process.wait(STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on now. They are drawn together, so they differ."""
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind((HOST, 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+def wait_for_end(processes: Sequence[NodeProcess], tell: Callable[[str], None]) -> int:
+    """Until all have ended, or Ctrl-C or SIGTERM; tells of each that ends by itself. 0, or 1 when none is left."""
+    running = dict.fromkeys(processes)
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        while running:
+            for process in list(running):
+                if (code := process.exit_code()) is not None:
+                    del running[process]
+                    tell(f"node {process.node_id} ended with status {code}; {len(running)} are left")
+            time.sleep(WATCH_SECONDS)
+    except KeyboardInterrupt:
+        return 0
+    return 1
+
+
+def _interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt

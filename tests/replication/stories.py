@@ -1,0 +1,57 @@
+"""Random schedules: appends on whoever thinks it leads, crashes, cuts, slow images; then everybody comes back.
+
+One seed is one schedule. `run_seed` raises what the model found.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.raft import virtual_time
+from tests.replication.world import World
+
+STEPS = 60
+
+
+async def _story(seed: int) -> World:
+    choice = seed % 6
+    world = World(
+        seed,
+        min_insync=2 if choice in (1, 2, 5) else 1,
+        elr=choice in (2, 3),
+        durability="fsync",
+        replicas=2 if choice == 4 else 3,
+    )
+    await world.begin()
+    random = world.random
+    for _ in range(STEPS):
+        step = random.random()
+        nodes = list(world.nodes.values())
+        if step < 0.55 and nodes:
+            world.produce(random.choice(nodes), acks_all=random.random() < 0.8)
+            world.produce(random.choice(nodes))
+        elif step < 0.65 and nodes:
+            world.crash(random.choice(nodes).node_id, power_cut=random.random() < 0.7)
+        elif step < 0.80 and world.dead:
+            node_id = random.choice(list(world.dead))
+            await world.start(node_id, wiped=random.random() < 0.15 and world.may_lose_its_disk(node_id))
+        elif step < 0.90:
+            one, other = random.sample([0, *world.replica_ids], 2)
+            world.wires.separate(one, other)
+        elif step < 0.96:
+            world.heal()
+        await asyncio.sleep(random.choice([0.0, 0.001, 0.004, 0.02, 0.1, 0.5, 1.5]))
+        world.check()
+    await world.settle()
+    leader = world.leader
+    assert leader is not None
+    last = world.produce(leader)
+    if last is not None:
+        await last
+    await world.settle()
+    world.model.check_end()
+    return world
+
+
+def run_seed(seed: int) -> World:
+    return virtual_time.run(lambda: _story(seed))

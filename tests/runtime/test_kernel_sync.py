@@ -1,0 +1,135 @@
+"""Syncs by the kernel: what is reported as durable is, errors are told, and nothing is waited for that never comes."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import errno
+import os
+from pathlib import Path
+from struct import pack_into
+from typing import Any
+
+import pytest
+
+from chronik.runtime import kernel_sync
+from chronik.runtime.kernel_sync import KernelSync
+from chronik.runtime.real_disk import RealDisk, RealFile
+
+GET_EVENTS = {"x86_64": 208, "aarch64": 4}.get(os.uname().machine)
+
+
+async def opened() -> KernelSync:
+    made = KernelSync.open(asyncio.get_running_loop())
+    if made is None:
+        pytest.skip("this machine has no asynchronous fdatasync")
+    return made
+
+
+def files(directory: Path, count: int) -> list[RealFile]:
+    made = [RealDisk().open(f"{directory}/{index}", create=True) for index in range(count)]
+    for file in made:
+        file.append([b"written"])
+    return made
+
+
+def test_one_future_stands_for_all_files_of_a_round(tmp_path: Path) -> None:
+    """A round is answered when its last file is durable, and rounds do not wait for each other."""
+
+    async def rounds() -> None:
+        kernel = await opened()
+        waits = [kernel.sync(files(tmp_path, count)) for count in (1, 7, 3)]
+        assert [count for _, count in waits] == [1, 7, 3]
+        await asyncio.wait_for(asyncio.gather(*[future for future, _ in waits]), 30)
+        kernel.close()
+
+    asyncio.run(rounds())
+
+
+def test_a_failed_sync_fails_its_round_and_no_other(tmp_path: Path) -> None:
+    """The error of the disk must reach whoever would acknowledge, also when other files of the round went well."""
+
+    async def failing() -> None:
+        kernel = await opened()
+        real: Any = kernel._call
+
+        def second_of_four_fails(number: int, *arguments: int) -> int:
+            count: int = real(number, *arguments)
+            for index in range(count if number == GET_EVENTS else 0):
+                told.append(index)
+                if len(told) == 2:
+                    pack_into("=q", kernel._events, index * 32 + 16, -errno.EIO)
+            return count
+
+        told: list[int] = []
+        kernel._call = second_of_four_fails  # type: ignore[assignment]
+        first, _ = kernel.sync(files(tmp_path, 4))
+        with pytest.raises(OSError, match="Input/output error"):
+            await asyncio.wait_for(first, 30)
+        assert len(told) == 4, "a round has ended only when all its files have"
+        after, _ = kernel.sync(files(tmp_path, 1))
+        await asyncio.wait_for(after, 30)
+        kernel.close()
+
+    asyncio.run(failing())
+
+
+def test_what_the_kernel_does_not_take_is_synced_by_the_lane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More files than slots, a file system without it, a machine without it: durable all the same."""
+    synced: list[int] = []
+    plain = RealFile.sync
+    monkeypatch.setattr(kernel_sync, "SLOTS", 4)
+    monkeypatch.setattr(RealFile, "sync", lambda file: (synced.append(file.fileno()), plain(file)))
+
+    async def more_than_slots() -> None:
+        await opened()
+        lane = RealDisk().lane("test")
+        many = files(tmp_path, 10)
+        await asyncio.wait_for(lane.sync(many), 30)
+        assert synced == [file.fileno() for file in many[4:]]
+        lane.close()
+
+    asyncio.run(more_than_slots())
+    synced.clear()
+    monkeypatch.setattr(KernelSync, "open", lambda loop: None)
+
+    async def no_kernel() -> None:
+        lane = RealDisk().lane("test")
+        many = files(tmp_path, 3)
+        await asyncio.wait_for(lane.sync(many), 30)
+        assert synced == [file.fileno() for file in many]
+        lane.close()
+
+    asyncio.run(no_kernel())
+
+
+def test_a_sync_that_is_refused_at_once_is_not_taken_for_done() -> None:
+    """What cannot be synced at all, as a pipe: nobody may hear that it is durable."""
+
+    async def refused() -> None:
+        await opened()
+        lane = RealDisk().lane("test")
+        reading, writing = os.pipe()
+        with pytest.raises(OSError, match="Invalid argument"):
+            await asyncio.wait_for(lane.sync([RealFile("a pipe", writing)]), 30)
+        lane.close()
+        os.close(reading)
+
+    asyncio.run(refused())
+
+
+def test_closing_waits_for_what_is_under_way_and_hands_the_context_on(tmp_path: Path) -> None:
+    """A journal is closed between rounds, but a clean end must not depend on that; contexts are not leaked."""
+
+    async def closing() -> None:
+        kernel = await opened()
+        future, _ = kernel.sync(files(tmp_path, 5))
+        context = kernel._context
+        kernel.close()
+        assert future.done()
+        again = await opened()
+        assert again._context == context
+        assert ctypes.c_ulong(again._context).value
+        again.close()
+
+    asyncio.run(closing())
