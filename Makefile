@@ -90,7 +90,7 @@ clean:  ## removes everything the other commands made, except fetched jars
 	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
 venv:
-	@$(PREPARE) dev
+	@$(PREPARE) all
 
 jdk:
 	@$(REQUIRE) jdk maven

@@ -125,7 +125,7 @@ class History:
         self.model.agrees_with(self.image)
         for topic in self.image.all_topics():
             for index, now in enumerate(topic.partitions):
-                assert now.isr
+                assert now.isr or now.leader == NO_LEADER
                 assert set(now.isr) <= set(now.replicas)
                 assert len(set(now.replicas)) == len(now.replicas)
                 assert set(now.adding) <= set(now.replicas)

@@ -1,4 +1,4 @@
-"""A cluster of replicas in one process and in virtual time: real logs, sessions and fetchers; simulated disks and wires.
+"""A cluster of replicas in one process and in virtual time: real logs, sessions, fetchers; simulated disks and wires.
 
 The controller is the real decisions on one image; every node gets each image later, in order, and may be cut off from
 it, from its peers, or from power. `Model` knows what must hold whatever happens and is asked after every step.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import Any, cast
 
@@ -192,6 +193,7 @@ class Node:
         while not world.wires.reaches(self.node_id, 0):
             await asyncio.sleep(0.05)
         self.broker_epoch = world.controller.decide(command).broker_epoch
+        world.wiped.discard(self.node_id)
         while (own := self.image.brokers.get(self.node_id)) is None or own.epoch != self.broker_epoch:
             await asyncio.sleep(0.01)
         self.has_begun = True
@@ -337,7 +339,7 @@ class _Wire:
             encoder_of(ResponseHeader, RESPONSE_HEADER_VERSION)(ResponseHeader(correlation_id=number), parts)
             encoder_of(FetchResponse, FETCH_VERSION)(answer, parts)
             body = b"".join(parts)
-            self._later(lambda data=len(body).to_bytes(4, "big") + body: self._deliver(data))
+            self._later(partial(self._deliver, len(body).to_bytes(4, "big") + body))
 
     def _deliver(self, data: bytes) -> None:
         view = memoryview(data)
@@ -365,6 +367,7 @@ class World:
         self.wires = Wires(self)
         self.nodes: dict[int, Node] = {}
         self.dead: dict[int, tuple[SimDisk, bytes, int]] = {}  # disk, its id, images applied
+        self.wiped: set[int] = set()  # nodes whose disk is new and of which the controller does not know it yet
         self.model = Model(self)
         log_config = LogConfig(durability=durability, segment_bytes=self.choose([600, 1 << 20]))
         self.settings = TopicSettings(log_config, min_insync, "producer", None)
@@ -404,6 +407,7 @@ class World:
         disk, directory_id, applied_count = self.dead.pop(node_id, (None, b"", 0))
         if disk is None or wiped:
             disk, directory_id, applied_count = SimDisk(self.draw(1 << 60)), self.random.randbytes(16), 0
+            self.wiped.add(node_id)
         disk.delay_s = self.choose([0.0005, 0.003, 0.02])
         node = self.nodes[node_id] = Node(self, node_id, disk, directory_id)
         node.heard_s = asyncio.get_running_loop().time()
@@ -411,9 +415,15 @@ class World:
         await node.start(self.draw(applied_count + 1))
         return node
 
+    def may_lose_its_disk(self, node_id: int) -> bool:
+        """Somebody else who may be elected keeps one: losing the last copy is beyond any promise."""
+        state = self.controller.partition
+        others = {*state.isr, *state.elr} - {node_id, *self.wiped}
+        return bool(set(state.isr) & others) and state.leader != node_id
+
     def crash(self, node_id: int, *, power_cut: bool = True) -> None:
+        self.model.note_durable(node_id)
         node = self.nodes.pop(node_id)
-        self.model.crashed(node)
         self.dead[node_id] = (node.crash(power_cut=power_cut), node.directory_id, node.applied_count)
 
     async def _watch_sessions(self) -> None:
@@ -449,8 +459,6 @@ class World:
             appended = replica.append(split(memoryview(build(made))), now_ms=1_700_000_000_000)
         except self.replicas_refusals:
             return None
-        epoch = replica.leader_epoch
-        self.model.appended(node, appended.first_offset, epoch, values)
         if not acks_all:
             replica.start_commit()
             return None
@@ -523,9 +531,6 @@ class Model:
         self._durable: dict[int, int] = {}  # node -> durable end, also of dead nodes
         self.is_lossy = False  # unclean elections are allowed: only histories are checked
 
-    def appended(self, node: Node, offset: int, epoch: int, values: list[bytes]) -> None:
-        pass
-
     def acknowledged(self, node: Node, offset: int, values: list[bytes]) -> None:
         for at, value in enumerate(values):
             known = self.acked.setdefault(offset + at, value)
@@ -536,18 +541,17 @@ class Model:
     def look_at_durability(self, end_offset: int) -> None:
         """Acknowledged means: fsynced on every member of the ISR, alive or dead (10)."""
         for broker_id in self._world.controller.partition.isr:
-            self._note_durable(broker_id)
+            if broker_id in self._world.wiped:
+                continue
+            self.note_durable(broker_id)
             held = self._durable.get(broker_id, 0)
             assert held >= end_offset, f"acknowledged up to {end_offset}, but broker {broker_id} holds {held}"
 
-    def _note_durable(self, node_id: int) -> None:
+    def note_durable(self, node_id: int) -> None:
         node = self._world.nodes.get(node_id)
         if node is not None and hasattr(node, "logs"):
             log = node.logs.get(*KEY)
             self._durable[node_id] = log.durable_offset if log is not None else 0
-
-    def crashed(self, node: Node) -> None:
-        self._note_durable(node.node_id)
 
     def elected(self, before: Image, after: Image) -> None:
         old, new = before.topics.get(TOPIC_ID), after.topics.get(TOPIC_ID)
@@ -587,7 +591,7 @@ class Model:
             self.committed[offset] = (epoch, value)
 
     def check_end(self) -> None:
-        """When all is settled: nothing acknowledged is missing (7), all replicas are the same bytes (9), in order (12)."""
+        """When all is settled: nothing acknowledged is missing (7), all replicas are equal (9) and in order (12)."""
         world = self._world
         logs = [node.replica for node in world.nodes.values() if node.replica is not None]
         if not logs:
@@ -622,8 +626,10 @@ def records_of(replica: Replica, from_offset: int, to_offset: int) -> list[tuple
         read = log.read(offset, bytes_max=1 << 20, offset_limit=to_offset)
         for piece in read.buffers:
             for batch in split(piece):
-                for record in iterate(batch, 1 << 20):
-                    if from_offset <= record.offset < to_offset:
-                        found.append((record.offset, batch.partition_leader_epoch, bytes(record.value or b"")))
+                found += [
+                    (record.offset, batch.partition_leader_epoch, bytes(record.value or b""))
+                    for record in iterate(batch, 1 << 20)
+                    if from_offset <= record.offset < to_offset
+                ]
         offset = read.next_offset
     return found

@@ -158,6 +158,7 @@ class Node:
         self.following.clean_up()
         await self.lifecycle.join()
         self._serves = True
+        self.connections.begin()
         self.tasks.start("heartbeats", self.lifecycle.keep_alive())
         self.tasks.start("connections", self.connections.sweep())
         self.tasks.start("maintenance", self._maintain())

@@ -385,8 +385,7 @@ class MetadataStore:
 
     def _restore(self, data: bytes) -> None:
         before, self.image = self.image, decode_snapshot(data)
-        if self._listeners:
-            self._tell(before, difference(before, self.image))
+        self._tell(before, difference(before, self.image) if self._listeners else Changes())
 
     def _tell(self, before: Image, changes: Changes) -> None:
         for listener in self._listeners:
@@ -468,7 +467,13 @@ class MetadataStore:
             done.exception()
 
     def _raft_failed(self, error: BaseException) -> None:
+        """Nobody waits for what can no longer come: not for a controller, nor for an image that will not change."""
+        self._closed = True
+        self._elected.set()
         self._step_down(StoreClosed())
+        for _, waits in self._behind:
+            if not waits.done():
+                waits.set_exception(StoreClosed())
         if not self._ready.done():
             self._ready.set_exception(StoreClosed())
         if self.on_failure:

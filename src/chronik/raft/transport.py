@@ -67,9 +67,7 @@ class TcpTransport:
         self._receive, self._unreachable = receive, unreachable
 
     def send(self, to: int, message: Message) -> None:
-        """A peer whose address is not known yet is answered on its own stream: so a node that joins with nothing but
-        its id can take the leader's snapshot, which names everybody."""
-        way = self._links.get(to) or self._incoming.get(to)
+        way = self._way(to)
         if way is None or not way.send(message):
             self.lost(to)
 
@@ -79,8 +77,14 @@ class TcpTransport:
 
     def send_note(self, to: int, note: bytes) -> bool:
         """False: dropped, as the peer is away or far behind."""
-        way = self._links.get(to) or self._incoming.get(to)
+        way = self._way(to)
         return way is not None and way.send_frame(NOTE + note)
+
+    def _way(self, to: int) -> Stream | None:
+        """A peer whose address is not known yet, or was learnt just now, is answered on its own stream: so a node that
+        joins with nothing but its id can take the leader's snapshot, which names everybody, and say that it has it."""
+        link = self._links.get(to)
+        return link if link is not None and link.is_up else self._incoming.get(to, link)
 
     def update_peers(self, peers: Mapping[int, Address]) -> None:
         """Connects to who is new or has moved, and lets go of who has left."""

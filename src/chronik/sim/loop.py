@@ -115,7 +115,8 @@ class VirtualTime:
             events._set_running_loop(running_before)
 
     def run_for(self, duration_ms: int) -> None:
-        self.run_until(lambda: False, within_ms=duration_ms)
+        end = self.after_ms(duration_ms, lambda: None)  # so that time passes though nothing happens in it
+        self.run_until(lambda: self.now_ns >= end.when_ns, within_ms=duration_ms)
 
     def _run_ready(self) -> None:
         """All that is due at this moment, and all that follows from it without time passing."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from chronik.metadata.commands import BrokerHeartbeat, EndpointAt, RegisterBroker
 from chronik.metadata.store import MetadataStore
+from chronik.raft.config import RaftConfig
 from chronik.sim.checkers.durable_commit import DurableCommit
 from chronik.sim.checkers.durable_progress import DurableProgress
 from chronik.sim.checkers.leases import Leases
@@ -26,6 +27,19 @@ from chronik.sim.world import World
 METADATA_CHECKERS = (OneLeader, DurableProgress, DurableCommit, SameState, LinearizableMetadata, Leases)
 
 
+PACES_MS = ((5, 150), (20, 400), (300, 3000))  # busy, moderate, nearly idle: each hides what another shows
+
+
+def draw_raft_config(world: World) -> RaftConfig:
+    """Some worlds take a snapshot every few entries, in some an append carries one entry, as with large ones."""
+    random = world.random("raft")
+    return RaftConfig(
+        snapshot_every_bytes=random.choice((16 << 20, 4000)),
+        trailing_entries=random.choice((5000, 3)),
+        message_bytes_max=random.choice((1 << 20, 200)),
+    )
+
+
 class MetadataScenario(Scenario):
     """Three nodes of the metadata quorum: no broker, all of the store, the driver, the transport and the journal."""
 
@@ -33,7 +47,8 @@ class MetadataScenario(Scenario):
     checkers = METADATA_CHECKERS
 
     def build(self, world: World) -> Cluster:
-        return Cluster(world, self.node_count, quorum_programs(self.node_count), raft_directory="/metadata/raft")
+        programs = quorum_programs(self.node_count, draw_raft_config(world))
+        return Cluster(world, self.node_count, programs, raft_directory="/metadata/raft")
 
     def prepare(self, world: World, cluster: Cluster) -> None:
         """The quorum alone has no brokers to put topics on: it is told of some."""
@@ -55,7 +70,8 @@ class MetadataScenario(Scenario):
         run_on(world, leader, register)
 
     def clients(self, cluster: Cluster, history: History) -> Clients:
-        return MetadataClients(cluster, history, client_count=4, think_ms=(5, 150), topic_count=3)
+        think_ms = cluster.world.random("pace").choice(PACES_MS)
+        return MetadataClients(cluster, history, client_count=4, think_ms=think_ms, topic_count=3)
 
     def audit(self, world: World, cluster: Cluster, history: History) -> None:
         for machine in cluster.machines.values():
@@ -85,7 +101,8 @@ class TopicsScenario(Scenario):
         return Cluster(world, self.node_count, programs, raft_directory="/data/raft")
 
     def clients(self, cluster: Cluster, history: History) -> Clients:
-        return TopicClients(cluster, history, client_count=4, think_ms=(5, 150), topic_count=3)
+        think_ms = cluster.world.random("pace").choice(PACES_MS)
+        return TopicClients(cluster, history, client_count=4, think_ms=think_ms, topic_count=3)
 
     def audit(self, world: World, cluster: Cluster, history: History) -> None:
         clients = TopicClients(cluster, history, client_count=0, think_ms=(0, 0), topic_count=0)

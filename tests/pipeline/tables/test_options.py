@@ -24,7 +24,7 @@ REFUSED = [
     (PATH | {"keys": "id"}, "TABLE_OPTIONS_CONFLICT", None),
     (PATH | {"mergeSchema": "yes"}, "TABLE_OPTION_INVALID", "mergeSchema"),
     (PATH | {"versionAsOf": "-1"}, "TABLE_OPTION_INVALID", "versionAsOf"),
-    (PATH | {"versionAsOf": "١"}, "TABLE_OPTION_INVALID", "versionAsOf"),
+    (PATH | {"versionAsOf": "\u0661"}, "TABLE_OPTION_INVALID", "versionAsOf"),
     (PATH | {"timestampAsOf": "yesterday"}, "TABLE_OPTION_INVALID", "timestampAsOf"),
     (PATH | {"versionAsOf": "1", "timestampAsOf": "2026-01-01"}, "TABLE_OPTIONS_CONFLICT", None),
     (PATH | {"txnVersion": "1"}, "TABLE_OPTION_MISSING", "txnAppId"),

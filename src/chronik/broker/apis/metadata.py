@@ -39,7 +39,11 @@ NO_LEADER = -1
 
 def _unconfirmed(request: MetadataRequest, context: Context) -> MetadataResponse:
     """No leader of the quorum can be reached: what this node knows of topics may be the past, so it says nothing."""
-    topics = [_unknown(t.name, t.topic_id, ErrorCode.LEADER_NOT_AVAILABLE) for t in request.topics or []]
+    topics = []
+    for topic in request.topics or []:
+        is_missing = topic.name in INTERNAL_TOPICS and context.node.store.image.topic_named(topic.name) is None
+        error = ErrorCode.INVALID_REPLICATION_FACTOR if is_missing else ErrorCode.LEADER_NOT_AVAILABLE
+        topics.append(_unknown(topic.name, topic.topic_id, error))
     return _response(request, context, topics)
 
 

@@ -37,6 +37,7 @@ OPTIONS: Final = {
     "versionAsOf": "reading: the version to read",
     "timestampAsOf": "reading: the moment to read at, with its zone",
     "withFile": "reading: true adds a column _file, the data file of each row",
+    "files": "reading: only these data files of the version, one a line",
 }
 STORAGE_PREFIX: Final = "storage."  # what follows goes to the object store: storage.aws_region
 # Spark's own, which it hands to every sink.
@@ -59,6 +60,7 @@ class TableOptions:
     version_as_of: int | None = None
     timestamp_as_of: datetime | None = None
     with_file: bool = False
+    files: frozenset[str] | None = None
 
     def keeping(self, columns: Sequence[str]) -> Keeping:
         """How rows with these columns are kept by key."""
@@ -118,6 +120,7 @@ def read_options(given: Mapping[str, str]) -> TableOptions:
         version_as_of=_number(values, "versionAsOf"),
         timestamp_as_of=_moment(values, "timestampAsOf"),
         with_file=_flag(values, "withFile"),
+        files=frozenset(values["files"].splitlines()) if "files" in values else None,
     )
     _check_together(options)
     return options

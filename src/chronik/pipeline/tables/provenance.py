@@ -6,8 +6,6 @@ tells the id when asked (includeTopicId); without that it is looked up by name, 
 
 from __future__ import annotations
 
-import asyncio
-import base64
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -67,20 +65,14 @@ def _by_name(topic_ids: Mapping[str, str]) -> Column:
 
 def look_up_topic_ids(bootstrap: str) -> dict[str, str]:
     """The id of every topic of a cluster, as Kafka's tools write it."""
-    from chronik.client.routing import Cluster
-    from chronik.runtime.real import real_runtime
+    from chronik.pipeline.cluster import BlockingCluster
 
-    async def ask() -> dict[str, str]:
-        async with Cluster(real_runtime(), bootstrap, client_id="chronik-pipeline") as cluster:
-            topics = (await cluster.refresh(None)).topics.values()
-        for topic in topics:
-            if not topic.has_id:
-                raise TableError("TABLE_TOPIC_ID_UNKNOWN", topic=topic.name)
-        return {topic.name: id_text(topic.topic_id) for topic in topics}
-
-    return asyncio.run(ask())
-
-
-def id_text(topic_id: bytes) -> str:
-    """22 characters of base64 that are safe in an address."""
-    return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
+    cluster = BlockingCluster(bootstrap, client_id="chronik-pipeline")
+    try:
+        found = {name: topic.topic_id for name, topic in cluster.topics(None).items()}
+    finally:
+        cluster.close()
+    for name, topic_id in found.items():
+        if not topic_id:
+            raise TableError("TABLE_TOPIC_ID_UNKNOWN", topic=name)
+    return found

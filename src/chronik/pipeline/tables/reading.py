@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.fs
@@ -39,9 +40,15 @@ def stored_files(place: Place, table: DeltaTable) -> list[StoredFile]:
         reason = f"it needs {', '.join(sorted(unknown)) or 'column mapping'}, which only the engine that wrote it reads"
         raise TableError("TABLE_UNREADABLE", uri=place.uri, reason=reason)
     columns = table.metadata().partition_columns
+    # Not pa.table(): it imports pandas to see whether it was given a frame of its.
+    actions = pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
     files = [
-        StoredFile(action["path"], action["size_bytes"], {column: action[f"partition.{column}"] for column in columns})
-        for action in pa.table(table.get_add_actions(flatten=True)).to_pylist()
+        StoredFile(
+            unquote(action["path"]),  # the log writes paths as addresses
+            action["size_bytes"],
+            {column: action[f"partition.{column}"] for column in columns},
+        )
+        for action in actions.select(["path", "size_bytes", *(f"partition.{each}" for each in columns)]).to_pylist()
     ]
     return sorted(files, key=lambda file: file.path)
 

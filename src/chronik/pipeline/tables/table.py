@@ -147,8 +147,11 @@ class TableReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         options = self.options
         table = options.place.load_as_of(version=options.version_as_of, timestamp=options.timestamp_as_of)
+        stored = [
+            each for each in stored_files(options.place, table) if options.files is None or each.path in options.files
+        ]
         # Without any partition Spark would call `read` once with none; with an empty one it reads nothing.
-        return [FileGroup(files) for files in grouped(stored_files(options.place, table))] or [FileGroup([])]
+        return [FileGroup(files) for files in grouped(stored)] or [FileGroup([])]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, FileGroup)

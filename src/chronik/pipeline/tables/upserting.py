@@ -108,23 +108,31 @@ def merge(
     rows = last_per_key(rows, keeping)
 
     def attempt(table: DeltaTable | None, properties: CommitProperties) -> None:
-        if table is None:
-            create_table_with_add_actions(
-                place.uri,
-                schema,
-                [],
-                mode="error",
-                partition_by=list(partition_by),
-                storage_options=dict(place.storage_options),
-            )
-            raise StartOver("created the table")
-        if added := missing_columns(place, table, schema, merge=merge_schema):
-            table.alter.add_columns(added, commit_properties=CommitProperties(max_commit_retries=0))
-            raise StartOver(f"added {len(added)} columns")
+        table = ready(place, table, schema, partition_by, merge_schema=merge_schema)
         if rows.num_rows:
             _merge(table, rows, keeping, properties)
 
     return commit_once(place, name, attempt)
+
+
+def ready(
+    place: Place, table: DeltaTable | None, schema: Schema, partition_by: Sequence[str], *, merge_schema: bool
+) -> DeltaTable:
+    """The table with room for rows of `schema`. What has to be made is a commit of its own, after which all is new."""
+    if table is None:
+        create_table_with_add_actions(
+            place.uri,
+            schema,
+            [],
+            mode="error",
+            partition_by=list(partition_by),
+            storage_options=dict(place.storage_options),
+        )
+        raise StartOver("created the table")
+    if added := missing_columns(place, table, schema, merge=merge_schema):
+        table.alter.add_columns(added, commit_properties=CommitProperties(max_commit_retries=0))
+        raise StartOver(f"added {len(added)} columns")
+    return table
 
 
 def _merge(table: DeltaTable, rows: pa.Table, keeping: Keeping, properties: CommitProperties) -> None:
@@ -142,11 +150,11 @@ def _merge(table: DeltaTable, rows: pa.Table, keeping: Keeping, properties: Comm
     merger.when_matched_update(values, predicate=newer).execute()
 
 
-def is_not_older(sequence_by: Sequence[str]) -> str:
+def is_not_older(sequence_by: Sequence[str], quote: str = '"') -> str:
     """SQL: row s comes after row t or level with it, compared column by column; null is least."""
     condition = "true"
     for column in reversed(sequence_by):
-        s, t = f"s.{quoted(column)}", f"t.{quoted(column)}"
+        s, t = f"s.{quoted(column, quote)}", f"t.{quoted(column, quote)}"
         condition = (
             f"({t} IS NULL AND {s} IS NOT NULL OR {s} > {t}"
             f" OR ({s} = {t} OR {s} IS NULL AND {t} IS NULL) AND {condition})"
@@ -154,6 +162,6 @@ def is_not_older(sequence_by: Sequence[str]) -> str:
     return condition
 
 
-def quoted(name: str) -> str:
-    """A column's name in the SQL of deltalake."""
-    return '"' + name.replace('"', '""') + '"'
+def quoted(name: str, quote: str = '"') -> str:
+    """A column's name in SQL: deltalake's, or with ` in Spark's."""
+    return quote + name.replace(quote, quote * 2) + quote
