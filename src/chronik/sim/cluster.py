@@ -87,6 +87,7 @@ class Machine:
             SimRandomness(self.world.random(f"{self.host} start {self.starts}")),
         )
         self.disk.on_power_cut = lambda: self._power_went(loop)
+        self.disk.on_failed_sync = self._sync_failed
         self.world.note(self.host, f"starts (start {self.starts})")
         self.on_start(self)
         loop.call_soon(self._begin, runtime)
@@ -149,6 +150,11 @@ class Machine:
         """In the middle of a call to the disk. The rest of the callback under way can touch nothing any more."""
         if loop is self.loop:
             self.power_cut()
+
+    def _sync_failed(self) -> None:
+        """From now on nobody may be told that anything was written."""
+        self.world.note(self.host, "a sync failed")
+        self.world.wires.host(self.host).silent_since_ns = self.world.time.now_ns
 
     def _drop_process(self) -> None:
         if self.loop is not None:

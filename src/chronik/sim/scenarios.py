@@ -31,6 +31,7 @@ from chronik.sim.checkers.records import (
 )
 from chronik.sim.checkers.recovery import Recovery
 from chronik.sim.checkers.same_state import SameState
+from chronik.sim.checkers.silence import Silence
 from chronik.sim.cluster import Cluster, Machine
 from chronik.sim.errors import UnknownScenario
 from chronik.sim.faults import Fault
@@ -44,7 +45,7 @@ from chronik.sim.workload import MetadataClients, perform_on
 from chronik.sim.world import World
 
 RAFT_CHECKERS = (OneLeader, DurableProgress, Recovery, DurableCommit, SameState, Leases)
-METADATA_CHECKERS = (*RAFT_CHECKERS, LinearizableMetadata)
+METADATA_CHECKERS = (*RAFT_CHECKERS, Silence, LinearizableMetadata)
 
 
 PACES_MS = ((5, 150), (20, 400), (200, 2000), (1000, 9000))  # from busy to idle: each shows what another hides
@@ -161,7 +162,7 @@ class RecordsScenario(TopicsScenario):
     name = "records"
     partition_count = 2
     checkers = (
-        *RAFT_CHECKERS, Watermarks, Elections, IdenticalReplicas,
+        *RAFT_CHECKERS, Silence, Watermarks, Elections, IdenticalReplicas,
         OneValuePerOffset, AcknowledgedIsReadable, ProducerOrder, CommitsStay,
     )  # fmt: skip
     brokers: ClassVar[dict[str, object]] = {
