@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, ClassVar
 
-from chronik.client.admin.offsets import LATEST, committed, look_up
+from chronik.client.admin.offsets import LATEST, look_up
 from chronik.client.admin.topics import NewTopic
 from chronik.client.admin.topics import create as create_topics
 from chronik.client.errors import ClientError
@@ -35,10 +35,10 @@ from chronik.sim.checkers.silence import Silence
 from chronik.sim.cluster import Cluster, Machine
 from chronik.sim.errors import UnknownScenario
 from chronik.sim.faults import Fault
-from chronik.sim.history import OK, History
+from chronik.sim.history import History
 from chronik.sim.ledger import LedgerWriter, ledger_programs
 from chronik.sim.programs import broker_programs, host_of, quorum_programs
-from chronik.sim.record_clients import GROUP, TOPIC, RecordClients, routing_of
+from chronik.sim.record_clients import TOPIC, RecordClients, routing_of
 from chronik.sim.scenario import HEALED_MS_MAX, Clients, Outcome, Scenario, require, run
 from chronik.sim.wire_clients import TopicClients, WireClient, make_client
 from chronik.sim.workload import MetadataClients, perform_on
@@ -226,10 +226,7 @@ class RecordsScenario(TopicsScenario):
                 offset = 0
                 while offset < end.offset:
                     offset = await clients.fetch(auditor, leader, partition, offset) or offset
-            operation = history.invoke(AUDITOR, "-", "committed", GROUP)
-            found = await committed(routing, GROUP)
-            offset = found[TopicPartition(TOPIC, 0)].offset if found else 0
-            history.complete(operation, OK, offset)
+            await clients.look_up_commit(auditor, routing)
             await routing.close()
 
         _run_in(world, auditor, look())
@@ -241,7 +238,9 @@ def _run_in(world: World, client: WireClient, work: Coroutine[Any, Any, None]) -
     task.result()
 
 
-SCENARIOS: dict[str, type[Scenario]] = {each.name: each for each in (QuorumScenario, MetadataScenario, TopicsScenario, RecordsScenario)}
+SCENARIOS: dict[str, type[Scenario]] = {
+    each.name: each for each in (QuorumScenario, MetadataScenario, TopicsScenario, RecordsScenario)
+}
 
 
 def run_named(name: str, seed: int, faults: list[Fault] | None = None) -> Outcome:
