@@ -24,7 +24,7 @@ from chronik.testing import Cluster
 from chronik.testing.processes import HOST
 from tests.cluster.load import eventually
 
-CLIENTS = 8
+CLIENTS = 12
 TOPICS = 6  # of one round: histories of one topic must stay short enough to be judged
 THINK_MS = (5, 40)
 CONNECT_MS = 1000
@@ -47,7 +47,7 @@ class TopicClients:
         """From now on they work on topics that are new to them."""
         self._round += 1
 
-    def wait_for_more(self, count: int = 30) -> None:
+    def wait_for_more(self, count: int = 8) -> None:
         """Writes that were carried out, through any node."""
         wanted = self._written() + count
         eventually(lambda: self._written() >= wanted, f"{count} more writes of metadata")
