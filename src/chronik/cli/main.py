@@ -27,6 +27,7 @@ COMMANDS: Final = {
     "group": "chronik.cli.group:app",
     "config": "chronik.cli.config:app",
     "compat": "chronik.cli.compat:compat",
+    "debug": "chronik.cli.debug:app",
 }
 
 HELP: Final = """\
