@@ -416,10 +416,9 @@ class World:
         return node
 
     def may_lose_its_disk(self, node_id: int) -> bool:
-        """Somebody else who may be elected keeps one: losing the last copy is beyond any promise."""
+        """Others may be elected and it may not: losing what may be the last complete copy is beyond any promise."""
         state = self.controller.partition
-        others = {*state.isr, *state.elr} - {node_id, *self.wiped}
-        return bool(set(state.isr) & others) and state.leader != node_id
+        return bool(state.isr) and node_id not in state.isr + state.elr
 
     def crash(self, node_id: int, *, power_cut: bool = True) -> None:
         self.model.note_durable(node_id)

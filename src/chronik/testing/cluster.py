@@ -11,7 +11,7 @@ import shutil
 import signal
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -41,7 +41,9 @@ class Cluster:
         settings: Mapping[str, str] | None = None,
         data: str | Path | None = None,
         in_process: bool = True,
+        start: Sequence[int] | None = None,
     ) -> None:
+        """`start` names the nodes to begin with, all of them by default; the others come by `start_again`."""
         self._own_data = None if data is not None else tempfile.mkdtemp(prefix="chronik-test-")
         self.data = Path(data if data is not None else str(self._own_data))
         ports, quorum_ports = ([0], []) if nodes == 1 else (free_ports(nodes), free_ports(nodes))
@@ -49,8 +51,9 @@ class Cluster:
             {**made, **QUICK, **(settings or {})} for made in local_cluster(self.data, ports, quorum_ports)
         ]
         self._runners: list[_InThread | _AsProcess] = [_InThread() if in_process else _AsProcess() for _ in ports]
+        self.ports = list(ports)
         try:
-            self.ports = self._start_all()
+            self._start(start or range(1, nodes + 1))
         except BaseException:
             self.close()
             raise
@@ -95,7 +98,7 @@ class Cluster:
         self._runners[node_id - 1].start(settings)
 
     def start_all_again(self) -> None:
-        self._start_all()
+        self._start(range(1, len(self.ports) + 1))
 
     def close(self) -> None:
         with ThreadPoolExecutor(len(self._runners)) as pool:
@@ -103,10 +106,12 @@ class Cluster:
         if self._own_data is not None:
             shutil.rmtree(self._own_data, ignore_errors=True)
 
-    def _start_all(self) -> list[int]:
+    def _start(self, node_ids: Sequence[int]) -> None:
         """All at once: the first of several is ready only when others are there."""
-        with ThreadPoolExecutor(len(self._runners)) as pool:
-            return list(pool.map(lambda runner, settings: runner.start(settings), self._runners, self.settings))
+        with ThreadPoolExecutor(len(node_ids)) as pool:
+            ports = pool.map(lambda node_id: self._runners[node_id - 1].start(self.settings[node_id - 1]), node_ids)
+            for node_id, port in zip(node_ids, ports, strict=True):
+                self.ports[node_id - 1] = port
 
     def __enter__(self) -> Cluster:
         return self

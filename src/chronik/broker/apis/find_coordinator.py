@@ -8,7 +8,8 @@ COORDINATOR_NOT_AVAILABLE and INVALID_REQUEST.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from chronik.broker.api import api
@@ -25,8 +26,13 @@ GROUP, TRANSACTION, SHARE = 0, 1, 2
 VERSION_MANY = 4
 
 
+def _unconfirmed(request: FindCoordinatorRequest, context: Context) -> FindCoordinatorResponse:
+    """No leader of the quorum can be reached, so nobody knows who the coordinator is now."""
+    return _respond(request, context, lambda key: _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE))
+
+
 @api(FindCoordinatorRequest, FindCoordinatorResponse)
-@reads_metadata
+@partial(reads_metadata, otherwise=_unconfirmed)
 def find_coordinator(
     request: FindCoordinatorRequest, context: Context
 ) -> FindCoordinatorResponse | Coroutine[Any, Any, FindCoordinatorResponse]:
@@ -41,10 +47,15 @@ async def _after_creating(request: FindCoordinatorRequest, context: Context) -> 
 
 
 def _answer(request: FindCoordinatorRequest, context: Context) -> FindCoordinatorResponse:
+    return _respond(request, context, lambda key: _find(key, request.key_type, context))
+
+
+def _respond(
+    request: FindCoordinatorRequest, context: Context, find: Callable[[str], Coordinator]
+) -> FindCoordinatorResponse:
     if context.version >= VERSION_MANY:
-        found = [_find(key, request.key_type, context) for key in request.coordinator_keys]
-        return FindCoordinatorResponse(coordinators=found)
-    one = _find(request.key, request.key_type, context)
+        return FindCoordinatorResponse(coordinators=[find(key) for key in request.coordinator_keys])
+    one = find(request.key)
     return FindCoordinatorResponse(
         error_code=one.error_code,
         error_message=one.error_message,
