@@ -131,6 +131,17 @@ def test_killed_leaders_lose_nothing(nodes: testing.Cluster) -> None:
     under_load(nodes, "killed", disturb)
 
 
+def test_a_cluster_that_is_killed_as_a_whole_has_everything_afterwards(nodes: testing.Cluster) -> None:
+    """Acknowledged is on three disks, not in three page caches."""
+
+    async def disturb(client: Client, load: Load) -> None:
+        for node_id in (1, 2, 3):
+            nodes.kill(node_id)
+        await asyncio.to_thread(nodes.start_all_again)
+
+    under_load(nodes, "all-killed", disturb)
+
+
 def test_a_node_whose_disk_was_wiped_comes_back_and_catches_up(nodes: testing.Cluster) -> None:
     """It has forgotten what it acknowledged, so it counts as in sync only after it has fetched everything again."""
 
@@ -143,14 +154,3 @@ def test_a_node_whose_disk_was_wiped_comes_back_and_catches_up(nodes: testing.Cl
         await until_in_sync(client, "wiped")
 
     under_load(nodes, "wiped", disturb)
-
-
-def test_a_cluster_that_is_killed_as_a_whole_has_everything_afterwards(nodes: testing.Cluster) -> None:
-    """Acknowledged is on three disks, not in three page caches."""
-
-    async def disturb(client: Client, load: Load) -> None:
-        for node_id in (1, 2, 3):
-            nodes.kill(node_id)
-        await asyncio.to_thread(nodes.start_all_again)
-
-    under_load(nodes, "all-killed", disturb)
