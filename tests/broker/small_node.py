@@ -43,6 +43,7 @@ class SmallNode:
     def __init__(self, settings: Settings | None = None, others: tuple[int, ...] = ()) -> None:
         self.settings = settings or Settings.default(node_id=1)
         self.described_topics = DescribedTopics()
+        self.inherited_topic_configs = None
         self.node_id = self.settings.node_id
         self.store = SmallStore(self)
         for broker_id in (self.node_id, *others):

@@ -42,8 +42,9 @@ class Lifecycle:
     async def unless_outvoted(self, waiting: Coroutine[Any, Any, T]) -> T:
         """What a starting node waits for; in vain if its data is of another cluster than the voters around it."""
         task = asyncio.ensure_future(waiting)
+        either: list[asyncio.Future[Any]] = [task, self._outvoted]
         try:
-            await asyncio.wait([task, self._outvoted], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
                 raise CannotStart(self._why_outvoted())
             return task.result()

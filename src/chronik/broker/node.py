@@ -54,6 +54,7 @@ from chronik.storage.errors import StorageError
 from chronik.storage.logs import Logs
 from chronik.wire.errors import WireError
 from chronik.wire.framing import make_scratch
+from chronik.wire.notation import Shared
 
 log = logging.getLogger("chronik.broker")
 
@@ -92,6 +93,7 @@ class Node:
         )
         self.producer_ids = ProducerIds(self)
         self.described_topics = DescribedTopics()
+        self.inherited_topic_configs: tuple[Settings, Shared] | None = None  # as CreateTopics answers them
         self.metrics = Metrics()
         self.census = Census()
         self.dispatcher = Dispatcher(self, served_apis(), self.metrics, runtime.clock)

@@ -28,7 +28,7 @@ from chronik.wire.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from chronik.wire.notation import ZERO_UUID
+from chronik.wire.notation import ZERO_UUID, Shared
 
 if TYPE_CHECKING:
     from chronik.broker.context import Context
@@ -148,7 +148,7 @@ def _describe_anew(topic: Topic, image: Image) -> MetadataResponseTopic:
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=[_describe_partition(index, state, image) for index, state in enumerate(topic.partitions)],
+        partitions=Shared(_describe_partition(index, state, image) for index, state in enumerate(topic.partitions)),
     )
 
 
