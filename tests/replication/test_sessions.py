@@ -19,7 +19,7 @@ def by(work: Callable[[World, Node], Awaitable[None]]) -> None:
         world = World(0)
         await world.begin()
         leader = world.nodes[world.controller.partition.leader]
-        for node_id in world.replica_ids:
+        for node_id in world.node_ids:
             if node_id != leader.node_id:
                 world.wires.separate(node_id, leader.node_id)
         leader.replicas.sessions.end()
@@ -40,7 +40,7 @@ def asking(
 ) -> FetchRequest:
     """What broker 2 would ask; `at` None names nothing."""
     state = world.controller.partition
-    broker_id = next(each for each in world.replica_ids if each != state.leader)
+    broker_id = next(each for each in world.node_ids if each != state.leader)
     named = FetchPartition(
         partition=0,
         current_leader_epoch=state.leader_epoch if epoch is None else epoch,

@@ -170,7 +170,8 @@ class Node:
         _, self.image, changes = self.world.controller.history[self.applied_count]
         self.applied_count += 1
         changed = [*changes.topics_added, *(topic for _, topic in changes.topics_changed)]
-        self.replicas.follow(self.image, changed, changes.topics_removed, changes.brokers)
+        for log in self.replicas.follow(self.image, changed, changes.topics_removed, changes.brokers):
+            self.tasks.start("delete", self.logs.delete(log))
 
     async def _join(self) -> None:
         """Registers, believes the image once it shows that, and keeps saying that it is alive."""
@@ -238,6 +239,7 @@ class World:
         seed: int = 0,
         *,
         replicas: int = 3,
+        spare: int = 0,
         min_insync: int = 1,
         elr: bool = False,
         unclean: bool = False,
@@ -253,7 +255,7 @@ class World:
         log_config = LogConfig(durability=durability, segment_bytes=self.choose([600, 1 << 20]))
         self.settings = TopicSettings(log_config, min_insync, "producer", None)
         self.controller = Controller(self, replicas=replicas, min_insync=min_insync, elr=elr, unclean=unclean)
-        self.replica_ids = range(1, replicas + 1)
+        self.node_ids = range(1, replicas + spare + 1)
         self.produced_count = 0
         asyncio.get_running_loop().set_exception_handler(self._unseen)
 
@@ -277,9 +279,9 @@ class World:
     # --- what a story does
 
     async def begin(self) -> None:
-        for node_id in self.replica_ids:
+        for node_id in self.node_ids:
             await self.start(node_id)
-        await self.until(lambda: len(self.controller.image.live_brokers) == len(self.replica_ids))
+        await self.until(lambda: len(self.controller.image.live_brokers) == len(self.node_ids))
         self.controller.create_topic()
         asyncio.get_running_loop().create_task(self._watch_sessions())
         await self.until(lambda: all(KEY[0] in node.image.topics for node in self.nodes.values()))
@@ -393,7 +395,7 @@ class World:
 
     def _is_settled(self) -> bool:
         state = self.controller.partition
-        if set(state.isr) != set(self.replica_ids) or self.leader is None:
+        if set(state.isr) != set(state.replicas) or state.adding or state.removing or self.leader is None:
             return False
         replicas = [cast(Replica, node.replica) for node in self.nodes.values() if node.replica is not None]
         ends = {replica.log.end_offset for replica in replicas} | {replica.high_watermark for replica in replicas}
