@@ -6,7 +6,7 @@ import pytest
 
 from chronik.client.topology import TopicPartition
 from chronik.pipeline.errors import PipelineError
-from chronik.pipeline.options import EARLIEST, LATEST, Edge, Missing, SourceOptions, parse
+from chronik.pipeline.options import EARLIEST, LATEST, Edge, Missing, SourceOptions, parse, require_sense
 
 HERE = {"kafka.bootstrap.servers": "localhost:9092"}
 ORDERS = {**HERE, "subscribe": "orders"}
@@ -162,3 +162,13 @@ def test_no_message_shows_a_password() -> None:
     with pytest.raises(PipelineError) as refused:
         stream(**{"kafka.sasl.jaas.config": "password='secret'"})
     assert "secret" not in str(refused.value)
+
+
+def test_mistakes_are_told_before_it_is_known_whether_it_is_a_stream() -> None:
+    """`load()` comes before that is known, and is where the user's line is."""
+    require_sense(ORDERS)
+    require_sense({**ORDERS, "endingOffsets": "latest"})
+    with pytest.raises(PipelineError, match="UNKNOWN_OPTION"):
+        require_sense({**ORDERS, "startingOfsets": "earliest"})
+    with pytest.raises(PipelineError, match="INVALID_OPTION"):
+        require_sense({**ORDERS, "endingOffsets": "earliest"})

@@ -15,6 +15,7 @@ from chronik.broker.admin import Admin
 from chronik.broker.api import served_apis
 from chronik.broker.connection import Connection
 from chronik.broker.connections import Connections
+from chronik.broker.described_topics import DescribedTopics
 from chronik.broker.dispatch import Dispatcher
 from chronik.broker.errors import CannotStart
 from chronik.broker.fetch_sessions import FetchSessions
@@ -53,6 +54,7 @@ from chronik.storage.errors import StorageError
 from chronik.storage.logs import Logs
 from chronik.wire.errors import WireError
 from chronik.wire.framing import make_scratch
+from chronik.wire.notation import Shared
 
 log = logging.getLogger("chronik.broker")
 
@@ -90,6 +92,8 @@ class Node:
             settings.max_incremental_fetch_session_cache_slots, runtime.randomness.below
         )
         self.producer_ids = ProducerIds(self)
+        self.described_topics = DescribedTopics()
+        self.inherited_topic_configs: tuple[Settings, Shared] | None = None  # as CreateTopics answers them
         self.metrics = Metrics()
         self.census = Census()
         self.dispatcher = Dispatcher(self, served_apis(), self.metrics, runtime.clock)
@@ -141,7 +145,7 @@ class Node:
         )
         self.store.on_failure = self._store_failed
         self.store.on_answer = self.metrics.wrote_metadata
-        await self.store.ready()
+        await self.lifecycle.unless_outvoted(self.store.ready())
         identity = settle_identity(
             runtime, settings.log_dir, identity, node_id=self.node_id, cluster_id=self.store.image.cluster_id
         )
@@ -153,12 +157,13 @@ class Node:
         for listener in settings.listeners:
             made = partial(Connection, self, listener.name)
             self.listeners[listener.name] = await runtime.network.listen(listener.host, listener.port, made)  # type: ignore[arg-type]
-        self.broker_epoch = await self.lifecycle.register(identity.directory_id)
+        self.broker_epoch = await self.lifecycle.unless_outvoted(self.lifecycle.register(identity.directory_id))
         self.following.join()
         self.replication.start()
         self.following.clean_up()
         await self.lifecycle.join()
         self._serves = True
+        self.connections.begin()
         self.tasks.start("heartbeats", self.lifecycle.keep_alive())
         self.tasks.start("connections", self.connections.sweep())
         self.tasks.start("maintenance", self._maintain())
@@ -170,7 +175,9 @@ class Node:
             return None
         listener = self.settings.controller_listeners[0]
         address = Address(listener.host, listener.port)
-        return await TcpTransport.listen(self.runtime, address, cluster_id=cluster_id, node_id=self.node_id)
+        quorum = await TcpTransport.listen(self.runtime, address, cluster_id=cluster_id, node_id=self.node_id)
+        quorum.on_stranger = self.lifecycle.met_stranger
+        return quorum
 
     # --- what handlers ask
 

@@ -28,6 +28,12 @@ COMMANDS: Final = {
     "config": "chronik.cli.config:app",
     "cluster": "chronik.cli.cluster:app",
     "compat": "chronik.cli.compat:compat",
+    "sim": "chronik.cli.sim:sim",
+    "sql": "chronik.cli.sql:sql",
+    "pipeline": "chronik.cli.pipeline:app",
+    "dlq": "chronik.cli.dlq:app",
+    "table": "chronik.cli.table:app",
+    "materialize": "chronik.cli.materialize:materialize",
 }
 
 HELP: Final = """\

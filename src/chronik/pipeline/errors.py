@@ -49,7 +49,12 @@ CONDITIONS: Final[dict[str, str]] = {
         ' leave the column out with .schema("key binary, value binary, offset long")'
     ),
     "RECORD_REFUSED": "records for topic {topic!r} were not written: {reason}",
-    "NO_TOPIC": "row {row} names no topic: set the option 'topic', or fill the column 'topic'",
+    "RECORD_TOO_LARGE": (
+        "a record for topic {topic!r} takes {size_bytes} bytes, at most {size_bytes_max} are allowed: raise"
+        " kafka.max.request.size and the topic's max.message.bytes, or set onTooLarge=dlq to note it in {topic}.dlq"
+    ),
+    "NO_TOPIC": "a row names no topic (row {row} of its task): set the option 'topic', or fill the column 'topic'",
+    "OVERWRITE_REFUSED": "records of a topic cannot be overwritten: use .mode('append')",
 }
 
 

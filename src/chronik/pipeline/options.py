@@ -146,7 +146,7 @@ def parse(options: Mapping[str, str], *, is_stream: bool) -> SourceOptions:
     """Raises PipelineError with the condition that says what is wrong."""
     given = {name.lower(): value for name, value in options.items()}
     _require_known(given, options)
-    text = _Text(given)
+    text = OptionTexts(given)
     chosen = [name for name in STRATEGIES if name.lower() in given]
     if len(chosen) != 1:
         reason = "say what to read with exactly one of subscribe, subscribePattern and assign"
@@ -172,7 +172,7 @@ def parse(options: Mapping[str, str], *, is_stream: bool) -> SourceOptions:
             "CONFLICTING_OPTIONS", options="minOffsetsPerTrigger and maxOffsetsPerTrigger", reason=reason
         )
     return SourceOptions(
-        bootstrap=_bootstrap(text),
+        bootstrap=bootstrap_of(text),
         topics=_topics(text) if chosen == ["subscribe"] else None,
         pattern=_pattern(text) if chosen == ["subscribePattern"] else None,
         assigned=_assigned(text) if chosen == ["assign"] else None,
@@ -204,22 +204,35 @@ def parse(options: Mapping[str, str], *, is_stream: bool) -> SourceOptions:
     )
 
 
+def require_sense(options: Mapping[str, str]) -> None:
+    """For those who do not know yet whether it is a stream or a batch: raises when it can be neither."""
+    try:
+        parse(options, is_stream=True)
+    except PipelineError as fault:
+        if fault.condition == "UNSUPPORTED_OPTION" and fault.parameters["option"] in ENDING:
+            parse(options, is_stream=False)
+        else:
+            raise
+
+
 def _require_known(given: Mapping[str, str], as_written: Mapping[str, str]) -> None:
     known = {name.lower(): name for name in (*OPTIONS, *KAFKA, *KAFKA_WITHOUT_EFFECT)}
     for name, written in zip(given, as_written, strict=True):
         if name in REFUSED:
             raise PipelineError("UNSUPPORTED_OPTION", option=name, reason=REFUSED[name])
-        if name == "kafka.security.protocol" and given[name].upper() == "PLAINTEXT":
-            continue
-        if name.startswith(SECURITY):
-            reason = "this version connects without encryption and login (PLAINTEXT)"
-            shown = given[name] if name.endswith(("protocol", "mechanism")) else "..."  # never a password
-            raise PipelineError("UNSUPPORTED_SECURITY", option=name, value=shown, reason=reason)
+        refuse_security(name, given[name])
         if name not in known:
             raise PipelineError("UNKNOWN_OPTION", option=written, hint=hint_for(name, known.values()))
 
 
-class _Text:
+def refuse_security(name: str, value: str) -> None:
+    if name.startswith(SECURITY) and not (name == "kafka.security.protocol" and value.upper() == "PLAINTEXT"):
+        reason = "this version connects without encryption and login (PLAINTEXT)"
+        shown = value if name.endswith(("protocol", "mechanism")) else "..."  # never a password
+        raise PipelineError("UNSUPPORTED_SECURITY", option=name, value=shown, reason=reason)
+
+
+class OptionTexts:
     """Values by name, in any case; each reader says what it expected."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
@@ -275,7 +288,7 @@ def _partition(text: str) -> int:
     return int(text)
 
 
-def _bootstrap(text: _Text) -> str:
+def bootstrap_of(text: OptionTexts) -> str:
     value = text.get("kafka.bootstrap.servers")
     if not value:
         reason = "it says where the cluster is, as host:port,host:port"
@@ -287,14 +300,14 @@ def _bootstrap(text: _Text) -> str:
     return value
 
 
-def _topics(text: _Text) -> tuple[str, ...]:
+def _topics(text: OptionTexts) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(name.strip() for name in (text.get("subscribe") or "").split(",") if name.strip()))
     if not names:
         raise text.refuse("subscribe", "no topic is named; write them with commas in between")
     return names
 
 
-def _pattern(text: _Text) -> str:
+def _pattern(text: OptionTexts) -> str:
     pattern = (text.get("subscribePattern") or "").strip()
     try:
         re.compile(pattern)
@@ -305,7 +318,7 @@ def _pattern(text: _Text) -> str:
     return pattern
 
 
-def _assigned(text: _Text) -> tuple[TopicPartition, ...]:
+def _assigned(text: OptionTexts) -> tuple[TopicPartition, ...]:
     try:
         found = [
             TopicPartition(topic, _whole(partition))
@@ -319,7 +332,7 @@ def _assigned(text: _Text) -> tuple[TopicPartition, ...]:
     return tuple(sorted(set(found)))
 
 
-def _edge(text: _Text, which: str, default: Edge) -> Edge:
+def _edge(text: OptionTexts, which: str, default: Edge) -> Edge:
     """The most specific of the three ways wins, as in Spark's own source: one time, a time each, offsets."""
     if text.get(f"{which}Timestamp") is not None:
         return Edge(timestamp_ms=text.number(f"{which}Timestamp", 0))
@@ -351,7 +364,7 @@ def _require_batch_edges(starting: Edge, ending: Edge) -> None:
         raise PipelineError("INVALID_OPTION", option="endingOffsets", value="earliest (-2)", reason=reason)
 
 
-def _duration_ms(text: _Text, name: str, default: int) -> int:
+def _duration_ms(text: OptionTexts, name: str, default: int) -> int:
     """`15m`, `30s`, `500ms`, `2h`, `1d`; a bare number is milliseconds, as Spark reads times."""
     value = text.get(name)
     if value is None:

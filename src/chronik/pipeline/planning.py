@@ -67,7 +67,10 @@ class Planner:
         self._target = self._latest(known=())
 
     def next_end(self, start: Position, offsets_max: int | None = NO_LIMIT, offsets_min: int | None = None) -> Position:
-        """Where the batch after `start` ends: `start` itself when there is nothing, or not enough yet."""
+        """Where the batch after `start` ends: `start` itself when there is nothing, or not enough yet.
+
+        A log that became shorter, when that may be, takes the query back to its end.
+        """
         latest = self._target or self._latest(known=start.topic_ids)
         self.latest_seen = latest
         require_same_topics(start, latest.topic_ids)
@@ -83,7 +86,7 @@ class Planner:
         ):
             return start
         end = latest.offsets if offsets_max is None else admission.limited(froms, latest.offsets, offsets_max)
-        if all(offset <= froms.get(at, 0) for at, offset in end.items()) and end.keys() == start.offsets.keys():
+        if end == start.offsets:
             return start
         self._last_batch_ms = self._now_ms()
         return Position(latest.topic_ids, end, began={**start.offsets, **began} if start.is_initial else began)
@@ -139,14 +142,14 @@ class Planner:
 
     def _require_nothing_lost(self, start: Position, latest: Position) -> None:
         gone = sorted(at for at in start.offsets if at not in latest.offsets)
-        if gone and self._target is None:
+        if gone:
             shown = ", ".join(map(str, gone))
             loss = PipelineError("PARTITION_NOT_FOUND", partitions=shown, reason="the query has read it before")
             if self._options.fail_on_data_loss:
                 raise loss
             log.warning("%s", loss)
         for at, offset in start.offsets.items():
-            if at in latest.offsets and latest.offsets[at] < offset and self._target is None:
+            if at in latest.offsets and latest.offsets[at] < offset:
                 self._lose(at, latest.offsets[at], offset, 0, latest.offsets[at])
 
     def _lose(self, at: TopicPartition, start: int, end: int, log_start: int, log_end: int) -> None:

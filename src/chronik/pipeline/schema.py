@@ -6,7 +6,7 @@ itself tells a Python source nothing about the columns that a query uses.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.types import (
     ArrayType,
@@ -19,8 +19,12 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from chronik.pipeline import sink_options
 from chronik.pipeline.columns import COLUMNS, COLUMNS_WITH_HEADERS
 from chronik.pipeline.errors import PipelineError, hint_for
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 HEADERS: Final = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 TYPES: Final = {
@@ -51,3 +55,12 @@ def columns_of(schema: StructType) -> tuple[str, ...]:
         if found != expected:
             raise PipelineError("COLUMN_TYPE_MISMATCH", column=field.name, found=found, expected=expected)
     return tuple(schema.fieldNames())
+
+
+def sink_options_of(options: Mapping[str, str], schema: StructType, *, overwrites: bool) -> sink_options.SinkOptions:
+    """What a writer needs, after everything that can be known before the first row has been checked."""
+    made = sink_options.parse(options)
+    if overwrites:
+        raise PipelineError("OVERWRITE_REFUSED")
+    sink_options.require_columns([(each.name, each.dataType.simpleString()) for each in schema.fields], made)
+    return made

@@ -9,10 +9,12 @@ Versions: v0-v2 carry message sets of magic 0 and 1, which are stored as magic 2
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from chronik.broker.api import Later, api
 from chronik.broker.errors import Unanswerable
+from chronik.broker.produce_reply import encoded_reply
 from chronik.broker.produced import read_produced
 from chronik.broker.topics import INTERNAL_TOPICS, find_replica, find_topic
 from chronik.wire.error_codes import ErrorCode
@@ -31,6 +33,8 @@ from chronik.wire.messages.produce import (
 if TYPE_CHECKING:
     from chronik.broker.context import Context
     from chronik.metadata.image import Topic
+    from chronik.replication.replica import Replica
+    from chronik.storage.log import Appended
 
 VERSION_TOPIC_IDS = 13
 ACKS_ALL, ACKS_LEADER, ACKS_NONE = -1, 1, 0
@@ -50,7 +54,9 @@ Waits = list[tuple[asyncio.Future[None], PartitionProduceResponse]]
 
 
 @api(ProduceRequest, ProduceResponse)
-def produce(request: ProduceRequest, context: Context) -> ProduceResponse | Later | None:
+def produce(request: ProduceRequest, context: Context) -> ProduceResponse | bytes | Later | None:
+    if request.acks != ACKS_NONE and len(request.topic_data) == 1 and len(request.topic_data[0].partition_data) == 1:
+        return _produce_one(request, request.topic_data[0], context)
     waits: Waits = []
     topics = [_produce_topic(topic, request, context, waits) for topic in request.topic_data]
     response = ProduceResponse(responses=topics)
@@ -62,6 +68,51 @@ def produce(request: ProduceRequest, context: Context) -> ProduceResponse | Late
     futures = list(dict.fromkeys(future for future, _ in waits))
     future: asyncio.Future[Any] = futures[0] if len(futures) == 1 else asyncio.ensure_future(asyncio.wait(futures))
     return Later(future, lambda _: _settled(response, waits))
+
+
+def _produce_one(
+    request: ProduceRequest, data: TopicProduceData, context: Context
+) -> ProduceResponse | bytes | Later | None:
+    """One batch for one partition: what most requests are, and where the cost of a request shows."""
+    [partition] = data.partition_data
+    topic = _writable_topic(data, context)
+    done = (
+        _refused(partition.index, topic)
+        if isinstance(topic, ErrorCode)
+        else _append(topic, partition, request, context)
+    )
+    if type(done) is not tuple:
+        return _response_of_one(data, done)  # type: ignore[arg-type]
+    replica, appended = done
+    body = encoded_reply(
+        context.version,
+        data,
+        partition.index,
+        appended.first_offset,
+        appended.append_time_ms,
+        replica.log.start_offset,
+    )
+    if request.acks != ACKS_ALL:
+        replica.start_commit()  # readers see only what is committed, so somebody must start it
+        return body
+    future = replica.when_committed(appended.last_offset + 1, request.timeout_ms)
+    if future is None:
+        return body
+    return Later(future, partial(_settled_one, body, data, done))
+
+
+def _settled_one(
+    body: bytes, data: TopicProduceData, done: tuple[Replica, Appended], future: asyncio.Future[None]
+) -> ProduceResponse | bytes:
+    if future.exception() is None:
+        return body
+    made = _made(data.partition_data[0].index, *done)
+    return _settled(_response_of_one(data, made), [(future, made)])
+
+
+def _response_of_one(data: TopicProduceData, partition: PartitionProduceResponse) -> ProduceResponse:
+    topic = TopicProduceResponse(name=data.name, topic_id=data.topic_id, partition_responses=[partition])
+    return ProduceResponse(responses=[topic])
 
 
 def _settled(response: ProduceResponse, waits: Waits) -> ProduceResponse:
@@ -85,19 +136,42 @@ def _refuse_silently(response: ProduceResponse) -> None:
 def _produce_topic(
     data: TopicProduceData, request: ProduceRequest, context: Context, waits: Waits
 ) -> TopicProduceResponse:
-    topic = find_topic(context.node, data.name, data.topic_id, by_id=context.version >= VERSION_TOPIC_IDS)
+    topic = _writable_topic(data, context)
     if isinstance(topic, ErrorCode):
         results = [_refused(partition.index, topic) for partition in data.partition_data]
-    elif topic.name in INTERNAL_TOPICS:
-        results = [_refused(partition.index, ErrorCode.INVALID_TOPIC_EXCEPTION) for partition in data.partition_data]
     else:
         results = [_produce_partition(topic, partition, request, context, waits) for partition in data.partition_data]
     return TopicProduceResponse(name=data.name, topic_id=data.topic_id, partition_responses=results)
 
 
+def _writable_topic(data: TopicProduceData, context: Context) -> Topic | ErrorCode:
+    topic = find_topic(context.node, data.name, data.topic_id, by_id=context.version >= VERSION_TOPIC_IDS)
+    if not isinstance(topic, ErrorCode) and topic.name in INTERNAL_TOPICS:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    return topic
+
+
 def _produce_partition(
     topic: Topic, data: PartitionProduceData, request: ProduceRequest, context: Context, waits: Waits
 ) -> PartitionProduceResponse:
+    done = _append(topic, data, request, context)
+    if isinstance(done, PartitionProduceResponse):
+        return done
+    replica, appended = done
+    made = _made(data.index, replica, appended)
+    if request.acks != ACKS_ALL:
+        replica.start_commit()
+        return made
+    future = replica.when_committed(appended.last_offset + 1, request.timeout_ms)
+    if future is not None:
+        waits.append((future, made))
+    return made
+
+
+def _append(
+    topic: Topic, data: PartitionProduceData, request: ProduceRequest, context: Context
+) -> tuple[Replica, Appended] | PartitionProduceResponse:
+    """Where the batch was appended, or the answer that it was not."""
     if request.acks not in (ACKS_ALL, ACKS_LEADER, ACKS_NONE):
         return _refused(data.index, ErrorCode.INVALID_REQUIRED_ACKS)
     replica = find_replica(context.node, topic, data.index)
@@ -128,20 +202,17 @@ def _produce_partition(
     traffic.messages_in += appended.last_offset - appended.first_offset + 1
     for batch in batches:
         traffic.bytes_in += batch.size_bytes
-    made = PartitionProduceResponse(
-        index=data.index,
+    return replica, appended
+
+
+def _made(index: int, replica: Replica, appended: Appended) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        index=index,
         error_code=0,
         base_offset=appended.first_offset,
         log_append_time_ms=appended.append_time_ms,
         log_start_offset=replica.log.start_offset,
     )
-    if request.acks != ACKS_ALL:
-        replica.start_commit()  # readers see only what is committed, so somebody must start it
-        return made
-    future = replica.when_committed(appended.last_offset + 1, request.timeout_ms)
-    if future is not None:
-        waits.append((future, made))
-    return made
 
 
 def _refused(index: int, error: ErrorCode, message: str | None = None) -> PartitionProduceResponse:

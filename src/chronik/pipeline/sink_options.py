@@ -1,0 +1,116 @@
+"""The options of `format("chronik")` as a sink, and which columns of a frame become which part of a record. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from chronik.pipeline.errors import PipelineError, hint_for
+from chronik.pipeline.options import OptionTexts, bootstrap_of, refuse_security
+from chronik.wire.compression import Codec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+REQUEST_BYTES_MAX: Final = 1 << 20  # Kafka's own default for a producer, and about that of a topic
+DELIVERY_TIMEOUT_MS: Final = 120_000
+OPTIONS: Final = (
+    "topic",
+    "exactlyOnce",
+    "onTooLarge",
+    "includeHeaders",  # of Spark's own sink; headers are written whenever the column is there
+    "checkpointLocation",  # Spark's own, handed to the sink as well
+    "path",
+)
+KAFKA: Final = (
+    "kafka.bootstrap.servers",
+    "kafka.client.id",
+    "kafka.compression.type",
+    "kafka.max.request.size",
+    "kafka.delivery.timeout.ms",
+    "kafka.security.protocol",
+)
+KAFKA_WITHOUT_EFFECT: Final = (
+    "kafka.batch.size",
+    "kafka.buffer.memory",
+    "kafka.linger.ms",
+    "kafka.max.block.ms",
+    "kafka.max.in.flight.requests.per.connection",
+    "kafka.request.timeout.ms",
+    "kafka.retries",
+    "kafka.retry.backoff.ms",
+)
+REFUSED: Final = {
+    "kafka.key.serializer": "keys are written as they are; cast the column to binary or string",
+    "kafka.value.serializer": "values are written as they are; cast the column to binary or string",
+    "kafka.interceptor.classes": "there is no Java producer to intercept",
+    "kafka.transactional.id": "transactions come with exactlyOnce, not by this option",
+}
+BYTES: Final = ("binary", "string")
+HEADERS: Final = "array<struct<key:string,value:binary>>"
+COLUMNS: Final = {"key": BYTES, "value": BYTES, "headers": (HEADERS,), "topic": ("string",), "partition": ("int",)}
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    bootstrap: str
+    topic: str | None = None  # of every row; wins over the column
+    keeps_too_large: bool = False  # onTooLarge=dlq: a note goes to <topic>.dlq instead of an error
+    codec: Codec = Codec.NONE
+    record_bytes_max: int = REQUEST_BYTES_MAX
+    delivery_timeout_ms: int = DELIVERY_TIMEOUT_MS
+    client_id: str = "chronik-spark"
+
+
+def parse(options: Mapping[str, str]) -> SinkOptions:
+    """Raises PipelineError with the condition that says what is wrong."""
+    given = {name.lower(): value for name, value in options.items()}
+    known = {name.lower(): name for name in (*OPTIONS, *KAFKA, *KAFKA_WITHOUT_EFFECT)}
+    known |= {"kafka.acks": "kafka.acks", "kafka.enable.idempotence": "kafka.enable.idempotence"}
+    for name, written in zip(given, options, strict=True):
+        if name in REFUSED:
+            raise PipelineError("UNSUPPORTED_OPTION", option=name, reason=REFUSED[name])
+        refuse_security(name, given[name])
+        if name not in known:
+            raise PipelineError("UNKNOWN_OPTION", option=written, hint=hint_for(name, known.values()))
+    text = OptionTexts(given)
+    _require_idempotence(text)
+    once = (text.get("exactlyOnce") or "off").strip().lower()
+    if once in ("task", "batch"):
+        reason = f"this version writes at least once (exactlyOnce=off); exactlyOnce={once} needs transactions"
+        raise PipelineError("UNSUPPORTED_OPTION", option="exactlyOnce", reason=reason)
+    text.choice("exactlyOnce", {"off": None}, None)
+    codecs = {codec.name.lower(): codec for codec in Codec}
+    return SinkOptions(
+        bootstrap=bootstrap_of(text),
+        topic=(text.get("topic") or "").strip() or None,
+        keeps_too_large=bool(text.choice("onTooLarge", {"fail": False, "dlq": True}, False)),
+        codec=text.choice("kafka.compression.type", codecs, Codec.NONE),
+        record_bytes_max=text.number("kafka.max.request.size", 1) or REQUEST_BYTES_MAX,
+        delivery_timeout_ms=text.number("kafka.delivery.timeout.ms", 1) or DELIVERY_TIMEOUT_MS,
+        client_id=text.get("kafka.client.id") or "chronik-spark",
+    )
+
+
+def _require_idempotence(text: OptionTexts) -> None:
+    """A task that is run again may double records anyhow; a request that is sent again never does."""
+    reason = "the producer is always idempotent, which takes acks=all"
+    if (text.get("kafka.acks") or "all").strip().lower() not in ("all", "-1"):
+        raise PipelineError("UNSUPPORTED_OPTION", option="kafka.acks", reason=reason)
+    if not text.flag("kafka.enable.idempotence", default=True):
+        raise PipelineError("UNSUPPORTED_OPTION", option="kafka.enable.idempotence", reason=reason)
+
+
+def require_columns(columns: Sequence[tuple[str, str]], options: SinkOptions) -> None:
+    """`columns` are (name, type as Spark writes it). Those that no record has are left alone, as Spark's sink does."""
+    types = dict(columns)
+    if "value" not in types:
+        reason = "it is what gets written; name one with .selectExpr('... AS value')"
+        raise PipelineError("COLUMN_REQUIRED", column="value", reason=reason)
+    if "topic" not in types and options.topic is None:
+        raise PipelineError(
+            "COLUMN_REQUIRED", column="topic", reason="or name one for all rows with the option 'topic'"
+        )
+    for name, expected in COLUMNS.items():
+        if name in types and types[name] not in expected:
+            raise PipelineError("COLUMN_TYPE_MISMATCH", column=name, found=types[name], expected=" or ".join(expected))
