@@ -291,6 +291,39 @@ def test_thousands_of_pipelined_requests_are_all_answered_and_nobody_waits_for_t
     run(test())
 
 
+def test_clients_that_never_read_share_the_memory_budget() -> None:
+    """A fetch is a hundred bytes and its answer may be 55 MB: a few consumers that hang must not take the node down."""
+
+    async def test() -> None:
+        budget_bytes, batch_bytes = 16 << 20, 900_000
+        world = await World.make(**{"chronik.memory.budget.bytes": budget_bytes})
+        await world.create()
+        for _ in range(20):
+            await world.produce(bytes(batch_bytes))
+        hanging = [Peer(world.node) for _ in range(20)]
+        for peer in hanging:
+            peer.reads = False
+            peer.send(frame(fetch_request(), 11, 1))
+        await turns()
+        assert all(len(peer.frames()) == 1 for peer in hanging), "each gets one batch at least"
+        unread_bytes = sum(peer.unread_bytes for peer in hanging)
+        assert world.node.memory.unsent_bytes == unread_bytes
+        assert unread_bytes < budget_bytes + len(hanging) * (batch_bytes + 1000)
+        await world.is_serving()
+        hanging[0].read_everything()
+        for peer in hanging[1:]:
+            peer.hang_up()
+        await turns()
+        assert world.node.memory.unsent_bytes == 0
+        reader = Peer(world.node)
+        reader.send(frame(fetch_request(), 11, 2))
+        await turns()
+        assert len(reader.received) > 15 * batch_bytes, "there is room again"
+        await world.node.stop()
+
+    run(test())
+
+
 def test_a_client_that_never_reads_costs_one_reply_above_the_mark() -> None:
     async def test() -> None:
         world = await World.make()
@@ -301,7 +334,7 @@ def test_a_client_that_never_reads_costs_one_reply_above_the_mark() -> None:
         peer.reads = False
         peer.send(b"".join(frame(fetch_request(), 11, n) for n in range(500)))
         await turns(500)
-        assert peer.unread_bytes_most <= limits.WRITE_BUFFER_BYTES_HIGH + 6_000_000
+        assert peer.unread_bytes_most <= limits.UNSENT_BYTES_HIGH + 6_000_000
         assert not peer.node_reads
         await world.is_serving()
         peer.hang_up()
