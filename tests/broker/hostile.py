@@ -15,6 +15,7 @@ from chronik.broker.node import Node
 from chronik.sim.disk import SimDisk
 from chronik.wire.batches import build
 from chronik.wire.compiler import decode, encode
+from chronik.wire.compression import Codec
 from chronik.wire.headers import (
     RequestHeader,
     ResponseHeader,
@@ -98,8 +99,8 @@ class World:
         assert b"still here" in bytes(found.records)
 
 
-def batch(*values: bytes) -> bytes:
-    return build([Record(n, NOW_MS, None, value, ()) for n, value in enumerate(values)])
+def batch(*values: bytes, key: bytes | None = None, codec: Codec = Codec.NONE) -> bytes:
+    return build([Record(n, NOW_MS, key, value, ()) for n, value in enumerate(values)], codec)
 
 
 def produce_request(records: bytes, *, topic: str = TOPIC, partition: int = 0, acks: int = -1) -> ProduceRequest:

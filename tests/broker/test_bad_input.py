@@ -14,9 +14,11 @@ from chronik.broker.api import served_apis
 from chronik.wire.batches import CRC_COVERS_FROM
 from chronik.wire.checksums import crc32c
 from chronik.wire.compiler import encode
+from chronik.wire.compression import Codec
+from chronik.wire.error_codes import ErrorCode
 from chronik.wire.headers import RequestHeader, request_header_version
 from chronik.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from chronik.wire.messages.metadata import MetadataRequest
+from chronik.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from chronik.wire.messages.produce import ProduceResponse
 from chronik.wire.notation import Struct
 from tests.broker.hostile import Peer, World, batch, fetch_request, frame, produce_request, run, turns
@@ -387,6 +389,57 @@ def test_a_decompression_bomb_is_refused_or_left_as_it_is(configs: dict[str, str
         await turns(50)
         assert not old.is_closed
         await world.is_serving()
+        await world.node.stop()
+
+    run(test())
+
+
+def test_a_request_of_very_many_elements_is_refused_before_it_is_decoded(caplog: pytest.LogCaptureFixture) -> None:
+    """Two megabytes of empty names would be a million objects, and seconds in which nobody else is served."""
+
+    async def test() -> None:
+        world = await World.make()
+        await world.create()
+        caplog.clear()
+        many = [MetadataRequestTopic(name=f"topic-number-{n:010}") for n in range(20_000)]
+        names = MetadataRequest(topics=many, allow_auto_topic_creation=False)
+        served, refused = Peer(world.node), Peer(world.node)
+        served.send(frame(names, 4))
+        await turns()
+        assert len(served.frames()) == 1
+        names.topics = [MetadataRequestTopic(name="")] * 999_999
+        refused.send(frame(names, 4))
+        await turns()
+        assert refused.is_closed
+        assert len(caplog.records) == 1
+        await world.is_serving()
+        await world.node.stop()
+
+    run(test())
+
+
+def test_a_batch_that_is_taken_apart_is_not_overtaken_by_later_ones() -> None:
+    """It is taken apart away from the loop; a producer with five requests in flight must still find its order."""
+
+    async def test() -> None:
+        world = await World.make()
+        await world.create("compacted", cleanup_policy="compact")
+        compressed, plain = (batch(b"v", key=b"k", codec=codec) for codec in (Codec.GZIP, Codec.NONE))
+        peer, other = Peer(world.node), Peer(world.node)
+        sent = [compressed, plain, compressed, plain]
+        peer.send(b"".join(frame(produce_request(each, topic="compacted"), 9, n) for n, each in enumerate(sent)))
+        other.send(frame(produce_request(plain, topic="compacted"), 9, 9))
+        await turns(50)
+        answers = [peer.answer(n, ProduceResponse, 9).responses[0].partition_responses[0] for n in range(4)]
+        assert [answer.error_code for answer in answers] == [0] * 4
+        offsets = [answer.base_offset for answer in answers]
+        assert offsets == sorted(offsets)
+        assert other.correlation_ids() == [9], "only its own connection waits"
+        refused = Peer(world.node)
+        refused.send(frame(produce_request(batch(b"v", codec=Codec.GZIP), topic="compacted"), 9))
+        await turns(50)
+        (answer,) = refused.answer(0, ProduceResponse, 9).responses[0].partition_responses
+        assert (answer.error_code, len(answer.record_errors)) == (ErrorCode.INVALID_RECORD, 1)
         await world.node.stop()
 
     run(test())

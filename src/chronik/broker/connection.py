@@ -49,6 +49,7 @@ class Connection(asyncio.BufferedProtocol):
         self._in_flight_bytes = 0  # of their requests
         self._held_bytes = 0  # of finished replies that wait for one ahead of them
         self._is_held = False  # the node does not serve yet
+        self._is_alone = False  # a request is under way that no later one may overtake
         self._is_full = False  # between the high mark and the low one
         self._is_reading = True  # false for any of the reasons above and below
         self._peer_is_slow = False  # it does not read its replies
@@ -163,6 +164,14 @@ class Connection(asyncio.BufferedProtocol):
         self._flush()
         self._read_or_not()
 
+    def hold_back(self) -> None:
+        """No further request is started until `go_on`: what the one under way does must not be overtaken."""
+        self._is_alone = True
+
+    def go_on(self) -> None:
+        self._is_alone = False
+        self._serve()
+
     def _next_turn(self) -> None:
         self._turn_is_due = False
         self._serve()
@@ -173,6 +182,8 @@ class Connection(asyncio.BufferedProtocol):
             return True
         if not self._replies:
             return False
+        if self._is_alone:
+            return True
         if self._over(limits.IN_FLIGHT_BYTES_HIGH) or self.node.memory.is_spent:
             self._is_full = True
             return True

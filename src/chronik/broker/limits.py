@@ -15,6 +15,9 @@ IN_FLIGHT_BYTES_HIGH = 64 * MIB  # per connection; reading stops above and goes 
 IN_FLIGHT_BYTES_LOW = 32 * MIB
 check(IN_FLIGHT_BYTES_LOW < IN_FLIGHT_BYTES_HIGH, "reading must be able to go on")
 
+# What a request that did not fit one read may be decoded into: about 100,000 elements. Reading and answering them holds
+# the loop for a tenth of a second; a million would be a second, and no client sends so many.
+REQUEST_OBJECT_BYTES_MAX = 16 * MIB
 REQUESTS_PER_TURN = 32  # of one connection, before the loop gets its turn: a full read holds 18,000 small ones
 
 HELD_BYTES_MAX = 4 * MIB  # of finished replies behind one that waits; no request is started above
