@@ -13,7 +13,9 @@ KILLS ?= 50
 ARGS ?=
 
 KAFKA_VERSIONS := 4.3.1 3.9.1
-JARS := $(KAFKA_VERSIONS:%=$(CHRONIK_CACHE)/kafka-%)
+# Spark's own Kafka source, for Spark as the lock has it.
+SPARK_KAFKA_VERSION := 4.2.0
+JARS := $(KAFKA_VERSIONS:%=$(CHRONIK_CACHE)/kafka-%) $(CHRONIK_CACHE)/spark-kafka-$(SPARK_KAFKA_VERSION)
 
 BENCHMARKS := $(wildcard benchmarks/*.py)
 
@@ -71,8 +73,8 @@ compat: venv jdk jars  ## compares us with real Kafkas and with other people's c
 fuzz: venv  ## feeds a million mutated inputs to the decoders; FUZZ_INPUTS=1000 for fewer
 	$(BIN)/python -m tests.fuzz.run --inputs $(FUZZ_INPUTS) --jobs $(JOBS) $(ARGS)
 
-kills: venv  ## kill -9 under load, 50 times; KILLS=500 for more
-	CHRONIK_KILLS=$(KILLS) $(BIN)/pytest tests/broker/test_kills.py --timeout 7200 $(ARGS)
+kills: venv  ## kills, hangs, restarts and cut cables under load, 50 times each; KILLS=500 for more
+	CHRONIK_KILLS=$(KILLS) $(BIN)/pytest tests/broker/test_kills.py tests/cluster -m "not java" --timeout 7200 $(ARGS)
 
 sim: venv  ## runs whole clusters in virtual time under faults
 	$(call exists,tests/sim)
@@ -81,7 +83,7 @@ sim: venv  ## runs whole clusters in virtual time under faults
 setup:  ## makes .venv with broker, dev and spark extras
 	@$(PREPARE) all
 
-jars: $(JARS)  ## fetches the jars of the real Kafkas that we are compared with
+jars: $(JARS)  ## fetches the jars of the real Kafkas, and of Spark's source for them, that we are compared with
 
 lock:  ## writes the lock files anew after a change of dependencies
 	@$(REQUIRE) uv
@@ -98,6 +100,6 @@ jdk:
 	@$(REQUIRE) jdk maven
 
 # A folder that is there is complete, however old it is, so it has no prerequisites.
-$(JARS): $(CHRONIK_CACHE)/kafka-%:
+$(JARS):
 	@$(REQUIRE) jdk maven
-	@sh tools/python tools/fetch_jars.py $* $@
+	@sh tools/python tools/fetch_jars.py $(lastword $(subst -, ,$(notdir $@))) $@

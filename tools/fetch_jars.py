@@ -1,6 +1,7 @@
-"""Fetches the jars of one Kafka version into a folder: complete class path, each file as the list of hashes says.
+"""Fetches the jars of one release into a folder: complete class path, each file as the list of hashes says.
 
     tools/python tools/fetch_jars.py 4.3.1 .cache/kafka-4.3.1
+    tools/python tools/fetch_jars.py 4.2.0 .cache/spark-kafka-4.2.0
     tools/python tools/fetch_jars.py 4.4.0 .cache/kafka-4.4.0 --record    # writes the list for a new version
 
 Maven does the fetching with the machine's own settings, mirrors and local repository. The folder appears whole or not
@@ -16,6 +17,7 @@ import tempfile
 from pathlib import Path
 
 ORACLE = Path(__file__).resolve().parent.parent / "tests/oracle"
+POMS = {"kafka": ORACLE / "pom.xml", "spark-kafka": ORACLE / "pom-spark-kafka.xml"}  # by the folder's name
 PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1"
 
 
@@ -25,10 +27,11 @@ class CannotFetch(Exception):
 
 def fetch(version: str, folder: Path, hashes: Path, *, record: bool = False) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
-    print(f"chronik: fetching the jars of Kafka {version} into {folder}, once", flush=True)
+    subject = folder.name.removesuffix(f"-{version}")
+    print(f"chronik: fetching the jars of {subject} {version} into {folder}, once", flush=True)
     with tempfile.TemporaryDirectory(prefix=f"{folder.name}-", dir=folder.parent) as temporary:
         jars = Path(temporary).resolve() / "jars"
-        run_maven(version, jars)
+        run_maven(subject, version, jars)
         found = hashes_of(jars)
         if record:
             hashes.write_text("".join(f"{digest}  {name}\n" for name, digest in found.items()))
@@ -37,14 +40,16 @@ def fetch(version: str, folder: Path, hashes: Path, *, record: bool = False) -> 
             jars.rename(folder)
 
 
-def run_maven(version: str, folder: Path) -> None:
+def run_maven(subject: str, version: str, folder: Path) -> None:
     command = ["mvn", "--batch-mode", "--quiet", "--no-transfer-progress", "--strict-checksums"]
-    command += ["--file", str(ORACLE / "pom.xml"), "-Dstyle.color=never"]
+    command += ["--file", str(POMS[subject]), "-Dstyle.color=never"]
     command += [f"{PLUGIN}:copy-dependencies", "-DincludeScope=runtime"]
-    command += [f"-Dkafka.version={version}", f"-DoutputDirectory={folder}"]
+    command += [f"-D{subject}.version={version}", f"-DoutputDirectory={folder}"]
     ran = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if ran.returncode:
-        raise CannotFetch(f"{ran.stdout}\nMaven could not fetch Kafka {version}, see above; `make jars` tries again")
+        raise CannotFetch(
+            f"{ran.stdout}\nMaven could not fetch {subject} {version}, see above; `make jars` tries again"
+        )
 
 
 def hashes_of(folder: Path) -> dict[str, str]:
@@ -68,7 +73,7 @@ def compare(found: dict[str, str], expected: dict[str, str], path: Path) -> None
 if __name__ == "__main__":
     if len(sys.argv) not in (3, 4) or sys.argv[3:] not in ([], ["--record"]):
         sys.exit("usage: fetch_jars.py VERSION FOLDER [--record]")
-    hash_list = ORACLE / f"kafka-{sys.argv[1]}.sha256"
+    hash_list = ORACLE / f"{Path(sys.argv[2]).name}.sha256"
     try:
         fetch(sys.argv[1], Path(sys.argv[2]), hash_list, record=bool(sys.argv[3:]))
     except CannotFetch as why:

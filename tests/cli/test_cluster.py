@@ -9,6 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from chronik.cli.errors import CommandFailed
+from chronik.cli.moving import Standing, carry_out
+from chronik.cli.session import Options, run
+from chronik.client.routing import Cluster as Client
+from chronik.client.topology import TopicPartition
 from chronik.testing import Cluster
 from chronik.testing.cluster import _InThread
 from chronik.testing.processes import free_ports
@@ -166,6 +171,42 @@ def test_a_node_alone_becomes_a_cluster_that_survives_it(
         assert states == {1: "fenced", 2: "alive", 3: "alive"}
         assert page["leader"] in (2, 3)
         assert page["offline_partitions"] == 2, "of the topics that only node 1 holds"
+
+
+def test_a_move_that_cannot_go_on_says_why_and_can_be_called_off(
+    run_command: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A drain that hangs without a word is what operators complain of most."""
+    chronik = run_command
+    with Cluster(nodes=3, settings=SETTINGS) as cluster:
+        monkeypatch.setenv("CHRONIK_BOOTSTRAP", cluster.bootstrap)
+        assert chronik("topic", "create", "orders", "-r", "1").exit_code == 0
+        ((holder,),) = replicas(chronik, "orders")
+        gone = next(node for node in (1, 2, 3) if node != holder)
+        cluster.stop(gone)
+        said: list[Standing] = []
+
+        async def work(client: Client) -> None:
+            await client.refresh(None)
+            with pytest.raises(CommandFailed, match=f"waiting for broker {gone}, where orders-0 is to go"):
+                await carry_out(client, {TopicPartition("orders", 0): [gone]}, said.append, stalled_s=0.3)
+
+        assert run(Options(cluster.bootstrap), work) == 0
+        assert said[-1].blocker == f"broker {gone}, where orders-0 is to go: it is not alive"
+        assert sorted(replicas(chronik, "orders")[0]) == sorted([holder, gone])
+        assert chronik("cluster", "rebalance", "--cancel").out == "1 moves were called off\n"
+        assert replicas(chronik, "orders") == [[holder]]
+        assert chronik("cluster", "rebalance", "--cancel", "--format", "json").json == []
+        page = chronik("cluster", "status", "--format", "json").json
+        assert {row["node"]: row["state"] for row in page["nodes"]}[gone] == "fenced"
+
+
+def test_status_of_any_kafka(chronik: Run) -> None:
+    """Of Kafka too, as far as it tells: who leads, who votes, who is behind."""
+    page = chronik("cluster", "status", "--format", "json").json
+    [node] = page["nodes"]
+    assert (node["node"], node["role"], node["state"], page["leader"]) == (1, "leader", "alive", 1)
+    assert "leader     node 1 in term" in chronik("cluster", "status").out
 
 
 @pytest.mark.parametrize("words", [["add", "four"], ["add", "4@host:port"], ["add", "4@"], ["remove", "x"]])

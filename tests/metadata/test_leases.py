@@ -115,7 +115,7 @@ def test_a_lease_that_runs_out_is_counted_once() -> None:
 def test_a_holder_stops_before_the_leader_stops_waiting_for_it(
     asked_ns: int, travel_ns: int, left_ns: int, drift_permille: int
 ) -> None:
-    """Whatever the way takes, and however the holder's clock runs within the bound: no read behind the leader's back."""
+    """Whatever the way takes, however the holder's clock runs within the bound: no read behind the leader's back."""
     grants, lease = leader(), FollowerLease()
     number = lease.ask(asked_ns)
     granted_at_ns = asked_ns + travel_ns  # in the leader's time, which begins with the holder's

@@ -1,4 +1,6 @@
-"""Where the jars of a real Kafka lie. Tests that need them carry the mark `java`; nothing here fetches anything."""
+"""Where the jars of a real Kafka lie, and those of Spark's own source for it. Tests that need them carry the mark
+`java`; nothing here fetches anything.
+"""
 
 from __future__ import annotations
 
@@ -19,3 +21,8 @@ def kafka_jars(version: str) -> Path:
     if not any(folder.glob("kafka-clients-*.jar")):
         raise FileNotFoundError(f"no jars of Kafka {version} in {folder}: `make jars` fetches them")
     return folder
+
+
+def spark_kafka_jars(version: str) -> list[Path]:
+    """The jars of Spark's own Kafka source, for `spark.jars`; none when they have not been fetched."""
+    return sorted((cache_folder() / f"spark-kafka-{version}").glob("*.jar"))

@@ -14,19 +14,25 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.house.repository import ROOT, SOURCE
+from tests.oracle.jars import spark_kafka_jars
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _running: pytest.StashKey[Any] = pytest.StashKey()
+SPARK_KAFKA = "4.2.0"
 SETTINGS = {
     "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": "1g",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.streaming.metricsEnabled": "false",
-    # A JVM that lives for a minute: quick compilation beats good compilation.
+    # A JVM that lives for a minute on few rows: whatever is compiled is hardly used.
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto",
 }
 
@@ -52,6 +58,8 @@ def _start() -> SparkSession:
     for name, value in SETTINGS.items():
         builder = builder.config(name, value)
     builder = builder.config("spark.sql.warehouse.dir", tempfile.mkdtemp(prefix="chronik-warehouse-"))
+    if jars := spark_kafka_jars(SPARK_KAFKA):  # for the tests that compare us with Spark's own source
+        builder = builder.config("spark.jars", ",".join(map(str, jars)))
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     return session

@@ -79,7 +79,7 @@ def refused(condition: str) -> Any:
     return pytest.raises(PipelineError, match=rf"^\[{condition}\]")
 
 
-LOGS = {A0: 100, A1: 50, B0: 7}
+LOGS = {A0: 100, A1: 50, B0: 7, TopicPartition("bb", 0): 9}
 
 
 @pytest.mark.parametrize(
@@ -95,6 +95,7 @@ LOGS = {A0: 100, A1: 50, B0: 7}
         ({"assign": '{"a":[1],"b":[0]}'}, [("a", 1, 0, 50), ("b", 0, 0, 7)]),
         ({"subscribePattern": "[ab]"}, [("a", 0, 10, 100), ("a", 1, 0, 50), ("b", 0, 0, 7)]),
         ({"subscribePattern": "x"}, []),
+        ({"subscribePattern": "b"}, [("b", 0, 0, 7)]),  # the whole name, not its beginning
         ({"minPartitions": "3"}, [("a", 0, 10, 55), ("a", 0, 55, 100), ("a", 1, 0, 50)]),
         ({"startingOffsets": "group", "kafka.group.id": "g"}, [("a", 0, 70, 100), ("a", 1, 0, 50)]),
     ],

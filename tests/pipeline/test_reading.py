@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,6 +17,7 @@ from chronik.pipeline.columns import COLUMNS_WITH_HEADERS
 from chronik.pipeline.errors import PipelineError
 from chronik.pipeline.reading import read_range
 from chronik.testing import Cluster
+from tests.house.repository import SOURCE
 from tests.pipeline import topics
 
 READ_UNCOMMITTED = 0
@@ -106,6 +110,35 @@ def test_a_broker_that_restarts_while_it_is_read_costs_no_row_and_doubles_none()
         cluster.restart()
         found += offsets(tables)
     assert found == list(range(2000))
+
+
+READ_ALL = """
+import sys
+from chronik.pipeline.reading import read_range
+
+def resident_mib():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096 >> 20
+
+sizes = []
+for table in read_range(sys.argv[1], "large", 0, start=0, end=int(sys.argv[2])):
+    sizes.append(resident_mib())
+print(sizes[5], max(sizes), len(sizes))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_large_backlog_does_not_grow_a_worker() -> None:
+    """A worker holds one answer and what is made of it, however much there is to read: 200 MiB here."""
+    with Cluster(in_process=False) as cluster:
+        topics.create(cluster.bootstrap, "large")
+        topics.fill(cluster.bootstrap, "large", 50_000, value_bytes=4096, **{"compression.type": "none"})
+        command = [sys.executable, "-c", READ_ALL, cluster.bootstrap, "50000"]
+        environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
+        ran = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    early_mib, most_mib, table_count = map(int, ran.stdout.split())
+    assert table_count > 40
+    assert most_mib < early_mib + 32
 
 
 @pytest.mark.java

@@ -1,4 +1,4 @@
-"""One seed, one run: byte for byte the same log in another process with other hashes, or a failing seed is worthless."""
+"""One seed, one run: byte for byte the same log in another process with other hashes, or no seed is worth keeping."""
 
 from __future__ import annotations
 

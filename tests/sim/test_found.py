@@ -1,4 +1,4 @@
-"""Runs that broke an invariant once. `chronik sim` prints such an entry for whatever it finds; each must pass for ever."""
+"""Runs that broke an invariant once. `chronik sim` prints an entry for whatever it finds; each must hold for ever."""
 
 from __future__ import annotations
 
@@ -15,6 +15,18 @@ CASES = [
         seed=181,
         faults=[Fault(1944, "kill", 1, duration_ms=254), Fault(2440, "sync error", 1)],
         story="a node whose disk failed while it started waited for a controller instead of ending",
+    ),
+    Found(
+        "records",
+        seed=85,
+        faults=[
+            Fault(19, "power at disk", 3, duration_ms=1911, amount=11),
+            Fault(357, "sync error", 1),
+            Fault(603, "pause", 1, duration_ms=1480),
+            Fault(2657, "deafen", 2, duration_ms=3500),
+            Fault(3266, "kill", 3, duration_ms=52),
+        ],
+        story="the late answer to a node's last process was taken for the answer to its new one",
     ),
     Found(
         "metadata",

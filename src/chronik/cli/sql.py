@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -39,7 +39,7 @@ def sql(
     engine: Literal["duckdb", "spark"] = "duckdb",
     storage: Annotated[Path, Parameter(env_var="CHRONIK_STORAGE")] = Path("chronik-storage"),
     as_bytes: Annotated[bool, Parameter(name="--bytes")] = False,
-    master: str = "local[*]",
+    master: str | None = None,
     bootstrap: Annotated[
         str, Parameter(name=["--bootstrap", "--bootstrap-server"], env_var="CHRONIK_BOOTSTRAP")
     ] = "localhost:9092",
@@ -68,7 +68,7 @@ def sql(
     as_bytes
         Keys and values as bytes; as text when left out.
     master
-        Where Spark runs; local[*] when left out.
+        Where Spark runs: local[4], spark://host:7077, sc://host; two cores of this machine when left out.
     bootstrap
         Brokers to ask first: host:port, several with commas; localhost:9092 when left out.
     format_
@@ -76,7 +76,8 @@ def sql(
     """
     from chronik.client.errors import BadAddress, ClientError, Unreachable
 
-    _require(("duckdb", "pyarrow") if engine == "duckdb" else ("pyspark", "pyarrow"), engine)
+    if engine == "duckdb":
+        _require("duckdb", "pyarrow", "deltalake")
     from chronik.pipeline.errors import PipelineError
 
     try:
@@ -93,23 +94,23 @@ def sql(
     return 0
 
 
-def _require(packages: Sequence[str], engine: str) -> None:
-    """Says how to get what is missing, rather than which import failed."""
+def _require(*packages: str) -> None:
+    """Says how to get what is missing, rather than which import failed. What Spark needs is told by its session."""
     from importlib.util import find_spec
 
     for package in packages:
         if find_spec(package) is None:
-            extra = "spark" if engine == "spark" else "sql"
-            raise CommandFailed(
-                f"`chronik sql` needs {package}, which is not installed: pip install 'chronik[{extra}]'"
-            )
+            raise CommandFailed(f"`chronik sql` needs {package}, which is not installed: pip install 'chronik[sql]'")
 
 
 @contextmanager
 def _asked(
-    query: str, engine: str, bootstrap: str, storage: str, master: str, *, as_bytes: bool
+    query: str, engine: str, bootstrap: str, storage: str, master: str | None, *, as_bytes: bool
 ) -> Iterator[Answer | SparkAnswer]:
     if engine == "spark":
+        from chronik.pipeline.session import require_spark
+
+        require_spark()
         from chronik.pipeline.sql.with_spark import ask_spark
 
         yield ask_spark(query, bootstrap, storage, master=master)

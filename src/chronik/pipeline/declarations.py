@@ -69,7 +69,8 @@ class Bronze:
 class Silver:
     """A table kept by key: of two rows with equal keys the one later by `sequence_by` wins.
 
-    Without keys every row is appended. A row for which `delete_when` holds takes its key out of the table.
+    Without keys every row is appended. A row for which `delete_when` holds takes its key out of the table; one that has
+    no value of `sequence_by`, as a tombstone, goes by the log: it ends what stands before it in its partition.
     """
 
     name: str

@@ -19,7 +19,18 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 from chronik.pipeline.conditions import PipelineFault
 from chronik.pipeline.declarations import DELETED, Bronze, Declaration, Gold, Silver, ToTopic
 from chronik.pipeline.registry import Pipeline, load
-from chronik.pipeline.rows import ERROR_CLASS, RECORD_SCHEMA, decoded, good, judged, kept, timed
+from chronik.pipeline.rows import (
+    ERROR_CLASS,
+    RECORD_SCHEMA,
+    after_deletions,
+    decoded,
+    good,
+    judged,
+    kept,
+    marked,
+    silent_deletions,
+    timed,
+)
 from chronik.pipeline.table_writes import flat
 
 if TYPE_CHECKING:
@@ -122,10 +133,11 @@ class _Fixture:
         last = Window.partitionBy(*declaration.keys).orderBy(
             F.col(declaration.sequence_by).desc_nulls_last(), F.col("_offset").desc()
         )
+        rows = marked(rows, declaration)
+        deletions = silent_deletions(rows, declaration)
+        rows = after_deletions(rows, deletions, declaration)
         newest = rows.withColumn("_rank", F.row_number().over(last)).where("_rank = 1").drop("_rank")
-        if declaration.delete_when:
-            newest = newest.where(~F.coalesce(F.expr(declaration.delete_when), F.lit(False)))
-        return newest.drop(DELETED)
+        return newest.where(~F.col(DELETED)).drop(DELETED)
 
     def _dead(self, declaration: Declaration) -> dict[str, int]:
         if isinstance(declaration, Bronze):

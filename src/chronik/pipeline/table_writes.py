@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 
 from chronik.pipeline.declarations import DELETED, Gold, Silver
+from chronik.pipeline.rows import after_deletions, marked, silent_deletions
 from chronik.pipeline.tables.options import TableOptions
 from chronik.pipeline.tables.place import Place
 from chronik.pipeline.tables.transactions import BatchName
@@ -45,9 +46,22 @@ def write(rows: DataFrame, flow: Flow, application: str, number: int) -> int:
     """The table's version afterwards."""
     declaration = flow.declaration
     if isinstance(declaration, Silver) and declaration.keys:
-        return _committed(_marked(rows, declaration), _by_key(flow, declaration), application, number)
+        return _kept_by_key(marked(rows, declaration), flow, declaration, application, number)
     shaped = flat(rows) if isinstance(declaration, Gold) else rows
     return _committed(shaped, _appending(flow), application, number)
+
+
+def _kept_by_key(rows: DataFrame, flow: Flow, silver: Silver, application: str, number: int) -> int:
+    """Deletions that go by the log are a commit of their own, before the rest, under a name of their own.
+
+    A crash between the two repeats the batch: the first is then there already, and the second follows.
+    """
+    deletions = silent_deletions(rows, silver)
+    if not deletions.isEmpty():
+        by_log = _options(flow, mode="upsert", keys=silver.keys, sequence_by=("_offset",), delete_column=DELETED)
+        _committed(deletions, by_log, f"{application}/deletions", number)
+        rows = after_deletions(rows, deletions, silver)
+    return _committed(rows, _by_key(flow, silver), application, number)
 
 
 def replace(rows: DataFrame, flow: Flow, application: str, number: int) -> int:
@@ -100,12 +114,6 @@ def _options(flow: Flow, **more: object) -> TableOptions:
         upsert_bytes_max=UPSERT_BYTES_MAX,
         **more,  # type: ignore[arg-type]
     )
-
-
-def _marked(rows: DataFrame, silver: Silver) -> DataFrame:
-    """`_deleted` says which rows take their key out of the table; no condition, none."""
-    condition = F.expr(silver.delete_when) if silver.delete_when else F.lit(False)
-    return rows.withColumn(DELETED, F.coalesce(condition, F.lit(False)))
 
 
 def flat(rows: DataFrame) -> DataFrame:

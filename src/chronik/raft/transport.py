@@ -51,6 +51,8 @@ class TcpTransport:
         self._unreachable: Callable[[int], None] | None = None
         self._receive_note: ReceiveNote | None = None
         self._met: Callable[[str], None] | None = None
+        self.strangers: dict[int, str] = {}  # peers that are of another cluster than this node, and of which
+        self.on_stranger: Callable[[], None] | None = None  # hears when one came
 
     @classmethod
     async def listen(cls, runtime: Runtime, address: Address, *, cluster_id: str, node_id: int) -> TcpTransport:
@@ -144,6 +146,11 @@ class TcpTransport:
         if cluster_id and not self.cluster_id and self._met is not None:
             self._met(cluster_id)
 
+    def met_stranger(self, hello: Hello) -> None:
+        self.strangers[hello.sender] = hello.cluster_id
+        if self.on_stranger is not None:
+            self.on_stranger()
+
 
 class Stream(asyncio.Protocol):
     """One connection, either way round. Messages of one turn of the loop leave in one write."""
@@ -195,7 +202,10 @@ class Stream(asyncio.Protocol):
             self._refuse(str(error))
 
     def _greet(self, hello: Hello) -> None:
-        hello.check_answer_to(Hello(self._owner.node_id, self.peer, self._owner.cluster_id))
+        own = Hello(self._owner.node_id, self.peer, self._owner.cluster_id)
+        if hello.wanted == own.sender and hello.is_of_another_cluster(own):
+            self._owner.met_stranger(hello)
+        hello.check_answer_to(own)
         self._stop_waiting()
         self.peer, self.is_up = hello.sender, True
         self._reader.bytes_max = FRAME_BYTES_MAX

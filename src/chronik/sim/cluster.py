@@ -46,10 +46,18 @@ class Machine:
         self.stalled_until_ns = 0
         self.disk_was_broken = False  # then the process may end by itself
         self.watch: Callable[[Machine], Callable[[], None] | None] = lambda _: None  # what looks at each process
+        self.on_start: Callable[[Machine], None] = lambda _: None  # called before anything of a new process runs
+        self._raft_directory = raft_directory
         self._booted_ns = 0
 
     def __repr__(self) -> str:
         return self.host
+
+    def found_log(self) -> DurableLog:
+        """The quorum's log as a process finds it that starts now: on the platter or only in the page cache."""
+        log = DurableLog(lambda: self.disk, self._raft_directory, with_page_cache=True)
+        log.refresh()
+        return log
 
     @property
     def is_up(self) -> bool:
@@ -80,6 +88,7 @@ class Machine:
         )
         self.disk.on_power_cut = lambda: self._power_went(loop)
         self.world.note(self.host, f"starts (start {self.starts})")
+        self.on_start(self)
         loop.call_soon(self._begin, runtime)
 
     def _begin(self, runtime: Runtime) -> None:
@@ -204,5 +213,6 @@ class Cluster:
 
 
 def _term_of(machine: Machine) -> int:
-    assert machine.program is not None and machine.program.raft is not None
+    assert machine.program is not None
+    assert machine.program.raft is not None
     return machine.program.raft.term

@@ -231,14 +231,26 @@ def _leaders_in_turn(random: Random, at_ms: int, node: int, node_count: int) -> 
 
 
 def _voter_restarted(random: Random, at_ms: int, node: int, node_count: int) -> list[Fault]:
-    """One cannot hear the leader and wants to be it; the other, who could elect it, comes back with no memory of what
-    it promised."""
-    faults = [Fault(at_ms, "deafen", node, 3500)]
-    other = 1 + node % node_count
-    for _ in range(4):
-        at_ms += random.randint(500, 900)
-        faults.append(Fault(at_ms, "kill", other, random.randint(40, 120)))
+    """One does not hear the leader and wants to be it; the other, who could elect it, comes back with no memory of
+    what it promised. The first to lead is mostly node 1."""
+    node, other = random.sample(range(2, node_count + 1), 2) if node_count > 2 else (node, 1 + node % node_count)
+    faults = [Fault(at_ms, "cut", LEADER, 4000, node)]
+    for _ in range(5):
+        at_ms += random.randint(400, 800)
+        faults.append(Fault(at_ms, "kill", other, random.randint(30, 100)))
     return faults
+
+
+def _slow_leader(random: Random, at_ms: int, node: int, node_count: int) -> list[Fault]:
+    """Its followers are ahead of it."""
+    return [Fault(at_ms, "slow disk", LEADER, random.randint(2000, 5000), 0, random.randint(30, 150))]
+
+
+def _far_follower(random: Random, at_ms: int, node: int, node_count: int) -> list[Fault]:
+    """Behind a slow link, then behind none."""
+    slow_ms = random.randint(1500, 4000)
+    slow = Fault(at_ms, "slow link", LEADER, slow_ms, node, random.randint(30, 320))
+    return [slow, Fault(at_ms + random.randint(500, slow_ms), "isolate", node, random.randint(300, 1500))]
 
 
 def _all_down(random: Random, at_ms: int, node: int, node_count: int) -> list[Fault]:
@@ -249,4 +261,4 @@ def _all_down(random: Random, at_ms: int, node: int, node_count: int) -> list[Fa
     ]
 
 
-COURSES = (_deposed_and_restarted, _leaders_in_turn, _voter_restarted, _all_down)
+COURSES = (_deposed_and_restarted, _leaders_in_turn, _voter_restarted, _slow_leader, _far_follower, _all_down)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from random import Random
 
 from chronik.sim.loop import NS_PER_MS, VirtualTime
@@ -79,6 +79,13 @@ class Wires:
         for transport in list(self.host(source).transports):
             if transport.peer_host == target:
                 transport.reset_from_outside()
+
+    def end_half_open(self, names: Iterable[str]) -> None:
+        """What keepalive would find out after hours: these hosts' connections whose other end is no more are reset."""
+        for name in names:
+            for transport in list(self.host(name).transports):
+                if transport.outgoing.target.is_gone:
+                    transport.reset_from_outside()
 
     def process_died(self, name: str) -> None:
         """Its system closes what it held: some peers see an orderly end, some a reset."""

@@ -52,4 +52,7 @@ def offsets_in(place: Place) -> list[int]:
 def batches_in_history(place: Place) -> list[tuple[str, int]]:
     """The named batches of a table, oldest first, each as often as it was committed."""
     history = DeltaTable(place.uri).history()
-    return [(each[APPLICATION_KEY], int(each[BATCH_KEY])) for each in reversed(history) if BATCH_KEY in each]
+    named = [(each[APPLICATION_KEY], int(each[BATCH_KEY])) for each in reversed(history) if BATCH_KEY in each]
+    nameless = [each for each in history if BATCH_KEY not in each and each["operation"] == "WRITE"]
+    assert nameless == [], "rows were written outside of any batch"
+    return named

@@ -8,15 +8,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import Producer
 from deltalake import DeltaTable
 from pyspark.errors import PySparkException
 
+from chronik.pipeline.sql.errors import SqlError
+from chronik.pipeline.sql.with_spark import ask_spark
 from chronik.pipeline.tables.options import TableOptions
 from chronik.pipeline.tables.place import Place
 from chronik.pipeline.tables.provenance import with_provenance
 from chronik.pipeline.tables.rewriting import last_rows, upsert, upsert_frame
 from chronik.pipeline.tables.transactions import BatchName
 from chronik.pipeline.tables.upserting import Keeping, last_per_key
+from chronik.testing import Cluster
 from tests.pipeline.tables.rows import batches_in_history
 
 if TYPE_CHECKING:
@@ -185,20 +189,31 @@ def test_batches_append_overwrite_and_repeat_by_name(spark: SparkSession, tmp_pa
     assert spark.read.format("chronik-table").load(table).count() == 4
 
 
-@pytest.mark.parametrize(
-    ("options", "condition"),
-    [
-        ({"moed": "upsert"}, "TABLE_OPTION_UNKNOWN"),
+def test_what_is_wrong_is_named_in_sparks_own_error(spark: SparkSession, tmp_path: Path) -> None:
+    """People read the last line of a stack trace; alerts match the name. One error of the driver's, one of a task's."""
+    frame = spark.range(10)
+    for options, condition in (
         ({"mode": "upsert", "keys": "idd"}, "TABLE_COLUMN_UNKNOWN"),
         ({"mode": "upsert", "keys": "id", "sequenceBy": "id", "upsertBytesMax": "10"}, "TABLE_BATCH_TOO_LARGE"),
-    ],
-)
-def test_what_is_wrong_is_named_in_sparks_own_error(
-    spark: SparkSession, tmp_path: Path, options: dict[str, str], condition: str
-) -> None:
-    """People read the last line of a stack trace; alerts match the name."""
-    writer = spark.range(10).write.format("chronik-table").mode("append").options(**options)
-    with pytest.raises(PySparkException, match=rf"\[{condition}\]"):
-        writer.save(str(tmp_path / "table"))
+    ):
+        writer = frame.write.format("chronik-table").mode("append").options(**options)
+        with pytest.raises(PySparkException, match=rf"\[{condition}\]"):
+            writer.save(str(tmp_path / "table"))
     with pytest.raises(PySparkException, match=r"\[TABLE_NOT_FOUND\]"):
-        spark.read.format("chronik-table").load(str(tmp_path / "none")).count()
+        spark.read.format("chronik-table").load(str(tmp_path / "none"))
+
+
+def test_spark_answers_the_same_questions_as_duckdb(spark: SparkSession, tmp_path: Path) -> None:
+    """`chronik sql --engine spark`: a topic and a table in one query, and the nearest name for a wrong one."""
+    spark.range(10).write.format("chronik-table").mode("append").save(str(tmp_path / "tables" / "ids"))
+    with Cluster() as cluster:
+        producer = Producer({"bootstrap.servers": cluster.bootstrap})
+        for number in range(5):
+            producer.produce("orders", b"%d" % number, partition=0)
+        assert producer.flush(60) == 0
+        query = "SELECT id, value, _offset FROM orders JOIN ids ON id = cast(value AS int) * 2 ORDER BY id"
+        answer = ask_spark(query, cluster.bootstrap, str(tmp_path), master="local[2]")
+        assert answer.columns == ["id", "value", "_offset"]
+        assert list(answer.rows()) == [(2 * number, str(number), number) for number in range(5)]
+        with pytest.raises(SqlError, match="did you mean 'orders'"):
+            ask_spark("SELECT * FROM oders", cluster.bootstrap, str(tmp_path), master="local[2]")

@@ -5,28 +5,21 @@ Appends what the topic holds to the table, in batches of so many rows, and ends.
 
 from __future__ import annotations
 
-import os
 import sys
 
-from pyspark.sql import SparkSession
-
+from chronik.pipeline.session import spark_session
 from chronik.pipeline.tables.provenance import with_provenance
 
 SETTINGS = {
-    "spark.ui.enabled": "false",
+    "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
-    "spark.sql.session.timeZone": "UTC",
-    "spark.log.level": "OFF",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # starts sooner, and lives a minute
     "spark.sql.streaming.minBatchesToRetain": "1000",
 }
 
 
 def main(bootstrap: str, topic: str, table: str, checkpoint: str, batch_rows: str) -> None:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    builder = SparkSession.builder.master("local[2,4]")  # a task may fail three times: its worker may be killed
-    for key, value in SETTINGS.items():
-        builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    spark = spark_session("topic to table", "local[2,4]", SETTINGS)  # a task may fail three times: workers get killed
     source = spark.readStream.format("chronik").option("kafka.bootstrap.servers", bootstrap).option("subscribe", topic)
     source = source.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", batch_rows)
     rows = with_provenance(source.load(), bootstrap=bootstrap)

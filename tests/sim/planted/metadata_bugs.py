@@ -144,7 +144,8 @@ def forwarded_command_applied_twice(patch: pytest.MonkeyPatch) -> None:
 
 def older_terms_committed_by_counting(patch: pytest.MonkeyPatch) -> None:
     def advance_commit(node: Core) -> bool:
-        return node.log.commit_to(committed_index(node.members.voters, lambda voter: node.progress[voter].match))
+        index = committed_index(node.members.voters, lambda voter: node.progress[voter].match)
+        return node.log.commit_to(min([index, *(node.progress[holder].match for holder in node.lease_holders)]))
 
     patch.setattr(appending, "advance_commit", advance_commit)
 

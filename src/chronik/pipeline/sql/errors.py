@@ -13,10 +13,6 @@ CONDITIONS: Final[dict[str, str]] = {
     "SQL_NAME_AMBIGUOUS": "{name!r} is a topic and a table: write topics.{name} or tables.{name}",
     "SQL_COLUMN_UNKNOWN": "there is no column {column!r}{hint}; there are: {columns}",
     "SQL_FAILED": "the query failed: {reason}",
-    "SQL_EXTRA_MISSING": (
-        "SQL needs {package}, which is not installed: pip install 'chronik[{extra}]' (it is apart because brokers do"
-        " without it)"
-    ),
 }
 
 

@@ -7,19 +7,18 @@ not know is made known and asked again.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import SparkSession
 
+from chronik.pipeline.flows import table_path
+from chronik.pipeline.session import spark_session
 from chronik.pipeline.sql.errors import SqlError
-from chronik.pipeline.sql.relations import TABLES
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 NAMES_MAX: Final = 100  # of one query; ends a name that stays unknown however often it is offered
 
@@ -36,10 +35,8 @@ class SparkAnswer:
             yield tuple(row)
 
 
-def ask_spark(text: str, bootstrap: str, storage: str, *, master: str) -> SparkAnswer:
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.master(master).appName("chronik sql").config("spark.ui.enabled", "false")
-    spark = builder.config("spark.log.level", "ERROR").config("spark.ui.showConsoleProgress", "false").getOrCreate()
+def ask_spark(text: str, bootstrap: str, storage: str, *, master: str | None) -> SparkAnswer:
+    spark = spark_session("sql", master)
     for _ in range(NAMES_MAX):
         try:
             return SparkAnswer(spark.sql(text))
@@ -52,11 +49,12 @@ def ask_spark(text: str, bootstrap: str, storage: str, *, master: str) -> SparkA
 
 
 def _view(spark: SparkSession, name: str, bootstrap: str, storage: str) -> DataFrame:
-    tables = os.path.join(storage, TABLES)
-    if os.path.isdir(os.path.join(tables, name, "_delta_log")):
-        return spark.read.format("chronik-table").load(os.path.join(tables, name))
+    table = table_path(storage, name)
+    if os.path.isdir(os.path.join(table, "_delta_log")):
+        return spark.read.format("chronik-table").load(table)
     topics = _topics(bootstrap)
     if name not in topics:
+        tables = os.path.dirname(table)
         known = [*topics, *(os.listdir(tables) if os.path.isdir(tables) else [])]
         near = get_close_matches(name, known, n=1, cutoff=0.6)
         hint = f"; did you mean {near[0]!r}?" if near else ""
