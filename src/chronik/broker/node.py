@@ -46,7 +46,7 @@ from chronik.replication.assignment import Replicas
 from chronik.replication.errors import ReplicationError
 from chronik.replication.topic_settings import TopicSettings
 from chronik.runtime.errors import RuntimeFault
-from chronik.runtime.interfaces import Listener, Runtime
+from chronik.runtime.interfaces import Lane, Listener, Runtime
 from chronik.runtime.invariants import InvariantBroken
 from chronik.runtime.tasks import Tasks
 from chronik.storage.config import LogsConfig
@@ -72,6 +72,7 @@ class Node:
     replicas: Replicas
     groups: GroupCoordinator
     broker_epoch: int
+    record_lane: Lane  # where batches are taken apart that would hold up the loop
     quorum: TcpTransport | None = None  # None: nobody can join this node
 
     def __init__(self, runtime: Runtime, settings: Settings) -> None:
@@ -120,6 +121,7 @@ class Node:
         runtime, settings = self.runtime, self.settings
         await self.admin.open()
         runtime.disk.make_directory(settings.log_dir)
+        self.record_lane = runtime.disk.lane("records")
         self.logs = await Logs.open(
             runtime,
             settings.log_dir,
@@ -253,6 +255,8 @@ class Node:
             await self.quorum.stop()
         if hasattr(self, "logs"):
             await self.logs.close()
+        if hasattr(self, "record_lane"):
+            self.record_lane.close()
         if not self._ended.done():
             self._ended.set_result(None)
 
