@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
 QUERY_ID: Final = "sql.streaming.queryId"
 TICK_S: Final = 1
+# Spark gives a Python process ten seconds to appear, which a busy machine may not have.
+TOO_BUSY: Final = ("Python worker failed to connect back", "CANNOT_OPEN_SOCKET")
+RESTARTS_MAX: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,7 @@ class Run:
         self.views = [View(spark, plan.pipeline, flow) for flow in flows if flow.is_view]
         self.faults: dict[str, PipelineFault] = {}
         self._events = EventLog(cluster)
+        self._restarts_left = RESTARTS_MAX
 
     def __enter__(self) -> Run:
         return self
@@ -107,7 +111,7 @@ class Run:
 
     def wait(self, on_tick: Callable[[Run], None] | None = None) -> None:
         """Until every flow has stopped. Then raises the first fault there was."""
-        while self.is_active:
+        while self.goes_on():
             self.tick()
             if on_tick is not None:
                 on_tick(self)
@@ -145,6 +149,17 @@ class Run:
     @property
     def is_active(self) -> bool:
         return any(query.isActive for query in self.queries.values())
+
+    def goes_on(self) -> bool:
+        """Whether any flow runs. One that ended because the machine was too busy to start a process is started again."""
+        for name, query in list(self.queries.items()):
+            if query.isActive or name in self.faults or self._restarts_left == 0:
+                continue
+            error = query.exception()
+            if error is not None and any(words in str(error) for words in TOO_BUSY):
+                self._restarts_left -= 1
+                self.queries[name] = self._started(self.standings[name])
+        return self.is_active
 
     def refresh(self) -> None:
         """Brings lags and views up to date."""
