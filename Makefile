@@ -66,6 +66,8 @@ fmt: venv  ## formats the code and mends what can be mended
 
 bench: $(BENCHMARKS:benchmarks/%.py=bench-%)  ## measures what benchmarks/ holds, prints and stores it; bench-wire for one
 
+bench-broker: jdk $(CHRONIK_CACHE)/kafka-4.3.1
+
 bench-%: venv
 	$(BIN)/python benchmarks/$*.py $(ARGS)
 

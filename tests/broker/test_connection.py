@@ -200,7 +200,7 @@ async def test_a_peer_that_does_not_read_gets_no_more_requests_started() -> None
     peer.reads = False
     peer.send(b"".join(request(n) for n in range(2000)))
     await turns(200)
-    assert peer.unread_bytes_most <= limits.WRITE_BUFFER_BYTES_HIGH + (1 << 20) + 64
+    assert peer.unread_bytes_most <= limits.UNSENT_BYTES_HIGH + (1 << 20) + 64
     assert not peer.node_reads
     for _ in range(2000):
         if len(peer.received) >= 2000 << 20 or len(node.started) == 40:
@@ -220,7 +220,7 @@ async def test_finished_replies_behind_one_that_waits_are_bounded() -> None:
     node.answers_at_once = [bytes(1 << 20)]
     peer.send(b"".join(request(n) for n in range(1, 100)))
     await turns(50)
-    assert len(node.started) - 1 <= limits.WRITE_BUFFER_BYTES_HIGH // (1 << 20) + 1
+    assert len(node.started) - 1 <= limits.HELD_BYTES_MAX // (1 << 20) + 1
     node.started[0].set_result(b"")
     await turns(100)
     assert peer.correlation_ids() == list(range(100))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from chronik.broker.context import Context
 
 Q = TypeVar("Q", bound=Request)
-Handler = Callable[[Q, "Context"], "Response | bytes | Later | Awaitable[Response | None] | None"]
+Handler = Callable[[Q, "Context"], "Response | bytes | Later | Awaitable[Response | bytes | Later | None] | None"]
 
 
 class Later(NamedTuple):

@@ -49,9 +49,11 @@ class Connection(asyncio.BufferedProtocol):
         self._in_flight_bytes = 0  # of their requests
         self._held_bytes = 0  # of finished replies that wait for one ahead of them
         self._is_held = False  # the node does not serve yet
+        self._is_alone = False  # a request is under way that no later one may overtake
         self._is_full = False  # between the high mark and the low one
         self._is_reading = True  # false for any of the reasons above and below
         self._peer_is_slow = False  # it does not read its replies
+        self._unsent_bytes = 0  # of them, counted in the node's memory
         self._turn_is_due = False  # the loop will call us to go on
         self._is_granted = False  # the frame that waited for memory has it
 
@@ -61,7 +63,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         name = transport.get_extra_info("peername") or ("?", 0)
         self.peer_host, self.peer = str(name[0]), f"{name[0]}:{name[1]}"
-        self._transport.set_write_buffer_limits(high=limits.WRITE_BUFFER_BYTES_HIGH)
+        self._transport.set_write_buffer_limits(high=limits.UNSENT_BYTES_HIGH)
         refusal = self.node.connections.admit(self)
         if refusal is not None:
             self.close(refusal)
@@ -79,6 +81,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_lost = True
         self.node.connections.forget(self)
         self.node.memory.forget(self._memory_is_granted)
+        self._count_unsent(0)
         for frame in self._arrived:
             self._give_back(len(frame))
         self._arrived.clear()
@@ -122,10 +125,19 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._peer_is_slow = True
+        if self._transport is not None:
+            self._count_unsent(self._transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
         self._peer_is_slow = False
+        self._count_unsent(0)
         self._serve()
+
+    def _count_unsent(self, size_bytes: int) -> None:
+        """So much of our replies waits in memory for the peer to read."""
+        if size_bytes != self._unsent_bytes:
+            more_bytes, self._unsent_bytes = size_bytes - self._unsent_bytes, size_bytes
+            self.node.memory.hold_unsent(more_bytes)
 
     # --- requests
 
@@ -152,6 +164,14 @@ class Connection(asyncio.BufferedProtocol):
         self._flush()
         self._read_or_not()
 
+    def hold_back(self) -> None:
+        """No further request is started until `go_on`: what the one under way does must not be overtaken."""
+        self._is_alone = True
+
+    def go_on(self) -> None:
+        self._is_alone = False
+        self._serve()
+
     def _next_turn(self) -> None:
         self._turn_is_due = False
         self._serve()
@@ -162,6 +182,8 @@ class Connection(asyncio.BufferedProtocol):
             return True
         if not self._replies:
             return False
+        if self._is_alone:
+            return True
         if self._over(limits.IN_FLIGHT_BYTES_HIGH) or self.node.memory.is_spent:
             self._is_full = True
             return True
@@ -172,7 +194,7 @@ class Connection(asyncio.BufferedProtocol):
         return (
             self._in_flight_bytes > in_flight_bytes_max
             or len(self._replies) >= limits.IN_FLIGHT_REQUESTS_MAX
-            or self._held_bytes > limits.WRITE_BUFFER_BYTES_HIGH
+            or self._held_bytes > limits.HELD_BYTES_MAX
         )
 
     def _start(self, frame: memoryview) -> _Reply:
@@ -261,6 +283,8 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.write(b"".join(parts))
         else:
             self._transport.writelines(parts)
+        if self._peer_is_slow:
+            self._count_unsent(self._transport.get_write_buffer_size())
 
     def _release(self, reply: _Reply) -> None:
         self._in_flight_bytes -= reply.request_bytes

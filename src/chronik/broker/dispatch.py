@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any
 from chronik.broker.api import Api, Later
 from chronik.broker.context import Context
 from chronik.broker.errors import Unanswerable
+from chronik.broker.limits import REQUEST_OBJECT_BYTES_MAX
 from chronik.wire.compiler import decoder_of, encoder_of
 from chronik.wire.errors import Malformed
+from chronik.wire.framing import SCRATCH_BYTES
 from chronik.wire.notation import Struct
 from chronik.wire.primitives import TAGS_MAX, Refused, read_varint
 
@@ -65,7 +67,10 @@ class Dispatcher:
         try:
             if served.request_is_flexible:
                 at = at + 1 if not frame[at] else _skip_tags(frame, at)
-            request, _ = served.decode(frame, at)
+            if len(frame) <= SCRATCH_BYTES:
+                request, _ = served.decode(frame, at)
+            else:
+                request, _ = served.decode(frame, at, REQUEST_OBJECT_BYTES_MAX)
         except (Malformed, Refused, IndexError) as fault:
             raise Unanswerable(str(fault) or "malformed request header") from fault
         context = Context(self._node, connection, version, client_id)
@@ -132,7 +137,7 @@ class _Served:
         return parts
 
 
-def _decode_nothing(frame: memoryview, at: int) -> tuple[None, int]:
+def _decode_nothing(frame: memoryview, at: int, budget: int = 0) -> tuple[None, int]:
     return None, at
 
 

@@ -23,7 +23,7 @@ from chronik.broker.following import Following
 from chronik.broker.identity import read_identity, settle_identity
 from chronik.broker.lifecycle import Lifecycle
 from chronik.broker.memory import MemoryBudget
-from chronik.broker.metrics import Census, Metrics
+from chronik.broker.metrics import Censuses, Metrics
 from chronik.broker.producer_ids import ProducerIds
 from chronik.broker.replication import Replication
 from chronik.broker.settings import Settings
@@ -46,7 +46,7 @@ from chronik.replication.assignment import Replicas
 from chronik.replication.errors import ReplicationError
 from chronik.replication.topic_settings import TopicSettings
 from chronik.runtime.errors import RuntimeFault
-from chronik.runtime.interfaces import Listener, Runtime
+from chronik.runtime.interfaces import Lane, Listener, Runtime
 from chronik.runtime.invariants import InvariantBroken
 from chronik.runtime.tasks import Tasks
 from chronik.storage.config import LogsConfig
@@ -72,6 +72,7 @@ class Node:
     replicas: Replicas
     groups: GroupCoordinator
     broker_epoch: int
+    record_lane: Lane  # where batches are taken apart that would hold up the loop
     quorum: TcpTransport | None = None  # None: nobody can join this node
 
     def __init__(self, runtime: Runtime, settings: Settings) -> None:
@@ -95,7 +96,7 @@ class Node:
         self.described_topics = DescribedTopics()
         self.inherited_topic_configs: tuple[Settings, Shared] | None = None  # as CreateTopics answers them
         self.metrics = Metrics()
-        self.census = Census()
+        self.census = Censuses()
         self.dispatcher = Dispatcher(self, served_apis(), self.metrics, runtime.clock)
         self.admin = Admin(self)
         self.listeners: dict[str, Listener] = {}  # by listener name
@@ -120,6 +121,7 @@ class Node:
         runtime, settings = self.runtime, self.settings
         await self.admin.open()
         runtime.disk.make_directory(settings.log_dir)
+        self.record_lane = runtime.disk.lane("records")
         self.logs = await Logs.open(
             runtime,
             settings.log_dir,
@@ -253,6 +255,8 @@ class Node:
             await self.quorum.stop()
         if hasattr(self, "logs"):
             await self.logs.close()
+        if hasattr(self, "record_lane"):
+            self.record_lane.close()
         if not self._ended.done():
             self._ended.set_result(None)
 

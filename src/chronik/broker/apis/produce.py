@@ -9,14 +9,16 @@ Versions: v0-v2 carry message sets of magic 0 and 1, which are stored as magic 2
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from chronik.broker.api import Later, api
 from chronik.broker.errors import Unanswerable
 from chronik.broker.produce_reply import encoded_reply
-from chronik.broker.produced import read_produced
+from chronik.broker.produced import look_inside, read_produced, takes_long
 from chronik.broker.topics import INTERNAL_TOPICS, find_replica, find_topic
+from chronik.wire.batches import BatchView
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.errors import InvalidRecord, NotOneBatch
 from chronik.wire.messages.produce import (
@@ -34,7 +36,10 @@ if TYPE_CHECKING:
     from chronik.broker.context import Context
     from chronik.metadata.image import Topic
     from chronik.replication.replica import Replica
+    from chronik.replication.topic_settings import TopicSettings
     from chronik.storage.log import Appended
+
+    Produced = ProduceResponse | bytes | Later | None
 
 VERSION_TOPIC_IDS = 13
 ACKS_ALL, ACKS_LEADER, ACKS_NONE = -1, 1, 0
@@ -51,14 +56,21 @@ START_UNTOLD = frozenset(
     }
 )
 Waits = list[tuple[asyncio.Future[None], PartitionProduceResponse]]
+Looked = dict[int, list[BatchView] | Exception]  # what was found in batches that were taken apart, by id of their data
 
 
 @api(ProduceRequest, ProduceResponse)
-def produce(request: ProduceRequest, context: Context) -> ProduceResponse | bytes | Later | None:
+def produce(request: ProduceRequest, context: Context) -> Produced | Coroutine[Any, Any, Produced]:
     if request.acks != ACKS_NONE and len(request.topic_data) == 1 and len(request.topic_data[0].partition_data) == 1:
         return _produce_one(request, request.topic_data[0], context)
+    if any(_slow_partitions(request, context)):
+        return _look_first(request, context)
+    return _produce(request, context, {})
+
+
+def _produce(request: ProduceRequest, context: Context, looked: Looked) -> Produced:
     waits: Waits = []
-    topics = [_produce_topic(topic, request, context, waits) for topic in request.topic_data]
+    topics = [_produce_topic(topic, request, context, waits, looked) for topic in request.topic_data]
     response = ProduceResponse(responses=topics)
     if request.acks == ACKS_NONE:
         _refuse_silently(response)
@@ -70,19 +82,62 @@ def produce(request: ProduceRequest, context: Context) -> ProduceResponse | byte
     return Later(future, lambda _: _settled(response, waits))
 
 
+def _look_first(request: ProduceRequest, context: Context) -> Coroutine[Any, Any, Any]:
+    """Takes apart on a lane what would hold up the loop, then appends. Later requests of this connection wait."""
+    context.connection.hold_back()  # now, not when the coroutine starts
+    return _looked_into(request, context)
+
+
+async def _looked_into(request: ProduceRequest, context: Context) -> Any:
+    node, connection = context.node, context.connection
+    looked: Looked = {}
+    try:
+        for partition, settings in list(_slow_partitions(request, context)):
+            now_ms = node.runtime.clock.wall_ms()
+            try:
+                looked[id(partition)] = await node.record_lane.run(
+                    partial(look_inside, partition.records, context.version, settings, now_ms)
+                )
+            except node.refusals as fault:
+                looked[id(partition)] = fault
+        done = _produce(request, context, looked)
+    finally:
+        connection.go_on()
+    if not isinstance(done, Later):
+        return done
+    await asyncio.wait([done.future])
+    return done.respond(done.future)
+
+
+def _slow_partitions(request: ProduceRequest, context: Context) -> Iterator[tuple[PartitionProduceData, TopicSettings]]:
+    for data in request.topic_data:
+        topic = _writable_topic(data, context)
+        if isinstance(topic, ErrorCode):
+            continue
+        for partition in data.partition_data:
+            replica = context.node.replicas.get(topic, partition.index)
+            if replica is not None and _is_slow(partition, replica, context):
+                yield partition, replica.settings
+
+
+def _is_slow(data: PartitionProduceData, replica: Replica, context: Context) -> bool:
+    return takes_long(data.records, context.version, replica.settings, context.node.runtime.clock.wall_ms())
+
+
 def _produce_one(
     request: ProduceRequest, data: TopicProduceData, context: Context
-) -> ProduceResponse | bytes | Later | None:
+) -> Produced | Coroutine[Any, Any, Produced]:
     """One batch for one partition: what most requests are, and where the cost of a request shows."""
     [partition] = data.partition_data
     topic = _writable_topic(data, context)
-    done = (
-        _refused(partition.index, topic)
-        if isinstance(topic, ErrorCode)
-        else _append(topic, partition, request, context)
-    )
-    if type(done) is not tuple:
-        return _response_of_one(data, done)  # type: ignore[arg-type]
+    if isinstance(topic, ErrorCode):
+        return _response_of_one(data, _refused(partition.index, topic))
+    found = context.node.replicas.get(topic, partition.index)
+    if found is not None and _is_slow(partition, found, context):
+        return _look_first(request, context)
+    done = _append(topic, partition, request, context, {})
+    if isinstance(done, PartitionProduceResponse):
+        return _response_of_one(data, done)
     replica, appended = done
     body = encoded_reply(
         context.version,
@@ -134,13 +189,15 @@ def _refuse_silently(response: ProduceResponse) -> None:
 
 
 def _produce_topic(
-    data: TopicProduceData, request: ProduceRequest, context: Context, waits: Waits
+    data: TopicProduceData, request: ProduceRequest, context: Context, waits: Waits, looked: Looked
 ) -> TopicProduceResponse:
     topic = _writable_topic(data, context)
     if isinstance(topic, ErrorCode):
         results = [_refused(partition.index, topic) for partition in data.partition_data]
     else:
-        results = [_produce_partition(topic, partition, request, context, waits) for partition in data.partition_data]
+        results = [
+            _produce_partition(topic, partition, request, context, waits, looked) for partition in data.partition_data
+        ]
     return TopicProduceResponse(name=data.name, topic_id=data.topic_id, partition_responses=results)
 
 
@@ -152,9 +209,14 @@ def _writable_topic(data: TopicProduceData, context: Context) -> Topic | ErrorCo
 
 
 def _produce_partition(
-    topic: Topic, data: PartitionProduceData, request: ProduceRequest, context: Context, waits: Waits
+    topic: Topic,
+    data: PartitionProduceData,
+    request: ProduceRequest,
+    context: Context,
+    waits: Waits,
+    looked: Looked,
 ) -> PartitionProduceResponse:
-    done = _append(topic, data, request, context)
+    done = _append(topic, data, request, context, looked)
     if isinstance(done, PartitionProduceResponse):
         return done
     replica, appended = done
@@ -169,7 +231,7 @@ def _produce_partition(
 
 
 def _append(
-    topic: Topic, data: PartitionProduceData, request: ProduceRequest, context: Context
+    topic: Topic, data: PartitionProduceData, request: ProduceRequest, context: Context, looked: Looked
 ) -> tuple[Replica, Appended] | PartitionProduceResponse:
     """Where the batch was appended, or the answer that it was not."""
     if request.acks not in (ACKS_ALL, ACKS_LEADER, ACKS_NONE):
@@ -181,10 +243,15 @@ def _append(
         replica.require_leader()
         if request.acks == ACKS_ALL:
             replica.require_in_sync()
-        batches = read_produced(data.records, context.version, replica.settings)
+        batches = looked.get(id(data))
+        if isinstance(batches, Exception):
+            raise batches
+        is_checked = batches is not None
+        if batches is None:
+            batches = read_produced(data.records, context.version, replica.settings)
         if not batches:
             return PartitionProduceResponse(index=data.index, error_code=0, base_offset=-1)
-        appended = replica.append(batches, now_ms=context.node.runtime.clock.wall_ms())
+        appended = replica.append(batches, now_ms=context.node.runtime.clock.wall_ms(), from_client=not is_checked)
     except context.node.refusals as fault:
         refused = _refused(data.index, fault.kafka_error, str(fault))
         if fault.kafka_error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
