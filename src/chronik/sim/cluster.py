@@ -42,6 +42,7 @@ class Machine:
         self.program: Program | None = None
         self.clock: SimClock | None = None
         self.starts = 0
+        self.wipes = 0  # how often it lost its disk
         self.extra_disk_ns = 0  # slow: every piece of work takes so much longer
         self.stalled_until_ns = 0
         self.disk_was_broken = False  # then the process may end by itself
@@ -145,6 +146,14 @@ class Machine:
         self.disk_was_broken = False
         loop_ns = self.world.time.now_ns
         self._booted_ns = loop_ns + loop_ns * self.rate_ppm // 1_000_000
+
+    def wipe(self) -> None:
+        """The machine comes back with a new, empty disk, and must not pass for who it was before it has caught up."""
+        self.power_cut()
+        self.world.note(self.host, "has lost its disk")
+        self.wipes += 1
+        self.disk = SimDisk(self.random.getrandbits(64))
+        self.disk.latency_s = self._disk_latency_s
 
     def _power_went(self, loop: ProcessLoop) -> None:
         """In the middle of a call to the disk. The rest of the callback under way can touch nothing any more."""

@@ -39,6 +39,7 @@ class DurableLog:
             if frame_at(data, 0) is not None:
                 self._read(disk, name, data)
                 return
+        self.hard_state, self.base, self.terms = HardState(), Base(0, 0), []
 
     def _read(self, disk: SimDisk, name: str, data: memoryview) -> None:
         if (disk, name) != (self._disk, self._name) or len(data) < self._position:

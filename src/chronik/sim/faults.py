@@ -46,6 +46,11 @@ def _power_at_disk(cluster: Cluster, machine: Machine, fault: Fault) -> None:
     _after(cluster, fault, machine.start)
 
 
+def _wipe(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+    machine.wipe()
+    _after(cluster, fault, machine.start)
+
+
 def _pause(cluster: Cluster, machine: Machine, fault: Fault) -> None:
     machine.pause()
     _after(cluster, fault, machine.resume)
@@ -129,6 +134,7 @@ KINDS: Mapping[str, Callable[[Cluster, Machine, Fault], None]] = {
     "kill": _kill,
     "power": _power,
     "power at disk": _power_at_disk,
+    "wipe": _wipe,
     "pause": _pause,
     "isolate": _isolate,
     "cut": _cut,

@@ -15,6 +15,12 @@ class DurableProgress(Checker):
     def __init__(self, world: World, cluster: Cluster, history: History) -> None:
         super().__init__(world, cluster, history)
         self._seen: dict[int, tuple[int, int]] = {}
+        self._wipes: dict[int, int] = {}
+
+    def starting(self, machine: Machine) -> None:
+        if machine.wipes > self._wipes.get(machine.node_id, 0):
+            self._wipes[machine.node_id] = machine.wipes
+            self._seen.pop(machine.node_id, None)  # there is nothing left to go back from
 
     def started(self, machine: Machine, raft: RaftNode, now: Quorum) -> None:
         term, commit = self._seen.get(machine.node_id, (0, 0))
