@@ -10,6 +10,8 @@ import pytest
 
 from chronik.sim.scenarios import SCENARIOS, run_named
 
+pytestmark = pytest.mark.slow
+
 SEED = 4
 PRINT_HASH = (
     "import sys; from chronik.sim.scenarios import run_named; print(run_named(sys.argv[1], int(sys.argv[2])).log_hash)"

@@ -9,6 +9,8 @@ from chronik.sim.scenarios import run_named
 from chronik.sim.sweep import report
 from tests.sim.found import Found
 
+pytestmark = pytest.mark.slow
+
 CASES = [
     Found(
         "topics",

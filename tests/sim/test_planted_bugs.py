@@ -12,7 +12,8 @@ import pytest
 
 from chronik.sim.faults import Fault
 from chronik.sim.scenarios import run_named
-from tests.sim.planted import metadata_bugs
+from tests.replication import planted_bugs as replication_bugs
+from tests.sim.planted import metadata_bugs, record_bugs
 
 pytestmark = pytest.mark.slow
 
@@ -32,6 +33,16 @@ VOTER_RESTARTED = [
     Fault(300, "cut", 1, duration_ms=8500, other=2),
     *(Fault(1000 + 450 * number, "kill", 3, duration_ms=40) for number in range(16)),
 ]
+
+IN_TURN = [Fault(700 + 1300 * number, "kill", 1 + number % 3, duration_ms=900) for number in range(7)]
+ALL_LOSE_POWER = [
+    Fault(900 + 2500 * number + 17 * node, "power", node, duration_ms=700) for number in range(3) for node in (1, 2, 3)
+]
+RESTARTED_ON_SLOW_DISKS = [
+    *(Fault(300, "slow disk", node, duration_ms=9000, amount=125 if node % 2 else 5) for node in (1, 2, 3)),
+    *(Fault(800 + 1400 * number, "kill", 1 + number % 3, duration_ms=300) for number in range(6)),
+]
+DISKS_FAIL = [Fault(1000 * number, "sync error", number % 4) for number in range(1, 8)]
 
 CASES = [
     Planted(metadata_bugs.promise_forgotten_at_restart, "metadata", 5, VOTER_RESTARTED, "6"),
@@ -66,13 +77,24 @@ CASES = [
         "metadata",
         10,
         [Fault(500, "cut", 1, duration_ms=2500, other=2), Fault(4500, "cut", 1, duration_ms=2500, other=3)],
-        "no unhandled error",  # replay itself refuses what was applied before
+        "a node stops by itself",  # replay refuses what was applied before, and that ends the node
     ),
     Planted(metadata_bugs.older_terms_committed_by_counting, "metadata", 0, None, "3"),
     Planted(metadata_bugs.vote_not_persisted, "metadata", 0, [Fault(500, "kill", 3, duration_ms=300)], "1"),
     Planted(metadata_bugs.snapshot_without_membership, "metadata", 14, [Fault(500, "kill", 3, duration_ms=4000)], "4"),
     Planted(metadata_bugs.stale_leader_answers_reads, "metadata", 3, LEADERS_IN_TURN, "6"),
     Planted(metadata_bugs.lost_append_never_sent_again, "quorum", 3, [Fault(300, "kill", 2, duration_ms=1500)], "3"),
+    Planted(replication_bugs.follower_asks_for_more_before_its_fsync, "records", 0, [], "10"),
+    Planted(replication_bugs.leader_counts_itself_before_its_fsync, "records", 0, [], "10"),
+    Planted(replication_bugs.high_watermark_is_the_end_of_the_log, "records", 0, [], "10"),
+    Planted(replication_bugs.in_sync_member_not_counted_while_it_is_behind, "records", 0, None, "10"),
+    Planted(replication_bugs.shrinks_take_effect_before_the_controller_agrees, "records", 0, None, "10"),
+    Planted(replication_bugs.no_truncation_at_all, "records", 3, ALL_LOSE_POWER, "9"),
+    Planted(replication_bugs.epoch_is_used_again, "records", 10, RESTARTED_ON_SLOW_DISKS, "9"),
+    Planted(replication_bugs.stale_leader_serves_from_an_image_of_the_past, "records", 3, IN_TURN, "25"),
+    Planted(record_bugs.offset_commit_acknowledged_before_it_is_replicated, "records", 3, ALL_LOSE_POWER, "17"),
+    Planted(record_bugs.coordinator_serves_before_it_has_loaded, "records", 0, IN_TURN, "17"),
+    Planted(record_bugs.node_goes_on_after_a_failed_fsync, "records", 3, DISKS_FAIL, "21"),
 ]
 
 

@@ -36,6 +36,7 @@ from chronik.raft.errors import RaftError, Stopped
 from chronik.raft.interfaces import Notes, Transport
 from chronik.raft.messages import Message
 from chronik.runtime.interfaces import Runtime
+from chronik.runtime.invariants import InvariantBroken
 
 Listener: TypeAlias = Callable[[Image, Image, Changes], None]
 
@@ -324,7 +325,10 @@ class MetadataStore:
             if self._leased is not None:
                 self._leased.receive(peer, note)
         elif self._forwarding is not None:
-            self._forwarding.receive(peer, note)
+            try:
+                self._forwarding.receive(peer, note)
+            except InvariantBroken as error:  # or it would cost the peer's stream, and this node would go on
+                self._raft_failed(error)
 
     def _met(self, cluster_id: str) -> None:
         """A peer belongs to a cluster of which this node knows nothing: it is new in it, or has lost its disk."""

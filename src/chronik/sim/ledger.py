@@ -1,7 +1,7 @@
-"""The quorum by itself: a state machine that only remembers, and writers that never wait for one proposal before the next.
+"""The quorum by itself: a state machine that only remembers, and a writer that waits for no proposal before the next.
 
-The metadata store has one entry under way at a time, so logs that part never differ by much. Here they do: a leader that
-is cut off goes on taking proposals, and all of that must be gone, or there, after every restart.
+The metadata store has one entry under way at a time, so logs that part never differ by much. Here they do: a leader
+that is cut off goes on taking proposals, and all of that must be gone, or there, after every restart.
 """
 
 from __future__ import annotations

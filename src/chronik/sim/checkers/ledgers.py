@@ -1,4 +1,4 @@
-"""Of the quorum by itself: in the end all ledgers are equal, with everything acknowledged in them, in order and once."""
+"""Of the quorum by itself: in the end all ledgers are equal, with everything acknowledged in them, and once."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Invariant 21: after a failed fsync a node tells its clients nothing more, until it is restarted.
 
-Clients are those of the broker's port; what the quorum says to each other is its own affair, and is seen by invariant 3.
+Clients are those of the broker's port; what members of the quorum tell each other is judged by invariant 3.
 """
 
 from __future__ import annotations
