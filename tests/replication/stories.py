@@ -18,7 +18,7 @@ async def _story(seed: int) -> World:
     keeps_page_cache = choice == 6  # what durability=os relies on
     world = World(
         seed,
-        min_insync=2 if choice in (1, 2, 5) else 1,
+        min_insync=2 if choice in (1, 2, 3, 5) else 1,
         elr=choice in (2, 3),
         durability="os" if keeps_page_cache else "fsync",
         unclean=choice == 7,

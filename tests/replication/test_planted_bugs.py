@@ -11,7 +11,7 @@ from tests.replication.stories import run_seed
 
 pytestmark = pytest.mark.slow
 
-SEEDS_MAX = 40
+SEEDS_MAX = 80
 
 
 @pytest.mark.parametrize("plant", planted_bugs.ALL, ids=lambda plant: plant.__name__)
