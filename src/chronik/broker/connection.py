@@ -37,6 +37,7 @@ class Connection(asyncio.BufferedProtocol):
         self.listener = listener  # the listener's name: which address Metadata advertises to this client
         self.peer = "?"
         self.peer_host = "?"
+        self.is_followers = False  # a broker fetches by it, to replicate what this node leads
         self.frame_since_ns = 0  # since when we wait for the rest of a frame; 0 when we do not
         self._now_ns = node.runtime.clock.monotonic_ns
         self.last_request_ns = self._now_ns()
@@ -187,8 +188,9 @@ class Connection(asyncio.BufferedProtocol):
         if self._over(limits.IN_FLIGHT_BYTES_HIGH) or self.node.memory.is_spent:
             self._is_full = True
             return True
-        # Fetch answers are large, so one connection holds one of them; a second waits for the first.
-        return self._arrived[0][:2] == FETCH_KEY
+        # Fetch answers are large, so one connection holds one of them; a second waits for the first. A follower sends a
+        # second one to end the first: see `replication.fetcher`.
+        return self._arrived[0][:2] == FETCH_KEY and not self.is_followers
 
     def _over(self, in_flight_bytes_max: int) -> bool:
         return (
