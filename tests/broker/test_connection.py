@@ -267,6 +267,19 @@ def test_nothing_behind_a_bad_request_is_served_and_one_line_is_logged(caplog: p
     run(test())
 
 
+@in_a_loop
+async def test_who_hangs_up_in_the_middle_of_a_frame_leaves_no_memory_behind() -> None:
+    """A frame may be 100 MiB, and a connection is part of a cycle that the collector may find much later."""
+    node = StubNode()
+    peer = Peer(node)  # type: ignore[arg-type]
+    peer.send(request(1, SCRATCH_BYTES * 4)[:1000])
+    assert peer.connection._reader.admitted_bytes == node.memory.used_bytes == SCRATCH_BYTES * 4
+    peer.hang_up()
+    await turns()
+    assert peer.connection._reader._frame is None
+    assert node.memory.used_bytes == 0
+
+
 def test_a_handler_that_breaks_costs_its_own_connection(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         node = StubNode()

@@ -86,6 +86,7 @@ class Connection(asyncio.BufferedProtocol):
             self._give_back(len(frame))
         self._arrived.clear()
         self._give_back(self._reader.admitted_bytes)
+        self._reader.end()
         for reply in self._replies:
             if reply.is_done:  # the others hold their bytes until their handlers are done with them
                 self._release(reply)
