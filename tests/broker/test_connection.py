@@ -108,7 +108,9 @@ async def test_nobody_is_answered_before_the_node_serves() -> None:
     node = StubNode()
     node.connections.are_served = False
     early = Peer(node)  # type: ignore[arg-type]
-    early.send(request(1) + request(2))
+    early.send(request(1))
+    assert not early.node_reads, "nor is more read than the first that came"
+    early.send(request(2))
     await turns()
     assert node.started == []
     node.connections.begin()
