@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from chronik.cli.cluster import _diverged
 from chronik.cli.errors import CommandFailed
 from chronik.cli.moving import Standing, carry_out
 from chronik.cli.session import Options, run
@@ -199,6 +200,16 @@ def test_a_move_that_cannot_go_on_says_why_and_can_be_called_off(
         assert chronik("cluster", "rebalance", "--cancel", "--format", "json").json == []
         page = chronik("cluster", "status", "--format", "json").json
         assert {row["node"]: row["state"] for row in page["nodes"]}[gone] == "fenced"
+
+
+def test_nodes_that_differ_at_one_version_are_told_apart_from_nodes_that_are_behind() -> None:
+    """Different metadata at one version is the worst that can happen; at two versions it is just a moment's lag."""
+
+    def row(node: int, version: int | None, state_hash: str | None) -> dict[str, object]:
+        return {"node": node, "version": version, "state_hash": state_hash}
+
+    assert _diverged([row(1, 7, "a"), row(2, 7, "a"), row(3, 6, "b"), row(4, None, None)]) == {}
+    assert _diverged([row(1, 7, "a"), row(2, 7, "b"), row(3, 6, "c")]) == {7: {1: "a", 2: "b"}}
 
 
 def test_status_of_any_kafka(chronik: Run) -> None:

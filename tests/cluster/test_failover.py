@@ -10,11 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from chronik.bench.frames import batch_of
 from chronik.testing import Cluster
-from chronik.wire.compression import Codec
 from chronik.wire.messages.metadata import MetadataRequest, MetadataResponse
-from chronik.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from tests.cluster.asking import METADATA_VERSION, Asked
 from tests.cluster.load import (
     Load,
@@ -24,13 +21,13 @@ from tests.cluster.load import (
     rounds,
     wait_for_full_isr,
 )
-from tests.oracle.comparison import Closed, Server
+from tests.cluster.produced import ask_to_produce, told
+from tests.oracle.comparison import Server
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
 
 TOPIC = "survives"
 NODES = (1, 2, 3)
-PRODUCE_VERSION = 9
 STALE_CONNECTIONS = 5
 # A hang is noticed after one session; a short one keeps the test short.
 QUICK_SESSION = {"broker.session.timeout.ms": "1500", "broker.heartbeat.interval.ms": "300"}
@@ -94,7 +91,7 @@ def test_a_leader_back_from_a_hang_acknowledges_nothing_it_was_fenced_for(
             each.receive(MetadataResponse, METADATA_VERSION)
         cluster.pause(paused)
         for each in stale:
-            ask_to_produce(each, b"stale %d" % number)
+            ask_to_produce(each, TOPIC, b"stale %d" % number)
         wait_for_leader_other_than(cluster, paused, witness)
         load.wait_for_more()
         cluster.resume(paused)
@@ -104,23 +101,6 @@ def test_a_leader_back_from_a_hang_acknowledges_nothing_it_was_fenced_for(
         wait_for_full_isr(cluster, TOPIC)
         load.wait_for_more()
     finish(cluster, load, record_property)
-
-
-def ask_to_produce(server: Server, value: bytes) -> None:
-    data = PartitionProduceData(index=0, records=batch_of([value], 0, Codec.NONE))
-    topic = TopicProduceData(name=TOPIC, partition_data=[data])
-    server.send(ProduceRequest(acks=-1, timeout_ms=60_000, topic_data=[topic]), PRODUCE_VERSION)
-
-
-def told(server: Server) -> int:
-    """An error code; a closed connection is none of an acknowledgement either."""
-    try:
-        answer = server.receive(ProduceResponse, PRODUCE_VERSION).message
-    except Closed:
-        return -1
-    (topic,) = answer.responses
-    (partition,) = topic.partition_responses
-    return int(partition.error_code)
 
 
 def test_killing_all_nodes_at_once_loses_nothing(cluster: Cluster, load: Load, record_property: Report) -> None:

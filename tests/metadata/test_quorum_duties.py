@@ -108,8 +108,9 @@ async def test_the_leader_may_be_removed_and_another_leads() -> None:
 @in_virtual_time
 async def test_the_last_voter_stays() -> None:
     _, leader = await Leader.of(1)
-    assert await leader.refuses(RemoveVoter(node_id=1)) == "INVALID_REQUEST"
-    assert await leader.refuses(RemoveVoter(node_id=1, entirely=True)) == "INVALID_REQUEST"
+    for entirely in (False, True):
+        with pytest.raises(MetadataRefused, match="node 1 is the only voter: add another one first"):
+            await leader.ask(RemoveVoter(node_id=1, entirely=entirely))
 
 
 @in_virtual_time

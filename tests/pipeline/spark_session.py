@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
@@ -19,8 +20,10 @@ from tests.oracle.jars import spark_kafka_jars
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+T = TypeVar("T")
 _running: pytest.StashKey[Any] = pytest.StashKey()
 SPARK_KAFKA = "4.2.0"
+STARTS_MAX = 10
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -63,3 +66,21 @@ def _start() -> SparkSession:
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     return session
+
+
+def patiently(query: Callable[[], T]) -> T:
+    """Runs a query to its end, again when Spark could not start the Python process of its source.
+
+    Spark gives that process ten seconds to come up, whatever the machine, and has no setting for it. Nothing has been
+    read by then, so the query may simply be started again.
+    """
+    from pyspark.errors import PySparkException
+
+    for _ in range(STARTS_MAX):
+        try:
+            return query()
+        except PySparkException as fault:
+            if "Python worker failed to connect back" not in str(fault):
+                raise
+            last = fault
+    raise last

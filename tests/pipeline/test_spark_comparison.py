@@ -19,7 +19,7 @@ from pyspark.errors import PySparkException
 from chronik.testing import Cluster
 from tests.oracle.jars import spark_kafka_jars
 from tests.pipeline import topics
-from tests.pipeline.spark_session import SPARK_KAFKA
+from tests.pipeline.spark_session import SPARK_KAFKA, patiently
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -121,13 +121,9 @@ def test_both_streams_give_the_same_rows_in_bounded_batches(
         options |= {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "100"}
         stream = spark.readStream.format(source).options(**options).load()
         batches: list[Any] = []
-        query = (
-            stream.writeStream.foreachBatch(lambda frame, _, batches=batches: batches.append(frame.collect()))
-            .option("checkpointLocation", str(tmp_path / source))
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination()
+        writer = stream.writeStream.foreachBatch(lambda frame, _, batches=batches: batches.append(frame.collect()))
+        writer = writer.option("checkpointLocation", str(tmp_path / source)).trigger(availableNow=True)
+        patiently(lambda writer=writer: writer.start().awaitTermination())
         assert len(batches) >= 3
         found[source] = stream.schema, Counter(map(frozen, itertools.chain.from_iterable(batches)))
     assert found["chronik"] == found["kafka"]

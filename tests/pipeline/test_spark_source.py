@@ -14,9 +14,11 @@ from pyspark.errors import PySparkException
 
 from chronik.testing import Cluster
 from tests.pipeline import topics
+from tests.pipeline.spark_session import patiently
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
 
@@ -30,18 +32,20 @@ def read(spark: SparkSession, broker: Cluster, topic: str, **more: Any) -> DataF
     return spark.read.format("chronik").options(**options(broker, topic, **more)).load()
 
 
-def run_available(spark: SparkSession, folder: Path, given: dict[str, str]) -> Any:
+def run_available(spark: SparkSession, folder: Path, given: dict[str, str]) -> StreamingQuery:
     """A streaming query over what is there now, into Parquet, with a checkpoint; the query when it has ended."""
     stream = spark.readStream.format("chronik").options(**given).load()
-    query = (
-        stream.writeStream.format("parquet")
-        .option("path", str(folder / "out"))
-        .option("checkpointLocation", str(folder / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
-    return query
+    writer = stream.writeStream.format("parquet").option("path", str(folder / "out"))
+    return run_to_end(writer.option("checkpointLocation", str(folder / "checkpoint")))
+
+
+def run_to_end(writer: DataStreamWriter) -> StreamingQuery:
+    def run() -> StreamingQuery:
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination()
+        return query
+
+    return patiently(run)
 
 
 def rows_in(spark: SparkSession, folder: Path) -> list[tuple[int, int]]:
@@ -179,7 +183,7 @@ def test_a_topic_is_copied_to_a_topic(
     given = options(our_broker, source, startingOffsets="earliest", includeHeaders="true")
     stream = spark.readStream.format("chronik").options(**given).load()
     writer = stream.select("key", "value", "headers", "partition").writeStream.format("chronik").options(**to)
-    writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start().awaitTermination()
+    run_to_end(writer.option("checkpointLocation", str(tmp_path)))
     for partition in range(2):
         expected = topics.dump(our_broker.bootstrap, source, partition, count=100)
         found = topics.dump(our_broker.bootstrap, target, partition, count=100)

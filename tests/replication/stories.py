@@ -36,7 +36,7 @@ async def _story(seed: int) -> World:
             node_id = random.choice(list(world.dead))
             await world.start(node_id, wiped=random.random() < 0.15 and world.may_lose_its_disk(node_id))
         elif step < 0.90:
-            one, other = random.sample([0, *world.replica_ids], 2)
+            one, other = random.sample([0, *world.node_ids], 2)
             world.wires.separate(one, other)
         elif step < 0.96:
             world.heal()

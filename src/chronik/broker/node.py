@@ -23,7 +23,7 @@ from chronik.broker.following import Following
 from chronik.broker.identity import read_identity, settle_identity
 from chronik.broker.lifecycle import Lifecycle
 from chronik.broker.memory import MemoryBudget
-from chronik.broker.metrics import Census, Metrics
+from chronik.broker.metrics import Censuses, Metrics
 from chronik.broker.producer_ids import ProducerIds
 from chronik.broker.replication import Replication
 from chronik.broker.settings import Settings
@@ -96,7 +96,7 @@ class Node:
         self.described_topics = DescribedTopics()
         self.inherited_topic_configs: tuple[Settings, Shared] | None = None  # as CreateTopics answers them
         self.metrics = Metrics()
-        self.census = Census()
+        self.census = Censuses()
         self.dispatcher = Dispatcher(self, served_apis(), self.metrics, runtime.clock)
         self.admin = Admin(self)
         self.listeners: dict[str, Listener] = {}  # by listener name

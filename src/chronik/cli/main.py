@@ -28,6 +28,7 @@ COMMANDS: Final = {
     "config": "chronik.cli.config:app",
     "cluster": "chronik.cli.cluster:app",
     "compat": "chronik.cli.compat:compat",
+    "debug": "chronik.cli.debug:app",
     "sim": "chronik.cli.sim:sim",
     "sql": "chronik.cli.sql:sql",
     "pipeline": "chronik.cli.pipeline:app",

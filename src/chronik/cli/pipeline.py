@@ -179,7 +179,7 @@ def run(
         with Run(spark, plan, cluster, pace, only=only) as running:
             running.start()
             try:
-                while running.is_active and not mark.is_set():
+                while running.goes_on() and not mark.is_set():
                     running.tick()
                     line.show(running.standings.values())
             except KeyboardInterrupt:

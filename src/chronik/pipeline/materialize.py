@@ -90,7 +90,7 @@ class Materializer:
 
     def _keep(self, kept: Kept) -> None:
         """Starts it if it is to run and does not."""
-        if kept.run is not None and not kept.run.is_active:
+        if kept.run is not None and not kept.run.goes_on():
             self._ended(kept)
         if kept.run is not None or kept.is_refused or self._clock_s() < kept.retry_at_s:
             return

@@ -1,7 +1,8 @@
 """Runs a plan: one streaming query for each flow, each with its own checkpoint, group and pace. Starts, watches, stops.
 
-A flow that fails stops alone; the others go on, and the run's end tells of it. Stopping waits for the batch under way:
-what it has written is committed, and the next run begins after it.
+Flows that run on run side by side; of those that only read what is there now, one after another has all cores, in the
+order of declaration. A flow that fails stops alone; the others go on, and the run's end tells of it. Stopping waits for
+the batch under way: what it has written is committed, and the next run begins after it.
 """
 
 from __future__ import annotations
@@ -38,6 +39,11 @@ if TYPE_CHECKING:
 
 QUERY_ID: Final = "sql.streaming.queryId"
 TICK_S: Final = 1
+POLL_S: Final = 0.1
+STOP_SECONDS_MAX: Final = 60
+# Spark gives a Python process ten seconds to appear, which a busy machine may not have.
+TOO_BUSY: Final = ("Python worker failed to connect back", "CANNOT_OPEN_SOCKET")
+RESTARTS_MAX: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +92,14 @@ class Run:
         self.views = [View(spark, plan.pipeline, flow) for flow in flows if flow.is_view]
         self.faults: dict[str, PipelineFault] = {}
         self._events = EventLog(cluster)
+        self._restarts_left = RESTARTS_MAX
+        self._waiting: list[Standing] = []
 
     def __enter__(self) -> Run:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self.stop()
+        self.stop(waits=exception[0] is None)
 
     def start(self) -> None:
         self._events.prepare()
@@ -100,14 +108,18 @@ class Run:
             flow = standing.flow
             if flow.dlq_topic:
                 letters.prepare(self.cluster, flow, self.plan.topics[flow.source_topic])
-        for standing in self.standings.values():
-            if not standing.flow.is_view:
-                self.queries[standing.flow.name] = self._started(standing)
-                self._events.write(self._event(STARTED, standing))
+        self._waiting = [standing for standing in self.standings.values() if not standing.flow.is_view]
+        while self._waiting and (self.pace.interval_ms is not None or not self.queries):
+            self._start_next()
+
+    def _start_next(self) -> None:
+        standing = self._waiting.pop(0)
+        self.queries[standing.flow.name] = self._started(standing)
+        self._events.write(self._event(STARTED, standing))
 
     def wait(self, on_tick: Callable[[Run], None] | None = None) -> None:
         """Until every flow has stopped. Then raises the first fault there was."""
-        while self.is_active:
+        while self.goes_on():
             self.tick()
             if on_tick is not None:
                 on_tick(self)
@@ -136,15 +148,35 @@ class Run:
         for fault in self.faults.values():
             raise fault
 
-    def stop(self) -> None:
-        """The batch under way is finished or, if it cannot be, begun again by the next run."""
-        for query in self.queries.values():
+    def stop(self, *, waits: bool = True) -> None:
+        """Waits a while for batches under way, which Spark would cut off. One that was cut off is begun again."""
+        asked_at = {name: standing.batch_id for name, standing in self.standings.items()}
+        end_s = time.monotonic() + STOP_SECONDS_MAX
+        for name, query in self.queries.items():
+            standing = self.standings[name]
+            while waits and query.isActive and query.status["isTriggerActive"] and time.monotonic() < end_s:
+                if standing.batch_id != asked_at[name]:
+                    break
+                time.sleep(POLL_S)
             if query.isActive:
                 query.stop()
 
     @property
     def is_active(self) -> bool:
         return any(query.isActive for query in self.queries.values())
+
+    def goes_on(self) -> bool:
+        """Whether any flow runs. One that ended because a process could not be started in time is started again."""
+        for name, query in list(self.queries.items()):
+            if query.isActive or name in self.faults or self._restarts_left == 0:
+                continue
+            error = query.exception()
+            if error is not None and any(words in str(error) for words in TOO_BUSY):
+                self._restarts_left -= 1
+                self.queries[name] = self._started(self.standings[name])
+        if self._waiting and not self.is_active:
+            self._start_next()
+        return self.is_active or bool(self._waiting)
 
     def refresh(self) -> None:
         """Brings lags and views up to date."""

@@ -151,6 +151,8 @@ class SimFile:
             self._disk.step("sync", self.path)
         except OSError:
             self._inode.lost = True
+            if self._disk.on_failed_sync is not None:
+                self._disk.on_failed_sync()
             raise
         self._inode.sync()
 
@@ -225,6 +227,7 @@ class SimDisk:
         self.delay_s = 0.0
         self.latency_s: Callable[[], float] | None = None  # how long each piece of work takes, instead of `delay_s`
         self.on_power_cut: Callable[[], None] | None = None  # told once, at the call that finds the power off
+        self.on_failed_sync: Callable[[], None] | None = None  # told whenever a sync fails
         self.calls: Counter[str] = Counter()
 
     # What a test does to the disk.

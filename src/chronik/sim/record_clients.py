@@ -32,6 +32,7 @@ from chronik.wire.messages.fetch import FetchPartition, FetchRequest, FetchRespo
 from chronik.wire.records import iterate
 
 TOPIC, GROUP = "orders", "readers"
+COMMITTED_AT = TopicPartition(TOPIC, 0)
 DELIVERY_MS = 6000
 FETCH_BYTES = 1 << 16
 NAMES = 12  # the last version of Fetch that names topics
@@ -161,20 +162,33 @@ class RecordClients:
         """Ever higher offsets, so that what is found later may only be as high or higher."""
         random = self.world.random(client.name)
         routing = routing_of(self.cluster, client)
-        at, offset = TopicPartition(TOPIC, 0), 0
+        offset = 0
         while not self._is_over:
             await asyncio.sleep(random.randint(100, 600) / 1000)
+            if random.random() < 0.4:
+                await self.look_up_commit(client, routing)
+                continue
             offset += random.randint(1, 5)
             operation = self.history.invoke(client.name, "-", "commit", GROUP, offset)
             try:
                 async with asyncio.timeout(PATIENCE_MS / 1000):
                     committed = group_offsets.Committed(offset, -1, "")
-                    await group_offsets.commit(routing, GROUP, {at: committed})
+                    await group_offsets.commit(routing, GROUP, {COMMITTED_AT: committed})
             except (ClientError, TimeoutError) as error:
                 self.history.complete(operation, UNKNOWN, type(error).__name__)
             else:
                 self.history.complete(operation, OK)
         await routing.close()
+
+    async def look_up_commit(self, client: WireClient, routing: Routing) -> None:
+        operation = self.history.invoke(client.name, "-", "committed", GROUP)
+        try:
+            async with asyncio.timeout(PATIENCE_MS / 1000):
+                found = await group_offsets.committed(routing, GROUP)
+        except (ClientError, TimeoutError) as error:
+            self.history.complete(operation, UNKNOWN, type(error).__name__)
+        else:
+            self.history.complete(operation, OK, found[COMMITTED_AT].offset if found else 0)
 
 
 def routing_of(cluster: Cluster, client: WireClient) -> Routing:

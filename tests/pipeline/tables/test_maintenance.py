@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from pathlib import Path
@@ -136,3 +137,22 @@ def test_sparks_schema_becomes_deltas_with_every_column_nullable() -> None:
     found = delta_schema(spark).to_json()
     assert '"nullable":false' not in found.replace(" ", "")
     assert '"containsNull":false' not in found.replace(" ", "")
+
+
+def test_a_type_that_no_table_holds_is_named_with_its_column() -> None:
+    """Spark has more types than tables; a null without a type is the one people meet."""
+    for kind in ("void", "interval day to second", "variant"):
+        field = {
+            "name": "inner",
+            "type": {"type": "array", "elementType": kind, "containsNull": True},
+            "nullable": True,
+        }
+        outer = {"name": "outer", "type": {"type": "struct", "fields": [field]}, "nullable": True}
+        with pytest.raises(TableError) as raised:
+            delta_schema(json.dumps({"type": "struct", "fields": [outer]}))
+        parameters = raised.value.parameters
+        assert (raised.value.condition, parameters["column"], parameters["found"]) == (
+            "TABLE_COLUMN_UNFIT",
+            "outer",
+            kind,
+        )

@@ -43,7 +43,7 @@ class Run:
         self.checkpoint = folder / "checkpoint"
         self.bootstrap = cluster.bootstrap
         self.values: dict[int, list[bytes]] = {partition: [] for partition in range(PARTITIONS)}
-        self._producer = Producer({"bootstrap.servers": self.bootstrap, "acks": "all", "linger.ms": 5})
+        self._producer = Producer({"bootstrap.servers": self.bootstrap, "acks": "all", "linger.ms": 5, "log_level": 0})
 
     def produce(self, count: int) -> None:
         for _ in range(count):
@@ -138,7 +138,7 @@ def test_kills_of_drivers_and_workers_lose_and_double_nothing(run: Run) -> None:
     random = Random(SEED)
     kills = 0
     while kills < KILLS:
-        run.produce(BATCH_ROWS * 8)
+        run.produce(BATCH_ROWS * 6)
         with run.driver() as process:
             while process.poll() is None and kills < KILLS:
                 wanted = run.progress() + random.randrange(1, 12)
@@ -164,7 +164,7 @@ def test_two_drivers_on_one_checkpoint_commit_each_batch_once(run: Run) -> None:
     """Somebody starts the job twice. Spark stops one of them, sooner or later; until then both do the same work."""
     run.produce(BATCH_ROWS * 4)
     with run.driver() as one, run.driver() as two:
-        one.wait()
-        two.wait()
-    run.finish()
+        ended = [one.wait(), two.wait()]
+    if 0 not in ended:  # each stopped the other
+        run.finish()
     run.check()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import tempfile
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +124,27 @@ def test_names_with_spaces_capitals_and_quotes_are_columns_like_others(place: Pl
         rows = pa.Table.from_pylist([{"Order Id": "a'b", 'say "hi"': value, "when": number}], schema)
         merge(place, BatchName("query", number), rows, Schema.from_arrow(schema), keeping)
     assert DeltaTable(place.uri).to_pyarrow_table()['say "hi"'].to_pylist() == [2]
+
+
+@pytest.mark.parametrize(
+    ("kind", "key"),
+    [
+        (pa.string(), "x" * 60),
+        (pa.binary(), b"\xff\x01"),
+        (pa.timestamp("us", "UTC"), datetime(2026, 1, 1, 0, 0, 0, 1501, tzinfo=UTC)),
+        (pa.date32(), date(2026, 1, 1)),
+        (pa.decimal128(10, 2), Decimal("1.50")),
+        (pa.bool_(), True),
+    ],
+    ids=str,
+)
+def test_keys_of_every_type_are_found_again(place: Place, kind: pa.DataType, key: object) -> None:
+    """Files are skipped by the bounds of their keys, and bounds are rounded and cut short."""
+    schema = pa.schema([("k", kind), ("n", pa.int64())])
+    for number in range(2):
+        rows = pa.Table.from_pylist([{"k": key, "n": number}], schema)
+        merge(place, BatchName("query", number), rows, Schema.from_arrow(schema), Keeping(("k",), ("n",)))
+    assert DeltaTable(place.uri).to_pyarrow_table().to_pylist() == [{"k": key, "n": 1}]
 
 
 def test_several_sequence_columns_compare_in_their_order() -> None:

@@ -9,7 +9,6 @@ from collections.abc import Iterable
 
 import pytest
 
-from chronik.metadata import leased_reads
 from chronik.metadata.controller import Controller
 from chronik.metadata.leased_reads import LeasedReads
 from chronik.metadata.leases import FollowerLease
@@ -122,19 +121,6 @@ def follower_reads_before_it_applied_all_it_holds(patch: pytest.MonkeyPatch) -> 
 
 def commits_do_not_wait_for_lease_holders(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RaftNode, "require", lambda self, lease_holders: None)
-
-
-def grant_counted_from_its_arrival(patch: pytest.MonkeyPatch) -> None:
-    """The holder counts a grant from when it came, not from when it asked for it."""
-    original = LeasedReads.receive
-
-    def receive(self: LeasedReads, peer: int, note: bytes) -> None:
-        if note[:1] == leased_reads.LEASE_GRANT:
-            now_ns = self._clock.monotonic_ns()
-            self.lease._asked_ns = dict.fromkeys(self.lease._asked_ns, now_ns)
-        original(self, peer, note)
-
-    patch.setattr(LeasedReads, "receive", receive)
 
 
 def forwarded_command_applied_twice(patch: pytest.MonkeyPatch) -> None:

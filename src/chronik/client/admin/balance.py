@@ -75,12 +75,11 @@ class _Plan:
             self._replace(at, leaving, min(free, key=lambda broker: (self.held[broker], broker)))
 
     def even_replicas(self) -> None:
-        """First from whoever has more than its share to whoever has less, so that nothing is moved twice."""
+        """First from whoever has more than its share to whoever has less, so that little is moved twice."""
         low, left_over = divmod(sum(self.held.values()), len(self.held))
         high = low + bool(left_over)
         self._pass_on(gives=lambda held: held > high, takes=lambda held: held < high)
-        self._pass_on(gives=lambda held: held > low, takes=lambda held: held < low)
-        while self._pass_on(gives=lambda _: True, takes=lambda _: True):  # what racks stood in the way of
+        while self._pass_on(gives=lambda _: True, takes=lambda _: True):  # what is left, or racks stood in the way of
             pass
 
     def _pass_on(self, *, gives: Callable[[int], bool], takes: Callable[[int], bool]) -> bool:

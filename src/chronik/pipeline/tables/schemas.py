@@ -7,8 +7,10 @@ today must not bind the table's later writers.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 import pyarrow as pa
 from deltalake import DeltaTable, Schema
@@ -16,30 +18,37 @@ from deltalake import DeltaTable, Schema
 from chronik.pipeline.tables.errors import TableError
 from chronik.pipeline.tables.place import Place
 
+HELD: Final = re.compile(
+    r"string|long|integer|short|byte|float|double|boolean|binary|date|timestamp|timestamp_ntz|decimal\(\d+,\s*-?\d+\)"
+)
+
 
 def delta_schema(spark_json: str) -> Schema:
     """From the JSON of Spark's StructType; metadata of columns is Spark's own business and is left out."""
-    return Schema.from_json(json.dumps(_nullable(json.loads(spark_json))))
+    return Schema.from_json(json.dumps(_held(json.loads(spark_json), "")))
 
 
-def _nullable(kind: Any) -> Any:
-    if not isinstance(kind, dict):
+def _held(kind: Any, column: str) -> Any:
+    """A type as a table holds it: nullable all through."""
+    if isinstance(kind, str):
+        if not HELD.fullmatch(kind):
+            reason = "a table cannot hold it: cast the column, or leave it out"
+            raise TableError("TABLE_COLUMN_UNFIT", column=column, found=kind, reason=reason)
         return kind
-    kind = dict(kind)
-    if kind["type"] == "struct":
-        kind["fields"] = [
-            {"name": each["name"], "type": _nullable(each["type"]), "nullable": True, "metadata": {}}
-            for each in kind["fields"]
-        ]
-    elif kind["type"] == "array":
-        kind |= {"elementType": _nullable(kind["elementType"]), "containsNull": True}
-    elif kind["type"] == "map":
-        kind |= {
-            "keyType": _nullable(kind["keyType"]),
-            "valueType": _nullable(kind["valueType"]),
-            "valueContainsNull": True,
-        }
-    return kind
+    inside = partial(_held, column=column)
+    match kind["type"]:
+        case "struct":
+            fields = [
+                {"name": each["name"], "type": _held(each["type"], column or each["name"])} for each in kind["fields"]
+            ]
+            return {"type": "struct", "fields": [each | {"nullable": True, "metadata": {}} for each in fields]}
+        case "array":
+            return {"type": "array", "elementType": inside(kind["elementType"]), "containsNull": True}
+        case "map":
+            key, value = inside(kind["keyType"]), inside(kind["valueType"])
+            return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": True}
+        case other:
+            return inside(str(other))  # a type of the user's own
 
 
 def arrow_schema(schema: Schema) -> pa.Schema:

@@ -63,12 +63,15 @@ class CommitsStay(Checker):
     name = "17 an acknowledged commit is never lost"
 
     def finish(self) -> None:
-        newest = 0
-        for operation in self.history.operations:
-            if operation.kind == "commit" and operation.status == OK:
-                newest = max(newest, operation.value)
-            elif operation.kind == "committed" and operation.status == OK and operation.result < newest:
-                self.violated(f"{newest} was committed, {operation} was found")
+        commits = [each for each in self.history.operations if each.kind == "commit" and each.status == OK]
+        for found in self.history.operations:
+            if found.kind != "committed" or found.status != OK:
+                continue
+            known = [
+                each.value for each in commits if each.returned_ns is not None and each.returned_ns < found.invoked_ns
+            ]
+            if found.result < max(known, default=0):
+                self.violated(f"{max(known)} was committed, {found} was found")
 
 
 def _claims(operation: Operation) -> list[tuple[int, str]]:
