@@ -9,6 +9,10 @@ JOBS ?= 2
 FUZZ_INPUTS ?= 1000000
 # Kills of one `make kills`.
 KILLS ?= 50
+# Runs of one `make sim` of each scenario, and the first of their seeds.
+SEEDS ?= 100
+FIRST ?= 0
+SCENARIOS ?= quorum metadata topics records
 # More words for pytest, the demo or the benchmark: make quick ARGS="-k records -x"
 ARGS ?=
 
@@ -62,6 +66,8 @@ fmt: venv  ## formats the code and mends what can be mended
 
 bench: $(BENCHMARKS:benchmarks/%.py=bench-%)  ## measures what benchmarks/ holds, prints and stores it; bench-wire for one
 
+bench-broker: jdk $(CHRONIK_CACHE)/kafka-4.3.1
+
 bench-%: venv
 	$(BIN)/python benchmarks/$*.py $(ARGS)
 
@@ -71,12 +77,13 @@ compat: venv jdk jars  ## compares us with real Kafkas and with other people's c
 fuzz: venv  ## feeds a million mutated inputs to the decoders; FUZZ_INPUTS=1000 for fewer
 	$(BIN)/python -m tests.fuzz.run --inputs $(FUZZ_INPUTS) --jobs $(JOBS) $(ARGS)
 
-kills: venv  ## kill -9 under load, 50 times; KILLS=500 for more
-	CHRONIK_KILLS=$(KILLS) $(BIN)/pytest tests/broker/test_kills.py --timeout 7200 $(ARGS)
+kills: venv  ## kills, hangs, restarts and cut cables under load, 50 times each; KILLS=500 for more
+	CHRONIK_KILLS=$(KILLS) $(BIN)/pytest tests/broker/test_kills.py tests/cluster -m "not java" --timeout 7200 $(ARGS)
 
-sim: venv  ## runs whole clusters in virtual time under faults
-	$(call exists,tests/sim)
-	$(PYTEST) tests/sim $(ARGS)
+sim: venv  ## runs whole clusters in virtual time under faults; SEEDS=1000 for more, FIRST=5000 for others
+	for scenario in $(SCENARIOS); do \
+		$(BIN)/chronik sim --scenario $$scenario --seeds $(SEEDS) --first $(FIRST) --jobs $(JOBS) $(ARGS) || exit 1; \
+	done
 
 setup:  ## makes .venv with broker, dev and spark extras
 	@$(PREPARE) all

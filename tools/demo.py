@@ -1,10 +1,10 @@
-"""The main job, live: one node, a producer and a group of two consumers; then kill -9 and proof that nothing was lost.
+"""The main job, live: three nodes, a producer, a group of two consumers, and kill -9 of a node in front of you.
 
     make demo                       a few seconds of each
-    make demo ARGS="--seconds 20"
+    make demo ARGS="--seconds 30"
 
-Everything runs for real: the broker is a process of its own with data on this disk, every record is acknowledged only
-when it is durable, and the last line is computed from what was acknowledged and what can be read.
+Everything runs for real: each node is a process of its own with data on this disk, every record is acknowledged only
+when every in-sync replica has synced it, and the last line is computed from what was acknowledged and what can be read.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from chronik.runtime.real import real_runtime
 from chronik.testing import Cluster as Broker
 
 TOPIC, GROUP, PARTITIONS = "events", "dashboard", 6
+NODES = (1, 2, 3)
 READERS = ("ada", "grace")
 REFRESH_SECONDS = 0.25
 AT_ONCE = 500  # records handed to the producer before the others get their turn
@@ -41,7 +42,7 @@ class Tally:
         self.read: dict[tuple[int, int], bytes] = {}
         self.reads = dict.fromkeys(READERS, 0)
         self.owns: dict[str, tuple[int, ...]] = dict.fromkeys(READERS, ())
-        self.started = time.monotonic()
+        self.states = dict.fromkeys(NODES, "up")
 
     @property
     def lag(self) -> int:
@@ -80,11 +81,13 @@ def picture(tally: Tally, bootstrap: str, last: list[tuple[float, int, int]]) ->
     del last[:-8]
     seconds = max(now[0] - last[0][0], 1e-3)
     table = Table(title=f"bootstrap.servers {bootstrap}", title_justify="left", min_width=72)
-    for column in ("", "records", "records/s", "partitions"):
-        table.add_column(column, justify="left" if column in ("", "partitions") else "right")
+    for column in ("", "records", "records/s", "who"):
+        table.add_column(column, justify="left" if column in ("", "who") else "right")
     table.add_row("acknowledged (on disk)", f"{now[1]:,}", f"{(now[1] - last[0][1]) / seconds:,.0f}", "")
     for name in READERS:
-        table.add_row(f"read by {name}", f"{tally.reads[name]:,}", "", ", ".join(map(str, tally.owns[name])))
+        owns = ", ".join(map(str, tally.owns[name]))
+        table.add_row(f"read by {name}", f"{tally.reads[name]:,}", "", f"partitions {owns}")
+    table.add_row("nodes", "", "", ", ".join(f"{node} {state}" for node, state in tally.states.items()))
     table.add_row("lag of the group", f"{tally.lag:,}", f"{(now[2] - last[0][2]) / seconds:,.0f} read", "")
     return table
 
@@ -106,7 +109,20 @@ async def serve(broker: Broker, tally: Tally, console: Console, seconds: float) 
     stopping = asyncio.Event()
     work = [produce(broker.bootstrap, tally, stopping)]
     work += [consume(broker.bootstrap, tally, name, stopping) for name in READERS]
-    await asyncio.gather(*work, show(tally, broker.bootstrap, console, seconds, stopping))
+    work += [lose_a_node(broker, tally, seconds), show(tally, broker.bootstrap, console, seconds, stopping)]
+    await asyncio.gather(*work)
+
+
+async def lose_a_node(broker: Broker, tally: Tally, seconds: float) -> None:
+    """kill -9 of the leader of the first partition after a third of the time; it comes back after two."""
+    await asyncio.sleep(seconds / 3)
+    async with Cluster(real_runtime(), broker.bootstrap) as cluster:
+        victim = (await cluster.topic(TOPIC)).partitions[0].leader_id
+    tally.states[victim] = "KILLED"
+    await asyncio.to_thread(broker.kill, victim)
+    await asyncio.sleep(seconds / 3)
+    await asyncio.to_thread(broker.start_again, victim)
+    tally.states[victim] = "back"
 
 
 async def read_again(broker: Broker, count: int) -> dict[tuple[int, int], bytes]:
@@ -121,18 +137,19 @@ async def read_again(broker: Broker, count: int) -> dict[tuple[int, int], bytes]
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=5, help="how long to produce and consume (default 5)")
+    parser.add_argument("--seconds", type=float, default=9, help="how long to produce and consume (default 9)")
     options = parser.parse_args()
     console, tally = Console(), Tally()
     started = time.monotonic()
-    with Broker(settings={"num.partitions": str(PARTITIONS)}, in_process=False) as broker:
-        console.print(f"A broker, durable by default, ready after {time.monotonic() - started:.2f} s.")
+    with Broker(nodes=3, settings={"num.partitions": str(PARTITIONS)}, in_process=False) as broker:
+        console.print(f"Three nodes, durable by default, ready after {time.monotonic() - started:.2f} s.")
         uvloop.run(serve(broker, tally, console, options.seconds))
         count = len(tally.acknowledged)
-        console.print(f"kill -9 of the broker, after {count:,} acknowledged records.")
-        broker.kill()
+        console.print(f"kill -9 of all three, after {count:,} acknowledged records.")
+        for node in NODES:
+            broker.kill(node)
         started = time.monotonic()
-        broker.start_again()
+        broker.start_all_again()
         console.print(f"Back after {time.monotonic() - started:.2f} s. Reading everything again.")
         found = uvloop.run(read_again(broker, count))
     lost = sum(found.get(key) != value for key, value in tally.acknowledged.items())

@@ -15,6 +15,7 @@ from chronik.broker.node import Node
 from chronik.sim.disk import SimDisk
 from chronik.wire.batches import build
 from chronik.wire.compiler import decode, encode
+from chronik.wire.compression import Codec
 from chronik.wire.headers import (
     RequestHeader,
     ResponseHeader,
@@ -98,8 +99,8 @@ class World:
         assert b"still here" in bytes(found.records)
 
 
-def batch(*values: bytes) -> bytes:
-    return build([Record(n, NOW_MS, None, value, ()) for n, value in enumerate(values)])
+def batch(*values: bytes, key: bytes | None = None, codec: Codec = Codec.NONE) -> bytes:
+    return build([Record(n, NOW_MS, key, value, ()) for n, value in enumerate(values)], codec)
 
 
 def produce_request(records: bytes, *, topic: str = TOPIC, partition: int = 0, acks: int = -1) -> ProduceRequest:
@@ -221,6 +222,9 @@ class Peer(asyncio.Transport):
 
     def writelines(self, list_of_data: Any) -> None:
         self.write(b"".join(list_of_data))
+
+    def get_write_buffer_size(self) -> int:
+        return self.unread_bytes
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         self._high = high if high is not None else self._high

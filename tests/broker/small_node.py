@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 
 from chronik.broker.api import served_apis
 from chronik.broker.context import Context
+from chronik.broker.described_topics import DescribedTopics
 from chronik.broker.following import with_dynamic_configs
 from chronik.broker.node import store_config
 from chronik.broker.settings import Settings
@@ -41,6 +42,8 @@ class SmallNode:
 
     def __init__(self, settings: Settings | None = None, others: tuple[int, ...] = ()) -> None:
         self.settings = settings or Settings.default(node_id=1)
+        self.described_topics = DescribedTopics()
+        self.inherited_topic_configs = None
         self.node_id = self.settings.node_id
         self.store = SmallStore(self)
         for broker_id in (self.node_id, *others):

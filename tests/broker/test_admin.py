@@ -97,6 +97,7 @@ def test_every_number_moves_with_what_it_counts() -> None:
         for records in (batch(b"a" * 100, b"b", b"c"), batch(b"d" * 50), batch(b"corrupt")[:-1] + b"!"):
             await world.client.ask(produce_request(records), ProduceResponse, 9)
         fetched = await world.fetch()
+        await world.fetch()
         assert (await world.fetch(99)).error_code
         follower = fetch_request()
         follower.replica_id = 2
@@ -112,13 +113,13 @@ def test_every_number_moves_with_what_it_counts() -> None:
         for labels in ({}, {"topic": "orders"}):
             assert moved(traffic + "messagesin_total", **labels) == 4
             assert moved(traffic + "bytesin_total", **labels) == size_bytes
-            assert moved(traffic + "bytesout_total", **labels) == size_bytes
+            assert moved(traffic + "bytesout_total", **labels) == 2 * size_bytes
             assert moved(traffic + "replicationbytesout_total", **labels) == size_bytes
             assert moved(traffic + "failedproducerequests_total", **labels) == 1
             assert moved(traffic + "failedfetchrequests_total", **labels) == 1
         requests = "kafka_network_requestmetrics_"
         assert moved(requests + "requests_total", request="Produce") == 3
-        assert moved(requests + "requests_total", request="Fetch") == 3
+        assert moved(requests + "requests_total", request="Fetch") == 4
         assert moved(requests + "totaltimems_count", request="Metadata") == 1
         assert moved(requests + "totaltimems_bucket", request="Produce", le="+Inf") == 3
         assert moved("metadata_read_latency_ms_count") == 1

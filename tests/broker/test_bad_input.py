@@ -14,9 +14,11 @@ from chronik.broker.api import served_apis
 from chronik.wire.batches import CRC_COVERS_FROM
 from chronik.wire.checksums import crc32c
 from chronik.wire.compiler import encode
+from chronik.wire.compression import Codec
+from chronik.wire.error_codes import ErrorCode
 from chronik.wire.headers import RequestHeader, request_header_version
 from chronik.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from chronik.wire.messages.metadata import MetadataRequest
+from chronik.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from chronik.wire.messages.produce import ProduceResponse
 from chronik.wire.notation import Struct
 from tests.broker.hostile import Peer, World, batch, fetch_request, frame, produce_request, run, turns
@@ -291,6 +293,39 @@ def test_thousands_of_pipelined_requests_are_all_answered_and_nobody_waits_for_t
     run(test())
 
 
+def test_clients_that_never_read_share_the_memory_budget() -> None:
+    """A fetch is a hundred bytes and its answer may be 55 MB: a few consumers that hang must not take the node down."""
+
+    async def test() -> None:
+        budget_bytes, batch_bytes = 16 << 20, 900_000
+        world = await World.make(**{"chronik.memory.budget.bytes": budget_bytes})
+        await world.create()
+        for _ in range(20):
+            await world.produce(bytes(batch_bytes))
+        hanging = [Peer(world.node) for _ in range(20)]
+        for peer in hanging:
+            peer.reads = False
+            peer.send(frame(fetch_request(), 11, 1))
+        await turns()
+        assert all(len(peer.frames()) == 1 for peer in hanging), "each gets one batch at least"
+        unread_bytes = sum(peer.unread_bytes for peer in hanging)
+        assert world.node.memory.unsent_bytes == unread_bytes
+        assert unread_bytes < budget_bytes + len(hanging) * (batch_bytes + 1000)
+        await world.is_serving()
+        hanging[0].read_everything()
+        for peer in hanging[1:]:
+            peer.hang_up()
+        await turns()
+        assert world.node.memory.unsent_bytes == 0
+        reader = Peer(world.node)
+        reader.send(frame(fetch_request(), 11, 2))
+        await turns()
+        assert len(reader.received) > 15 * batch_bytes, "there is room again"
+        await world.node.stop()
+
+    run(test())
+
+
 def test_a_client_that_never_reads_costs_one_reply_above_the_mark() -> None:
     async def test() -> None:
         world = await World.make()
@@ -301,7 +336,7 @@ def test_a_client_that_never_reads_costs_one_reply_above_the_mark() -> None:
         peer.reads = False
         peer.send(b"".join(frame(fetch_request(), 11, n) for n in range(500)))
         await turns(500)
-        assert peer.unread_bytes_most <= limits.WRITE_BUFFER_BYTES_HIGH + 6_000_000
+        assert peer.unread_bytes_most <= limits.UNSENT_BYTES_HIGH + 6_000_000
         assert not peer.node_reads
         await world.is_serving()
         peer.hang_up()
@@ -354,6 +389,57 @@ def test_a_decompression_bomb_is_refused_or_left_as_it_is(configs: dict[str, str
         await turns(50)
         assert not old.is_closed
         await world.is_serving()
+        await world.node.stop()
+
+    run(test())
+
+
+def test_a_request_of_very_many_elements_is_refused_before_it_is_decoded(caplog: pytest.LogCaptureFixture) -> None:
+    """Two megabytes of empty names would be a million objects, and seconds in which nobody else is served."""
+
+    async def test() -> None:
+        world = await World.make()
+        await world.create()
+        caplog.clear()
+        many = [MetadataRequestTopic(name=f"topic-number-{n:010}") for n in range(20_000)]
+        names = MetadataRequest(topics=many, allow_auto_topic_creation=False)
+        served, refused = Peer(world.node), Peer(world.node)
+        served.send(frame(names, 4))
+        await turns()
+        assert len(served.frames()) == 1
+        names.topics = [MetadataRequestTopic(name="")] * 999_999
+        refused.send(frame(names, 4))
+        await turns()
+        assert refused.is_closed
+        assert len(caplog.records) == 1
+        await world.is_serving()
+        await world.node.stop()
+
+    run(test())
+
+
+def test_a_batch_that_is_taken_apart_is_not_overtaken_by_later_ones() -> None:
+    """It is taken apart away from the loop; a producer with five requests in flight must still find its order."""
+
+    async def test() -> None:
+        world = await World.make()
+        await world.create("compacted", cleanup_policy="compact")
+        compressed, plain = (batch(b"v", key=b"k", codec=codec) for codec in (Codec.GZIP, Codec.NONE))
+        peer, other = Peer(world.node), Peer(world.node)
+        sent = [compressed, plain, compressed, plain]
+        peer.send(b"".join(frame(produce_request(each, topic="compacted"), 9, n) for n, each in enumerate(sent)))
+        other.send(frame(produce_request(plain, topic="compacted"), 9, 9))
+        await turns(50)
+        answers = [peer.answer(n, ProduceResponse, 9).responses[0].partition_responses[0] for n in range(4)]
+        assert [answer.error_code for answer in answers] == [0] * 4
+        offsets = [answer.base_offset for answer in answers]
+        assert offsets == sorted(offsets)
+        assert other.correlation_ids() == [9], "only its own connection waits"
+        refused = Peer(world.node)
+        refused.send(frame(produce_request(batch(b"v", codec=Codec.GZIP), topic="compacted"), 9))
+        await turns(50)
+        (answer,) = refused.answer(0, ProduceResponse, 9).responses[0].partition_responses
+        assert (answer.error_code, len(answer.record_errors)) == (ErrorCode.INVALID_RECORD, 1)
         await world.node.stop()
 
     run(test())

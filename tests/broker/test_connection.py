@@ -35,6 +35,7 @@ class StubNode:
         self.memory = MemoryBudget(budget_bytes)
         self.scratch = make_scratch()
         self.connections = Connections(self.runtime.clock, connections_max=3, idle_ms_max=-1, per_host_max=2)
+        self.connections.are_served = True
         self.tasks = Tasks("stub")
         self.dispatcher = self
         self.started: list[asyncio.Future[Any]] = []
@@ -99,6 +100,27 @@ async def test_replies_leave_in_request_order_however_handlers_finish() -> None:
         assert peer.correlation_ids() == [n for n in range(12) if n % 5]
         assert [reply[4:] for reply in peer.frames()] == [b"%d" % n for n in range(12) if n % 5]
         assert node.memory.small_bytes == 0
+
+
+@in_a_loop
+async def test_nobody_is_answered_before_the_node_serves() -> None:
+    """A client that asks a node before it is registered would learn of a cluster without brokers, and wait for long."""
+    node = StubNode()
+    node.connections.are_served = False
+    early = Peer(node)  # type: ignore[arg-type]
+    early.send(request(1) + request(2))
+    await turns()
+    assert node.started == []
+    node.connections.begin()
+    await turns()
+    late = Peer(node)  # type: ignore[arg-type]
+    late.send(request(3))
+    await turns()
+    assert len(node.started) == 3
+    for waiting in node.started:
+        waiting.set_result(b"")
+    await turns()
+    assert (early.correlation_ids(), late.correlation_ids()) == ([1, 2], [3])
 
 
 @in_a_loop
@@ -178,7 +200,7 @@ async def test_a_peer_that_does_not_read_gets_no_more_requests_started() -> None
     peer.reads = False
     peer.send(b"".join(request(n) for n in range(2000)))
     await turns(200)
-    assert peer.unread_bytes_most <= limits.WRITE_BUFFER_BYTES_HIGH + (1 << 20) + 64
+    assert peer.unread_bytes_most <= limits.UNSENT_BYTES_HIGH + (1 << 20) + 64
     assert not peer.node_reads
     for _ in range(2000):
         if len(peer.received) >= 2000 << 20 or len(node.started) == 40:
@@ -198,7 +220,7 @@ async def test_finished_replies_behind_one_that_waits_are_bounded() -> None:
     node.answers_at_once = [bytes(1 << 20)]
     peer.send(b"".join(request(n) for n in range(1, 100)))
     await turns(50)
-    assert len(node.started) - 1 <= limits.WRITE_BUFFER_BYTES_HIGH // (1 << 20) + 1
+    assert len(node.started) - 1 <= limits.HELD_BYTES_MAX // (1 << 20) + 1
     node.started[0].set_result(b"")
     await turns(100)
     assert peer.correlation_ids() == list(range(100))
@@ -268,6 +290,7 @@ async def test_memory_is_granted_in_order_and_all_of_it_comes_back() -> None:
     size_bytes = SCRATCH_BYTES + 10
     node = StubNode(budget_bytes=int(2.5 * size_bytes))
     node.connections = Connections(node.runtime.clock, connections_max=10, idle_ms_max=-1)
+    node.connections.are_served = True
     peers = [Peer(node) for _ in range(5)]  # type: ignore[arg-type]
     for n, peer in enumerate(peers):
         peer.send(request(n, size_bytes))

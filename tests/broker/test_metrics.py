@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from random import Random
 
-from chronik.broker.metrics import Census, Histogram, Metrics
+from chronik.broker.metrics import Censuses, Histogram, Metrics
 from chronik.metadata import commands as c
 from chronik.metadata.delta import Changes
 from tests.metadata.clusters import cluster, create, new_topic
@@ -88,12 +89,14 @@ def test_totals_keep_what_deleted_topics_had() -> None:
 def test_the_census_counts_partitions_by_what_is_wrong_with_them() -> None:
     on = cluster(3)
     create(on, new_topic("t", 6, 3), new_topic("single", 3, 1))
-    census = Census().take(on.image, 1)
+    censuses = Censuses()
+    census = asyncio.run(censuses.take(on.image, 1))
     led_before = census.led
     assert (census.partitions, census.offline, census.under_replicated, census.imbalanced) == (9, 0, 0, 0)
     assert (census.live_brokers, census.fenced_brokers) == (3, 0)
     on.ask(c.FenceBroker(broker_id=2, broker_epoch=on.epoch(2)))
-    assert census.take(on.image, 1) is census
+    census = asyncio.run(censuses.take(on.image, 1))
+    assert asyncio.run(censuses.take(on.image, 1)) is census
     # Of `single` broker 2 had one partition alone; of `t` it led two and was in sync in all.
     assert (census.partitions, census.offline, census.imbalanced) == (9, 1, 3)
     assert (census.live_brokers, census.fenced_brokers) == (2, 1)

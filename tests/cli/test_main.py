@@ -35,6 +35,18 @@ LEAVES = (
     ["config", "set"],
     ["config", "unset"],
     ["compat"],
+    ["pipeline", "init"],
+    ["pipeline", "dry-run"],
+    ["pipeline", "run"],
+    ["pipeline", "status"],
+    ["pipeline", "test"],
+    ["pipeline", "backfill"],
+    ["pipeline", "replay"],
+    ["pipeline", "stop"],
+    ["dlq", "show"],
+    ["dlq", "replay"],
+    ["table", "list"],
+    ["materialize"],
 )
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from chronik.testing import Cluster
+from chronik.wire.compiler import decoder_of
+from chronik.wire.headers import ResponseHeader, response_header_version
 from chronik.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from chronik.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from chronik.wire.notation import Request, Response
@@ -14,6 +16,7 @@ R = TypeVar("R", bound=Response)
 METADATA_VERSION = 12
 CREATE_VERSION = 7
 TIMEOUT_MS = 10_000
+ANSWER_BUDGET_BYTES = 1 << 30  # of memory: a list of ten thousand topics is an honest answer
 
 
 class Placed(NamedTuple):
@@ -34,8 +37,11 @@ class Asked:
 
     def ask(self, request: Request, response: type[R], version: int) -> R:
         self._server.send(request, version)
-        answer: Any = self._server.receive(response, version).message
-        return answer  # type: ignore[no-any-return]
+        frame = memoryview(self._server.receive_frame())
+        _, at = decoder_of(ResponseHeader, response_header_version(response, version))(frame)
+        answer, end = decoder_of(response, version)(frame, at, ANSWER_BUDGET_BYTES)
+        assert end == len(frame)
+        return answer
 
     def metadata(self, *topics: str, creates: bool = False) -> MetadataResponse:
         """Of all topics when none is named."""

@@ -58,6 +58,7 @@ def test_documents_name_only_commands_that_exist(document: str) -> None:
         ("jdk", {"javac": "echo 'no Java runtime present' >&2; exit 1"}, "no javac runs", "brew install openjdk@17"),
         ("maven", {"apt_get": ""}, "Maven is missing", "sudo apt-get install -y maven"),
         ("compiler", {"apk": ""}, "C compiler is missing", "sudo apk add build-base"),
+        ("rdkafka", {"apt_get": ""}, "librdkafka's C headers are missing", "sudo apt-get install -y librdkafka-dev"),
         ("go", {"dnf": ""}, "Go 1.21 or newer is missing", "sudo dnf install -y golang"),
         ("go", {"go": "echo go version go1.19.8 linux/amd64"}, "this one is 1.19", "the archive of https://go.dev/dl"),
         ("npm", {"apt_get": ""}, "Node.js with npm is missing", "sudo apt-get install -y npm"),

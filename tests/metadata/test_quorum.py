@@ -20,6 +20,7 @@ from tests.metadata.test_store import runtime
 
 VOTERS = {node_id: Address("nowhere", node_id) for node_id in (1, 2, 3)}
 QUICK = RaftConfig(tick_ms=5, lease_ms=30)
+SEVERAL_ELECTIONS_S = 0.5
 
 
 class Wires:
@@ -55,19 +56,22 @@ class Quorum:
     def __init__(self) -> None:
         self.wires = Wires()
         self.stores: dict[int, MetadataStore] = {}
+        self.disks = {node_id: SimDisk(node_id) for node_id in VOTERS}
 
     async def open(self) -> None:
-        config = StoreConfig(voters=VOTERS, raft=QUICK)
         for node_id in VOTERS:
-            self.stores[node_id] = await MetadataStore.open(
-                runtime(SimDisk(node_id)),
-                "/meta",
-                node_id=node_id,
-                cluster_id=None,
-                config=config,
-                transport=Wire(self.wires, node_id),
-            )
+            await self.open_one(node_id)
         await asyncio.gather(*(store.ready() for store in self.stores.values()))
+
+    async def open_one(self, node_id: int) -> None:
+        self.stores[node_id] = await MetadataStore.open(
+            runtime(self.disks[node_id]),
+            "/meta",
+            node_id=node_id,
+            cluster_id=None,
+            config=StoreConfig(voters=VOTERS, raft=QUICK),
+            transport=Wire(self.wires, node_id),
+        )
 
     async def controller(self, *, other_than: MetadataStore | None = None) -> MetadataStore:
         def found() -> list[MetadataStore]:
@@ -168,3 +172,24 @@ def test_the_next_controller_goes_on_where_the_last_one_stopped() -> None:
         await quorum.close()
 
     asyncio.run(asyncio.wait_for(test(), 60))
+
+
+def test_a_node_that_was_joining_empty_when_it_died_still_does_not_vote() -> None:
+    """It has forgotten what it voted and acknowledged, however much of the log it took before; until it has all."""
+
+    async def test() -> None:
+        quorum = Quorum()
+        disk = quorum.disks[3]
+        disk.make_directory("/meta")
+        disk.replace_file("/meta/joining", b"")
+        await quorum.open_one(2)
+        await quorum.open_one(3)
+        await asyncio.sleep(SEVERAL_ELECTIONS_S)  # a slow machine only makes this easier
+        assert all(store.leader_id is None for store in quorum.stores.values()), "a forgetful node elected a leader"
+        await quorum.open_one(1)
+        await asyncio.gather(*(store.ready() for store in quorum.stores.values()))
+        assert not quorum.stores[3].is_controller
+        await until(lambda: not disk.exists("/meta/joining"))
+        await quorum.close()
+
+    asyncio.run(test())

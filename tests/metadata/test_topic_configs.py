@@ -23,7 +23,7 @@ from chronik.metadata.topic_configs import (
 )
 from tests.oracle.jars import kafka_jars
 
-OURS = {"chronik.durability"}
+OURS = {name for name in TOPIC_CONFIGS if name.startswith("chronik.")}
 # Of tiered storage and of Java's own plug-ins; there is nothing here that they could change.
 NOT_OURS = ("remote.", "follower.fetch.last.tiered.")
 

@@ -203,6 +203,7 @@ async def test_a_node_of_another_cluster_at_a_peers_address_is_not_talked_to() -
         assert not one.transport.connected(2)
         one.transport.send(2, heartbeat(2, 1))
         assert two.heard == []
+        assert two.transport.strangers == {1: one.transport.cluster_id}, "an operator will want to know"
 
 
 @on_a_loop

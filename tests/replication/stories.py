@@ -33,9 +33,10 @@ async def _story(seed: int) -> World:
         elif step < 0.65 and nodes:
             world.crash(random.choice(nodes).node_id, power_cut=random.random() < 0.7)
         elif step < 0.80 and world.dead:
-            await world.start(random.choice(list(world.dead)))
+            node_id = random.choice(list(world.dead))
+            await world.start(node_id, wiped=random.random() < 0.15 and world.may_lose_its_disk(node_id))
         elif step < 0.90:
-            one, other = random.sample([0, *world.replica_ids], 2)
+            one, other = random.sample([0, *world.node_ids], 2)
             world.wires.separate(one, other)
         elif step < 0.96:
             world.heal()

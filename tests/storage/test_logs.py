@@ -13,6 +13,8 @@ from chronik.sim.disk import SimDisk
 from chronik.storage.config import LogConfig, LogsConfig
 from chronik.storage.errors import CorruptCheckpoint
 from chronik.storage.logs import Logs
+from chronik.wire.batches import build
+from chronik.wire.records import Record
 from tests.storage.driving import (
     NOW_MS,
     append,
@@ -216,3 +218,25 @@ def test_the_same_on_a_real_disk(tmp_path: Path) -> None:
         await again.close()
 
     run(scenario)
+
+
+def test_a_checkpointed_epoch_that_wrote_nothing_does_not_outlive_the_process() -> None:
+    """Its leader may follow another one later and take over batches of an older epoch: these are no torn tail."""
+
+    async def story() -> None:
+        disk = SimDisk(0)
+        logs = await open_logs(disk)
+        log = logs.create("t", topic_id(1), 0, LogConfig())
+        append(log, batch([b"a"]), epoch=4)
+        log.epochs.assign(5, log.end_offset)  # elected, and nothing was written
+        await logs.checkpoint()
+        log.truncate_to(log.end_offset)
+        assert log.epochs.latest == 4, "a follower has no epoch without records"
+        log.append_fetched(memoryview(build([Record(1, NOW_MS, None, b"b", ())], leader_epoch=4)))
+        await durable(log)
+        found = (await open_logs(disk.power_cut())).get(topic_id(1), 0)
+        assert found is not None
+        assert found.damage is None
+        assert (found.end_offset, found.epochs.entries()) == (2, [(4, 0)])
+
+    run(story)

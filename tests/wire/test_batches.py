@@ -153,6 +153,23 @@ def test_header_fields_that_do_not_fit_are_refused():
         batches.build([Record(0, T, None, b""), Record(2**31, T, None, b"")])
 
 
+@pytest.mark.parametrize("codec", Codec)
+def test_a_batch_by_another_codec_is_the_same_batch(codec: Codec):
+    """A topic may want a codec of its own; offsets, times, producer and records are the client's."""
+    records = [Record(n, T + n, b"key", b"value" * n, (("h", b"1"),)) for n in range(50)]
+    kept = {"producer_id": 7, "producer_epoch": 3, "base_sequence": 11, "is_transactional": True, "leader_epoch": 5}
+    for written in Codec:
+        [before] = batches.split(memoryview(batches.build(records, written, **kept)))
+        [after] = batches.split(memoryview(batches.recompressed(before, codec, None, ROOM)))
+        assert batches.crc_holds(after)
+        assert (after.compression, list(iterate(after, ROOM))) == (codec, records)
+        same = {"length_bytes": 0, "crc": 0, "attributes": 0, "data": memoryview(b"")}
+        assert after._replace(**same) == before._replace(**same)
+        assert after.is_transactional
+        with pytest.raises(TooLarge):
+            batches.recompressed(before, codec, None, 100)
+
+
 @given(fixtures.records(offsets_step_max=3), st.sampled_from(Codec))
 def test_what_is_built_is_read_back(records: list[Record], codec: Codec):
     """For any records, with gaps between the offsets as compaction leaves them."""

@@ -87,7 +87,7 @@ class Admin:
 
     async def page(self, path: str) -> Page:
         if path == "/metrics":
-            return Page(200, metrics_text(self.node), CONTENT_TYPE)
+            return Page(200, await metrics_text(self.node), CONTENT_TYPE)
         if path == "/healthz":
             return _verdict("healthy", why_not_healthy(self.node))
         if path == "/readyz":

@@ -3,8 +3,9 @@
     @api(ListOffsetsRequest, ListOffsetsResponse)
     def list_offsets(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse: ...
 
-A handler returns the response; or a future of it, or `Later`, when it only waits (no task is made for it); or a
-coroutine when it has more to do. None means that nothing is sent. It never writes to the connection.
+A handler returns the response, or its body as bytes where it has that already; or a future of it, or `Later`, when it
+only waits (no task is made for it); or a coroutine when it has more to do. None means that nothing is sent. It never
+writes to the connection.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ if TYPE_CHECKING:
     from chronik.broker.context import Context
 
 Q = TypeVar("Q", bound=Request)
-Handler = Callable[[Q, "Context"], "Response | Later | Awaitable[Response | None] | None"]
+Handler = Callable[[Q, "Context"], "Response | bytes | Later | Awaitable[Response | bytes | Later | None] | None"]
 
 
 class Later(NamedTuple):
     """A response that is sent when `future` is done; `respond` reads the future and builds it."""
 
     future: asyncio.Future[Any]
-    respond: Callable[[asyncio.Future[Any]], Response | None]
+    respond: Callable[[asyncio.Future[Any]], Response | bytes | None]
 
 
 @dataclass(frozen=True, slots=True)

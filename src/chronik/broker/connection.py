@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from chronik.broker import limits
@@ -37,7 +38,8 @@ class Connection(asyncio.BufferedProtocol):
         self.peer = "?"
         self.peer_host = "?"
         self.frame_since_ns = 0  # since when we wait for the rest of a frame; 0 when we do not
-        self.last_request_ns = node.runtime.clock.monotonic_ns()
+        self._now_ns = node.runtime.clock.monotonic_ns
+        self.last_request_ns = self._now_ns()
         self.client_software: tuple[str, str] | None = None  # told by ApiVersions v3+
         self._transport: asyncio.Transport | None = None  # from connection_made until either side ends it
         self._is_lost = False
@@ -46,9 +48,12 @@ class Connection(asyncio.BufferedProtocol):
         self._replies: deque[_Reply] = deque()  # of those that are, in request order
         self._in_flight_bytes = 0  # of their requests
         self._held_bytes = 0  # of finished replies that wait for one ahead of them
+        self._is_held = False  # the node does not serve yet
+        self._is_alone = False  # a request is under way that no later one may overtake
         self._is_full = False  # between the high mark and the low one
-        self._is_reading = True
+        self._is_reading = True  # false for any of the reasons above and below
         self._peer_is_slow = False  # it does not read its replies
+        self._unsent_bytes = 0  # of them, counted in the node's memory
         self._turn_is_due = False  # the loop will call us to go on
         self._is_granted = False  # the frame that waited for memory has it
 
@@ -58,16 +63,25 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         name = transport.get_extra_info("peername") or ("?", 0)
         self.peer_host, self.peer = str(name[0]), f"{name[0]}:{name[1]}"
-        self._transport.set_write_buffer_limits(high=limits.WRITE_BUFFER_BYTES_HIGH)
+        self._transport.set_write_buffer_limits(high=limits.UNSENT_BYTES_HIGH)
         refusal = self.node.connections.admit(self)
         if refusal is not None:
             self.close(refusal)
+        elif not self.node.connections.are_served:
+            self._is_held = True
+            self._read_or_not()
+
+    def begin(self) -> None:
+        """The node serves from now on."""
+        self._is_held = False
+        self._read_or_not()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._is_lost = True
         self.node.connections.forget(self)
         self.node.memory.forget(self._memory_is_granted)
+        self._count_unsent(0)
         for frame in self._arrived:
             self._give_back(len(frame))
         self._arrived.clear()
@@ -86,19 +100,44 @@ class Connection(asyncio.BufferedProtocol):
         except Malformed as fault:
             return self.close(f"{fault}; is this a Kafka client, and does it speak plaintext here?")
         if frames:
-            self.last_request_ns = self.node.runtime.clock.monotonic_ns()
+            self.last_request_ns = self._now_ns()
+            if len(frames) == 1 and self._is_quiet(frames[0]):
+                self.frame_since_ns = 0
+                if self._start(frames[0]).is_done:
+                    self._flush()
+                    self._read_or_not()
+                return None
             self._arrived += frames
         if self._reader.waiting_bytes:
             self.node.memory.wait(self._reader.waiting_bytes, self._memory_is_granted)
         self._serve()
         return None
 
+    def _is_quiet(self, frame: memoryview) -> bool:
+        """Whether this small request is alone, as most are: then no bound can be reached by starting it."""
+        return (
+            self._is_reading
+            and not self._replies
+            and not self._arrived
+            and not self._reader.has_part_of_a_frame
+            and len(frame) <= SCRATCH_BYTES
+        )
+
     def pause_writing(self) -> None:
         self._peer_is_slow = True
+        if self._transport is not None:
+            self._count_unsent(self._transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
         self._peer_is_slow = False
+        self._count_unsent(0)
         self._serve()
+
+    def _count_unsent(self, size_bytes: int) -> None:
+        """So much of our replies waits in memory for the peer to read."""
+        if size_bytes != self._unsent_bytes:
+            more_bytes, self._unsent_bytes = size_bytes - self._unsent_bytes, size_bytes
+            self.node.memory.hold_unsent(more_bytes)
 
     # --- requests
 
@@ -125,6 +164,14 @@ class Connection(asyncio.BufferedProtocol):
         self._flush()
         self._read_or_not()
 
+    def hold_back(self) -> None:
+        """No further request is started until `go_on`: what the one under way does must not be overtaken."""
+        self._is_alone = True
+
+    def go_on(self) -> None:
+        self._is_alone = False
+        self._serve()
+
     def _next_turn(self) -> None:
         self._turn_is_due = False
         self._serve()
@@ -135,6 +182,8 @@ class Connection(asyncio.BufferedProtocol):
             return True
         if not self._replies:
             return False
+        if self._is_alone:
+            return True
         if self._over(limits.IN_FLIGHT_BYTES_HIGH) or self.node.memory.is_spent:
             self._is_full = True
             return True
@@ -145,7 +194,7 @@ class Connection(asyncio.BufferedProtocol):
         return (
             self._in_flight_bytes > in_flight_bytes_max
             or len(self._replies) >= limits.IN_FLIGHT_REQUESTS_MAX
-            or self._held_bytes > limits.WRITE_BUFFER_BYTES_HIGH
+            or self._held_bytes > limits.HELD_BYTES_MAX
         )
 
     def _start(self, frame: memoryview) -> _Reply:
@@ -163,7 +212,7 @@ class Connection(asyncio.BufferedProtocol):
             self._done(reply, answer)
         elif isinstance(answer, tuple):
             future, respond = answer
-            future.add_done_callback(lambda done: self._finish(reply, respond, done))
+            future.add_done_callback(partial(self._finish, reply, respond))
         else:
             self.node.tasks.start(f"request from {self.peer}", self._wait(reply, answer))
         return reply
@@ -181,6 +230,15 @@ class Connection(asyncio.BufferedProtocol):
             parts = respond(done)
         except Exception as fault:  # noqa: BLE001 - the edge: see _failed
             return self._failed(reply, fault)
+        if len(self._replies) == 1 and not self._arrived and self._transport is not None:
+            # Alone, as most are: nothing to keep in order, and nothing to start.
+            self._replies.popleft()
+            self._release(reply)
+            if parts is not None:
+                self._send(parts)
+            if self._peer_is_slow or not self._is_reading:
+                self._read_or_not()
+            return None
         self._done(reply, parts)
         if self._replies and self._replies[0] is reply:
             self._serve()
@@ -216,12 +274,17 @@ class Connection(asyncio.BufferedProtocol):
             self._release(reply)
             if reply.parts is not None:
                 ready += reply.parts
-        if not ready:
-            return
-        if sum(map(len, ready)) <= SMALL_REPLY_BYTES:
-            self._transport.write(b"".join(ready))
+        if ready:
+            self._send(ready)
+
+    def _send(self, parts: Parts) -> None:
+        assert self._transport is not None
+        if sum(map(len, parts)) <= SMALL_REPLY_BYTES:
+            self._transport.write(b"".join(parts))
         else:
-            self._transport.writelines(ready)
+            self._transport.writelines(parts)
+        if self._peer_is_slow:
+            self._count_unsent(self._transport.get_write_buffer_size())
 
     def _release(self, reply: _Reply) -> None:
         self._in_flight_bytes -= reply.request_bytes
@@ -256,7 +319,8 @@ class Connection(asyncio.BufferedProtocol):
             self._is_full = True
         elif self._is_full and not self._over(limits.IN_FLIGHT_BYTES_LOW):
             self._is_full = False
-        reads = not (self._arrived or self._is_full or self._peer_is_slow or self._reader.waiting_bytes)
+        waits = self._is_held or self._is_full or self._peer_is_slow or self._reader.waiting_bytes
+        reads = not (self._arrived or waits)
         if reads is not self._is_reading:
             self._is_reading = reads
             if reads:
@@ -264,7 +328,7 @@ class Connection(asyncio.BufferedProtocol):
             else:
                 self._transport.pause_reading()
         if reads and self._reader.has_part_of_a_frame:
-            self.frame_since_ns = self.frame_since_ns or self.node.runtime.clock.monotonic_ns()
+            self.frame_since_ns = self.frame_since_ns or self._now_ns()
         else:
             self.frame_since_ns = 0
 

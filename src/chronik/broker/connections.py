@@ -34,6 +34,7 @@ class Connections:
         self._per_host_overrides = per_host_overrides or {}
         self._per_host: Counter[str] = Counter()
         self._idle_ms_max = idle_ms_max  # -1: for ever
+        self.are_served = False  # before, connections are taken and their requests wait
         self._open: dict[Connection, None] = {}  # a dict keeps their order; a set would not
 
     def __len__(self) -> int:
@@ -49,6 +50,12 @@ class Connections:
         self._open[connection] = None
         self._per_host[host] += 1
         return None
+
+    def begin(self) -> None:
+        """The node is registered: an answer of before would have told clients of a cluster without brokers."""
+        self.are_served = True
+        for connection in self._open:
+            connection.begin()
 
     def forget(self, connection: Connection) -> None:
         if connection in self._open:

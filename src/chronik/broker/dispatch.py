@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from struct import Struct as Packing
 from struct import error as struct_error
 from typing import TYPE_CHECKING, Any
@@ -15,8 +16,10 @@ from typing import TYPE_CHECKING, Any
 from chronik.broker.api import Api, Later
 from chronik.broker.context import Context
 from chronik.broker.errors import Unanswerable
+from chronik.broker.limits import REQUEST_OBJECT_BYTES_MAX
 from chronik.wire.compiler import decoder_of, encoder_of
 from chronik.wire.errors import Malformed
+from chronik.wire.framing import SCRATCH_BYTES
 from chronik.wire.notation import Struct
 from chronik.wire.primitives import TAGS_MAX, Refused, read_varint
 
@@ -63,20 +66,22 @@ class Dispatcher:
             at += client_id_size
         try:
             if served.request_is_flexible:
-                at = _skip_tags(frame, at)
-            request, _ = served.decode(frame, at)
+                at = at + 1 if not frame[at] else _skip_tags(frame, at)
+            if len(frame) <= SCRATCH_BYTES:
+                request, _ = served.decode(frame, at)
+            else:
+                request, _ = served.decode(frame, at, REQUEST_OBJECT_BYTES_MAX)
         except (Malformed, Refused, IndexError) as fault:
             raise Unanswerable(str(fault) or "malformed request header") from fault
         context = Context(self._node, connection, version, client_id)
         since_ns = connection.last_request_ns
         response = served.api.handle(request, context)
-        if isinstance(response, Struct) or response is None:
+        if type(response) is Later:  # first: what most requests are answered with, and the cheapest check
+            return response.future, partial(served.settled, response.respond, correlation_id, since_ns)
+        if response is None or isinstance(response, (bytes, Struct)):
             return served.parts(response, correlation_id, since_ns)
-        if isinstance(response, Later):
-            respond = response.respond
-            return response.future, lambda future: served.parts(respond(future), correlation_id, since_ns)
         if isinstance(response, asyncio.Future):
-            return response, lambda future: served.parts(future.result(), correlation_id, since_ns)
+            return response, partial(served.settled, asyncio.Future.result, correlation_id, since_ns)
         return _later(served, response, correlation_id, since_ns)
 
     def _serve(self, key: int, version: int) -> _Served:
@@ -108,13 +113,21 @@ class _Served:
         self.decode: Any = _decode_nothing if unsupported else decoder_of(api.request, version)
         self.encode = encoder_of(api.response, version)
 
+    def settled(
+        self, respond: Callable[[Any], Any], correlation_id: int, since_ns: int, future: asyncio.Future[Any]
+    ) -> Parts | None:
+        return self.parts(respond(future), correlation_id, since_ns)
+
     def parts(self, response: Any, correlation_id: int, since_ns: int) -> Parts | None:
         """The answer's bytes. Every request that gets this far is counted here, once."""
         if response is None:
             self.timing.took(self.now_ns() - since_ns)
             return None
         parts: Parts = [b""]
-        self.encode(response, parts)
+        if type(response) is bytes:
+            parts.append(response)
+        else:
+            self.encode(response, parts)
         body_bytes = sum(map(len, parts))
         if self.response_is_flexible:
             parts[0] = _response_start_flexible(body_bytes + 5, correlation_id, 0)
@@ -124,7 +137,7 @@ class _Served:
         return parts
 
 
-def _decode_nothing(frame: memoryview, at: int) -> tuple[None, int]:
+def _decode_nothing(frame: memoryview, at: int, budget: int = 0) -> tuple[None, int]:
     return None, at
 
 

@@ -7,11 +7,13 @@ the replica manager is of this node.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from chronik import __version__
-from chronik.broker.metrics import Histogram, Traffic
+from chronik.broker.metrics import Census, Histogram, Traffic
 from chronik.raft.messages import Role
 
 if TYPE_CHECKING:
@@ -33,21 +35,30 @@ TRAFFIC = (
     ("failedfetchrequests", "fetches_failed", "Partitions of fetch requests that were refused."),
 )
 
+LINES_PER_TURN = 500
+
 Labels = Mapping[str, object]
 NO_LABELS: Labels = {}
 
 
-def metrics_text(node: Node) -> str:
-    """All of it. For a node that is still starting, as much as there is."""
+async def metrics_text(node: Node) -> str:
+    """All of it, letting others have their turn: ten thousand topics make long pages. For a node that is still
+    starting, as much as there is."""
     lines = list(_gauge("chronik_build_info", "The version that runs here.", [({"version": __version__}, 1)]))
-    if node.is_open:
-        lines += _traffic(node)
-        lines += _replicas(node)
-        lines += _controller(node)
-        lines += _quorum(node)
-        lines += _metadata(node)
-    lines += _requests(node)
+    census = await node.census.take(node.store.image, node.node_id) if node.is_open else None
+    for line in chain(_of_the_cluster(node, census) if census else (), _requests(node)):
+        lines.append(line)
+        if len(lines) % LINES_PER_TURN == 0:
+            await asyncio.sleep(0)
     return "\n".join(lines) + "\n"
+
+
+def _of_the_cluster(node: Node, census: Census) -> Iterator[str]:
+    yield from _traffic(node)
+    yield from _replicas(node, census)
+    yield from _controller(node, census)
+    yield from _quorum(node)
+    yield from _metadata(node)
 
 
 def _traffic(node: Node) -> Iterator[str]:
@@ -64,8 +75,7 @@ def _nonzero(topics: Iterable[tuple[str, Traffic]], field: str) -> Iterator[tupl
     return ((topic, value) for topic, traffic in topics if (value := getattr(traffic, field)))
 
 
-def _replicas(node: Node) -> Iterator[str]:
-    census = node.census.take(node.store.image, node.node_id)
+def _replicas(node: Node, census: Census) -> Iterator[str]:
     under_min_isr = 0
     for replica in node.replicas.all():
         needed = min(replica.settings.min_insync_replicas, len(replica.state.replicas))
@@ -85,13 +95,12 @@ def _replicas(node: Node) -> Iterator[str]:
     yield from _counter(prefix + "isrexpands_total", "Replicas back in ISRs here.", [(NO_LABELS, metrics.isr_expands)])
 
 
-def _controller(node: Node) -> Iterator[str]:
-    image, census = node.store.image, node.census.take(node.store.image, node.node_id)
+def _controller(node: Node, census: Census) -> Iterator[str]:
     for name, value, help_text in (
         ("activecontrollercount", int(node.store.is_controller), "1 on the node that decides, 0 on the others."),
         ("offlinepartitionscount", census.offline, "Partitions of the cluster without a leader."),
         ("preferredreplicaimbalancecount", census.imbalanced, "Partitions led by another than their first replica."),
-        ("globaltopiccount", len(image.topics), "Topics of the cluster."),
+        ("globaltopiccount", census.topics, "Topics of the cluster."),
         ("globalpartitioncount", census.partitions, "Partitions of the cluster."),
         ("activebrokercount", census.live_brokers, "Brokers that may lead."),
         ("fencedbrokercount", census.fenced_brokers, "Registered brokers that are silent or not ready."),

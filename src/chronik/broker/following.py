@@ -61,6 +61,7 @@ class Following:
             self._delete(log)
         for topic in changes.topics_removed:
             node.groups.topic_deleted(topic.name, topic.topic_id)
+            node.described_topics.forget(topic.topic_id)
         if any(resource.type == ResourceType.BROKER for resource in changes.configs):
             self._configure(after)
         for resource in changes.configs:

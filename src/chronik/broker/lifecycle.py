@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from chronik.broker.errors import CannotStart
 from chronik.metadata.commands import BrokerHeartbeat, BrokerHeartbeatReply, EndpointAt, RegisterBroker
@@ -18,6 +19,7 @@ from chronik.wire.error_codes import ErrorCode
 if TYPE_CHECKING:
     from chronik.broker.node import Node
 
+T = TypeVar("T")
 log = logging.getLogger("chronik.broker")
 
 HAND_OVER_S = 3.0  # a stop that cannot hand its leaderships over in this time goes without
@@ -28,6 +30,36 @@ class Lifecycle:
     def __init__(self, node: Node) -> None:
         self._node = node
         self.heartbeat_failures = 0  # that no controller heard
+        self._outvoted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def met_stranger(self) -> None:
+        """A voter is of another cluster. If most of them are, it is this node that is in the wrong place."""
+        assert self._node.quorum is not None
+        voters = {voter.node_id for voter in self._node.settings.voters}
+        if len(voters & self._node.quorum.strangers.keys()) > len(voters) // 2 and not self._outvoted.done():
+            self._outvoted.set_result(None)
+
+    async def unless_outvoted(self, waiting: Coroutine[Any, Any, T]) -> T:
+        """What a starting node waits for; in vain if its data is of another cluster than the voters around it."""
+        task = asyncio.ensure_future(waiting)
+        either: list[asyncio.Future[Any]] = [task, self._outvoted]
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                raise CannotStart(self._why_outvoted())
+            return task.result()
+        finally:
+            task.cancel()
+
+    def _why_outvoted(self) -> str:
+        node = self._node
+        assert node.quorum is not None
+        strangers = sorted(node.quorum.strangers.items())
+        others = ", ".join(f"node {node_id} to {cluster_id!r}" for node_id, cluster_id in strangers)
+        return (
+            f"{node.settings.log_dir} belongs to cluster {node.quorum.cluster_id!r}, but {others}: point log.dirs at "
+            "this cluster's directory, or controller.quorum.voters at the other's nodes; or move it away to join empty"
+        )
 
     async def register(self, directory_id: bytes) -> int:
         """Tells the controller who and where this node is, until it answers; returns the broker epoch."""

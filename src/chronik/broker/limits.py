@@ -15,9 +15,15 @@ IN_FLIGHT_BYTES_HIGH = 64 * MIB  # per connection; reading stops above and goes 
 IN_FLIGHT_BYTES_LOW = 32 * MIB
 check(IN_FLIGHT_BYTES_LOW < IN_FLIGHT_BYTES_HIGH, "reading must be able to go on")
 
+# What a request that did not fit one read may be decoded into: about 100,000 elements. Reading and answering them holds
+# the loop for a tenth of a second; a million would be a second, and no client sends so many.
+REQUEST_OBJECT_BYTES_MAX = 16 * MIB
 REQUESTS_PER_TURN = 32  # of one connection, before the loop gets its turn: a full read holds 18,000 small ones
 
-WRITE_BUFFER_BYTES_HIGH = 4 * MIB  # a reader that is slower than this waits; its next request is not started
+HELD_BYTES_MAX = 4 * MIB  # of finished replies behind one that waits; no request is started above
+UNSENT_BYTES_HIGH = (
+    32 * KIB
+)  # beyond the kernel's own buffer; above, the reader counts as slow, and the rest is counted
 
 CONNECTIONS_MAX = 10_000  # file descriptors are finite; one more is refused with a log line
 FRAME_SECONDS_MAX = 30  # the time in which a started frame must be whole: a slow loris is closed

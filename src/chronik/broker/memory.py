@@ -1,7 +1,8 @@
-"""One budget for all bytes that requests hold: large frames wait for room instead of taking the process down.
+"""One budget for all bytes that requests and replies hold: large frames wait for room, fetches read less.
 
 Frames that fit the shared scratch buffer do not wait: they are counted while their handlers work, and a connection that
-has requests under way starts no more of them while the budget is spent.
+has requests under way starts no more of them while the budget is spent. Replies are counted from when a peer turns out
+not to read them; a fetch that finds no room reads one batch, so that its consumer always gets on.
 """
 
 from __future__ import annotations
@@ -17,11 +18,22 @@ class MemoryBudget:
         self.size_bytes = size_bytes
         self.used_bytes = 0  # of large frames, granted and not yet given back
         self.small_bytes = 0  # of frames that did not have to ask
+        self.unsent_bytes = 0  # of replies that their peers do not read
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
 
     @property
     def is_spent(self) -> bool:
-        return self.used_bytes + self.small_bytes > self.size_bytes
+        return self.room_bytes < 0
+
+    @property
+    def room_bytes(self) -> int:
+        return self.size_bytes - self.used_bytes - self.small_bytes - self.unsent_bytes
+
+    def hold_unsent(self, size_bytes: int) -> None:
+        """More unsent bytes, or fewer."""
+        self.unsent_bytes += size_bytes
+        if size_bytes < 0:
+            self._grant()
 
     def take(self, size_bytes: int) -> bool:
         """Whether the bytes were granted. A frame larger than the whole budget is granted when nothing else is held."""
@@ -51,4 +63,4 @@ class MemoryBudget:
             granted()
 
     def _has_room(self, size_bytes: int) -> bool:
-        return not self.used_bytes or self.used_bytes + size_bytes <= self.size_bytes
+        return not self.used_bytes or self.used_bytes + self.unsent_bytes + size_bytes <= self.size_bytes

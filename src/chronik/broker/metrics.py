@@ -6,6 +6,7 @@ go back, as Prometheus expects of them.
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 
 from chronik.metadata import commands as c
@@ -15,6 +16,7 @@ from chronik.metadata.image import Image, Topic
 NS_PER_US, NS_PER_SECOND = 1_000, 1_000_000_000
 OCTAVES = 32  # the last counts everything above half an hour
 CREATION_WINDOW_SECONDS = 60
+TOPICS_PER_TURN = 500
 
 # Signs of life and questions: they usually write nothing.
 NO_WRITES = (c.BrokerHeartbeat, c.FenceBroker, c.DescribeQuorum)
@@ -137,23 +139,15 @@ class Metrics:
 class Census:
     """Partitions and brokers of one image, counted once per image: a scrape of a quiet cluster counts nothing."""
 
-    def __init__(self) -> None:
-        self.image: Image | None = None
-        self.node_id = 0
-
-    def take(self, image: Image, node_id: int) -> Census:
-        if image is self.image and node_id == self.node_id:
-            return self
+    def __init__(self, image: Image, node_id: int) -> None:
         self.image, self.node_id = image, node_id
+        self.topics = len(image.topics)
         self.partitions = self.offline = self.imbalanced = 0  # of the cluster
         self.here = self.led = self.under_replicated = 0  # of this node
-        for topic in image.topics.values():
-            self._count(topic)
         self.live_brokers = len(image.live_brokers)
         self.fenced_brokers = sum(broker.fenced for broker in image.brokers.values())
-        return self
 
-    def _count(self, topic: Topic) -> None:
+    def count(self, topic: Topic) -> None:
         self.partitions += len(topic.partitions)
         for partition in topic.partitions:
             leader, replicas = partition.leader, partition.replicas
@@ -164,3 +158,20 @@ class Census:
                 if leader == self.node_id:
                     self.led += 1
                     self.under_replicated += len(partition.isr) < len(replicas)
+
+
+class Censuses:
+    """The newest census, taken in steps, so that a large image costs no request its turn."""
+
+    def __init__(self) -> None:
+        self._newest: Census | None = None
+
+    async def take(self, image: Image, node_id: int) -> Census:
+        if self._newest is None or self._newest.image is not image:
+            census = Census(image, node_id)
+            for number, topic in enumerate(image.topics.values()):
+                census.count(topic)
+                if number % TOPICS_PER_TURN == 0:
+                    await asyncio.sleep(0)
+            self._newest = census
+        return self._newest

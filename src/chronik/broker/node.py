@@ -15,6 +15,7 @@ from chronik.broker.admin import Admin
 from chronik.broker.api import served_apis
 from chronik.broker.connection import Connection
 from chronik.broker.connections import Connections
+from chronik.broker.described_topics import DescribedTopics
 from chronik.broker.dispatch import Dispatcher
 from chronik.broker.errors import CannotStart
 from chronik.broker.fetch_sessions import FetchSessions
@@ -22,7 +23,7 @@ from chronik.broker.following import Following
 from chronik.broker.identity import read_identity, settle_identity
 from chronik.broker.lifecycle import Lifecycle
 from chronik.broker.memory import MemoryBudget
-from chronik.broker.metrics import Census, Metrics
+from chronik.broker.metrics import Censuses, Metrics
 from chronik.broker.producer_ids import ProducerIds
 from chronik.broker.replication import Replication
 from chronik.broker.settings import Settings
@@ -33,6 +34,7 @@ from chronik.broker.topic_settings import topic_settings
 from chronik.broker.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from chronik.coordinator.groups.config import MINUTE_MS, GroupsConfig
 from chronik.coordinator.groups.coordinator import GroupCoordinator
+from chronik.metadata.commands import PREFERRED, ElectLeaders
 from chronik.metadata.decisions.decision import Rules, TopicShape
 from chronik.metadata.errors import MetadataError
 from chronik.metadata.image import Image, ResourceType
@@ -44,7 +46,7 @@ from chronik.replication.assignment import Replicas
 from chronik.replication.errors import ReplicationError
 from chronik.replication.topic_settings import TopicSettings
 from chronik.runtime.errors import RuntimeFault
-from chronik.runtime.interfaces import Listener, Runtime
+from chronik.runtime.interfaces import Lane, Listener, Runtime
 from chronik.runtime.invariants import InvariantBroken
 from chronik.runtime.tasks import Tasks
 from chronik.storage.config import LogsConfig
@@ -52,6 +54,7 @@ from chronik.storage.errors import StorageError
 from chronik.storage.logs import Logs
 from chronik.wire.errors import WireError
 from chronik.wire.framing import make_scratch
+from chronik.wire.notation import Shared
 
 log = logging.getLogger("chronik.broker")
 
@@ -69,6 +72,7 @@ class Node:
     replicas: Replicas
     groups: GroupCoordinator
     broker_epoch: int
+    record_lane: Lane  # where batches are taken apart that would hold up the loop
     quorum: TcpTransport | None = None  # None: nobody can join this node
 
     def __init__(self, runtime: Runtime, settings: Settings) -> None:
@@ -89,8 +93,10 @@ class Node:
             settings.max_incremental_fetch_session_cache_slots, runtime.randomness.below
         )
         self.producer_ids = ProducerIds(self)
+        self.described_topics = DescribedTopics()
+        self.inherited_topic_configs: tuple[Settings, Shared] | None = None  # as CreateTopics answers them
         self.metrics = Metrics()
-        self.census = Census()
+        self.census = Censuses()
         self.dispatcher = Dispatcher(self, served_apis(), self.metrics, runtime.clock)
         self.admin = Admin(self)
         self.listeners: dict[str, Listener] = {}  # by listener name
@@ -115,6 +121,7 @@ class Node:
         runtime, settings = self.runtime, self.settings
         await self.admin.open()
         runtime.disk.make_directory(settings.log_dir)
+        self.record_lane = runtime.disk.lane("records")
         self.logs = await Logs.open(
             runtime,
             settings.log_dir,
@@ -140,7 +147,7 @@ class Node:
         )
         self.store.on_failure = self._store_failed
         self.store.on_answer = self.metrics.wrote_metadata
-        await self.store.ready()
+        await self.lifecycle.unless_outvoted(self.store.ready())
         identity = settle_identity(
             runtime, settings.log_dir, identity, node_id=self.node_id, cluster_id=self.store.image.cluster_id
         )
@@ -152,23 +159,27 @@ class Node:
         for listener in settings.listeners:
             made = partial(Connection, self, listener.name)
             self.listeners[listener.name] = await runtime.network.listen(listener.host, listener.port, made)  # type: ignore[arg-type]
-        self.broker_epoch = await self.lifecycle.register(identity.directory_id)
+        self.broker_epoch = await self.lifecycle.unless_outvoted(self.lifecycle.register(identity.directory_id))
         self.following.join()
         self.replication.start()
         self.following.clean_up()
         await self.lifecycle.join()
         self._serves = True
+        self.connections.begin()
         self.tasks.start("heartbeats", self.lifecycle.keep_alive())
         self.tasks.start("connections", self.connections.sweep())
         self.tasks.start("maintenance", self._maintain())
         self.tasks.start("group expiry", self._expire_groups())
+        self.tasks.start("preferred leaders", self._prefer_leaders())
 
     async def _listen_to_quorum(self, cluster_id: str) -> TcpTransport | None:
         if not self.settings.controller_listeners:
             return None
         listener = self.settings.controller_listeners[0]
         address = Address(listener.host, listener.port)
-        return await TcpTransport.listen(self.runtime, address, cluster_id=cluster_id, node_id=self.node_id)
+        quorum = await TcpTransport.listen(self.runtime, address, cluster_id=cluster_id, node_id=self.node_id)
+        quorum.on_stranger = self.lifecycle.met_stranger
+        return quorum
 
     # --- what handlers ask
 
@@ -211,6 +222,17 @@ class Node:
             await asyncio.sleep(self.settings.offsets_retention_check_interval_ms / 1000)
             await self.groups.expire(self.runtime.clock.wall_ms())
 
+    async def _prefer_leaders(self) -> None:
+        """As controller: gives leaderships back to the first replicas, which lost them while they were away."""
+        while True:
+            await asyncio.sleep(self.settings.leader_imbalance_check_interval_seconds)
+            if not self.settings.auto_leader_rebalance_enable or not self.store.is_controller:
+                continue
+            try:
+                await self.store.submit(ElectLeaders(election_type=PREFERRED, topics=None))
+            except MetadataError as error:
+                log.warning("leaderships were not given back to preferred leaders: %s", error)
+
     # --- the end
 
     async def stop(self) -> None:
@@ -233,6 +255,8 @@ class Node:
             await self.quorum.stop()
         if hasattr(self, "logs"):
             await self.logs.close()
+        if hasattr(self, "record_lane"):
+            self.record_lane.close()
         if not self._ended.done():
             self._ended.set_result(None)
 

@@ -1,23 +1,37 @@
 """What a client sent to be appended, as batches of magic 2; and the way back for clients too old to read those.
 
-A batch of magic 2 is checked by its header and CRC alone and stays where it arrived. Only message sets of magic 0 and
-1, and batches for a topic that wants another codec, are taken apart.
+A batch of magic 2 is checked by its header and CRC alone and stays where it arrived. Message sets of magic 0 and 1,
+batches for a topic that wants another codec, and those whose header does not settle the topic's rules are taken apart,
+which `takes_long` when it cannot be told from their size what they hold: that is no work for the event loop.
 """
 
 from __future__ import annotations
 
 from chronik.replication.topic_settings import TopicSettings
 from chronik.storage.errors import BatchTooLarge
-from chronik.wire import records as record_codec
-from chronik.wire.batches import MAGIC, MAGIC_AT, BatchView, build, split, validate_produced
-from chronik.wire.compression import Codec
+from chronik.storage.rules import check_produced, is_settled_by_header
+from chronik.wire.batches import (
+    ATTRIBUTES_AT,
+    HEADER_BYTES,
+    MAGIC,
+    MAGIC_AT,
+    MAX_TIMESTAMP_AT,
+    BatchView,
+    recompressed,
+    split,
+    validate_produced,
+)
+from chronik.wire.compression import CODEC_BITS, Codec
 from chronik.wire.conversion import down_convert, up_convert
 from chronik.wire.errors import InvalidRecord, UnsupportedCompression
+from chronik.wire.legacy_batches import ATTRIBUTES_AT as OLD_ATTRIBUTES_AT
 from chronik.wire.legacy_batches import SIZE_COVERS_FROM
 
 # Of Produce: from here on nothing older is accepted; from here on consumers may be expected to know zstd.
 VERSION_MAGIC_2, VERSION_ZSTD = 3, 7
 DECOMPRESSED_BYTES_MAX = 64 << 20  # of one batch that has to be taken apart
+OLD_DECOMPRESSED_BYTES_MAX = 8 << 20  # of a message set of magic 0 or 1, whose messages are all in memory at once
+QUICK_BYTES_MAX = 64 << 10  # at most 10,000 records: some milliseconds
 AS_SENT = "producer"
 
 
@@ -32,7 +46,7 @@ def read_produced(data: object, version: int, settings: TopicSettings) -> list[B
         if not _has_a_message(data):
             return []
         if data[MAGIC_AT] < MAGIC:
-            data = memoryview(bytearray(up_convert(data, DECOMPRESSED_BYTES_MAX)))
+            data = memoryview(bytearray(up_convert(data, OLD_DECOMPRESSED_BYTES_MAX)))
     batch = validate_produced(data, settings.log.max_message_bytes)
     if version < VERSION_ZSTD and batch.compression is Codec.ZSTD:
         raise UnsupportedCompression("produced batch", 21, f"zstd needs Produce v{VERSION_ZSTD}, this is v{version}")
@@ -54,17 +68,31 @@ def _recompressed(batch: BatchView, settings: TopicSettings) -> BatchView:
     wanted = Codec.NONE if name == "uncompressed" else Codec[name.upper()]
     if batch.compression == wanted:
         return batch
-    data = build(
-        list(record_codec.iterate(batch, DECOMPRESSED_BYTES_MAX)),
-        wanted,
-        producer_id=batch.producer_id,
-        producer_epoch=batch.producer_epoch,
-        base_sequence=batch.base_sequence,
-        is_transactional=batch.is_transactional,
-        level=settings.compression_level,
-    )
-    (made,) = split(memoryview(bytearray(data)))
+    data = recompressed(batch, wanted, settings.compression_level, DECOMPRESSED_BYTES_MAX)
+    (made,) = split(memoryview(data))
     return made
+
+
+def takes_long(data: object, version: int, settings: TopicSettings, now_ms: int) -> bool:
+    """Whether `look_inside` should do it, away from the event loop. Says no to what is refused anyway."""
+    if not isinstance(data, memoryview) or len(data) < HEADER_BYTES:
+        return False
+    if data[MAGIC_AT] < MAGIC:
+        is_taken_apart, is_compressed = version < VERSION_MAGIC_2, data[OLD_ATTRIBUTES_AT] & CODEC_BITS
+    else:
+        is_compressed = data[ATTRIBUTES_AT + 1] & CODEC_BITS
+        is_taken_apart = settings.compression_type != AS_SENT or not is_settled_by_header(
+            int.from_bytes(data[MAX_TIMESTAMP_AT : MAX_TIMESTAMP_AT + 8], signed=True), settings.log, now_ms
+        )
+    return is_taken_apart and (is_compressed > 0 or len(data) > QUICK_BYTES_MAX)
+
+
+def look_inside(data: object, version: int, settings: TopicSettings, now_ms: int) -> list[BatchView]:
+    """As `read_produced`, and holds the batches to the topic's rules as well. Touches nothing but its arguments."""
+    batches = read_produced(data, version, settings)
+    for batch in batches:
+        check_produced(batch, settings.log, now_ms)
+    return batches
 
 
 def to_old_magic(buffers: list[memoryview], magic: int, first_offset: int) -> bytes:

@@ -26,7 +26,15 @@ COMMANDS: Final = {
     "consume": "chronik.cli.consume:consume",
     "group": "chronik.cli.group:app",
     "config": "chronik.cli.config:app",
+    "cluster": "chronik.cli.cluster:app",
     "compat": "chronik.cli.compat:compat",
+    "debug": "chronik.cli.debug:app",
+    "sim": "chronik.cli.sim:sim",
+    "sql": "chronik.cli.sql:sql",
+    "pipeline": "chronik.cli.pipeline:app",
+    "dlq": "chronik.cli.dlq:app",
+    "table": "chronik.cli.table:app",
+    "materialize": "chronik.cli.materialize:materialize",
 }
 
 HELP: Final = """\

@@ -37,6 +37,9 @@ _LEADER = struct.Struct(">q")  # who leads, as far as the asked one knows; -1 no
 COMMANDS = tuple(REPLY_OF)
 NUMBER_OF = {command: number for number, command in enumerate(COMMANDS)}
 
+# So many questions a process may ask before its numbers meet those of the next: its incarnation counts milliseconds.
+QUESTIONS_BITS = 20
+
 Decide = Callable[[Command, RequestId], asyncio.Future[Reply]]
 Answer = tuple[Reply | MetadataError, int]  # what was said, and the version of the image it holds in
 
@@ -50,10 +53,11 @@ class _Question(NamedTuple):
 class Forwarding:
     """`decide` is the controller's, and raises NotController where there is none; `version` that of the own image."""
 
-    def __init__(self, notes: Notes, decide: Decide, version: Callable[[], int]) -> None:
+    def __init__(self, notes: Notes, decide: Decide, version: Callable[[], int], *, incarnation: int) -> None:
         self._notes, self._decide, self._version = notes, decide, version
         self._loop = asyncio.get_running_loop()
-        self._count = 0
+        # Not from 0 in every process: an answer to the last one's question may come late, and must find nobody.
+        self._count = incarnation << QUESTIONS_BITS
         self._waiting: dict[int, _Question] = {}  # by number
 
     async def ask(self, to: int, command: Command, request: RequestId, timeout_s: float) -> Answer:

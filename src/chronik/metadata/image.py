@@ -42,7 +42,7 @@ class Partition(NamedTuple):
     leader_epoch: int  # up by one whenever the leader changes or starts anew
     partition_epoch: int  # up by one with every change
     replicas: tuple[int, ...]  # the first is the preferred leader
-    isr: tuple[int, ...]  # never empty
+    isr: tuple[int, ...]  # empty only when the last member lost its disk; then there is no leader either
     elr: tuple[int, ...] = ()  # not in sync, yet known to hold everything below the high watermark (KIP-966)
     last_known_elr: tuple[int, ...] = ()
     adding: tuple[int, ...] = ()  # of `replicas`: those that a reassignment under way brings

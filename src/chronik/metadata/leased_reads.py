@@ -34,10 +34,10 @@ NS_PER_MS = 1_000_000
 class LeasedReads:
     """Made when the quorum's node is open; `close` ends its timer."""
 
-    def __init__(self, raft: RaftNode, notes: Notes, clock: Clock, config: RaftConfig) -> None:
+    def __init__(self, raft: RaftNode, notes: Notes, clock: Clock, config: RaftConfig, *, incarnation: int) -> None:
         self._raft, self._notes, self._clock, self._config = raft, notes, clock, config
         self._loop = asyncio.get_running_loop()
-        self.lease = FollowerLease()
+        self.lease = FollowerLease(incarnation=incarnation)
         self.grants: Grants | None = None  # while this node leads
         self._timer: asyncio.TimerHandle | None = None
         self._turn()

@@ -18,6 +18,7 @@ from typing import NamedTuple
 _ASK = struct.Struct(">Q")  # round
 _GRANT = struct.Struct(">QQQQ")  # round, term, index that must be applied, duration in ns
 
+ASKS_BITS = 20  # so many asks a process has before its numbers meet the next one's: incarnations count milliseconds
 ASKED_MAX = 16  # rounds without an answer that are remembered
 
 
@@ -73,9 +74,10 @@ class Grants:
 class FollowerLease:
     """The holder's side."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, incarnation: int = 0) -> None:
         self.expirations = 0  # how often one ran out before the next came
-        self._count = 0
+        # Not from 0 in every process: a late grant to the last one's ask would be counted from this one's.
+        self._count = incarnation << ASKS_BITS
         self._asked_ns: dict[int, int] = {}  # by round
         self._term = self._index = self._until_ns = 0
 

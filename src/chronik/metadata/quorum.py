@@ -64,6 +64,8 @@ class QuorumDuties:
                 async with self._changing:
                     return await self._remove(raft, command)
             await raft.read_index()  # a leader deposed without knowing would describe the past
+            if raft.role is not Role.LEADER:
+                raise NotController(raft.leader_id or None)
             return self._describe(raft)
         except MembershipRefused as error:
             refuse(ErrorCode.INVALID_REQUEST, str(error))

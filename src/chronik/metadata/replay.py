@@ -12,7 +12,7 @@ from typing import Any
 from immutables import Map
 
 from chronik.metadata.delta import Changes, Delta
-from chronik.metadata.image import Applied, Broker, ConfigResource, Endpoint, FeatureRange, Image, Partition
+from chronik.metadata.image import NO_LEADER, Applied, Broker, ConfigResource, Endpoint, FeatureRange, Image, Partition
 from chronik.metadata.records import (
     AppliedRequestRecord,
     BrokerChangeRecord,
@@ -100,7 +100,7 @@ def _topic(delta: Delta, record: TopicRecord) -> None:
 def _partition(delta: Delta, record: PartitionRecord) -> None:
     partitions = delta.open_partitions(record.topic_id)
     check(record.index == len(partitions), "partitions are numbered without gaps")
-    check(len(record.isr) > 0, "an ISR is never empty")
+    check(len(record.isr) > 0 or record.leader == NO_LEADER, "a leader is in its ISR")
     replicas = tuple(record.replicas)
     partitions.append(
         Partition(
@@ -124,7 +124,7 @@ def _partition_change(delta: Delta, record: PartitionChangeRecord) -> None:
     check(record.partition_epoch == before.partition_epoch + 1, "every change is one partition epoch")
     check(record.leader_epoch >= before.leader_epoch, "a leader epoch never goes back")
     check(record.leader == before.leader or record.leader_epoch > before.leader_epoch, "a new leader has a new epoch")
-    check(len(record.isr) > 0, "an ISR is never empty")
+    check(len(record.isr) > 0 or record.leader == NO_LEADER, "a leader is in its ISR")
     replicas = before.replicas if record.replicas is None else tuple(record.replicas)
     isr = tuple(record.isr)
     check(set(isr).union(record.adding, record.removing) <= set(replicas), "only a replica is in sync, comes or goes")

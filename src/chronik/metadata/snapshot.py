@@ -65,7 +65,7 @@ class StateHash:
         self._records = records_of(image)
         self._hash = hashlib.blake2b(_VERSION.pack(image.version) + FORMAT, digest_size=16)
 
-    def step(self, records_max: int = 1_000) -> bool:
+    def step(self, records_max: int = 500) -> bool:
         """Whether there is more to do."""
         some = list(islice(self._records, records_max))
         self._hash.update(memoryview(encode_batch(some))[len(FORMAT) :])

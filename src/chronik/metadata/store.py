@@ -43,6 +43,7 @@ logger = logging.getLogger("chronik.metadata")
 
 NS_PER_MS = 1_000_000
 WATCH_S = 0.1  # how often the controller looks for brokers that have gone
+JOINING = "joining"
 PAUSE_S = 0.05  # before a command looks for a controller again, unless one is elected meanwhile
 # What a node tells the controller about itself has nowhere else to go.
 OWN_DUTIES = (c.RegisterBroker, c.BrokerHeartbeat, c.AlterPartition, c.AllocateProducerIds)
@@ -87,8 +88,11 @@ class MetadataStore:
         store = cls(
             runtime, _next_incarnation(runtime, directory), node_id=node_id, cluster_id=cluster_id, config=config
         )
+        store._joining_path = f"{directory}/{JOINING}"
         if notes is not None:
-            store._forwarding = Forwarding(notes, store._decide, lambda: store.image.version)
+            store._forwarding = Forwarding(
+                notes, store._decide, lambda: store.image.version, incarnation=store._incarnation
+            )
             store._notes = notes
             notes.attach_notes(store._receive_note, store._met)
         store._raft = await RaftNode.open(
@@ -103,7 +107,7 @@ class MetadataStore:
         store._raft.on_failure = store._raft_failed
         store._abstain_if_new()
         if notes is not None and config.leases:
-            store._leased = LeasedReads(store._raft, notes, runtime.clock, config.raft)
+            store._leased = LeasedReads(store._raft, notes, runtime.clock, config.raft, incarnation=store._incarnation)
             store._leased.leadership_changed(is_self=store._leads)
         store._take_lead_when_due()
         if store._raft.members.voters == (node_id,):
@@ -137,6 +141,7 @@ class MetadataStore:
         self._ready: asyncio.Future[None] = self._loop.create_future()
         self._cluster_met = ""  # that a peer belongs to, while this node knew of none
         self._catching_up: asyncio.Task[None] | None = None  # of a node that joins empty
+        self._joining_path = ""  # exists from when such a node met the cluster until it has caught up
         self._elected = asyncio.Event()  # set when the leader changes, and cleared by who waits for that
         self._behind: list[tuple[int, asyncio.Future[None]]] = []  # who waits for which version of the image
         self._timer: asyncio.TimerHandle | None = None
@@ -148,7 +153,8 @@ class MetadataStore:
 
     @property
     def leader_id(self) -> int | None:
-        return self._node.leader_id or None
+        # A peer's question may come before the quorum's node is open: this node knows of no leader then.
+        return (self._raft.leader_id or None) if self._raft is not None else None
 
     @property
     def controller_epoch(self) -> int:
@@ -326,11 +332,29 @@ class MetadataStore:
         self._abstain_if_new()
 
     def _abstain_if_new(self) -> None:
-        if self._raft is None or not self._cluster_met or self.image.cluster_id or self._catching_up is not None:
+        """Also after a restart half way: what it has by then is not yet what it forgot."""
+        if self._raft is None or self._catching_up is not None:
             return
-        logger.info("joining cluster %s with an empty disk", self._cluster_met)
+        disk = self._runtime.disk
+        if not disk.exists(self._joining_path):
+            if not self._cluster_met or self.image.cluster_id:
+                return
+            disk.replace_file(self._joining_path, b"")
+        logger.info("this node has lost its disk, or is new: it does not vote until it has caught up")
         self._raft.abstain()
-        self._catching_up = self._loop.create_task(self._raft.caught_up())
+        self._catching_up = self._loop.create_task(self._catch_up(self._raft))
+
+    async def _catch_up(self, raft: RaftNode) -> None:
+        while True:
+            try:
+                await raft.caught_up()
+            except Stopped:
+                return
+            except RaftError:
+                await self._pause()
+            else:
+                self._runtime.disk.remove(self._joining_path)
+                return
 
     def majority_is_dead(self) -> bool:
         """Whether so many voters' processes are gone that nothing can be committed until some are back."""
@@ -385,8 +409,7 @@ class MetadataStore:
 
     def _restore(self, data: bytes) -> None:
         before, self.image = self.image, decode_snapshot(data)
-        if self._listeners:
-            self._tell(before, difference(before, self.image))
+        self._tell(before, difference(before, self.image) if self._listeners else Changes())
 
     def _tell(self, before: Image, changes: Changes) -> None:
         for listener in self._listeners:
@@ -443,6 +466,8 @@ class MetadataStore:
 
     def _write_failed(self) -> None:
         """Nothing of what was decided since holds. If this node still leads, it begins again from what is applied."""
+        if self._timer:
+            self._timer.cancel()  # who watches is the writer that is gone; the next one sets its own
         self._writer = None
         self._take_lead_when_due()
 
@@ -468,7 +493,13 @@ class MetadataStore:
             done.exception()
 
     def _raft_failed(self, error: BaseException) -> None:
+        """Nobody waits for what can no longer come: not for a controller, nor for an image that will not change."""
+        self._closed = True
+        self._elected.set()
         self._step_down(StoreClosed())
+        for _, waits in self._behind:
+            if not waits.done():
+                waits.set_exception(StoreClosed())
         if not self._ready.done():
             self._ready.set_exception(StoreClosed())
         if self.on_failure:

@@ -39,6 +39,11 @@ def _define(
     return Definition(name, kind, default, doc, rule, known)
 
 
+def _earliest_latest_or_time(value: str) -> str | None:
+    is_time = value.isascii() and value.isdecimal() and int(value) <= LONG_MAX
+    return None if value in ("earliest", "latest") or is_time else "it must be earliest, latest, or ms since 1970"
+
+
 TOPIC_CONFIGS: dict[str, Definition] = {
     definition.name: definition
     for definition in (
@@ -50,6 +55,50 @@ TOPIC_CONFIGS: dict[str, Definition] = {
             "os, when they are in the page cache of each.",
             one_of("fsync", "os"),
             "chronik.durability",
+        ),
+        _define(
+            "chronik.table.backfill",
+            STRING,
+            "earliest",
+            "Where the table of a materialized topic begins: earliest, latest, or a time in ms since 1970.",
+            _earliest_latest_or_time,
+        ),
+        _define(
+            "chronik.table.decode",
+            STRING,
+            "none",
+            "How values become columns: none keeps their bytes, json takes the fields of an object.",
+            one_of("none", "json"),
+        ),
+        _define(
+            "chronik.table.enable",
+            BOOLEAN,
+            "false",
+            "Keeps the topic as a table, by whoever runs `chronik materialize`; produce never waits for it.",
+        ),
+        _define("chronik.table.format", STRING, "delta", "The format of the table.", one_of("delta")),
+        _define(
+            "chronik.table.mode",
+            STRING,
+            "append",
+            "append has a row for every record, upsert the last of each key, without those whose last value is null.",
+            one_of("append", "upsert"),
+        ),
+        _define(
+            "chronik.table.on.error",
+            STRING,
+            "dlq",
+            "What becomes of a record that cannot be decoded: dlq sends it to the topic NAME.dlq, drop counts it and "
+            "goes on, suspend stops the table there.",
+            one_of("dlq", "suspend", "drop"),
+        ),
+        _define("chronik.table.partition.by", LIST, "", "Columns that the table is partitioned by."),
+        _define(
+            "chronik.table.target.lag.ms",
+            LONG,
+            "10000",
+            "How far the table may be behind: records are gathered for so long before they are written.",
+            at_least(0),
         ),
         _define(
             "cleanup.policy",

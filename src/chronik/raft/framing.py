@@ -73,9 +73,12 @@ class Hello(NamedTuple):
         except (struct.error, ValueError) as error:
             raise MalformedMessage(f"no hello: {error}") from error
 
+    def is_of_another_cluster(self, own: Hello) -> bool:
+        return bool(self.cluster_id and own.cluster_id) and self.cluster_id != own.cluster_id
+
     def check_answer_to(self, own: Hello) -> None:
         """Raises MalformedMessage unless this is the node that `own` is for, in the same cluster."""
-        if self.cluster_id and own.cluster_id and self.cluster_id != own.cluster_id:
+        if self.is_of_another_cluster(own):
             raise MalformedMessage(f"it belongs to cluster {self.cluster_id!r}, this node to {own.cluster_id!r}")
         if self.wanted != own.sender:
             raise MalformedMessage(f"it looks for node {self.wanted}, this is node {own.sender}")

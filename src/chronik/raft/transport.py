@@ -51,6 +51,8 @@ class TcpTransport:
         self._unreachable: Callable[[int], None] | None = None
         self._receive_note: ReceiveNote | None = None
         self._met: Callable[[str], None] | None = None
+        self.strangers: dict[int, str] = {}  # peers that are of another cluster than this node, and of which
+        self.on_stranger: Callable[[], None] | None = None  # hears when one came
 
     @classmethod
     async def listen(cls, runtime: Runtime, address: Address, *, cluster_id: str, node_id: int) -> TcpTransport:
@@ -67,9 +69,7 @@ class TcpTransport:
         self._receive, self._unreachable = receive, unreachable
 
     def send(self, to: int, message: Message) -> None:
-        """A peer whose address is not known yet is answered on its own stream: so a node that joins with nothing but
-        its id can take the leader's snapshot, which names everybody."""
-        way = self._links.get(to) or self._incoming.get(to)
+        way = self._way(to)
         if way is None or not way.send(message):
             self.lost(to)
 
@@ -79,8 +79,14 @@ class TcpTransport:
 
     def send_note(self, to: int, note: bytes) -> bool:
         """False: dropped, as the peer is away or far behind."""
-        way = self._links.get(to) or self._incoming.get(to)
+        way = self._way(to)
         return way is not None and way.send_frame(NOTE + note)
+
+    def _way(self, to: int) -> Stream | None:
+        """A peer whose address is not known yet, or was learnt just now, is answered on its own stream: so a node that
+        joins with nothing but its id can take the leader's snapshot, which names everybody, and say that it has it."""
+        link = self._links.get(to)
+        return link if link is not None and link.is_up else self._incoming.get(to, link)
 
     def update_peers(self, peers: Mapping[int, Address]) -> None:
         """Connects to who is new or has moved, and lets go of who has left."""
@@ -140,6 +146,11 @@ class TcpTransport:
         if cluster_id and not self.cluster_id and self._met is not None:
             self._met(cluster_id)
 
+    def met_stranger(self, hello: Hello) -> None:
+        self.strangers[hello.sender] = hello.cluster_id
+        if self.on_stranger is not None:
+            self.on_stranger()
+
 
 class Stream(asyncio.Protocol):
     """One connection, either way round. Messages of one turn of the loop leave in one write."""
@@ -191,7 +202,10 @@ class Stream(asyncio.Protocol):
             self._refuse(str(error))
 
     def _greet(self, hello: Hello) -> None:
-        hello.check_answer_to(Hello(self._owner.node_id, self.peer, self._owner.cluster_id))
+        own = Hello(self._owner.node_id, self.peer, self._owner.cluster_id)
+        if hello.wanted == own.sender and hello.is_of_another_cluster(own):
+            self._owner.met_stranger(hello)
+        hello.check_answer_to(own)
         self._stop_waiting()
         self.peer, self.is_up = hello.sender, True
         self._reader.bytes_max = FRAME_BYTES_MAX

@@ -95,8 +95,12 @@ class Fetcher:
         self._name_again(follower)
 
     def forget(self, key: Key) -> None:
-        if self._followers.pop(key, None) is None:
+        follower = self._followers.pop(key, None)
+        if follower is None:
             return
+        log = follower.log
+        if log is not None:
+            self._unsettled.pop(log, None)  # it may be deleted next
         self._unnamed.pop(key, None)
         self._forgotten[key] = None
         self._schedule()
@@ -124,8 +128,10 @@ class Fetcher:
                 await link.closed
             except (StorageFailed, InvariantBroken):
                 raise
-            except (OSError, TimeoutError, ReplicationError, WireError, StorageError) as fault:
+            except (OSError, TimeoutError, ReplicationError) as fault:
                 logger.info("following broker %d: %s; trying again in %d ms", self.leader_id, fault, pause_ms)
+            except Exception:  # the edge: a follower that gives up for good would be worse than one that complains
+                logger.exception("following broker %d failed; trying again in %d ms", self.leader_id, pause_ms)
             finally:
                 self._link = None
                 link.fail(LeaderLost("not needed any more"))

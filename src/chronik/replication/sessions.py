@@ -209,11 +209,10 @@ class FollowerSession:
     def _look(self, progress: Progress, left_bytes: int, *, at_least_one: bool) -> tuple[PartitionData, int] | None:
         """What is new of a partition, and its size."""
         replica = self._replicas.opened(progress.key)
-        if replica is None:
-            return None
-        if progress.counted_epoch != replica.state.leader_epoch or not replica.is_leader:
+        if replica is None or progress.counted_epoch != replica.state.leader_epoch or not replica.is_leader:
             self._admit(progress)
-            if progress.counted_epoch != replica.state.leader_epoch:
+            replica = self._replicas.opened(progress.key)
+            if replica is None or progress.counted_epoch != replica.state.leader_epoch:
                 return None
         log = replica.log
         if progress.end_offset >= log.end_offset:
@@ -277,8 +276,8 @@ class FollowerSession:
             return self._refuse(progress, ErrorCode.NOT_LEADER_OR_FOLLOWER, state)
         replica = self._replicas.opened(progress.key)
         if replica is None:
-            if progress.end_offset == 0:
-                return None  # nobody has written here yet
+            if progress.end_offset == 0 and self.broker_id in state.isr:
+                return None  # nobody has written here yet, and all is as it should be
             replica = self._replicas.get(topic, index)
             if replica is None:
                 return None

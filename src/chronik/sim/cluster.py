@@ -46,10 +46,18 @@ class Machine:
         self.stalled_until_ns = 0
         self.disk_was_broken = False  # then the process may end by itself
         self.watch: Callable[[Machine], Callable[[], None] | None] = lambda _: None  # what looks at each process
+        self.on_start: Callable[[Machine], None] = lambda _: None  # called before anything of a new process runs
+        self._raft_directory = raft_directory
         self._booted_ns = 0
 
     def __repr__(self) -> str:
         return self.host
+
+    def found_log(self) -> DurableLog:
+        """The quorum's log as a process finds it that starts now: on the platter or only in the page cache."""
+        log = DurableLog(lambda: self.disk, self._raft_directory, with_page_cache=True)
+        log.refresh()
+        return log
 
     @property
     def is_up(self) -> bool:
@@ -79,7 +87,9 @@ class Machine:
             SimRandomness(self.world.random(f"{self.host} start {self.starts}")),
         )
         self.disk.on_power_cut = lambda: self._power_went(loop)
+        self.disk.on_failed_sync = self._sync_failed
         self.world.note(self.host, f"starts (start {self.starts})")
+        self.on_start(self)
         loop.call_soon(self._begin, runtime)
 
     def _begin(self, runtime: Runtime) -> None:
@@ -141,6 +151,11 @@ class Machine:
         if loop is self.loop:
             self.power_cut()
 
+    def _sync_failed(self) -> None:
+        """From now on nobody may be told that anything was written."""
+        self.world.note(self.host, "a sync failed")
+        self.world.wires.host(self.host).silent_since_ns = self.world.time.now_ns
+
     def _drop_process(self) -> None:
         if self.loop is not None:
             self.loop.kill()
@@ -194,8 +209,10 @@ class Cluster:
         if not all(machine.is_up and machine.is_ready for machine in self.machines.values()):
             return False
         leader = self.leader()
-        store = leader.program.store if leader is not None and leader.program is not None else None
-        if leader is None or store is None or not store.is_controller or not store.image.cluster_id:
+        if leader is None or leader.program is None:
+            return False
+        store = leader.program.store
+        if store is not None and not (store.is_controller and store.image.cluster_id):
             return False
         return all(
             (raft := machine.program.raft) is not None and raft.leader_id == leader.node_id  # type: ignore[union-attr]
@@ -204,5 +221,6 @@ class Cluster:
 
 
 def _term_of(machine: Machine) -> int:
-    assert machine.program is not None and machine.program.raft is not None
+    assert machine.program is not None
+    assert machine.program.raft is not None
     return machine.program.raft.term

@@ -151,6 +151,8 @@ class SimFile:
             self._disk.step("sync", self.path)
         except OSError:
             self._inode.lost = True
+            if self._disk.on_failed_sync is not None:
+                self._disk.on_failed_sync()
             raise
         self._inode.sync()
 
@@ -225,6 +227,7 @@ class SimDisk:
         self.delay_s = 0.0
         self.latency_s: Callable[[], float] | None = None  # how long each piece of work takes, instead of `delay_s`
         self.on_power_cut: Callable[[], None] | None = None  # told once, at the call that finds the power off
+        self.on_failed_sync: Callable[[], None] | None = None  # told whenever a sync fails
         self.calls: Counter[str] = Counter()
 
     # What a test does to the disk.
@@ -266,18 +269,28 @@ class SimDisk:
             synced[position] ^= 1 << bit
             inode.synced = bytes(synced)
 
-    def platter(self, path: str) -> bytes | None:
-        """What a power cut would leave of the file at the least; None when it might not be there at all."""
+    # What a checker sees of it, without a step.
+
+    def content(self, path: str, *, with_page_cache: bool) -> bytes | None:
+        """A file as the next process finds it, or only what a power cut would leave at the least; None: not there."""
+        node = self._look(path, with_page_cache=with_page_cache)
+        if not isinstance(node, _Inode):
+            return None
+        return bytes(node.content) if with_page_cache else node.synced
+
+    def names(self, directory: str, *, with_page_cache: bool) -> list[str]:
+        node = self._look(directory, with_page_cache=with_page_cache)
+        if not isinstance(node, _Directory):
+            return []
+        return sorted(node.entries if with_page_cache else node.synced)
+
+    def _look(self, path: str, *, with_page_cache: bool) -> _Inode | _Directory | None:
         node: _Inode | _Directory | None = self._root
         for name in _parts(path):
-            node = node.synced.get(name) if isinstance(node, _Directory) else None
-        return node.synced if isinstance(node, _Inode) else None
-
-    def platter_names(self, directory: str) -> list[str]:
-        node: _Inode | _Directory | None = self._root
-        for name in _parts(directory):
-            node = node.synced.get(name) if isinstance(node, _Directory) else None
-        return sorted(node.synced) if isinstance(node, _Directory) else []
+            if not isinstance(node, _Directory):
+                return None
+            node = (node.entries if with_page_cache else node.synced).get(name)
+        return node
 
     # What the files call.
 

@@ -15,8 +15,9 @@ FRAME_HEAD_BYTES = 20
 
 
 class DurableLog:
-    def __init__(self, disk: Callable[[], SimDisk], directory: str) -> None:
+    def __init__(self, disk: Callable[[], SimDisk], directory: str, *, with_page_cache: bool = False) -> None:
         """`disk` gives the machine's newest one: a power cut leaves another than there was."""
+        self._with_page_cache = with_page_cache
         self._newest_disk, self._directory = disk, directory
         self.hard_state = HardState()
         self.base = Base(0, 0)
@@ -27,9 +28,14 @@ class DurableLog:
 
     def refresh(self) -> None:
         disk = self._newest_disk()
-        names = [name for name in disk.platter_names(self._directory) if name.startswith("journal-")]
+        names = [
+            name
+            for name in disk.names(self._directory, with_page_cache=self._with_page_cache)
+            if name.startswith("journal-")
+        ]
         for name in sorted(names, key=lambda name: -int(name.removeprefix("journal-"))):
-            data = memoryview(disk.platter(f"{self._directory}/{name}") or b"")
+            path = f"{self._directory}/{name}"
+            data = memoryview(disk.content(path, with_page_cache=self._with_page_cache) or b"")
             if frame_at(data, 0) is not None:
                 self._read(disk, name, data)
                 return

@@ -196,10 +196,13 @@ METADATA_WEIGHTS = (
 
 
 def draw(random: Random, *, node_count: int, span_ms: int, count: int, weights: tuple[Weight, ...]) -> list[Fault]:
-    """In bursts: faults that come together find what single ones do not."""
-    faults = []
+    """In bursts, and in courses of events that are known to be hard: faults together find what single ones do not."""
+    faults: list[Fault] = []
     while len(faults) < count:
         at_ms = random.randrange(span_ms)
+        if random.random() < 0.4:
+            faults += random.choice(COURSES)(random, at_ms, random.randint(1, node_count), node_count)
+            continue
         for _ in range(random.choice((1, 1, 2, 3))):
             chosen = random.choices(weights, [weight.weight for weight in weights])[0]
             node = random.choice((LEADER, LEADER, *range(1, node_count + 1)))
@@ -207,4 +210,55 @@ def draw(random: Random, *, node_count: int, span_ms: int, count: int, weights: 
             duration_ms, amount = random.randint(*chosen.duration_ms), random.randint(*chosen.amount)
             faults.append(Fault(at_ms, chosen.kind, node, duration_ms, other, amount))
             at_ms += random.randint(0, 400)
-    return sorted(faults[:count])
+    return sorted(faults)
+
+
+def _deposed_and_restarted(random: Random, at_ms: int, node: int, node_count: int) -> list[Fault]:
+    """Cut off for long enough to be replaced, then down soon after it is back: its log holds what was overwritten."""
+    cut_ms = random.randint(1200, 2600)
+    end = random.choice(("kill", "power", "power at disk"))
+    down = Fault(at_ms + cut_ms + random.randint(0, 600), end, node, random.randint(300, 900), 0, random.randint(0, 6))
+    return [Fault(at_ms, "isolate", node, cut_ms), down]
+
+
+def _leaders_in_turn(random: Random, at_ms: int, node: int, node_count: int) -> list[Fault]:
+    """Whoever leads is cut off, again and again, so that entries of several terms stand in several logs."""
+    faults = []
+    for _ in range(3):
+        faults.append(Fault(at_ms, "isolate", LEADER, random.randint(900, 2400)))
+        at_ms += random.randint(900, 2000)
+    return faults
+
+
+def _voter_restarted(random: Random, at_ms: int, node: int, node_count: int) -> list[Fault]:
+    """One does not hear the leader and wants to be it; the other, who could elect it, comes back with no memory of
+    what it promised. The first to lead is mostly node 1."""
+    node, other = random.sample(range(2, node_count + 1), 2) if node_count > 2 else (node, 1 + node % node_count)
+    faults = [Fault(at_ms, "cut", LEADER, 4000, node)]
+    for _ in range(5):
+        at_ms += random.randint(400, 800)
+        faults.append(Fault(at_ms, "kill", other, random.randint(30, 100)))
+    return faults
+
+
+def _slow_leader(random: Random, at_ms: int, node: int, node_count: int) -> list[Fault]:
+    """Its followers are ahead of it."""
+    return [Fault(at_ms, "slow disk", LEADER, random.randint(2000, 5000), 0, random.randint(30, 150))]
+
+
+def _far_follower(random: Random, at_ms: int, node: int, node_count: int) -> list[Fault]:
+    """Behind a slow link, then behind none."""
+    slow_ms = random.randint(1500, 4000)
+    slow = Fault(at_ms, "slow link", LEADER, slow_ms, node, random.randint(30, 320))
+    return [slow, Fault(at_ms + random.randint(500, slow_ms), "isolate", node, random.randint(300, 1500))]
+
+
+def _all_down(random: Random, at_ms: int, node: int, node_count: int) -> list[Fault]:
+    kind = random.choice(("kill", "power"))
+    return [
+        Fault(at_ms + random.randint(0, 150), kind, each, random.randint(100, 1500))
+        for each in range(1, node_count + 1)
+    ]
+
+
+COURSES = (_deposed_and_restarted, _leaders_in_turn, _voter_restarted, _slow_leader, _far_follower, _all_down)

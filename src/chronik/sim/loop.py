@@ -1,8 +1,8 @@
 """Virtual time, and an event loop for each simulated process in it. No thread, no selector, no real clock.
 
 `VirtualTime` holds everything that is still to happen in the world, ordered by time and then by when it was asked for,
-and jumps from one to the next; so a run depends on its seed and on nothing else. Each process has a `ProcessLoop` of its
-own, an asyncio loop as far as the process can tell. That is what lets a process be killed (nothing of it ever runs
+and jumps from one to the next; so a run depends on its seed and on nothing else. Each process has a `ProcessLoop` of
+its own, an asyncio loop as far as the process can tell. That is what lets a process be killed (nothing of it ever runs
 again), stopped (what is due waits while time goes on) or given a clock that runs fast.
 
 Callbacks take no virtual time. A world in which nothing is left to happen is a deadlock, and an error that names who
@@ -115,7 +115,8 @@ class VirtualTime:
             events._set_running_loop(running_before)
 
     def run_for(self, duration_ms: int) -> None:
-        self.run_until(lambda: False, within_ms=duration_ms)
+        end = self.after_ms(duration_ms, lambda: None)  # so that time passes though nothing happens in it
+        self.run_until(lambda: self.now_ns >= end.when_ns, within_ms=duration_ms)
 
     def _run_ready(self) -> None:
         """All that is due at this moment, and all that follows from it without time passing."""
@@ -133,7 +134,7 @@ class VirtualTime:
                 running = loop
                 events._set_running_loop(loop)
             if loop is None:
-                handle._callback(*handle._args)  # type: ignore[attr-defined]
+                handle._callback(*handle._args)
             elif loop.is_dead:
                 continue
             elif loop.is_paused:
@@ -148,7 +149,11 @@ class VirtualTime:
         return "nothing is left to happen; waiting: " + ("; ".join(waiting) or "nobody")
 
 
-class ProcessLoop(asyncio.AbstractEventLoop):
+# Typed as anything: the parent has forty abstract methods (sockets, subprocesses, signals) that a node never calls.
+_Loop: Any = asyncio.AbstractEventLoop
+
+
+class ProcessLoop(_Loop):  # type: ignore[misc]
     """The event loop of one process. Its time runs by `rate_ppm` faster than the world's."""
 
     def __init__(self, world: VirtualTime, name: str, rate_ppm: int = 0) -> None:
@@ -185,7 +190,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
 
     def run(self, handle: SimHandle) -> None:
         try:
-            handle._context.run(handle._callback, *handle._args)  # type: ignore[attr-defined]
+            handle._context.run(handle._callback, *handle._args)  # type: ignore[union-attr]
         except BaseException as error:  # noqa: BLE001 - the edge of a process; the power may be what failed
             self.call_exception_handler({"message": f"{self.name}: a callback raised", "exception": error})
         if self.after_each is not None:
@@ -255,7 +260,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         context: Context | None = None,
     ) -> asyncio.Task[T]:
         self._task_count += 1
-        return asyncio.Task(coro, loop=self, name=name or f"task {self._task_count}", context=context)  # type: ignore[arg-type]
+        return asyncio.Task(coro, loop=self, name=name or f"task {self._task_count}", context=context)
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         if self.on_unhandled is not None and not self.is_dead:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from random import Random
 
 from chronik.sim.loop import NS_PER_MS, VirtualTime
@@ -32,6 +32,7 @@ class Host:
         self.name = name
         self.has_power = True
         self.listeners: dict[int, SimListener] = {}
+        self.silent_since_ns: int | None = None  # since when its process may tell clients nothing, if it may not
         self.transports: dict[SimTransport, None] = {}
 
 
@@ -47,6 +48,7 @@ class Wires:
         self._loss_permille: Counter[tuple[str, str]] = Counter()
         self._held: dict[tuple[str, str], dict[Pipe, None]] = {}  # by link: what waits for the end of a cut
         self._ports = PORT_FIRST
+        self.on_broken_silence: Callable[[Host, int], None] | None = None  # hears who wrote to whom, by its own port
 
     def host(self, name: str) -> Host:
         return self.hosts.setdefault(name, Host(name))
@@ -80,10 +82,18 @@ class Wires:
             if transport.peer_host == target:
                 transport.reset_from_outside()
 
+    def end_half_open(self, names: Iterable[str]) -> None:
+        """What keepalive would find out after hours: these hosts' connections whose other end is no more are reset."""
+        for name in names:
+            for transport in list(self.host(name).transports):
+                if transport.outgoing.target.is_gone:
+                    transport.reset_from_outside()
+
     def process_died(self, name: str) -> None:
         """Its system closes what it held: some peers see an orderly end, some a reset."""
         host = self.host(name)
         host.listeners.clear()
+        host.silent_since_ns = None
         for transport in list(host.transports):
             transport.process_died(orderly=self.random.random() < 0.5)
         host.transports.clear()
@@ -92,6 +102,7 @@ class Wires:
         """Nobody is told."""
         host = self.host(name)
         host.has_power = False
+        host.silent_since_ns = None
         host.listeners.clear()
         for transport in host.transports:
             transport.is_gone = True
@@ -105,6 +116,12 @@ class Wires:
     def hold(self, pipe: Pipe) -> None:
         """It has something to deliver when its link is whole again."""
         self._held.setdefault(pipe.link, {})[pipe] = None
+
+    def broke_silence(self, host: Host, port: int) -> None:
+        """What leaves at the very moment of the failure was under way."""
+        assert host.silent_since_ns is not None
+        if self.time.now_ns > host.silent_since_ns and self.on_broken_silence is not None:
+            self.on_broken_silence(host, port)
 
     def is_cut(self, source: str, target: str) -> bool:
         return self._cuts[source, target] > 0

@@ -1,7 +1,8 @@
 """A scenario: who runs, what clients do, which faults come, which checkers look on. One seed gives one run.
 
 Every run has the same course: the cluster starts; clients work while faults come and go; everything is healed; within
-ten seconds all must serve again (invariant 25); clients stop, a last round of reads looks at everything, checkers judge.
+ten seconds all must serve again (invariant 25); clients stop, a last round of reads looks at everything, then checkers
+judge.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Protocol
 from chronik.sim import faults as fault_module
 from chronik.sim.checkers.interface import Checker
 from chronik.sim.checkers.looking import look_at
-from chronik.sim.cluster import Cluster
+from chronik.sim.cluster import Cluster, Machine
 from chronik.sim.errors import SimError, Violation
 from chronik.sim.faults import Fault
 from chronik.sim.history import History
@@ -86,6 +87,10 @@ class Scenario:
     def clients(self, cluster: Cluster, history: History) -> Clients:
         raise NotImplementedError
 
+    def has_recovered(self, cluster: Cluster) -> bool:
+        """Whether everything is as it was before the faults."""
+        return cluster.has_settled()
+
     def audit(self, world: World, cluster: Cluster, history: History) -> None:
         """When all is quiet: looks at everything once more, so that nothing that was lost goes unseen."""
 
@@ -100,8 +105,11 @@ class Scenario:
         for machine in cluster.machines.values():
             machine.disk.heal()
             machine.start()
+        nodes = {machine.host for machine in cluster.machines.values()}
+        # Clients may wait half a minute for an answer that will not come; nodes have to find out by themselves.
+        world.wires.end_half_open(name for name in world.wires.hosts if name not in nodes)
         world.note("world", "all is healed")
-        require(world, cluster.has_settled, HEALED_MS_MAX, RECOVERY)
+        require(world, lambda: self.has_recovered(cluster), HEALED_MS_MAX, RECOVERY)
         world.run_for(1000)
         clients.end()
         require(world, lambda: clients.are_answered, HEALED_MS_MAX, "every client is answered")
@@ -110,6 +118,9 @@ class Scenario:
 
 def require(world: World, holds: Callable[[], bool], within_ms: int, promise: str) -> None:
     if not world.run_until(holds, within_ms=within_ms):
+        waiting = [line for loop in world.time.processes if not loop.is_dead for line in loop.waiting()]
+        for line in waiting:
+            world.note("world", f"waiting: {line}")
         world.violated(promise, f"not within {within_ms} ms")
         assert world.violation is not None
         raise world.violation
@@ -138,8 +149,14 @@ def _run(scenario: Scenario, seed: int, faults: list[Fault] | None) -> Outcome:
     cluster = scenario.build(world)
     history = History(world)
     checkers = [make(world, cluster, history) for make in scenario.checkers]
+
+    def tell_starting(machine: Machine) -> None:
+        for checker in checkers:
+            checker.starting(machine)
+
     for machine in cluster.machines.values():
         machine.watch = lambda each: look_at(each, checkers)
+        machine.on_start = tell_starting
     outcome = Outcome(seed, scenario.name, schedule, world.lines)
     try:
         with LogCapture(world):

@@ -110,7 +110,7 @@ class SimTransport(asyncio.Transport):
 
     def __init__(self, network: SimNetwork, peer_host: str, own_port: int, peer_port: int) -> None:
         super().__init__({"peername": (peer_host, peer_port), "sockname": (network.here.name, own_port)})
-        self.network, self.peer_host = network, peer_host
+        self.network, self.peer_host, self.own_port = network, peer_host, own_port
         self.is_gone = False  # the system knows nothing of it: its process died or its machine lost power
         self._loop = network.loop
         self._protocol: asyncio.BaseProtocol | None = None  # until it is accepted
@@ -213,6 +213,9 @@ class SimTransport(asyncio.Transport):
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if self._is_closing or self.is_gone or self._wrote_eof or not data:
             return
+        here = self.network.here
+        if here.silent_since_ns is not None:
+            self.network.wires.broke_silence(here, self.own_port)
         self.outgoing.put(bytes(data))
         if not self._peer_is_slow and self.outgoing.unsent_bytes > self._high_bytes:
             self._peer_is_slow = True

@@ -63,7 +63,7 @@ class MetadataClients:
 
     def _ask(self, client: str, machine: Machine, kind: str, topic: str) -> None:
         store = machine.program.store if machine.program is not None else None
-        assert store is not None and machine.loop is not None
+        assert store is not None
         operation = self.history.invoke(client, machine.host, kind, topic)
         operation.value = None if kind in ("read", "delete") else str(1_000_000 + operation.number)
         self._under_way[operation.number] = operation

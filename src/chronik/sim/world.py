@@ -13,7 +13,7 @@ from collections.abc import Callable
 from random import Random
 
 from chronik.sim.errors import Violation
-from chronik.sim.loop import ProcessLoop, VirtualTime
+from chronik.sim.loop import NS_PER_MS, ProcessLoop, VirtualTime
 from chronik.sim.network import Wires
 from chronik.sim.randomness import stream
 
@@ -39,7 +39,8 @@ class World:
         return held
 
     def run_for(self, duration_ms: int) -> None:
-        self.run_until(lambda: False, within_ms=duration_ms)
+        end_ns = self.time.now_ns + duration_ms * NS_PER_MS
+        self.run_until(lambda: self.time.now_ns >= end_ns, within_ms=duration_ms)
 
     def random(self, purpose: str) -> Random:
         return stream(self.seed, purpose)

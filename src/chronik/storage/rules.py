@@ -15,15 +15,22 @@ def check_produced(batch: BatchView, config: LogConfig, now_ms: int) -> None:
     size_bytes = batch.length_bytes + LENGTH_COVERS_FROM
     if size_bytes > config.max_message_bytes:
         raise RecordTooLarge(size_bytes, config.max_message_bytes)
-    latest_ms = now_ms + config.message_timestamp_after_max_ms
-    before_max_ms = config.message_timestamp_before_max_ms
-    if batch.max_timestamp <= latest_ms and before_max_ms == FOREVER and config.cleanup_policy == "delete":
+    if is_settled_by_header(batch.max_timestamp, config, now_ms):
         return
     keeps_times = config.message_timestamp_type == "CreateTime"
     records.verify(
         batch,
         DECOMPRESSED_BYTES_MAX,
         keys_required=config.compacts,
-        timestamp_ms_min=now_ms - before_max_ms if keeps_times else -FOREVER,
-        timestamp_ms_max=latest_ms if keeps_times else FOREVER,
+        timestamp_ms_min=now_ms - config.message_timestamp_before_max_ms if keeps_times else -FOREVER,
+        timestamp_ms_max=now_ms + config.message_timestamp_after_max_ms if keeps_times else FOREVER,
+    )
+
+
+def is_settled_by_header(max_timestamp_ms: int, config: LogConfig, now_ms: int) -> bool:
+    """Whether no record has to be looked at."""
+    return (
+        max_timestamp_ms <= now_ms + config.message_timestamp_after_max_ms
+        and config.message_timestamp_before_max_ms == FOREVER
+        and config.cleanup_policy == "delete"
     )

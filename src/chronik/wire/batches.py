@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from chronik.wire import records as record_codec
 from chronik.wire.checksums import crc32c
-from chronik.wire.compression import CODEC_BITS, CODECS, Codec, compress
+from chronik.wire.compression import CODEC_BITS, CODECS, Codec, compress, decompress
 from chronik.wire.errors import (
     CorruptBatch,
     InvalidRecord,
@@ -38,6 +38,8 @@ LENGTH_COVERS_FROM: Final = 12  # `length` does not count the base offset and it
 CRC_COVERS_FROM: Final = 21
 MAGIC: Final = 2
 MAGIC_AT: Final = 16  # in every magic; it tells how to read the rest
+ATTRIBUTES_AT: Final = 21
+MAX_TIMESTAMP_AT: Final = 35
 HEADER_BYTES_TO_MAGIC: Final = MAGIC_AT + 1
 LEGACY_BYTES_MIN: Final = 26  # no batch of any magic is shorter
 
@@ -263,6 +265,16 @@ def patch_append_time(buffer: bytearray | memoryview, at: int, timestamp: int) -
     _ATTRIBUTES.pack_into(view, at + 21, attributes | LOG_APPEND_TIME)
     _INT64.pack_into(view, at + 35, timestamp)
     _CRC.pack_into(view, at + 17, crc32c(view[at + CRC_COVERS_FROM : at + LENGTH_COVERS_FROM + length]))
+
+
+def recompressed(batch: BatchView, codec: Codec, level: int | None, output_bytes_max: int) -> bytearray:
+    """The same batch by another codec. Its records are not looked at: they are the same bytes, compressed or not."""
+    payload = compress(codec, decompress(batch.compression, batch.payload, output_bytes_max), level)
+    made = bytearray(batch.data[:HEADER_BYTES]) + payload
+    _INT32.pack_into(made, 8, len(made) - LENGTH_COVERS_FROM)
+    _ATTRIBUTES.pack_into(made, ATTRIBUTES_AT, batch.attributes & ~CODEC_BITS | codec)
+    _CRC.pack_into(made, 17, crc32c(memoryview(made)[CRC_COVERS_FROM:]))
+    return made
 
 
 def build(

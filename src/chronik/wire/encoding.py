@@ -13,7 +13,7 @@ from typing import Any
 
 from chronik.wire import primitives
 from chronik.wire.errors import Unencodable
-from chronik.wire.notation import Field, ListOf, Scalar, Struct
+from chronik.wire.notation import Field, ListOf, Scalar, Shared, Struct
 from chronik.wire.source import Shape, Source
 
 
@@ -25,6 +25,7 @@ def make_encoder(message: type[Struct], version: int) -> Any:
         write_varint=primitives.write_varint,
         records_of=records_of,
         write_tags=write_tags,
+        Shared=Shared,
         Unencodable=Unencodable,
         faults=(struct_error, TypeError, AttributeError, ValueError, UnicodeEncodeError),
     )
@@ -213,6 +214,30 @@ class EncoderWriter:
         line(f"{size} = len({values})" if not nullable else f"{size} = -1 if {values} is None else len({values})")
         self.length(size, "i", compact=compact)
         self.flush()
+        if isinstance(element, Scalar) or not element.shared:
+            self.items(values, element, nullable=nullable)
+            return
+        key = self.source.name_of((self.shape.message, self.shape.version), "key")
+        line(f"if type({values}) is Shared:")
+        self.source.indent += 1
+        line(f"if {key} not in {values}.encoded:")
+        self.source.indent += 1
+        line("whole, parts = parts, []")
+        line("add = parts.append")
+        self.items(values, element, nullable=nullable)
+        line(f"{values}.encoded[{key}] = b''.join(parts)")
+        line("parts = whole")
+        line("add = parts.append")
+        self.source.indent -= 1
+        line(f"add({values}.encoded[{key}])")
+        self.source.indent -= 1
+        line("else:")
+        self.source.indent += 1
+        self.items(values, element, nullable=nullable)
+        self.source.indent -= 1
+
+    def items(self, values: str, element: Any, *, nullable: bool) -> None:
+        line = self.source.line
         line(f"for item in {values}:" if not nullable else f"for item in {values} or ():")
         self.source.indent += 1
         item = self.source.variable("item")

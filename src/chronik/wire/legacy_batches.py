@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 LOG_APPEND_TIME: Final = 0x08  # magic 1 alone
 MAGIC_AT: Final = 16
+ATTRIBUTES_AT: Final = 17
 SIZE_COVERS_FROM: Final = 12  # `size` does not count the offset and itself
 CRC_COVERS_FROM: Final = 16
 SIZE_BYTES_MIN: Final = 14  # crc, magic, attributes, two lengths

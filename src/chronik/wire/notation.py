@@ -20,6 +20,7 @@ This module never reads or writes bytes: `compiler` turns (message, version) int
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, dataclass_transform
 
 if TYPE_CHECKING:
@@ -127,6 +128,16 @@ class Scalar(NamedTuple):
         return Nullable(self)
 
 
+class Shared(list[Any]):
+    """A list of structs that stands in many messages and that nobody changes any more: it is encoded once a version."""
+
+    __slots__ = ("encoded",)
+
+    def __init__(self, items: Iterable[Any]) -> None:
+        super().__init__(items)
+        self.encoded: dict[tuple[type, int], bytes] = {}  # by message and version; filled by the encoders
+
+
 class ListOf(NamedTuple):
     element: Any  # Scalar or a Struct class
 
@@ -217,6 +228,7 @@ class Struct(metaclass=StructType):
 
     versions: ClassVar[Versions] = ALL
     flexible: ClassVar[Versions] = NONE
+    shared: ClassVar[bool] = False  # whether lists of it may be `Shared`
 
     if TYPE_CHECKING:
         # Tagged fields of a newer peer: (tag, bytes), kept so that a message read and written again is the same bytes.

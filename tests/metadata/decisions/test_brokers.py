@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chronik.metadata.commands import BrokerHeartbeat, ConfigValue, FenceBroker, UnregisterBroker
+from chronik.metadata.commands import BrokerHeartbeat, ConfigValue, ElectLeaders, FenceBroker, UnregisterBroker
 from chronik.metadata.errors import MetadataRefused
 from chronik.metadata.image import NO_LEADER
 from chronik.metadata.topic_configs import TOPIC_CONFIGS
@@ -193,6 +193,28 @@ def test_an_unregistered_broker_leaves_nothing_but_its_place_in_replicas() -> No
     for partition in on.topic("t").partitions:
         assert (partition.leader, partition.isr) == (2, (2,))
         assert sorted(partition.replicas) == [1, 2]
+
+
+@pytest.mark.parametrize(("disk", "leads"), [(b"d", True), (b"e", False)], ids=["its old disk", "another disk"])
+def test_the_last_in_sync_replica_leads_again_only_with_its_disk(disk: bytes, leads: bool) -> None:
+    """With an empty one it would lead an empty log, and the others would cut theirs to match."""
+    on = cluster(0)
+    for broker_id, directory in ((1, b"d" * 16), (2, b"f" * 16)):
+        on.ask(registration(broker_id, directory=directory))
+        on.ask(heartbeat(on, broker_id))
+    create(on, new_topic("t", 1, 2), new_topic("alone", 2, 1))
+    on.ask(FenceBroker(broker_id=2, broker_epoch=on.epoch(2)))
+    on.ask(FenceBroker(broker_id=1, broker_epoch=on.epoch(1)))
+    assert on.partition("t").isr == (1,)
+    on.ask(registration(1, process=2, directory=disk * 16))
+    on.ask(heartbeat(on, 1))
+    on.ask(heartbeat(on, 2))
+    assert (on.partition("t").leader, on.partition("t").isr) == ((1, (1,)) if leads else (NO_LEADER, ()))
+    leaders = {partition.leader for partition in on.topic("alone").partitions}
+    assert leaders == {1, 2}, "there is no other copy to wait for"
+    on.ask(ElectLeaders(election_type=1, topics=None))
+    assert on.partition("t").leader in (1, 2)
+    assert on.partition("t").isr == (on.partition("t").leader,)
 
 
 def test_silent_brokers_are_found_after_one_session_and_not_before() -> None:

@@ -88,6 +88,13 @@ REFUSED = [
     (configured(("max.message.bytes", " 5 ")), None),
     (configured(("chronik.durability", "os")), None),
     (configured(("chronik.durability", "never")), "INVALID_CONFIG"),
+    (configured(("chronik.table.enable", "true"), ("chronik.table.decode", "json")), None),
+    (configured(("chronik.table.decode", "avro")), "INVALID_CONFIG"),
+    (configured(("chronik.table.mode", "overwrite")), "INVALID_CONFIG"),
+    (configured(("chronik.table.on.error", "ignore")), "INVALID_CONFIG"),
+    (configured(("chronik.table.backfill", "1767225600000")), None),
+    (configured(("chronik.table.backfill", "yesterday")), "INVALID_CONFIG"),
+    (configured(("chronik.table.target.lag.ms", "-1")), "INVALID_CONFIG"),
     (new_topic("a" * 249), None),
     (new_topic("t", partition_count=-1, replication_factor=-1), None),
     (new_topic("t", replication_factor=3), None),  # a fenced broker may take a replica

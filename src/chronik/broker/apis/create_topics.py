@@ -20,9 +20,11 @@ from chronik.wire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from chronik.wire.notation import Shared
 
 if TYPE_CHECKING:
     from chronik.broker.context import Context
+    from chronik.broker.node import Node
 
 
 @api(CreateTopicsRequest, CreateTopicsResponse)
@@ -51,18 +53,30 @@ async def create_topics(request: CreateTopicsRequest, context: Context) -> Creat
         )
         if not created.error_code:
             own = {c.name: c.value for t in request.topics if t.name == created.name for c in t.configs}
-            result.configs = [
-                CreatableTopicConfigs(
-                    name=entry.name,
-                    value=entry.value,
-                    read_only=entry.read_only,
-                    config_source=entry.config_source,
-                    is_sensitive=entry.is_sensitive,
-                )
-                for entry in topic_entries(context.node, own)
-            ]
+            result.configs = _configs(context.node, own) if own else _inherited_configs(context.node)
         results.append(result)
     return CreateTopicsResponse(topics=results)
+
+
+def _configs(node: Node, own: dict[str, str | None]) -> Shared:
+    return Shared(
+        CreatableTopicConfigs(
+            name=entry.name,
+            value=entry.value,
+            read_only=entry.read_only,
+            config_source=entry.config_source,
+            is_sensitive=entry.is_sensitive,
+        )
+        for entry in topic_entries(node, own)
+    )
+
+
+def _inherited_configs(node: Node) -> Shared:
+    """Of topics that set nothing themselves: the same for all of them, until the broker's own settings change."""
+    kept = node.inherited_topic_configs
+    if kept is None or kept[0] is not node.settings:
+        kept = node.inherited_topic_configs = (node.settings, _configs(node, {}))
+    return kept[1]
 
 
 def _asked(topic: CreatableTopic) -> NewTopic:

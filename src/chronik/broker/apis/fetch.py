@@ -63,7 +63,7 @@ class _Fetch:
     def __init__(self, request: FetchRequest, context: Context, session: Session | None, wanted: list[Wanted]) -> None:
         self.request, self.context, self.session, self.wanted = request, context, session, wanted
         self.is_incremental = session is not None and request.session_epoch > 0
-        self.bytes_max = min(request.max_bytes, limits.FETCH_BYTES_MAX)
+        self.bytes_max = 0  # as of the last reading
         self.answers: list[tuple[Wanted, PartitionData]] = []
         self.replicas: list[Replica] = []
         self.bytes_read = 0
@@ -72,6 +72,7 @@ class _Fetch:
 
     def read(self) -> None:
         self.answers, self.replicas, self.bytes_read, self.sizes_bytes = [], [], 0, []
+        self.bytes_max = min(self.request.max_bytes, limits.FETCH_BYTES_MAX, self.context.node.memory.room_bytes)
         for wanted in self.wanted:
             self.answers.append((wanted, self._read_partition(wanted)))
 

@@ -8,6 +8,7 @@ forbid creation; v8 authorised operations; v10 topic ids in the answer; v12 look
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,7 @@ from chronik.wire.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from chronik.wire.notation import ZERO_UUID
+from chronik.wire.notation import ZERO_UUID, Shared
 
 if TYPE_CHECKING:
     from chronik.broker.context import Context
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 VERSION_NULL_MEANS_ALL, VERSION_TOPIC_IDS = 1, 12  # v10 and v11 cannot answer without a name
 NO_LEADER = -1
+TOPICS_PER_TURN = 500  # described before other connections get their turn: a few ms
 
 
 def _unconfirmed(request: MetadataRequest, context: Context) -> MetadataResponse:
@@ -54,7 +56,9 @@ def metadata(request: MetadataRequest, context: Context) -> MetadataResponse | C
     wanted = request.topics
     if wanted is None or (not wanted and context.version < VERSION_NULL_MEANS_ALL):
         everything = sorted(image.topics_by_name.values(), key=lambda topic: topic.name)
-        return _response(request, context, [_describe(topic, image, request) for topic in everything])
+        if len(everything) > TOPICS_PER_TURN:
+            return _in_turns(everything, image, request, context)
+        return _response(request, context, [_describe(topic, image, request, context) for topic in everything])
     if context.version < VERSION_TOPIC_IDS and any(t.name is None or t.topic_id != ZERO_UUID for t in wanted):
         return _ids_too_early(wanted)
     request.topics = wanted = list({(topic.topic_id, topic.name): topic for topic in wanted}.values())
@@ -64,6 +68,14 @@ def metadata(request: MetadataRequest, context: Context) -> MetadataResponse | C
     if creatable:
         return _after_creating(creatable, request, context)
     return _answer(request, context, {})
+
+
+async def _in_turns(topics: list[Topic], image: Image, request: MetadataRequest, context: Context) -> MetadataResponse:
+    described = []
+    for at in range(0, len(topics), TOPICS_PER_TURN):
+        described += [_describe(topic, image, request, context) for topic in topics[at : at + TOPICS_PER_TURN]]
+        await asyncio.sleep(0)
+    return _response(request, context, described)
 
 
 def _ids_too_early(wanted: list[MetadataRequestTopic]) -> MetadataResponse:
@@ -83,24 +95,28 @@ async def _after_creating(names: list[str], request: MetadataRequest, context: C
 
 def _answer(request: MetadataRequest, context: Context, refused: dict[str, ErrorCode]) -> MetadataResponse:
     image = context.node.store.image
-    topics = [_find(asked, image, request, refused) for asked in request.topics or []]
+    topics = [_find(asked, image, request, context, refused) for asked in request.topics or []]
     return _response(request, context, topics)
 
 
 def _find(
-    asked: MetadataRequestTopic, image: Image, request: MetadataRequest, refused: dict[str, ErrorCode]
+    asked: MetadataRequestTopic,
+    image: Image,
+    request: MetadataRequest,
+    context: Context,
+    refused: dict[str, ErrorCode],
 ) -> MetadataResponseTopic:
     if asked.topic_id != ZERO_UUID and asked.name is None:
         topic = image.topic(asked.topic_id)
         if topic is None:
             return _unknown(None, asked.topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
-        return _describe(topic, image, request)
+        return _describe(topic, image, request, context)
     name = asked.name or ""
     topic = image.topic_named(name)
     if topic is None:
         error = refused.get(name) or _why_unknown(name)
         return _unknown(name, ZERO_UUID, error)
-    return _describe(topic, image, request)
+    return _describe(topic, image, request, context)
 
 
 def _why_unknown(name: str) -> ErrorCode:
@@ -113,18 +129,27 @@ def _unknown(name: str | None, topic_id: bytes, error: ErrorCode) -> MetadataRes
     return MetadataResponseTopic(error_code=error, name=name, topic_id=topic_id, is_internal=is_internal, partitions=[])
 
 
-def _describe(topic: Topic, image: Image, request: MetadataRequest) -> MetadataResponseTopic:
-    partitions = [_describe_partition(index, state, image) for index, state in enumerate(topic.partitions)]
-    described = MetadataResponseTopic(
+def _describe(topic: Topic, image: Image, request: MetadataRequest, context: Context) -> MetadataResponseTopic:
+    if request.include_topic_authorized_operations:
+        described = _describe_anew(topic, image)
+        described.topic_authorized_operations = TOPIC_OPERATIONS
+        return described
+    kept = context.node.described_topics
+    found = kept.get(topic, image)
+    if found is None:
+        found = _describe_anew(topic, image)
+        kept.keep(topic, image, found)
+    return found
+
+
+def _describe_anew(topic: Topic, image: Image) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
         error_code=0,
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=partitions,
+        partitions=Shared(_describe_partition(index, state, image) for index, state in enumerate(topic.partitions)),
     )
-    if request.include_topic_authorized_operations:
-        described.topic_authorized_operations = TOPIC_OPERATIONS
-    return described
 
 
 def _describe_partition(index: int, state: Partition, image: Image) -> MetadataResponsePartition:

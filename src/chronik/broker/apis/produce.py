@@ -9,12 +9,16 @@ Versions: v0-v2 carry message sets of magic 0 and 1, which are stored as magic 2
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from chronik.broker.api import Later, api
 from chronik.broker.errors import Unanswerable
-from chronik.broker.produced import read_produced
+from chronik.broker.produce_reply import encoded_reply
+from chronik.broker.produced import look_inside, read_produced, takes_long
 from chronik.broker.topics import INTERNAL_TOPICS, find_replica, find_topic
+from chronik.wire.batches import BatchView
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.errors import InvalidRecord, NotOneBatch
 from chronik.wire.messages.produce import (
@@ -31,6 +35,11 @@ from chronik.wire.messages.produce import (
 if TYPE_CHECKING:
     from chronik.broker.context import Context
     from chronik.metadata.image import Topic
+    from chronik.replication.replica import Replica
+    from chronik.replication.topic_settings import TopicSettings
+    from chronik.storage.log import Appended
+
+    Produced = ProduceResponse | bytes | Later | None
 
 VERSION_TOPIC_IDS = 13
 ACKS_ALL, ACKS_LEADER, ACKS_NONE = -1, 1, 0
@@ -47,12 +56,21 @@ START_UNTOLD = frozenset(
     }
 )
 Waits = list[tuple[asyncio.Future[None], PartitionProduceResponse]]
+Looked = dict[int, list[BatchView] | Exception]  # what was found in batches that were taken apart, by id of their data
 
 
 @api(ProduceRequest, ProduceResponse)
-def produce(request: ProduceRequest, context: Context) -> ProduceResponse | Later | None:
+def produce(request: ProduceRequest, context: Context) -> Produced | Coroutine[Any, Any, Produced]:
+    if request.acks != ACKS_NONE and len(request.topic_data) == 1 and len(request.topic_data[0].partition_data) == 1:
+        return _produce_one(request, request.topic_data[0], context)
+    if any(_slow_partitions(request, context)):
+        return _look_first(request, context)
+    return _produce(request, context, {})
+
+
+def _produce(request: ProduceRequest, context: Context, looked: Looked) -> Produced:
     waits: Waits = []
-    topics = [_produce_topic(topic, request, context, waits) for topic in request.topic_data]
+    topics = [_produce_topic(topic, request, context, waits, looked) for topic in request.topic_data]
     response = ProduceResponse(responses=topics)
     if request.acks == ACKS_NONE:
         _refuse_silently(response)
@@ -62,6 +80,94 @@ def produce(request: ProduceRequest, context: Context) -> ProduceResponse | Late
     futures = list(dict.fromkeys(future for future, _ in waits))
     future: asyncio.Future[Any] = futures[0] if len(futures) == 1 else asyncio.ensure_future(asyncio.wait(futures))
     return Later(future, lambda _: _settled(response, waits))
+
+
+def _look_first(request: ProduceRequest, context: Context) -> Coroutine[Any, Any, Any]:
+    """Takes apart on a lane what would hold up the loop, then appends. Later requests of this connection wait."""
+    context.connection.hold_back()  # now, not when the coroutine starts
+    return _looked_into(request, context)
+
+
+async def _looked_into(request: ProduceRequest, context: Context) -> Any:
+    node, connection = context.node, context.connection
+    looked: Looked = {}
+    try:
+        for partition, settings in list(_slow_partitions(request, context)):
+            now_ms = node.runtime.clock.wall_ms()
+            try:
+                looked[id(partition)] = await node.record_lane.run(
+                    partial(look_inside, partition.records, context.version, settings, now_ms)
+                )
+            except node.refusals as fault:
+                looked[id(partition)] = fault
+        done = _produce(request, context, looked)
+    finally:
+        connection.go_on()
+    if not isinstance(done, Later):
+        return done
+    await asyncio.wait([done.future])
+    return done.respond(done.future)
+
+
+def _slow_partitions(request: ProduceRequest, context: Context) -> Iterator[tuple[PartitionProduceData, TopicSettings]]:
+    for data in request.topic_data:
+        topic = _writable_topic(data, context)
+        if isinstance(topic, ErrorCode):
+            continue
+        for partition in data.partition_data:
+            replica = context.node.replicas.get(topic, partition.index)
+            if replica is not None and _is_slow(partition, replica, context):
+                yield partition, replica.settings
+
+
+def _is_slow(data: PartitionProduceData, replica: Replica, context: Context) -> bool:
+    return takes_long(data.records, context.version, replica.settings, context.node.runtime.clock.wall_ms())
+
+
+def _produce_one(
+    request: ProduceRequest, data: TopicProduceData, context: Context
+) -> Produced | Coroutine[Any, Any, Produced]:
+    """One batch for one partition: what most requests are, and where the cost of a request shows."""
+    [partition] = data.partition_data
+    topic = _writable_topic(data, context)
+    if isinstance(topic, ErrorCode):
+        return _response_of_one(data, _refused(partition.index, topic))
+    found = context.node.replicas.get(topic, partition.index)
+    if found is not None and _is_slow(partition, found, context):
+        return _look_first(request, context)
+    done = _append(topic, partition, request, context, {})
+    if isinstance(done, PartitionProduceResponse):
+        return _response_of_one(data, done)
+    replica, appended = done
+    body = encoded_reply(
+        context.version,
+        data,
+        partition.index,
+        appended.first_offset,
+        appended.append_time_ms,
+        replica.log.start_offset,
+    )
+    if request.acks != ACKS_ALL:
+        replica.start_commit()  # readers see only what is committed, so somebody must start it
+        return body
+    future = replica.when_committed(appended.last_offset + 1, request.timeout_ms)
+    if future is None:
+        return body
+    return Later(future, partial(_settled_one, body, data, done))
+
+
+def _settled_one(
+    body: bytes, data: TopicProduceData, done: tuple[Replica, Appended], future: asyncio.Future[None]
+) -> ProduceResponse | bytes:
+    if future.exception() is None:
+        return body
+    made = _made(data.partition_data[0].index, *done)
+    return _settled(_response_of_one(data, made), [(future, made)])
+
+
+def _response_of_one(data: TopicProduceData, partition: PartitionProduceResponse) -> ProduceResponse:
+    topic = TopicProduceResponse(name=data.name, topic_id=data.topic_id, partition_responses=[partition])
+    return ProduceResponse(responses=[topic])
 
 
 def _settled(response: ProduceResponse, waits: Waits) -> ProduceResponse:
@@ -83,21 +189,51 @@ def _refuse_silently(response: ProduceResponse) -> None:
 
 
 def _produce_topic(
-    data: TopicProduceData, request: ProduceRequest, context: Context, waits: Waits
+    data: TopicProduceData, request: ProduceRequest, context: Context, waits: Waits, looked: Looked
 ) -> TopicProduceResponse:
-    topic = find_topic(context.node, data.name, data.topic_id, by_id=context.version >= VERSION_TOPIC_IDS)
+    topic = _writable_topic(data, context)
     if isinstance(topic, ErrorCode):
         results = [_refused(partition.index, topic) for partition in data.partition_data]
-    elif topic.name in INTERNAL_TOPICS:
-        results = [_refused(partition.index, ErrorCode.INVALID_TOPIC_EXCEPTION) for partition in data.partition_data]
     else:
-        results = [_produce_partition(topic, partition, request, context, waits) for partition in data.partition_data]
+        results = [
+            _produce_partition(topic, partition, request, context, waits, looked) for partition in data.partition_data
+        ]
     return TopicProduceResponse(name=data.name, topic_id=data.topic_id, partition_responses=results)
 
 
+def _writable_topic(data: TopicProduceData, context: Context) -> Topic | ErrorCode:
+    topic = find_topic(context.node, data.name, data.topic_id, by_id=context.version >= VERSION_TOPIC_IDS)
+    if not isinstance(topic, ErrorCode) and topic.name in INTERNAL_TOPICS:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    return topic
+
+
 def _produce_partition(
-    topic: Topic, data: PartitionProduceData, request: ProduceRequest, context: Context, waits: Waits
+    topic: Topic,
+    data: PartitionProduceData,
+    request: ProduceRequest,
+    context: Context,
+    waits: Waits,
+    looked: Looked,
 ) -> PartitionProduceResponse:
+    done = _append(topic, data, request, context, looked)
+    if isinstance(done, PartitionProduceResponse):
+        return done
+    replica, appended = done
+    made = _made(data.index, replica, appended)
+    if request.acks != ACKS_ALL:
+        replica.start_commit()
+        return made
+    future = replica.when_committed(appended.last_offset + 1, request.timeout_ms)
+    if future is not None:
+        waits.append((future, made))
+    return made
+
+
+def _append(
+    topic: Topic, data: PartitionProduceData, request: ProduceRequest, context: Context, looked: Looked
+) -> tuple[Replica, Appended] | PartitionProduceResponse:
+    """Where the batch was appended, or the answer that it was not."""
     if request.acks not in (ACKS_ALL, ACKS_LEADER, ACKS_NONE):
         return _refused(data.index, ErrorCode.INVALID_REQUIRED_ACKS)
     replica = find_replica(context.node, topic, data.index)
@@ -107,10 +243,15 @@ def _produce_partition(
         replica.require_leader()
         if request.acks == ACKS_ALL:
             replica.require_in_sync()
-        batches = read_produced(data.records, context.version, replica.settings)
+        batches = looked.get(id(data))
+        if isinstance(batches, Exception):
+            raise batches
+        is_checked = batches is not None
+        if batches is None:
+            batches = read_produced(data.records, context.version, replica.settings)
         if not batches:
             return PartitionProduceResponse(index=data.index, error_code=0, base_offset=-1)
-        appended = replica.append(batches, now_ms=context.node.runtime.clock.wall_ms())
+        appended = replica.append(batches, now_ms=context.node.runtime.clock.wall_ms(), from_client=not is_checked)
     except context.node.refusals as fault:
         refused = _refused(data.index, fault.kafka_error, str(fault))
         if fault.kafka_error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
@@ -128,20 +269,17 @@ def _produce_partition(
     traffic.messages_in += appended.last_offset - appended.first_offset + 1
     for batch in batches:
         traffic.bytes_in += batch.size_bytes
-    made = PartitionProduceResponse(
-        index=data.index,
+    return replica, appended
+
+
+def _made(index: int, replica: Replica, appended: Appended) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        index=index,
         error_code=0,
         base_offset=appended.first_offset,
         log_append_time_ms=appended.append_time_ms,
         log_start_offset=replica.log.start_offset,
     )
-    if request.acks != ACKS_ALL:
-        replica.start_commit()  # readers see only what is committed, so somebody must start it
-        return made
-    future = replica.when_committed(appended.last_offset + 1, request.timeout_ms)
-    if future is not None:
-        waits.append((future, made))
-    return made
 
 
 def _refused(index: int, error: ErrorCode, message: str | None = None) -> PartitionProduceResponse:

@@ -3,7 +3,8 @@
 A leader comes from the ISR. If no member of it is live and the cluster has `eligible.leader.replicas.version` 1, it
 comes from the ELR: replicas that left the ISR while it was below min.insync.replicas, when the high watermark stood
 still, so that they hold all that was acknowledged (KIP-966). If unclean elections are allowed for the topic, any live
-replica will do. Otherwise there is no leader until an ISR member is back: the ISR is never emptied.
+replica will do. Otherwise there is no leader until an ISR member is back. The ISR is emptied only when its last member
+lost its disk: then no replica is known to have everything, and only an unclean election helps.
 """
 
 from __future__ import annotations
@@ -77,7 +78,10 @@ class Elections:
         lead; `allows_unclean` asks for any live one where no other may, whatever the topic's configuration says.
         """
         before = topic.partitions[index]
-        shape, isr = shape.completed(isr or before.isr)
+        # The last member stays in, for only it has everything; unless its disk is gone, and others may have more.
+        if not isr and (lost is None or len(shape.replicas) == 1):
+            isr = before.isr
+        shape, isr = shape.completed(isr)
         replicas = shape.replicas
         elr, last_known_elr = self._elr(topic, before, replicas, isr, lost) if self.elr_enabled else (NOBODY, NOBODY)
         leader = before.leader
@@ -110,7 +114,9 @@ class Elections:
         return None if after == before else _record(topic, index, before, after)
 
     def without(self, broker_id: int, *, lost: bool = False) -> list[Record]:
-        """All changes that a broker's leaving makes. It stays in an ISR only where it is the last member."""
+        """All changes that a broker's leaving makes. It stays in an ISR only where it is the last member, and if its
+        disk is not `lost`.
+        """
         records: list[Record] = []
         for topic in self.view.all_topics():
             for index, partition in enumerate(topic.partitions):

@@ -1,11 +1,12 @@
-"""Invariant 3: what any node takes for committed is on the platters of a majority at that moment; and it is one entry:
-no other is ever committed at its index."""
+"""Invariant 3: what any node takes for committed is on the platters of a majority at that moment; it is one entry, no
+other is ever committed at its index; and a leader commits by an entry of its own term."""
 
 from __future__ import annotations
 
 import zlib
 
 from chronik.raft.driver import RaftNode
+from chronik.raft.messages import Role
 from chronik.sim.checkers.interface import Checker, Quorum
 from chronik.sim.cluster import Cluster, Machine
 from chronik.sim.history import History
@@ -39,6 +40,9 @@ class DurableCommit(Checker):
                 )
         if newest is None:
             return
+        if now.role is Role.LEADER and newest.term != now.term:
+            # Counted by itself it could still be overwritten by a later leader; only one of the own term carries it.
+            self.violated(f"node {machine.node_id} leads term {now.term} and commits an entry of term {newest.term}")
         voters = raft.members.voters
         holders = []
         for voter in voters:

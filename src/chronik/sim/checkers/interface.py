@@ -36,11 +36,17 @@ class Checker:
     def __init__(self, world: World, cluster: Cluster, history: History) -> None:
         self.world, self.cluster, self.history = world, cluster, history
 
+    def starting(self, machine: Machine) -> None:
+        """A process is about to start: the disk is as the last one, or a power cut, left it."""
+
     def started(self, machine: Machine, raft: RaftNode, now: Quorum) -> None:
         """A process has recovered its part in the quorum; `now` is what it begins with."""
 
     def changed(self, machine: Machine, raft: RaftNode, before: Quorum, now: Quorum) -> None:
         """Something of it is different after a callback of this process."""
+
+    def looked(self, machine: Machine) -> None:
+        """After every callback of a process, whatever it did. Only who overrides this is called, so it may be dear."""
 
     def finish(self) -> None:
         """The run is over: every machine is up, all is healed, nobody asks any more."""

@@ -14,6 +14,7 @@ def look_at(machine: Machine, checkers: Sequence[Checker]) -> Callable[[], None]
     assert program is not None
     raft: RaftNode | None = None
     before = NOTHING_SEEN
+    always = [checker for checker in checkers if type(checker).looked is not Checker.looked]
 
     def look() -> None:
         nonlocal raft, before
@@ -32,6 +33,8 @@ def look_at(machine: Machine, checkers: Sequence[Checker]) -> Callable[[], None]
                 machine.world.note(machine.host, f"is {now.role.name.lower()} in term {now.term}")
             for checker in checkers:
                 checker.changed(machine, raft, seen, now)
+        for checker in always:
+            checker.looked(machine)
 
     return look
 

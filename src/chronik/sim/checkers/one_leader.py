@@ -23,6 +23,9 @@ class OneLeader(Checker):
         self._votes: dict[tuple[int, int], int] = {}  # by node and term: whom
 
     def started(self, machine: Machine, raft: RaftNode, now: Quorum) -> None:
+        known = self._votes.get((machine.node_id, now.term), now.vote)
+        if now.vote != known:
+            self.violated(f"node {machine.node_id} voted for {known} in term {now.term}, and begins with {now.vote}")
         self._take_vote(machine)
 
     def changed(self, machine: Machine, raft: RaftNode, before: Quorum, now: Quorum) -> None:

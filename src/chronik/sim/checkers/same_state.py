@@ -1,4 +1,5 @@
-"""Invariant 4: nodes that have applied the log up to the same index have the same state, by log or by snapshot.
+"""Invariant 4: nodes that have applied the log up to the same index have the same state, by log or by snapshot; and in
+the end they agree who belongs to the quorum.
 
 The hash of a whole image is dear, so it is taken at every fourth version, which all nodes agree on, and in the end.
 """
@@ -28,8 +29,14 @@ class SameState(Checker):
             self._look(machine, every=EVERY)
 
     def finish(self) -> None:
+        members: dict[int, object] = {}
         for machine in self.cluster.machines.values():
             self._look(machine, every=1)
+            raft = machine.program.raft if machine.program is not None else None
+            if raft is not None:
+                members[machine.node_id] = raft.members
+        if len(set(members.values())) > 1:
+            self.violated(f"the nodes do not agree who belongs to the quorum: {members}")
 
     def _look(self, machine: Machine, every: int) -> None:
         store = machine.program.store if machine.program is not None else None

@@ -50,7 +50,7 @@ class CreatableTopicResult(Struct):
     configs: list[CreatableTopicConfigs] | None = field("5+")
 
 
-class CreatableTopicConfigs(Struct):
+class CreatableTopicConfigs(Struct, shared=True):
     name: string
     value: string | None
     read_only: boolean

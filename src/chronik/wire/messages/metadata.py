@@ -49,7 +49,7 @@ class MetadataResponseTopic(Struct):
     topic_authorized_operations: int32 = field("8+", default=-2147483648)  # the default: not asked for
 
 
-class MetadataResponsePartition(Struct):
+class MetadataResponsePartition(Struct, shared=True):
     error_code: int16
     partition_index: int32
     leader_id: int32

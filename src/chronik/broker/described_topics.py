@@ -1,0 +1,31 @@
+"""Topics as Metadata describes them, kept for as long as neither the topic nor any broker has changed.
+
+Clients ask for the same topics again and again. A description is shared between responses, so nobody may change one.
+"""
+
+from __future__ import annotations
+
+from chronik.metadata.image import Image, Topic
+from chronik.wire.messages.metadata import MetadataResponseTopic
+
+
+class DescribedTopics:
+    def __init__(self) -> None:
+        self._brokers: object = None  # of the image that all descriptions are of
+        self._kept: dict[bytes, tuple[Topic, MetadataResponseTopic]] = {}  # by topic id
+
+    def get(self, topic: Topic, image: Image) -> MetadataResponseTopic | None:
+        kept = self._kept.get(topic.topic_id)
+        if kept is None or kept[0] is not topic or self._brokers is not image.brokers:
+            return None
+        return kept[1]
+
+    def keep(self, topic: Topic, image: Image, described: MetadataResponseTopic) -> None:
+        if self._brokers is not image.brokers:  # which replicas are offline is part of a description
+            self._brokers = image.brokers
+            self._kept.clear()
+        self._kept[topic.topic_id] = (topic, described)
+
+    def forget(self, topic_id: bytes) -> None:
+        """The topic was deleted."""
+        self._kept.pop(topic_id, None)

@@ -1,0 +1,400 @@
+"""`chronik cluster`: how the nodes are; adding, removing, rebalancing and emptying them."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import App, Parameter
+
+from chronik.cli.errors import CommandFailed, Misused
+from chronik.cli.moving import Standing, carry_out
+from chronik.cli.output import Column, Row, human_count, human_duration, id_list, print_json, print_rows, yes_or_no
+from chronik.cli.session import DEFAULTS, DONE, REFUSED, Options, complain, progress, run
+
+if TYPE_CHECKING:
+    from chronik.client.admin.balance import Racks, Replicas
+    from chronik.client.admin.quorum import Member, Quorum
+    from chronik.client.routing import Cluster
+    from chronik.client.topology import TopicPartition, Topology
+
+app = App(
+    name="cluster",
+    help="""\
+See how the nodes are; add, remove, rebalance and empty them.
+
+For example:
+  chronik cluster status
+  chronik cluster add 4@host-4:9093
+  chronik cluster rebalance --dry-run
+  chronik cluster decommission 2
+  chronik cluster remove 2""",
+)
+
+NODE_COLUMNS = (
+    Column("node", "NODE", is_number=True),
+    Column("role", "ROLE"),
+    Column("state", "STATE"),
+    Column("applied_index", "APPLIED", human_count, is_number=True),
+    Column("lag_entries", "BEHIND", human_count, is_number=True),
+    Column("lag_ms", "LAG", human_duration, is_number=True),
+    Column("reads_by_lease", "LEASE", yes_or_no),
+    Column("version", "VERSION", human_count, is_number=True),
+    Column("state_hash", "STATE HASH"),
+)
+MOVE_COLUMNS = (
+    Column("partition", "PARTITION"),
+    Column("from", "FROM", id_list),
+    Column("to", "TO", id_list),
+)
+_joining = re.compile(r"(?P<id>[0-9]+)@(?P<address>.+)")
+
+
+@app.command
+def status(*, options: Options = DEFAULTS) -> int:
+    """Show the quorum's leader and term, and of each node how far it is and whether it is well.
+
+    Nodes whose state hashes differ at one version have different metadata, which must never be: that is said, and the
+    exit code is 1. What only a node itself knows is asked at its admin listener, which is often reachable from its own
+    machine alone; without it those columns are empty.
+
+    For example:
+      chronik cluster status
+      chronik cluster status --format json | jq '.nodes[] | {node, lag_ms}'
+    """
+
+    async def work(cluster: Cluster) -> int:
+        with progress("asking the nodes"):
+            document = await _status(cluster)
+        if options.wants_json:
+            print_json(document)
+        else:
+            print(f"cluster    {document['cluster_id']}")
+            print(f"leader     node {document['leader']} in term {document['term']}")
+            offline, behind = document["offline_partitions"], document["under_replicated_partitions"]
+            print(f"partitions {document['partitions']}, {behind} under-replicated, {offline} without a leader")
+            print_rows(document["nodes"], NODE_COLUMNS, as_json=False)
+        for version, hashes in document["diverged"].items():
+            complain(f"at version {version} the nodes' metadata differ: {hashes}; stop the odd one and restore it")
+        return REFUSED if document["diverged"] else DONE
+
+    return run(options, work)
+
+
+async def _status(cluster: Cluster) -> dict[str, Any]:
+    from chronik.client.admin import nodes, quorum
+    from chronik.client.admin.status import status as status_of
+
+    described, told = await nodes.describe(cluster), await quorum.describe(cluster)
+    topology = await cluster.retrying(lambda: cluster.refresh(None))
+    asked = list(told.admin.items())
+    pages = await asyncio.gather(
+        *(status_of(cluster.network, at, cluster_id=described.cluster_id, node_id=node_id) for node_id, at in asked)
+    )
+    page_of = {node_id: page for (node_id, _), page in zip(asked, pages, strict=True) if page is not None}
+    members = {member.node_id: member for member in told.members}
+    brokers = {node.node_id: node for node in described.nodes}
+    now_ms = time.time_ns() // 1_000_000
+    rows: list[Row] = []
+    for node_id in sorted({*members, *brokers}):
+        member, broker, page = members.get(node_id), brokers.get(node_id), page_of.get(node_id)
+        own = page["quorum"] if page else {}
+        rows.append(
+            {
+                "node": node_id,
+                "role": _role(node_id, told.leader_id, is_voter=member is not None and member.is_voter),
+                "state": _state(
+                    is_broker=broker is not None, is_fenced=broker is not None and broker.is_fenced, page=page
+                ),
+                "host": broker.host if broker else None,
+                "port": broker.port if broker else None,
+                "rack": broker.rack if broker else None,
+                "applied_index": own.get("applied_index"),
+                "lag_entries": max(0, told.high_watermark - member.end_offset) if member else None,
+                "lag_ms": max(0, now_ms - member.caught_up_ms) if member and _is_behind(told, member) else 0,
+                "reads_by_lease": own.get("reads_by_lease"),
+                "version": page["version"] if page else None,
+                "state_hash": page["state_hash"] if page else None,
+            }
+        )
+    partitions = [each for topic in topology.topics.values() for each in topic.partitions.values()]
+    return {
+        "cluster_id": described.cluster_id,
+        "leader": told.leader_id,
+        "term": told.term,
+        "committed_index": told.high_watermark - 1,
+        "partitions": len(partitions),
+        "offline_partitions": sum(each.leader_id < 0 for each in partitions),
+        "under_replicated_partitions": sum(len(each.isr) < len(each.replicas) for each in partitions),
+        "nodes": rows,
+        "diverged": _diverged(rows),
+    }
+
+
+def _is_behind(told: Quorum, member: Member) -> bool:
+    return member.end_offset < told.high_watermark and member.caught_up_ms >= 0
+
+
+def _role(node_id: int, leader_id: int, *, is_voter: bool) -> str:
+    if node_id == leader_id:
+        return "leader"
+    return "voter" if is_voter else "listener"
+
+
+def _state(*, is_broker: bool, is_fenced: bool, page: dict[str, Any] | None) -> str:
+    if page is not None and not page["ready"]:
+        return str(page["not_ready_because"])
+    if not is_broker:
+        return "no broker"
+    return "fenced" if is_fenced else "alive"
+
+
+def _diverged(rows: list[Row]) -> dict[int, dict[int, str]]:
+    """By version at which nodes have different hashes: the hash of each node."""
+    by_version: dict[int, dict[int, str]] = {}
+    for row in rows:
+        if row["state_hash"] is not None:
+            by_version.setdefault(row["version"], {})[row["node"]] = row["state_hash"]
+    return {version: hashes for version, hashes in by_version.items() if len(set(hashes.values())) > 1}
+
+
+@app.command
+def add(node: str, *, timeout_s: Annotated[int, Parameter(name="--timeout")] = 60, options: Options = DEFAULTS) -> int:
+    """Take a node into the metadata quorum: it is brought up to date, then it votes.
+
+    The node must be running. Start it with an empty directory, a node.id of its own, a listener for the quorum
+    (controller.listener.names), and controller.quorum.bootstrap.servers instead of a list of voters.
+
+    For example:
+      chronik cluster add 4@host-4:9093
+
+    Parameters
+    ----------
+    node
+        Its id and where it listens for the quorum, as id@host:port.
+    timeout_s
+        How many seconds it may take to catch up.
+    """
+    from chronik.client.addresses import parse_address
+    from chronik.client.errors import BadAddress
+
+    matched = _joining.fullmatch(node)
+    if matched is None:
+        raise Misused(f"{node!r} is no node to add: write id@host:port, as in 4@host-4:9093")
+    try:
+        address = parse_address(matched["address"])
+    except BadAddress as error:
+        raise Misused(str(error)) from error
+
+    async def work(cluster: Cluster) -> None:
+        from chronik.client.admin import quorum
+
+        with progress(f"waiting for node {matched['id']} to catch up"):
+            await quorum.add(cluster, int(matched["id"]), address, timeout_ms=timeout_s * 1000)
+            voters = (await quorum.describe(cluster)).voters
+        if options.wants_json:
+            print_json({"added": int(matched["id"]), "voters": list(voters)})
+        else:
+            print(f"node {matched['id']} votes now; voters: {id_list(voters)}")
+
+    return run(options, work)
+
+
+@app.command
+def remove(node: int, *, force: bool = False, options: Options = DEFAULTS) -> int:
+    """Take a node out: it votes no more, and if its broker is gone the cluster forgets that too.
+
+    A node that still holds replicas is not removed; empty it first with `chronik cluster decommission`.
+
+    For example:
+      chronik cluster remove 2
+
+    Parameters
+    ----------
+    node
+        Its id.
+    force
+        Also with replicas on it: what only it has is lost.
+    """
+
+    async def work(cluster: Cluster) -> None:
+        from chronik.client.admin import nodes, quorum
+
+        described, told = await nodes.describe(cluster), await quorum.describe(cluster)
+        broker = next((each for each in described.nodes if each.node_id == node), None)
+        if broker is None and node not in [member.node_id for member in told.members]:
+            known = sorted({*(each.node_id for each in described.nodes), *(each.node_id for each in told.members)})
+            raise CommandFailed(f"there is no node {node}; there are {id_list(known)}")
+        held = _held_by(node, await cluster.refresh(None))
+        if held and not force:
+            raise CommandFailed(
+                f"node {node} still holds {held} replicas: empty it with `chronik cluster decommission {node}`, "
+                "or lose them with --force"
+            )
+        votes, is_gone = node in told.voters, broker is not None and broker.is_fenced
+        if votes:
+            await quorum.remove(cluster, node)
+        if is_gone:
+            await quorum.unregister(cluster, node)
+        if options.wants_json:
+            print_json({"node": node, "voter_removed": votes, "broker_forgotten": is_gone})
+        else:
+            done = [*(["votes no more"] if votes else []), *(["is forgotten as a broker"] if is_gone else [])]
+            print(f"node {node} {' and '.join(done) or 'does not vote'}")
+        if broker is not None and not is_gone:
+            print(f"its broker still runs: stop it, then `chronik cluster remove {node}` again", file=sys.stderr)
+
+    return run(options, work)
+
+
+@app.command
+def rebalance(*, dry_run: bool = False, cancel: bool = False, options: Options = DEFAULTS) -> int:
+    """Even out replicas and leaders over the brokers, and spread replicas over racks. Moves as little as that takes.
+
+    Waits until everything has moved. Ctrl-C stops waiting, not the moves.
+
+    For example:
+      chronik cluster rebalance --dry-run
+      chronik cluster rebalance
+
+    Parameters
+    ----------
+    dry_run
+        Show what would move, and move nothing.
+    cancel
+        Call off every move that is under way instead.
+    """
+
+    async def work(cluster: Cluster) -> int:
+        if cancel:
+            return await _cancel(cluster, options)
+        topology = await cluster.refresh(None)
+        racks = {broker.node_id: broker.rack for broker in topology.brokers.values()}
+        await _move(cluster, topology, racks, options, dry_run=dry_run, evens=True)
+        return DONE
+
+    return run(options, work)
+
+
+@app.command
+def decommission(
+    node: int,
+    *,
+    dry_run: bool = False,
+    timeout_s: Annotated[int, Parameter(name="--timeout")] = 10,
+    options: Options = DEFAULTS,
+) -> int:
+    """Empty a node: its replicas go to the other brokers, then it votes no more. Stop it afterwards.
+
+    Says how far it is, how long that may take and what it waits for. Ctrl-C stops waiting, not the moves; `chronik
+    cluster rebalance --cancel` calls them off.
+
+    For example:
+      chronik cluster decommission 2 --dry-run
+      chronik cluster decommission 2
+
+    Parameters
+    ----------
+    node
+        Its id.
+    dry_run
+        Show what would move, and move nothing.
+    timeout_s
+        Give up waiting after so many seconds in which nothing moved on.
+    """
+
+    async def work(cluster: Cluster) -> int:
+        from chronik.client.admin import quorum
+
+        topology = await cluster.refresh(None)
+        racks = {broker.node_id: broker.rack for broker in topology.brokers.values() if broker.node_id != node}
+        if node not in topology.brokers and not _held_by(node, topology):
+            raise CommandFailed(f"node {node} holds nothing, and no broker of that id is alive")
+        if not racks:
+            raise CommandFailed(f"node {node} is the only broker: there is nowhere for its replicas to go")
+        while True:
+            await _move(cluster, topology, racks, options, dry_run=dry_run, evens=False, stalled_s=timeout_s)
+            if dry_run:
+                return DONE
+            topology = await cluster.refresh(None)
+            if not _held_by(node, topology):  # new topics may have come to it meanwhile
+                break
+        voters = (await quorum.describe(cluster)).voters
+        if node in voters and len(voters) > 1:
+            await quorum.remove(cluster, node)
+        print(f"node {node} holds nothing any more: stop it, then `chronik cluster remove {node}`", file=sys.stderr)
+        return DONE
+
+    return run(options, work)
+
+
+def _held_by(node: int, topology: Topology) -> int:
+    return sum(node in each.replicas for topic in topology.topics.values() for each in topic.partitions.values())
+
+
+async def _move(
+    cluster: Cluster,
+    topology: Topology,
+    racks: Racks,
+    options: Options,
+    *,
+    dry_run: bool,
+    evens: bool,
+    stalled_s: float = 10,
+) -> None:
+    """Shows what has to move, and unless it is dry moves it."""
+    from chronik.client.admin import reassignments
+    from chronik.client.admin.balance import CannotPlace, plan
+    from chronik.client.topology import TopicPartition
+
+    placed: dict[TopicPartition, Replicas] = {
+        TopicPartition(topic.name, each.partition): each.replicas
+        for topic in topology.topics.values()
+        for each in topic.partitions.values()
+    }
+    try:
+        targets = plan(racks, placed, evens=evens)
+    except CannotPlace as fault:
+        raise CommandFailed(str(fault)) from fault
+    rows: list[Row] = [
+        {"partition": str(at), "from": list(placed[at]), "to": list(replicas)} for at, replicas in targets.items()
+    ]
+    print_rows(rows, MOVE_COLUMNS, as_json=options.wants_json, empty="Nothing has to move.")
+    if dry_run or not targets:
+        return
+    with progress(f"moving {len(targets)} partitions") as shown:
+        reporter = _Reporter(shown.say)
+        await carry_out(cluster, targets, reporter.say, stalled_s=stalled_s)
+    if evens:
+        await reassignments.elect(cluster, targets)
+
+
+class _Reporter:
+    """Shows every word where it replaces the one before, and only news where each is a line of its own."""
+
+    def __init__(self, show: Any) -> None:
+        self._show, self._left = show, -1
+
+    def say(self, standing: Standing) -> None:
+        self._show(str(standing))
+        if not sys.stderr.isatty() and standing.partitions_left != self._left:
+            print(standing, file=sys.stderr)
+        self._left = standing.partitions_left
+
+
+async def _cancel(cluster: Cluster, options: Options) -> int:
+    from chronik.client.admin import reassignments
+
+    moving = await reassignments.under_way(cluster)
+    results = await reassignments.move(cluster, dict.fromkeys(moving)) if moving else {}
+    faults = [fault for fault in results.values() if fault is not None]
+    for fault in faults:
+        complain(str(fault))
+    if options.wants_json:
+        print_json([str(at) for at, fault in results.items() if fault is None])
+    else:
+        print(f"{len(results) - len(faults)} moves were called off")
+    return REFUSED if faults else DONE

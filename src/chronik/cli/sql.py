@@ -1,0 +1,187 @@
+"""`chronik sql`: asks topics and tables a question in SQL and prints the answer.
+
+Runs in this process with DuckDB, in well under a second for what is small; --engine spark is for what is not.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Protocol
+
+from cyclopts import Parameter
+
+from chronik.cli.errors import CommandFailed, Misused, NoBroker
+from chronik.cli.output import Column, print_rows
+
+if TYPE_CHECKING:
+    from chronik.pipeline.sql.with_spark import SparkAnswer
+
+SHOWN_MAX: Final = 1000  # rows of a table for people; files and programs get all
+
+
+class Answer(Protocol):
+    columns: list[str]
+
+    def rows(self) -> Iterator[tuple[Any, ...]]: ...
+
+
+def sql(
+    query: str,
+    *,
+    engine: Literal["duckdb", "spark"] = "duckdb",
+    storage: Annotated[Path, Parameter(env_var="CHRONIK_STORAGE")] = Path("chronik-storage"),
+    as_bytes: Annotated[bool, Parameter(name="--bytes")] = False,
+    master: str | None = None,
+    bootstrap: Annotated[
+        str, Parameter(name=["--bootstrap", "--bootstrap-server"], env_var="CHRONIK_BOOTSTRAP")
+    ] = "localhost:9092",
+    format_: Annotated[Literal["table", "json", "csv"], Parameter(name="--format")] = "table",
+) -> int:
+    """Ask topics and tables a question in SQL.
+
+    A topic has the columns key, value, _partition, _offset, _timestamp, and _headers if named. A table has its own.
+    A name that is both is written topics.NAME or tables.NAME; an older version of a table as "NAME@v3" or
+    "NAME@2026-03-01T12:00:00Z"; files are named as 'orders.csv'.
+
+    For example:
+      chronik sql "SELECT _partition, count(*) FROM orders GROUP BY 1"
+      chronik sql "SELECT value->>'$.city' AS city, count(*) FROM orders GROUP BY ALL" --format csv
+      chronik sql "SELECT * FROM tables.orders EXCEPT SELECT * FROM tables.\\"orders@v3\\""
+      chronik sql "SELECT count(*) FROM clicks" --engine spark --master spark://host:7077
+
+    Parameters
+    ----------
+    query
+        One statement that reads.
+    engine
+        duckdb runs in this process; spark is for what one process cannot hold, and takes Spark's SQL.
+    storage
+        The folder of a pipeline, whose tables can be named; chronik-storage when left out.
+    as_bytes
+        Keys and values as bytes; as text when left out.
+    master
+        Where Spark runs: local[4], spark://host:7077, sc://host; two cores of this machine when left out.
+    bootstrap
+        Brokers to ask first: host:port, several with commas; localhost:9092 when left out.
+    format_
+        table for people (when left out), json or csv for programs.
+    """
+    from chronik.client.errors import BadAddress, ClientError, Unreachable
+
+    if engine == "duckdb":
+        _require("duckdb", "pyarrow", "deltalake")
+    from chronik.pipeline.errors import PipelineError
+
+    try:
+        with _asked(query, engine, bootstrap, str(storage), master, as_bytes=as_bytes) as answer:
+            _print(answer, format_)
+    except PipelineError as error:
+        raise CommandFailed(str(error)) from error
+    except BadAddress as error:
+        raise Misused(f"--bootstrap: {error}") from error
+    except Unreachable as error:
+        raise NoBroker(f"{error} Asked: {bootstrap} (--bootstrap or CHRONIK_BOOTSTRAP).") from error
+    except ClientError as error:
+        raise CommandFailed(str(error)) from error
+    return 0
+
+
+def _require(*packages: str) -> None:
+    """Says how to get what is missing, rather than which import failed. What Spark needs is told by its session."""
+    from importlib.util import find_spec
+
+    for package in packages:
+        if find_spec(package) is None:
+            raise CommandFailed(f"`chronik sql` needs {package}, which is not installed: pip install 'chronik[sql]'")
+
+
+@contextmanager
+def _asked(
+    query: str, engine: str, bootstrap: str, storage: str, master: str | None, *, as_bytes: bool
+) -> Iterator[Answer | SparkAnswer]:
+    if engine == "spark":
+        from chronik.pipeline.session import require_spark
+
+        require_spark()
+        from chronik.pipeline.sql.with_spark import ask_spark
+
+        yield ask_spark(query, bootstrap, storage, master=master)
+        return
+    from chronik.client.addresses import parse_addresses
+    from chronik.pipeline.cluster import BlockingCluster
+    from chronik.pipeline.sql.relations import Catalog
+    from chronik.pipeline.sql.running import Answer as DuckAnswer
+
+    parse_addresses(bootstrap)  # complains before anything is opened
+    cluster = BlockingCluster(bootstrap, client_id="chronik-sql")
+    try:
+        with DuckAnswer.to(query, Catalog(cluster, bootstrap, storage, as_bytes=as_bytes)) as answer:
+            yield answer
+    finally:
+        cluster.close()
+
+
+def _print(answer: Answer | SparkAnswer, form: str) -> None:
+    if form == "csv":
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(answer.columns)
+        writer.writerows([_plain(value, nested_as_json=True) for value in row] for row in answer.rows())
+    elif form == "json":
+        _print_json(answer)
+    else:
+        _print_table(answer)
+
+
+def _print_json(answer: Answer | SparkAnswer) -> None:
+    """One array, a row a line, written as rows come: an answer may be larger than memory."""
+    separator = "["
+    for row in answer.rows():
+        record = {name: _plain(value) for name, value in zip(answer.columns, row, strict=True)}
+        sys.stdout.write(f"{separator}\n{json.dumps(record, ensure_ascii=False)}")
+        separator = ","
+    print("[]" if separator == "[" else "\n]")
+
+
+def _print_table(answer: Answer | SparkAnswer) -> None:
+    rows = answer.rows()
+    shown = [{str(i): value for i, value in enumerate(row)} for row in islice(rows, SHOWN_MAX)]
+    columns = [
+        Column(str(i), name, _text, is_number=all(isinstance(row[str(i)], int | float | Decimal) for row in shown))
+        for i, name in enumerate(answer.columns)
+    ]
+    print_rows(shown, columns, as_json=False, empty="no rows")
+    if next(rows, None) is not None:
+        print(f"only the first {SHOWN_MAX} rows are shown: --format csv or json prints all", file=sys.stderr)
+
+
+def _text(value: Any) -> str:
+    plain = _plain(value, nested_as_json=True)
+    return str(plain).replace("\n", "\\n")
+
+
+def _plain(value: Any, *, nested_as_json: bool = False) -> Any:
+    """What JSON can say, and says exactly."""
+    if isinstance(value, dict | list | tuple):
+        plain: Any = (
+            {str(key): _plain(each) for key, each in value.items()}
+            if isinstance(value, dict)
+            else [_plain(each) for each in value]
+        )
+        return json.dumps(plain, ensure_ascii=False) if nested_as_json else plain
+    if isinstance(value, bytes | bytearray):
+        return bytes(value).decode(errors="backslashreplace")
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    return str(value)

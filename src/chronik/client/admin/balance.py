@@ -1,0 +1,186 @@
+"""Where replicas should be: a pure function from where they are, and from the brokers there are, to what has to move.
+
+It evens out counts, of replicas and of preferred leaders, and spreads a partition over as many racks as it can; it does
+not look at load or size. It moves as little as that takes, and leaders by reordering replicas, which moves no data. The
+same cluster gives the same plan, whoever asks.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+from chronik.client.topology import TopicPartition
+
+Racks = Mapping[int, str | None]  # of the brokers that may hold replicas; None: a rack of its own
+Replicas = tuple[int, ...]  # the preferred leader first
+SPREAD_MAX: Final = 1  # by how much two brokers may differ and still count as even
+
+
+class CannotPlace(Exception):
+    """There are fewer brokers than a partition has replicas."""
+
+    def __init__(self, at: TopicPartition, needed: int, brokers: Iterable[int]) -> None:
+        left = sorted(brokers)
+        super().__init__(
+            f"{at} has {needed} replicas, and only brokers {left} are left to hold them: add a broker first"
+        )
+
+
+def plan(
+    racks: Racks, partitions: Mapping[TopicPartition, Replicas], *, evens: bool = True
+) -> dict[TopicPartition, Replicas]:
+    """The replicas of every partition that has to change. Brokers that `racks` lacks are emptied.
+
+    Without `evens` nothing else is done: that is what takes a broker away. Raises CannotPlace.
+    """
+    work = _Plan(racks, partitions)
+    for at in sorted(partitions):
+        work.evacuate(at)
+    if evens:
+        for at in sorted(partitions):
+            work.spread_over_racks(at)
+        work.even_replicas()
+        work.even_leaders()
+    return {at: replicas for at, replicas in sorted(work.replicas.items()) if replicas != tuple(partitions[at])}
+
+
+class _Plan:
+    def __init__(self, racks: Racks, partitions: Mapping[TopicPartition, Replicas]) -> None:
+        self.racks = {broker: rack or f"broker {broker}" for broker, rack in sorted(racks.items())}
+        self.replicas = {at: tuple(replicas) for at, replicas in sorted(partitions.items())}
+        self.held: Counter[int] = Counter(dict.fromkeys(self.racks, 0))
+        for replicas in self.replicas.values():
+            self.held.update(broker for broker in replicas if broker in self.racks)
+
+    # --- replicas
+
+    def evacuate(self, at: TopicPartition) -> None:
+        for broker in self.replicas[at]:
+            if broker not in self.racks:
+                self._replace(at, broker, self._best(at, without=broker))
+
+    def spread_over_racks(self, at: TopicPartition) -> None:
+        """Takes a replica out of a rack that has two, for as long as there is a rack that has none."""
+        while True:
+            replicas = self.replicas[at]
+            used = Counter(self.racks[broker] for broker in replicas)
+            free = [broker for broker, rack in self.racks.items() if rack not in used]
+            doubled = [broker for broker in replicas if used[self.racks[broker]] > 1]
+            if not free or not doubled:
+                return
+            # The last: the preferred leader stays where it is if it can.
+            leaving = max(doubled, key=lambda broker: (self.held[broker], replicas.index(broker)))
+            self._replace(at, leaving, min(free, key=lambda broker: (self.held[broker], broker)))
+
+    def even_replicas(self) -> None:
+        """First from whoever has more than its share to whoever has less, so that little is moved twice."""
+        low, left_over = divmod(sum(self.held.values()), len(self.held))
+        high = low + bool(left_over)
+        self._pass_on(gives=lambda held: held > high, takes=lambda held: held < high)
+        while self._pass_on(gives=lambda _: True, takes=lambda _: True):  # what is left, or racks stood in the way of
+            pass
+
+    def _pass_on(self, *, gives: Callable[[int], bool], takes: Callable[[int], bool]) -> bool:
+        """Whether any replica was moved from a broker with many to one with few, without doubling a rack."""
+        has_moved = False
+        for full in sorted(self.racks, key=lambda broker: (-self.held[broker], broker)):
+            for at in self._held_by(full):
+                if not gives(self.held[full]):
+                    break
+                able = [
+                    broker
+                    for broker, held in self.held.items()
+                    if self.held[full] - held > SPREAD_MAX and takes(held) and self._may_replace(at, full, broker)
+                ]
+                if able:
+                    self._replace(at, full, min(able, key=lambda broker: (self.held[broker], broker)))
+                    has_moved = True
+        return has_moved
+
+    def _held_by(self, broker: int) -> list[TopicPartition]:
+        """Those in which it follows first: moving them changes no preferred leader."""
+        held = [at for at, replicas in self.replicas.items() if broker in replicas]
+        return sorted(held, key=lambda at: (self.replicas[at][0] == broker, at))
+
+    def _may_replace(self, at: TopicPartition, old: int, new: int) -> bool:
+        replicas = self.replicas[at]
+        if new in replicas:
+            return False
+        others = {self.racks[broker] for broker in replicas if broker != old}
+        return self.racks[new] not in others or self.racks[old] in others
+
+    def _best(self, at: TopicPartition, *, without: int) -> int:
+        """Who takes a replica: of a rack that has none if possible, then whoever holds least."""
+        replicas = self.replicas[at]
+        used = {self.racks[broker] for broker in replicas if broker != without and broker in self.racks}
+        able = [broker for broker in self.racks if broker not in replicas]
+        if not able:
+            raise CannotPlace(at, len(replicas), self.racks)
+        return min(able, key=lambda broker: (self.racks[broker] in used, self.held[broker], broker))
+
+    def _replace(self, at: TopicPartition, old: int, new: int) -> None:
+        self.replicas[at] = tuple(new if broker == old else broker for broker in self.replicas[at])
+        self.held[new] += 1
+        if old in self.racks:
+            self.held[old] -= 1
+
+    # --- leaders
+
+    def even_leaders(self) -> None:
+        """To a follower that leads less; then along chains of shared partitions, until no chain would help."""
+        led = Counter(dict.fromkeys(self.racks, 0))
+        led.update(replicas[0] for replicas in self.replicas.values())
+        for at, (leader, *followers) in self.replicas.items():
+            least = min(followers, key=lambda broker: (led[broker], broker), default=leader)
+            if led[leader] - led[least] > SPREAD_MAX:
+                self._lead(at, least, led)
+        while (chain := self._chain(led)) is not None:
+            for at, leader in chain:
+                self._lead(at, leader, led)
+
+    def _lead(self, at: TopicPartition, leader: int, led: Counter[int]) -> None:
+        replicas = self.replicas[at]
+        led[replicas[0]] -= 1
+        led[leader] += 1
+        self.replicas[at] = (leader, *(broker for broker in replicas if broker != leader))
+
+    def _chain(self, led: Counter[int]) -> list[tuple[TopicPartition, int]] | None:
+        """From a broker that leads much to one that leads less by two or more: each step a partition and its leader."""
+        shared: dict[int, dict[int, TopicPartition]] = {broker: {} for broker in self.racks}
+        for at, (leader, *followers) in self.replicas.items():
+            for follower in followers:
+                shared[leader].setdefault(follower, at)
+        for start in sorted(self.racks, key=lambda broker: (-led[broker], broker)):
+            came_from: dict[int, int] = {start: start}
+            queue = deque([start])
+            while queue:
+                broker = queue.popleft()
+                if led[start] - led[broker] > SPREAD_MAX:
+                    return _steps(came_from, shared, broker)
+                for follower in sorted(shared[broker]):
+                    if follower not in came_from:
+                        came_from[follower] = broker
+                        queue.append(follower)
+        return None
+
+
+def _steps(
+    came_from: Mapping[int, int], shared: Mapping[int, Mapping[int, TopicPartition]], end: int
+) -> list[tuple[TopicPartition, int]]:
+    steps = []
+    while came_from[end] != end:
+        before = came_from[end]
+        steps.append((shared[before][end], end))
+        end = before
+    return steps
+
+
+def uneven(racks: Racks, partitions: Iterable[Sequence[int]]) -> tuple[int, int]:
+    """By how much brokers differ: in replicas held, in partitions preferred to lead."""
+    held, led = Counter(dict.fromkeys(racks, 0)), Counter(dict.fromkeys(racks, 0))
+    for replicas in partitions:
+        held.update(broker for broker in replicas if broker in racks)
+        led.update(broker for broker in replicas[:1] if broker in racks)
+    return max(held.values()) - min(held.values()), max(led.values()) - min(led.values())

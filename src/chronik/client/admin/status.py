@@ -1,0 +1,59 @@
+"""What a node says of itself on its admin listener, asked over the client's own network."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from chronik.client.addresses import Address
+
+if TYPE_CHECKING:
+    from chronik.runtime.interfaces import Network
+
+REQUEST: Final = b"GET /status HTTP/1.0\r\n\r\n"
+ANSWER_BYTES_MAX: Final = 1 << 20
+TIMEOUT_S: Final = 3.0
+
+
+async def status(network: Network, address: Address, *, cluster_id: str, node_id: int) -> dict[str, Any] | None:
+    """The page, or None: nobody is there, or it is another node. An admin listener is often on loopback, where from
+    another machine somebody else may answer."""
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            transport, protocol = await network.connect(*address, _Answer)
+            try:
+                transport.write(REQUEST)
+                page = _page(await cast(_Answer, protocol).whole)
+            finally:
+                transport.close()
+    except (OSError, TimeoutError, ValueError):
+        return None
+    return page if (page.get("cluster_id"), page.get("node_id")) == (cluster_id, node_id) else None
+
+
+def _page(answer: bytes) -> dict[str, Any]:
+    head, _, body = answer.partition(b"\r\n\r\n")
+    if not head.startswith(b"HTTP/1.1 200 "):
+        raise ValueError("no status here")
+    page = json.loads(body)
+    if not isinstance(page, dict):
+        raise ValueError("no status here")
+    return page
+
+
+class _Answer(asyncio.Protocol):
+    """Everything until the other side closes."""
+
+    def __init__(self) -> None:
+        self.whole: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._data = b""
+
+    def data_received(self, data: bytes) -> None:
+        self._data += data
+        if len(self._data) > ANSWER_BYTES_MAX and not self.whole.done():
+            self.whole.set_exception(ValueError("a status of more than a megabyte"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self.whole.done():
+            self.whole.set_result(self._data)

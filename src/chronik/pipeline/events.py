@@ -1,0 +1,112 @@
+"""What happened, as records of the topic __chronik_pipeline_events: one for each batch, start and end of a flow.
+
+The value is one JSON object, the key is pipeline/flow, so a partition has a flow's history in order. Reports, `status`
+and the console read it; nothing in a pipeline depends on it. Times are integers in ms since 1970, counts are exact.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from chronik.client.errors import ClientError, Refused
+from chronik.pipeline.flows import EVENTS_TOPIC
+from chronik.pipeline.live_cluster import LiveCluster, Outgoing
+from chronik.wire.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from chronik.client.topology import TopicPartition
+    from chronik.wire.records import Record
+
+logger = logging.getLogger(__name__)
+
+PARTITION_COUNT: Final = 1  # a few events a second; one partition gives one order to everything
+RETENTION_MS: Final = 7 * 86_400_000
+STARTED, BATCH, STOPPED = "started", "batch", "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    kind: str  # started | batch | stopped
+    pipeline: str
+    flow: str
+    run_id: str  # of one `chronik pipeline run`
+    time_ms: int
+    batch_id: int = -1
+    rows_in: int = 0
+    rows_out: int = 0
+    rows_dead: int = 0
+    rows_dropped: int = 0
+    rows_late: int = 0  # behind the watermark, so in no result
+    failed: Mapping[str, int] = field(default_factory=dict)  # rows by expectation
+    duration_ms: int = 0
+    lag_messages: int = -1  # -1: not asked
+    lag_ms: int = -1
+    table_version: int = -1
+    reads: tuple[str, ...] = ()
+    writes: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)  # of chronik, Spark, deltalake
+    error: str = ""
+
+    @property
+    def key(self) -> str:
+        return f"{self.pipeline}/{self.flow}"
+
+
+class EventLog:
+    """Writes events. A cluster that does not take one costs a line in the log, never the flow."""
+
+    def __init__(self, cluster: LiveCluster) -> None:
+        self._cluster = cluster
+
+    def prepare(self) -> None:
+        self._cluster.create_topic(EVENTS_TOPIC, PARTITION_COUNT, {"retention.ms": str(RETENTION_MS)})
+
+    def write(self, event: Event) -> None:
+        value = json.dumps(asdict(event), ensure_ascii=False, separators=(",", ":"))
+        try:
+            self._cluster.send(EVENTS_TOPIC, [Outgoing(event.key.encode(), value.encode())])
+        except ClientError as error:
+            logger.warning("event %s of %s was not recorded: %s", event.kind, event.key, error)
+
+
+def read_events(cluster: LiveCluster, pipeline: str | None = None) -> list[Event]:
+    """Everything that is kept, oldest first; of one pipeline if it is named."""
+    found: list[Event] = []
+
+    def take(at: TopicPartition, record: Record) -> None:
+        event = parse(record.value)
+        if event is not None and pipeline in (None, event.pipeline):
+            found.append(event)
+
+    try:
+        cluster.read(EVENTS_TOPIC, take)
+    except Refused as error:
+        if error.kafka_error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+    return found
+
+
+def parse(value: bytes | None) -> Event | None:
+    """None for what is no event: anybody may write to a topic. Fields of a later release are passed over."""
+    try:
+        document = json.loads(value or b"")
+        return Event(**{name: _shaped(name, given) for name, given in document.items() if name in _FIELDS})
+    except (AttributeError, TypeError, ValueError):
+        return None
+
+
+def _shaped(name: str, given: Any) -> Any:
+    return tuple(given) if name == "reads" else given
+
+
+_FIELDS: Final = frozenset(Event.__dataclass_fields__)
+
+
+def last_of_each(events: list[Event]) -> Iterator[Event]:
+    """The newest batch or stop of each flow."""
+    newest = {event.key: event for event in events}
+    yield from newest.values()

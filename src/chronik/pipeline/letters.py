@@ -1,0 +1,73 @@
+"""Dead letters without Spark: what their headers are called, how one is read, and the topic they live in.
+
+Names of headers are part of the contract: other people's tools read them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from chronik.pipeline.flows import Flow
+    from chronik.pipeline.live_cluster import LiveCluster
+    from chronik.pipeline.plan import TopicFacts
+    from chronik.wire.records import Record
+
+PREFIX: Final = "chronik.dlq."
+# What a letter says of itself, in this order, each as text.
+TOPIC, TOPIC_ID, PARTITION, OFFSET = f"{PREFIX}topic", f"{PREFIX}topic.id", f"{PREFIX}partition", f"{PREFIX}offset"
+TIMESTAMP = f"{PREFIX}timestamp"  # of the record, in ms
+PIPELINE, FLOW = f"{PREFIX}pipeline", f"{PREFIX}flow"
+ERROR, MESSAGE = f"{PREFIX}error", f"{PREFIX}message"
+ADDED: Final = (TOPIC, TOPIC_ID, PARTITION, OFFSET, TIMESTAMP, PIPELINE, FLOW, ERROR, MESSAGE)
+# Room for what is added to a record that was as large as its topic allows.
+HEADER_BYTES_MAX: Final = 64 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A dead letter as people see it, and as `fix` gets it."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    pipeline: str
+    flow: str
+    error: str
+    message: str
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]  # the producer's
+
+
+def letter_of(record: Record) -> Letter | None:
+    """None for a record that no flow has written: anybody may write to a topic."""
+    said = {name: (text or b"").decode("utf-8", "replace") for name, text in record.headers if name in ADDED}
+    own = tuple((name, value) for name, value in record.headers if name not in ADDED)
+    try:
+        return Letter(
+            topic=said[TOPIC],
+            topic_id=said[TOPIC_ID],
+            partition=int(said[PARTITION]),
+            offset=int(said[OFFSET]),
+            timestamp_ms=int(said[TIMESTAMP]),
+            pipeline=said[PIPELINE],
+            flow=said[FLOW],
+            error=said[ERROR],
+            message=said[MESSAGE],
+            key=record.key,
+            value=record.value,
+            headers=own,
+        )
+    except (KeyError, ValueError):
+        return None
+
+
+def prepare(cluster: LiveCluster, flow: Flow, source: TopicFacts) -> None:
+    """Makes the topic, with room for the headers, and for ever: what is in it is nowhere else for long."""
+    limit = int(cluster.configs_of([flow.source_topic])[flow.source_topic]["max.message.bytes"])
+    settings = {"retention.ms": "-1", "max.message.bytes": str(min(limit + HEADER_BYTES_MAX, 2**31 - 1))}
+    cluster.create_topic(flow.dlq_topic, source.partition_count, settings)

@@ -1,0 +1,171 @@
+"""The cluster as pipelines see it, for callers that wait: topics, lag, a few records in or out.
+
+Each call opens its own connection on an event loop of its own and closes it, so any thread of a driver may call, and
+nothing outlives a query. Records by the million are Spark's business, not this module's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+
+from chronik.client.admin import configs, lag, offsets, topics
+from chronik.client.consumer import EARLIEST, Consumer
+from chronik.client.errors import ClientError, Refused, Unreachable
+from chronik.client.fetch_answers import READ_COMMITTED, FetchOptions
+from chronik.client.producer import Producer
+from chronik.client.routing import Cluster
+from chronik.client.topology import TopicPartition
+from chronik.pipeline.conditions import PipelineFault
+from chronik.pipeline.plan import TopicFacts
+from chronik.runtime.real import real_runtime
+from chronik.wire.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from chronik.wire.records import Headers, Record
+
+T = TypeVar("T")
+POLL_MS: Final = 200
+
+
+class Outgoing(NamedTuple):
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    messages: int
+    ms: int  # how long the oldest record that was not read has been waiting
+
+
+def topic_id_text(topic_id: bytes) -> str:
+    """As Kafka's own tools print it: URL-safe base64 without padding."""
+    return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
+
+
+class LiveCluster:
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+
+    def topics(self) -> Mapping[str, TopicFacts]:
+        async def work(cluster: Cluster) -> dict[str, TopicFacts]:
+            known = (await cluster.retrying(lambda: cluster.refresh(None))).topics
+            return {
+                name: TopicFacts(topic_id_text(topic.topic_id), len(topic.partitions)) for name, topic in known.items()
+            }
+
+        try:
+            return self._run(work)
+        except Unreachable as error:
+            raise PipelineFault("BROKER_NOT_REACHED", bootstrap=self.bootstrap, reason=str(error)) from error
+
+    def configs_of(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
+        """All settings of these topics, as they hold."""
+
+        async def work(cluster: Cluster) -> dict[str, dict[str, str]]:
+            found = {}
+            for name in names:
+                told = await configs.describe(cluster, configs.Resource(configs.ResourceKind.TOPIC, name))
+                found[name] = {config.name: config.value or "" for config in told}
+            return found
+
+        return self._run(work)
+
+    def create_topic(self, name: str, partition_count: int, settings: Mapping[str, str] | None = None) -> bool:
+        """False when it was there already."""
+
+        async def work(cluster: Cluster) -> bool:
+            result = (await topics.create(cluster, [topics.NewTopic(name, partition_count, -1, settings or {})]))[name]
+            if not isinstance(result, Refused):
+                return True
+            if result.kafka_error is ErrorCode.TOPIC_ALREADY_EXISTS:
+                return False
+            raise result
+
+        return self._run(work)
+
+    def send(self, topic: str, records: Sequence[Outgoing]) -> None:
+        """Returns when all are acknowledged."""
+
+        async def work(cluster: Cluster) -> None:
+            async with Producer(cluster) as producer:
+                for record in records:
+                    await producer.send(topic, record.value, key=record.key, headers=record.headers)
+
+        self._run(work)
+
+    def read(self, topic: str, each: Callable[[TopicPartition, Record], None]) -> None:
+        """Every committed record that the topic holds now, in order within a partition."""
+
+        async def work(cluster: Cluster) -> None:
+            known = await cluster.topic(topic)
+            partitions = [TopicPartition(topic, index) for index in known.partitions]
+            ends = {at: told.offset for at, told in (await _ends(cluster, partitions)).items()}
+            async with Consumer(cluster, options=FetchOptions(isolation_level=READ_COMMITTED)) as consumer:
+                await consumer.assign(dict.fromkeys(partitions, EARLIEST))
+                while any(at_end < ends[at] for at, at_end in consumer.positions().items()):
+                    for fetched in await consumer.poll(POLL_MS):
+                        for record in fetched.records:
+                            if record.offset < ends[fetched.at]:
+                                each(fetched.at, record)
+
+        self._run(work)
+
+    def ends(self, topic: str) -> dict[int, int]:
+        async def work(cluster: Cluster) -> dict[int, int]:
+            known = await cluster.topic(topic)
+            partitions = [TopicPartition(topic, index) for index in known.partitions]
+            return {at.partition: told.offset for at, told in (await _ends(cluster, partitions)).items()}
+
+        return self._run(work)
+
+    def lag_behind(self, topic: str, positions: Mapping[int, int]) -> Lag:
+        """How far a reader is behind that has read up to these offsets; what retention deleted is no lag."""
+
+        async def work(cluster: Cluster) -> Lag:
+            known = await cluster.topic(topic)
+            committed = {TopicPartition(topic, index): positions.get(index) for index in known.partitions}
+            return _summed(await lag.of(cluster, committed))
+
+        return self._run(work)
+
+    def lag_of(self, group: str, topic: str) -> Lag:
+        """The same for what a group has committed."""
+
+        async def work(cluster: Cluster) -> Lag:
+            known = await cluster.topic(topic)
+            stored = await offsets.committed(cluster, group)
+            wanted = [TopicPartition(topic, index) for index in known.partitions]
+            committed = {at: stored[at].offset if at in stored else None for at in wanted}
+            return _summed(await lag.of(cluster, committed))
+
+        return self._run(work)
+
+    def _run(self, work: Callable[[Cluster], Awaitable[T]]) -> T:
+        async def connected() -> T:
+            async with Cluster(real_runtime(), self.bootstrap, client_id="chronik-pipeline") as cluster:
+                return await work(cluster)
+
+        return asyncio.run(connected())
+
+
+async def _ends(cluster: Cluster, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, offsets.OffsetAt]:
+    found = {}
+    asked = dict.fromkeys(partitions, offsets.LATEST)
+    answers = await offsets.look_up(cluster, asked, isolation_level=offsets.READ_COMMITTED)
+    for at, told in answers.items():
+        if isinstance(told, ClientError):
+            raise told
+        found[at] = told
+    return found
+
+
+def _summed(lags: Mapping[TopicPartition, lag.PartitionLag]) -> Lag:
+    return Lag(
+        sum(each.lag or 0 for each in lags.values()), max((each.lag_ms or 0 for each in lags.values()), default=0)
+    )

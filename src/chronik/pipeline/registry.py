@@ -1,0 +1,108 @@
+"""All declarations of one pipeline, and how they are got out of a file. Loading declares; it never runs anything.
+
+A Python file is executed as a module of its own. Whatever of its names are declarations belong to the pipeline, in the
+order in which they stand: there is no ambient list that a second file could write into. Functions of such a module are
+sent to Spark's executors by value, since the module is not there to be imported.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Final
+
+from chronik.pipeline.conditions import PipelineFault
+from chronik.pipeline.declarations import Bronze, Declaration, Gold, Silver, SourceLine, ToTopic
+
+KINDS: Final = (Bronze, Silver, Gold, ToTopic)
+YAML_SUFFIXES: Final = (".yaml", ".yml")
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """`name` is in application ids, groups and dead letters: to rename the file is to begin a new pipeline."""
+
+    name: str
+    file: str
+    declarations: tuple[Declaration, ...]
+    module: ModuleType | None = None  # None for YAML
+
+    def __iter__(self) -> Iterator[Declaration]:
+        return iter(self.declarations)
+
+    def named(self, name: str) -> Declaration | None:
+        return next((each for each in self.declarations if each.name == name), None)
+
+    def of(self, kind: type[Declaration]) -> list[Declaration]:
+        return [each for each in self.declarations if isinstance(each, kind)]
+
+    def topic_of(self, declaration: Declaration) -> Bronze | None:
+        """The bronze at the bottom of it, by way of the first thing that each reads; None when there is none."""
+        seen: set[str] = set()
+        current: Declaration | None = declaration
+        while current is not None and not isinstance(current, Bronze):
+            if current.name in seen or not current.reads:
+                return None
+            seen.add(current.name)
+            current = self.named(current.reads[0])
+        return current
+
+
+def load(path: str | Path) -> Pipeline:
+    """Raises PipelineFault; what the declarations make of each other is for `plan` to say."""
+    file = Path(path)
+    try:
+        text = file.read_text()
+    except FileNotFoundError:
+        raise PipelineFault("FILE_NOT_FOUND", file=str(file)) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise PipelineFault("FILE_NOT_READABLE", file=str(file), reason=str(error)) from error
+    if file.suffix in YAML_SUFFIXES:
+        from chronik.pipeline.yaml_twin import read_yaml
+
+        return pipeline_of(file, read_yaml(str(file), text))
+    module = load_module(file)
+    found = {id(value): value for value in vars(module).values() if isinstance(value, KINDS)}
+    return pipeline_of(file, list(found.values()), module)
+
+
+def pipeline_of(file: Path, declarations: Sequence[Declaration], module: ModuleType | None = None) -> Pipeline:
+    if not declarations:
+        raise PipelineFault("NOTHING_DECLARED", file=str(file))
+    ordered = sorted(declarations, key=lambda each: each.declared_at.line if each.declared_at else 0)
+    name = file.stem if file.stem != "pipeline" else file.resolve().parent.name
+    return Pipeline(name, str(file), tuple(ordered), module)
+
+
+def load_module(file: Path) -> ModuleType:
+    """The file as a module that nobody else imports."""
+    name = f"chronik_pipeline_file_{file.stem}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise PipelineFault("FILE_NOT_READABLE", file=str(file), reason="it is neither .py nor .yaml")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses of the file look their module up
+    try:
+        spec.loader.exec_module(module)
+    except SyntaxError as error:
+        at = SourceLine(str(file), error.lineno or 1)
+        raise PipelineFault("FILE_FAILED", at=at, file=str(file), reason=error.msg) from error
+    except Exception as error:
+        at = SourceLine(str(file), _line_in(file, error))
+        reason = f"{type(error).__name__}: {error}"
+        raise PipelineFault("FILE_FAILED", at=at, file=str(file), reason=reason) from error
+    return module
+
+
+def _line_in(file: Path, error: BaseException) -> int:
+    """The last line of the user's file that took part in an error."""
+    line, trace = 1, error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == str(file):
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return line

@@ -1,0 +1,362 @@
+"""Runs a plan: one streaming query for each flow, each with its own checkpoint, group and pace. Starts, watches, stops.
+
+Flows that run on run side by side; of those that only read what is there now, one after another has all cores, in the
+order of declaration. A flow that fails stops alone; the others go on, and the run's end tells of it. Stopping waits for
+the batch under way: what it has written is committed, and the next run begins after it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from importlib.metadata import version as version_of_package
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.errors import StreamingQueryException
+
+import chronik
+from chronik.pipeline import letters, table_writes
+from chronik.pipeline.batches import Counts, TableFlow
+from chronik.pipeline.conditions import PipelineFault
+from chronik.pipeline.declarations import Bronze, Gold, Silver, ToTopic
+from chronik.pipeline.events import BATCH, STARTED, STOPPED, Event, EventLog
+from chronik.pipeline.frames import first_line
+from chronik.pipeline.live_cluster import Lag, LiveCluster
+from chronik.pipeline.offsets import Position
+from chronik.pipeline.rows import chain, decoded, good, passed_through
+from chronik.pipeline.views import View
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from chronik.pipeline.flows import Flow
+    from chronik.pipeline.plan import Plan
+
+QUERY_ID: Final = "sql.streaming.queryId"
+TICK_S: Final = 1
+POLL_S: Final = 0.1
+STOP_SECONDS_MAX: Final = 60
+# Spark gives a Python process ten seconds to appear, which a busy machine may not have.
+TOO_BUSY: Final = ("Python worker failed to connect back", "CANNOT_OPEN_SOCKET")
+RESTARTS_MAX: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """When batches begin and how large they get."""
+
+    interval_ms: int | None = None  # None: read what is there now, then stop
+    offsets_per_batch_max: int | None = None
+
+
+@dataclass
+class Standing:
+    """How a flow is doing; written by its batches, read by whoever shows it."""
+
+    flow: Flow
+    batch_id: int = -1
+    rows_in: int = 0
+    rows_out: int = 0
+    rows_dead: int = 0
+    rows_dropped: int = 0
+    rows_late: int = 0
+    batch_ms: int = 0
+    batch_rows: int = 0
+    lag: Lag | None = None
+    failed: dict[str, int] = field(default_factory=dict)
+    fault: str = ""
+
+    @property
+    def rows_per_second(self) -> int:
+        return self.batch_rows * 1000 // self.batch_ms if self.batch_ms else 0
+
+
+class Run:
+    """One `chronik pipeline run`. Use it in `with`: whatever happens, its queries are stopped."""
+
+    def __init__(
+        self, spark: SparkSession, plan: Plan, cluster: LiveCluster, pace: Pace, *, only: str | None = None
+    ) -> None:
+        if plan.errors:
+            raise plan.errors[0]
+        self.spark, self.plan, self.cluster, self.pace = spark, plan, cluster, pace
+        self.run_id = uuid.uuid4().hex[:12]
+        flows = [planned.flow for planned in plan.flows if only in (None, planned.flow.name)]
+        self.standings = {flow.name: Standing(flow) for flow in flows}
+        self.queries: dict[str, StreamingQuery] = {}
+        self.views = [View(spark, plan.pipeline, flow) for flow in flows if flow.is_view]
+        self.faults: dict[str, PipelineFault] = {}
+        self._events = EventLog(cluster)
+        self._restarts_left = RESTARTS_MAX
+        self._waiting: list[Standing] = []
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.stop(waits=exception[0] is None)
+
+    def start(self) -> None:
+        self._events.prepare()
+        self._send_functions_by_value()
+        for standing in self.standings.values():
+            flow = standing.flow
+            if flow.dlq_topic:
+                letters.prepare(self.cluster, flow, self.plan.topics[flow.source_topic])
+        self._waiting = [standing for standing in self.standings.values() if not standing.flow.is_view]
+        while self._waiting and (self.pace.interval_ms is not None or not self.queries):
+            self._start_next()
+
+    def _start_next(self) -> None:
+        standing = self._waiting.pop(0)
+        self.queries[standing.flow.name] = self._started(standing)
+        self._events.write(self._event(STARTED, standing))
+
+    def wait(self, on_tick: Callable[[Run], None] | None = None) -> None:
+        """Until every flow has stopped. Then raises the first fault there was."""
+        while self.goes_on():
+            self.tick()
+            if on_tick is not None:
+                on_tick(self)
+        self.finish()
+
+    def tick(self) -> None:
+        """Waits a moment and looks at everything again."""
+        for query in self.queries.values():
+            if query.isActive:
+                with suppress(StreamingQueryException):  # `finish` tells of it
+                    query.awaitTermination(TICK_S)
+                break
+        self.refresh()
+
+    def finish(self) -> None:
+        """What is left to do when no query runs any more; raises the first fault."""
+        for name, query in self.queries.items():
+            if (error := query.exception()) is not None and name not in self.faults:
+                reason = first_line(error)
+                self.faults[name] = PipelineFault("FLOW_STOPPED", name=name, reason=reason)
+        self.refresh()
+        for standing in self.standings.values():
+            fault = self.faults.get(standing.flow.name)
+            standing.fault = str(fault) if fault else ""
+            self._events.write(self._event(STOPPED, standing, error=standing.fault))
+        for fault in self.faults.values():
+            raise fault
+
+    def stop(self, *, waits: bool = True) -> None:
+        """Waits a while for batches under way, which Spark would cut off. One that was cut off is begun again."""
+        asked_at = {name: standing.batch_id for name, standing in self.standings.items()}
+        end_s = time.monotonic() + STOP_SECONDS_MAX
+        for name, query in self.queries.items():
+            standing = self.standings[name]
+            while waits and query.isActive and query.status["isTriggerActive"] and time.monotonic() < end_s:
+                if standing.batch_id != asked_at[name]:
+                    break
+                time.sleep(POLL_S)
+            if query.isActive:
+                query.stop()
+
+    @property
+    def is_active(self) -> bool:
+        return any(query.isActive for query in self.queries.values())
+
+    def goes_on(self) -> bool:
+        """Whether any flow runs. One that ended because a process could not be started in time is started again."""
+        for name, query in list(self.queries.items()):
+            if query.isActive or name in self.faults or self._restarts_left == 0:
+                continue
+            error = query.exception()
+            if error is not None and any(words in str(error) for words in TOO_BUSY):
+                self._restarts_left -= 1
+                self.queries[name] = self._started(self.standings[name])
+        if self._waiting and not self.is_active:
+            self._start_next()
+        return self.is_active or bool(self._waiting)
+
+    def refresh(self) -> None:
+        """Brings lags and views up to date."""
+        for name, query in self.queries.items():
+            standing = self.standings[name]
+            positions = positions_of(query.lastProgress)
+            if positions is not None:
+                standing.lag = self.cluster.lag_behind(standing.flow.source_topic, positions)
+                standing.rows_late = late_rows(query.recentProgress)
+        for view in self.views:
+            self._refresh_view(view)
+
+    def _refresh_view(self, view: View) -> None:
+        begun_ns = time.monotonic_ns()
+        counts = view.refresh()
+        if counts is None:
+            return
+        standing = self.standings[view.flow.name]
+        self._account(standing, standing.batch_id + 1, counts, begun_ns)
+
+    # --- one query
+
+    def _started(self, standing: Standing) -> StreamingQuery:
+        flow, declaration = standing.flow, standing.flow.declaration
+        records = self._records(flow)
+        if isinstance(declaration, Bronze | Silver):
+            topic_id = self.plan.topics[flow.source_topic].topic_id
+            table = TableFlow(self.plan.pipeline, flow, topic_id, self.cluster.bootstrap)
+            writer = records.writeStream.foreachBatch(self._accounted(standing, table.take))
+        elif isinstance(declaration, Gold):
+            results = self._passed(records, flow)
+            writer = results.writeStream.outputMode("append").foreachBatch(self._accounted(standing, append(flow)))
+        else:
+            writer = to_records(self._passed(records, flow), declaration).writeStream.format("chronik")
+            writer = writer.option("kafka.bootstrap.servers", self.cluster.bootstrap)
+            writer = writer.option("topic", declaration.topic)
+        writer = writer.option("checkpointLocation", flow.checkpoint).queryName(f"{flow.group}.{self.run_id}")
+        if self.pace.interval_ms is None:
+            writer = writer.trigger(availableNow=True)
+        else:
+            writer = writer.trigger(processingTime=f"{self.pace.interval_ms} milliseconds")
+        return writer.start()
+
+    def _records(self, flow: Flow) -> DataFrame:
+        reader = (
+            self.spark.readStream.format("chronik")
+            .option("kafka.bootstrap.servers", self.cluster.bootstrap)
+            .option("subscribe", flow.source_topic)
+            .option("kafka.group.id", flow.group)
+            .option("includeHeaders", "true")
+        )
+        bottom = self.plan.pipeline.topic_of(flow.declaration)
+        assert bottom is not None
+        if bottom.start.isdecimal():
+            reader = reader.option("startingTimestamp", bottom.start)
+            reader = reader.option("startingOffsetsByTimestampStrategy", "latest")
+        else:
+            reader = reader.option("startingOffsets", bottom.start)
+        if self.pace.offsets_per_batch_max is not None:
+            reader = reader.option("maxOffsetsPerTrigger", str(self.pace.offsets_per_batch_max))
+        return reader.load()
+
+    def _passed(self, records: DataFrame, flow: Flow) -> DataFrame:
+        """Rows of a stream that no batch function sees: those that can be decoded, through all functions."""
+        bottom = self.plan.pipeline.topic_of(flow.declaration)
+        assert bottom is not None
+        rows = good(decoded(records, bottom, self.plan.topics[flow.source_topic].topic_id))
+        return passed_through(rows, chain(self.plan.pipeline, flow.declaration))
+
+    def _accounted(
+        self, standing: Standing, take: Callable[[DataFrame, str, int], Counts]
+    ) -> Callable[[DataFrame, int], None]:
+        """A batch function that counts, times, and keeps a fault that Spark would wrap beyond recognition."""
+
+        def process(batch: DataFrame, batch_id: int) -> None:
+            begun_ns = time.monotonic_ns()
+            flow = standing.flow
+            # A checkpoint that was made anew is another application: its batch numbers begin again.
+            query_id = batch.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
+            try:
+                counts = take(batch, f"{flow.group}/{query_id}", batch_id)
+            except PipelineFault as fault:
+                self.faults[flow.name] = fault
+                raise
+            self._account(standing, batch_id, counts, begun_ns)
+
+        return process
+
+    def _account(self, standing: Standing, batch_id: int, counts: Counts, begun_ns: int) -> None:
+        standing.batch_id = batch_id
+        standing.rows_in += counts.rows_in
+        standing.rows_out += counts.rows_out
+        standing.rows_dead += counts.rows_dead
+        standing.rows_dropped += counts.rows_dropped
+        standing.batch_rows = counts.rows_in
+        standing.batch_ms = (time.monotonic_ns() - begun_ns) // 1_000_000
+        for name, count in counts.failed.items():
+            standing.failed[name] = standing.failed.get(name, 0) + count
+        self._events.write(self._event(BATCH, standing, counts=counts))
+
+    def _event(self, kind: str, standing: Standing, *, counts: Counts | None = None, error: str = "") -> Event:
+        flow = standing.flow
+        told = counts or Counts()
+        return Event(
+            kind,
+            flow.pipeline,
+            flow.name,
+            self.run_id,
+            time.time_ns() // 1_000_000,
+            batch_id=standing.batch_id,
+            rows_in=told.rows_in,
+            rows_out=told.rows_out,
+            rows_dead=told.rows_dead,
+            rows_dropped=told.rows_dropped,
+            rows_late=standing.rows_late,
+            failed=dict(told.failed),
+            duration_ms=standing.batch_ms if kind == BATCH else 0,
+            lag_messages=standing.lag.messages if standing.lag else -1,
+            lag_ms=standing.lag.ms if standing.lag else -1,
+            table_version=told.table_version,
+            reads=flow.declaration.reads or (f"topic {flow.source_topic}",),
+            writes=flow.target,
+            versions=versions() if kind == STARTED else {},
+            error=error,
+        )
+
+    def _send_functions_by_value(self) -> None:
+        """Executors cannot import the user's file, so what it defines travels as it is."""
+        if self.plan.pipeline.module is not None:
+            from pyspark import cloudpickle
+
+            cloudpickle.register_pickle_by_value(self.plan.pipeline.module)
+
+
+def append(flow: Flow) -> Callable[[DataFrame, str, int], Counts]:
+    """A batch of results that will not change any more."""
+
+    def take(results: DataFrame, application: str, batch_id: int) -> Counts:
+        results = results.persist()
+        try:
+            count = results.count()
+            version = table_writes.write(results, flow, application, batch_id)
+            return Counts(rows_out=count, table_version=version)
+        finally:
+            results.unpersist()
+
+    return take
+
+
+def to_records(rows: DataFrame, declaration: ToTopic) -> DataFrame:
+    """Columns key, value and headers are sent as they are; without a column `value`, each row is, as JSON."""
+    from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
+
+    names = rows.columns
+    key = F.col(declaration.key).cast("string").cast("binary") if declaration.key else F.lit(None).cast("binary")
+    if "value" in names:
+        return rows if "key" in names and not declaration.key else rows.withColumn("key", key)
+    fields = [name for name in names if name not in ("key", "headers", "topic", "partition")]
+    columns = [key.alias("key"), F.to_json(F.struct(*fields)).cast("binary").alias("value")]
+    return rows.select(*columns, *(["headers"] if "headers" in names else []))
+
+
+def positions_of(progress: Any) -> Mapping[int, int] | None:
+    """The offset after the last record of each partition that a query has read, from its last progress."""
+    if progress is None:
+        return None
+    told = progress["sources"][0]["endOffset"]
+    if told is None:
+        return None
+    position = Position.from_json(json.loads(told) if isinstance(told, str) else told)
+    return {at.partition: offset for at, offset in position.offsets.items()}
+
+
+def late_rows(progresses: Any) -> int:
+    return sum(
+        int(operator.get("numRowsDroppedByWatermark", 0))
+        for progress in progresses
+        for operator in progress["stateOperators"]
+    )
+
+
+def versions() -> dict[str, str]:
+    return {"chronik": chronik.__version__} | {name: version_of_package(name) for name in ("pyspark", "deltalake")}

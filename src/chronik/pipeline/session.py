@@ -1,0 +1,89 @@
+"""A Spark session for a pipeline, and one clear line when there cannot be one. Imports Spark only when asked for it."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from chronik.pipeline.conditions import PipelineFault
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JAVA_VERSION_MIN: Final = 17
+JAVA_SECONDS_MAX: Final = 30
+CURES: Final = {
+    "apt-get": "sudo apt-get install -y openjdk-17-jre-headless",
+    "dnf": "sudo dnf install -y java-17-openjdk-headless",
+    "apk": "sudo apk add openjdk17-jre-headless",
+    "brew": "brew install openjdk@17",
+}
+LOG_LEVEL: Final = "CHRONIK_SPARK_LOG_LEVEL"  # what stops a flow is told by the run, without eighty lines of Java
+SETTINGS: Final = {
+    "spark.sql.session.timeZone": "UTC",  # one meaning of a timestamp, wherever the driver stands
+    "spark.ui.showConsoleProgress": "false",  # the progress line is ours
+    "spark.python.authenticate.socketTimeout": "120s",  # a busy machine may take more than 15 s to start a process
+    "spark.sql.streaming.stopTimeout": "60s",  # a stop waits for the batch under way, but not for ever
+}
+# A stage for each core is plenty on one machine; Spark's 200 are for clusters.
+LOCAL_SETTINGS: Final = {"spark.sql.shuffle.partitions": "2", "spark.ui.enabled": "false"}
+
+
+def require_spark() -> None:
+    """Says what is missing and what to type, before a JVM says it in forty lines."""
+    if any(importlib.util.find_spec(name) is None for name in ("pyspark", "deltalake", "pyarrow")):
+        raise PipelineFault("SPARK_MISSING")
+    found = java_found()
+    if isinstance(found, str):
+        raise PipelineFault("JDK_MISSING", found=found, cure=_cure())
+
+
+def java_found() -> int | str:
+    """The version of the Java that Spark would start, or why there is none that it could."""
+    home = os.environ.get("JAVA_HOME")
+    java = os.path.join(home, "bin", "java") if home else shutil.which("java")
+    if java is None:
+        return "there is none on the PATH and JAVA_HOME is not set"
+    try:
+        asked = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=JAVA_SECONDS_MAX)  # noqa: S603 - the user's own Java
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"{java} does not run: {error}"
+    version = java_version(asked.stderr + asked.stdout)
+    if version is None:
+        return f"{java} does not tell its version"
+    return version if version >= JAVA_VERSION_MIN else f"{java} is version {version}"
+
+
+def java_version(text: str) -> int | None:
+    """Of what `java -version` prints. Before 9 the number that counts was the second."""
+    found = re.search(r'version "(?:1\.)?(\d+)', text)
+    return int(found.group(1)) if found else None
+
+
+def _cure() -> str:
+    return next((cure for tool, cure in CURES.items() if shutil.which(tool)), "install a JDK and set JAVA_HOME")
+
+
+def spark_session(name: str, master: str | None = None, settings: Mapping[str, str] | None = None) -> SparkSession:
+    """A session on `master`, by default two cores of this machine; `sc://...` is a Spark Connect server."""
+    require_spark()
+    from pyspark.sql import SparkSession
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    chosen = master or os.environ.get("SPARK_MASTER") or "local[2]"
+    builder = SparkSession.builder.appName(f"chronik {name}")
+    builder = builder.remote(chosen) if chosen.startswith("sc://") else builder.master(chosen)
+    for key, value in (
+        SETTINGS | (LOCAL_SETTINGS if chosen.startswith("local") else {}) | dict(settings or {})
+    ).items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    if not chosen.startswith("sc://"):
+        session.sparkContext.setLogLevel(os.environ.get(LOG_LEVEL, "OFF"))
+    return session

@@ -1,0 +1,30 @@
+"""What can be wrong with a query, each with its words; names are the contract, as in the whole pipeline."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from chronik.pipeline.errors import PipelineError
+
+CONDITIONS: Final[dict[str, str]] = {
+    "SQL_SYNTAX": "the query cannot be read: {reason}",
+    "SQL_READS_ONLY": "only one statement that reads can be asked: SELECT, FROM, WITH, DESCRIBE or SUMMARIZE",
+    "SQL_NAME_UNKNOWN": "there is neither a topic nor a table {name!r}{hint}{reason}",
+    "SQL_NAME_AMBIGUOUS": "{name!r} is a topic and a table: write topics.{name} or tables.{name}",
+    "SQL_COLUMN_UNKNOWN": "there is no column {column!r}{hint}; there are: {columns}",
+    "SQL_FAILED": "the query failed: {reason}",
+}
+
+
+class SqlError(PipelineError):
+    """`SqlError("SQL_NAME_UNKNOWN", name="oders", ...)`."""
+
+    def __str__(self) -> str:
+        return CONDITIONS[self.condition].format(**self.parameters)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (self.condition, self.parameters)
+
+
+def _again(condition: str, parameters: dict[str, Any]) -> SqlError:
+    return SqlError(condition, **parameters)

@@ -1,0 +1,116 @@
+"""Keeps the materializing application alive: starts it, starts it again when it ends, waits longer each time.
+
+It runs where an operator puts it, never inside a broker: a dead Spark costs the tables their freshness and nobody a
+record. It knows nothing of tables; the application says how they are, and `tables_listed` reads that back.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from chronik.client.errors import Refused
+from chronik.pipeline.flows import Flow, table_path
+from chronik.pipeline.live_cluster import LiveCluster
+from chronik.pipeline.materialized import PIPELINE, STATES_TOPIC, State, TableSettings, TableState
+from chronik.wire.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from chronik.client.topology import TopicPartition
+    from chronik.wire.records import Record
+
+RESTART_S_MIN, RESTART_S_MAX = 1, 60
+HEALTHY_S: Final = 60  # an application that ran so long begins with a short wait again
+STOP_SECONDS_MAX: Final = 60
+SILENT_MS: Final = 60_000  # a state that was not confirmed for so long is not believed
+
+
+class Supervisor:
+    """`start` gives a process; the rest is waiting. Clock and sleep are passed in, so that tests need neither."""
+
+    def __init__(
+        self,
+        start: Callable[[], subprocess.Popen[bytes]],
+        say: Callable[[str], None],
+        *,
+        clock_s: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._start, self._say, self._clock_s, self._sleep = start, say, clock_s, sleep
+
+    def run(self, restarts_max: int | None = None) -> None:
+        """Until it is interrupted, or has restarted the application so often."""
+        wait_s, restarts = RESTART_S_MIN, 0
+        while True:
+            begun_s = self._clock_s()
+            process = self._start()
+            try:
+                code = process.wait()
+            except KeyboardInterrupt:
+                process.send_signal(signal.SIGINT)
+                process.wait(STOP_SECONDS_MAX)
+                return
+            if self._clock_s() - begun_s >= HEALTHY_S:
+                wait_s = RESTART_S_MIN
+            if restarts_max is not None and restarts >= restarts_max:
+                return
+            restarts += 1
+            self._say(f"the Spark application ended with {code}; starting it again in {wait_s} s")
+            self._sleep(wait_s)
+            wait_s = min(2 * wait_s, RESTART_S_MAX)
+
+
+def application(bootstrap: str, storage: Path, master: str | None) -> Sequence[str]:
+    command = [sys.executable, "-m", "chronik.pipeline.materialize", "--bootstrap", bootstrap]
+    command += ["--storage", str(storage)]
+    return [*command, "--master", master] if master else command
+
+
+def start_application(bootstrap: str, storage: Path, master: str | None) -> subprocess.Popen[bytes]:
+    """In a group of its own: Ctrl-C is for the supervisor, which passes it on."""
+    return subprocess.Popen(application(bootstrap, storage, master), start_new_session=True)  # noqa: S603 - our own command
+
+
+def tables_listed(cluster: LiveCluster, storage: Path, now_ms: int) -> Iterator[dict[str, Any]]:
+    """Every topic that wants a table, with what was last said of it and its lag as it is now."""
+    said: dict[str, TableState] = {}
+
+    def take(at: TopicPartition, record: Record) -> None:
+        state = TableState.parse(record.value)
+        if state is not None:
+            said[state.topic] = state
+
+    try:
+        cluster.read(STATES_TOPIC, take)
+    except Refused as fault:
+        if fault.kafka_error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+    names = [name for name in cluster.topics() if not name.startswith("__")]
+    for name, configs in cluster.configs_of(names).items():
+        settings = TableSettings.of(name, configs)
+        if settings is not None:
+            yield _listed(cluster, settings, said.get(name), storage, now_ms)
+
+
+def _listed(
+    cluster: LiveCluster, settings: TableSettings, said: TableState | None, storage: Path, now_ms: int
+) -> dict[str, Any]:
+    flow = Flow(PIPELINE, settings.declarations("")[-1], settings.topic, str(storage))
+    lag = cluster.lag_of(flow.group, settings.topic)
+    is_current = said is not None and now_ms - said.time_ms <= SILENT_MS
+    return {
+        "topic": settings.topic,
+        "table": said.table if said is not None else table_path(str(storage), settings.table),
+        "mode": settings.mode,
+        "state": said.state if said is not None and is_current else str(State.PENDING),
+        "version": said.version if said is not None and said.version >= 0 else None,
+        "lag_messages": lag.messages,
+        "lag_ms": lag.ms,
+        "rows_dead": said.rows_dead if said is not None else 0,
+        "error": (said.error or None) if said is not None else None,
+    }

@@ -1,0 +1,124 @@
+"""How a flow's rows enter its table: append or by key, each batch once under (application, number).
+
+Tasks and commit are those of format("chronik-table"), called without the format: its planning starts Python processes
+for every write, which a batch of a second cannot afford. Here is decided how a declaration is written, no more.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
+
+from chronik.pipeline.declarations import DELETED, Gold, Silver
+from chronik.pipeline.rows import after_deletions, marked, silent_deletions
+from chronik.pipeline.tables.options import TableOptions
+from chronik.pipeline.tables.place import Place
+from chronik.pipeline.tables.transactions import BatchName
+from chronik.pipeline.tables.writing import Target
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    from chronik.pipeline.flows import Flow
+
+COORDINATES: Final = ("_topic_id", "_partition", "_offset")
+NEVER: Final = "_never"  # marks tombstones where there are none, so that a column _deleted is data
+UPSERT_BYTES_MAX: Final = 256 << 20  # of compressed rows, which meet in the driver
+
+
+def holds(table: str, application: str, number: int) -> bool:
+    """Whether an earlier attempt has committed this batch."""
+    found = Place.of(table).find()
+    return found is not None and BatchName(application, number).is_in(found)
+
+
+def version_of(table: str) -> int:
+    """-1 before the first commit."""
+    found = Place.of(table).find()
+    return -1 if found is None else int(found.version())
+
+
+def write(rows: DataFrame, flow: Flow, application: str, number: int) -> int:
+    """The table's version afterwards."""
+    declaration = flow.declaration
+    if isinstance(declaration, Silver) and declaration.keys:
+        return _kept_by_key(marked(rows, declaration), flow, declaration, application, number)
+    shaped = flat(rows) if isinstance(declaration, Gold) else rows
+    return _committed(shaped, _appending(flow), application, number)
+
+
+def _kept_by_key(rows: DataFrame, flow: Flow, silver: Silver, application: str, number: int) -> int:
+    """Deletions that go by the log are a commit of their own, before the rest, under a name of their own.
+
+    A crash between the two repeats the batch: the first is then there already, and the second follows.
+    """
+    deletions = silent_deletions(rows, silver)
+    if not deletions.isEmpty():
+        by_log = _options(flow, mode="upsert", keys=silver.keys, sequence_by=("_offset",), delete_column=DELETED)
+        _committed(deletions, by_log, f"{application}/deletions", number)
+        rows = after_deletions(rows, deletions, silver)
+    return _committed(rows, _by_key(flow, silver), application, number)
+
+
+def replace(rows: DataFrame, flow: Flow, application: str, number: int) -> int:
+    """The rows become all there is."""
+    return _committed(flat(rows), _appending(flow), application, number, replaces=True)
+
+
+def add_missing(rows: DataFrame, flow: Flow, application: str, number: int) -> int:
+    """As `write`, for records that may be in the table already: none enters it twice."""
+    declaration = flow.declaration
+    if isinstance(declaration, Silver) and declaration.keys:
+        return write(rows, flow, application, number)
+    options = _options(flow, mode="upsert", keys=COORDINATES, sequence_by=("_offset",), delete_column=NEVER)
+    return _committed(rows.withColumn(NEVER, F.lit(False)), options, application, number)
+
+
+def _committed(rows: DataFrame, options: TableOptions, application: str, number: int, *, replaces: bool = False) -> int:
+    target = Target.of(options, rows.schema.json(), replace=replaces)
+
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """A task's part: rows in, what became of them out."""
+        import pyarrow as pa
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        output = target.write(batches, f"b{number}-{context.partitionId()}")
+        yield pa.RecordBatch.from_pydict({"output": pa.array([pickle.dumps(output)], pa.binary())})
+
+    told = rows.mapInArrow(work, "output binary").collect()
+    target.commit([pickle.loads(row.output) for row in told], BatchName(application, number))  # noqa: S301 - of our tasks
+    return version_of(options.place.uri)
+
+
+def _appending(flow: Flow) -> TableOptions:
+    return _options(flow)
+
+
+def _by_key(flow: Flow, silver: Silver) -> TableOptions:
+    """Of two rows that are level by what the user named, the later in the log wins, whichever batch they are in."""
+    sequence = tuple(dict.fromkeys((silver.sequence_by, "_timestamp", "_partition", "_offset")))
+    return _options(flow, mode="upsert", keys=silver.keys, sequence_by=sequence, delete_column=DELETED)
+
+
+def _options(flow: Flow, **more: object) -> TableOptions:
+    return TableOptions(
+        Place.of(flow.table),
+        partition_by=getattr(flow.declaration, "partition_by", ()),
+        merge_schema=True,
+        upsert_bytes_max=UPSERT_BYTES_MAX,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+def flat(rows: DataFrame) -> DataFrame:
+    """A window as two columns: tables can be partitioned and filtered by those."""
+    if "window" not in rows.columns or rows.schema["window"].dataType.typeName() != "struct":
+        return rows
+    start, end = F.col("window.start").alias("window_start"), F.col("window.end").alias("window_end")
+    return rows.select(start, end, *(name for name in rows.columns if name != "window"))

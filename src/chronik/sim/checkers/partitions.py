@@ -1,0 +1,136 @@
+"""Invariants 9, 10 and 11, from what the nodes themselves hold. They are looked at between callbacks, never asked."""
+
+from __future__ import annotations
+
+from chronik.broker.node import Node
+from chronik.metadata.image import NO_LEADER, Image, Partition
+from chronik.replication.replica import Replica
+from chronik.sim.checkers.interface import Checker
+from chronik.sim.cluster import Cluster, Machine
+from chronik.sim.history import History
+from chronik.sim.world import World
+from chronik.wire.batches import split
+
+READ_BYTES = 1 << 30
+
+
+def node_of(machine: Machine) -> Node | None:
+    return getattr(machine.program, "node", None)
+
+
+def replicas_of(machine: Machine) -> dict[tuple[bytes, int], Replica]:
+    """Those that were touched; looking touches none."""
+    node = node_of(machine)
+    replicas = getattr(node, "replicas", None)
+    return {} if replicas is None else replicas._replicas
+
+
+class Watermarks(Checker):
+    """Invariant 10: a leader's high watermark is at most what every in-sync replica holds durably, and in the life of
+    a process it never goes back."""
+
+    name = "10 the high watermark is durable on all in sync"
+
+    def __init__(self, world: World, cluster: Cluster, history: History) -> None:
+        super().__init__(world, cluster, history)
+        self._seen: dict[tuple[int, int, bytes, int], int] = {}  # node, start, partition
+
+    def looked(self, machine: Machine) -> None:
+        for key, replica in replicas_of(machine).items():
+            seen_key = (machine.node_id, machine.starts, *key)
+            mark = replica.high_watermark
+            before = self._seen.get(seen_key)
+            if mark == before:
+                continue
+            self._seen[seen_key] = mark
+            if before is not None and mark < before:
+                self.violated(f"{machine}: {replica.name} went from {before} to {mark}")
+            if replica.is_leader:
+                self._require_durable(machine, key, replica)
+
+    def _require_durable(self, machine: Machine, key: tuple[bytes, int], replica: Replica) -> None:
+        for member in replica.state.isr:
+            other = self.cluster.machines[member]
+            held = replicas_of(other).get(key)
+            if held is None or other.loop is None:
+                continue  # it is down: what it holds is seen when it is back
+            if held.state.leader_epoch == replica.leader_epoch and held.log.durable_offset < replica.high_watermark:
+                self.violated(
+                    f"{machine}: {replica.name} is committed up to {replica.high_watermark}, "
+                    f"{other} is in sync and holds {held.log.durable_offset} durably"
+                )
+
+
+class Elections(Checker):
+    """Invariant 11: leaders come from the in-sync set, an epoch has one leader, and epochs only go up."""
+
+    name = "11 leaders from the in-sync set, epochs up"
+
+    def __init__(self, world: World, cluster: Cluster, history: History) -> None:
+        super().__init__(world, cluster, history)
+        self._images: dict[int, tuple[int, Image]] = {}  # by node: start, image
+        self._leaders: dict[tuple[bytes, int, int], int] = {}  # by partition and epoch
+
+    def looked(self, machine: Machine) -> None:
+        store = machine.program.store if machine.program is not None else None
+        if store is None:
+            return
+        image = store.image
+        start, before = self._images.get(machine.node_id, (0, None))
+        if image is before:
+            return
+        self._images[machine.node_id] = (machine.starts, image)
+        for topic in image.all_topics():
+            old = before.topic(topic.topic_id) if before is not None and start == machine.starts else None
+            if old is topic:
+                continue
+            for index, now in enumerate(topic.partitions):
+                self._judge((topic.topic_id, index), old.partition(index) if old is not None else None, now, topic.name)
+
+    def _judge(self, key: tuple[bytes, int], before: Partition | None, now: Partition, name: str) -> None:
+        where = f"{name}-{key[1]}"
+        if now.leader != NO_LEADER:
+            leader = self._leaders.setdefault((*key, now.leader_epoch), now.leader)
+            if leader != now.leader:
+                self.violated(f"{where}: epoch {now.leader_epoch} is led by {leader} and by {now.leader}")
+            if now.leader not in now.isr:
+                self.violated(f"{where}: {now.leader} leads and is not in {now.isr}")
+        if before is None or before == now:
+            return
+        if now.leader_epoch < before.leader_epoch or now.partition_epoch <= before.partition_epoch:
+            self.violated(f"{where}: epochs went from {before} to {now}")
+        is_next = now.partition_epoch == before.partition_epoch + 1
+        if is_next and now.leader not in (NO_LEADER, before.leader) and now.leader not in before.isr + before.elr:
+            self.violated(f"{where}: {now.leader} was elected, {before.isr} were in sync")
+
+
+class IdenticalReplicas(Checker):
+    """Invariant 9: below the lowest high watermark all replicas of a partition are byte for byte the same."""
+
+    name = "9 replicas are identical below the high watermark"
+
+    def finish(self) -> None:
+        held: dict[tuple[bytes, int], list[tuple[Machine, Replica]]] = {}
+        for machine in self.cluster.machines.values():
+            for key, replica in replicas_of(machine).items():
+                held.setdefault(key, []).append((machine, replica))
+        for replicas in held.values():
+            low = min(replica.high_watermark for _, replica in replicas)
+            start = max(replica.log.start_offset for _, replica in replicas)
+            first_machine, first = replicas[0]
+            expected = _bytes(first, start, low)
+            for machine, replica in replicas[1:]:
+                if _bytes(replica, start, low) != expected:
+                    self.violated(f"{replica.name}: {first_machine} and {machine} differ between {start} and {low}")
+
+
+def _bytes(replica: Replica, start: int, end: int) -> bytes:
+    parts, offset = [], start
+    while offset < end:
+        read = replica.log.read(offset, bytes_max=READ_BYTES, offset_limit=end, at_least_one=True)
+        data = b"".join(read.buffers)
+        if not data:
+            break
+        parts.append(data)
+        offset = split(memoryview(data))[-1].next_offset
+    return b"".join(parts)

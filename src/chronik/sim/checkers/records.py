@@ -1,0 +1,91 @@
+"""Invariants 7, 8, 12 and 13, from what clients were told and what is readable in the end.
+
+7: every record that was acknowledged is readable at its offset with its value. 8: an offset has one value for ever,
+whoever read it, whenever, from whichever node. 12: what one producer had acknowledged stands in the order of sending;
+13: and nothing stands there twice.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from chronik.sim.checkers.interface import Checker
+from chronik.sim.history import OK, Operation
+
+AUDITOR = "auditor"
+
+
+class OneValuePerOffset(Checker):
+    name = "8 one value per offset"
+
+    def finish(self) -> None:
+        values: dict[tuple[str, int], tuple[str, Operation]] = {}
+        for operation in self.history.operations:
+            for offset, value in _claims(operation):
+                known, before = values.setdefault((operation.key, offset), (value, operation))
+                if known != value:
+                    self.violated(f"{operation.key} at {offset}: {known!r} by {before}, {value!r} by {operation}")
+
+
+class AcknowledgedIsReadable(Checker):
+    name = "7 acknowledged is readable"
+
+    def finish(self) -> None:
+        final = _audited(self.history.operations)
+        for operation in self.history.operations:
+            if operation.kind == "produce" and operation.status == OK:
+                found = final.get(operation.key, {}).get(operation.result)
+                if found != operation.value:
+                    self.violated(f"{operation} was acknowledged, {found!r} is readable there")
+
+
+class ProducerOrder(Checker):
+    name = "12 per-producer order, nothing twice"
+
+    def finish(self) -> None:
+        for key, values in _audited(self.history.operations).items():
+            offsets: dict[str, int] = {}
+            for offset, value in sorted(values.items()):
+                if value in offsets:
+                    self.violated(f"{key}: {value!r} stands at {offsets[value]} and at {offset}")
+                offsets[value] = offset
+            acknowledged: dict[str, int] = defaultdict(lambda: -1)
+            for operation in self.history.operations:
+                if (operation.kind, operation.status, operation.key) == ("produce", OK, key):
+                    if operation.result <= acknowledged[operation.client]:
+                        self.violated(f"{operation} stands before what the same producer sent before it")
+                    acknowledged[operation.client] = operation.result
+
+
+class CommitsStay(Checker):
+    """Invariant 17."""
+
+    name = "17 an acknowledged commit is never lost"
+
+    def finish(self) -> None:
+        commits = [each for each in self.history.operations if each.kind == "commit" and each.status == OK]
+        for found in self.history.operations:
+            if found.kind != "committed" or found.status != OK:
+                continue
+            known = [
+                each.value for each in commits if each.returned_ns is not None and each.returned_ns < found.invoked_ns
+            ]
+            if found.result < max(known, default=0):
+                self.violated(f"{max(known)} was committed, {found} was found")
+
+
+def _claims(operation: Operation) -> list[tuple[int, str]]:
+    if operation.status != OK:
+        return []
+    if operation.kind == "produce":
+        return [(operation.result, operation.value)]
+    return operation.result if operation.kind == "read" else []
+
+
+def _audited(operations: list[Operation]) -> dict[str, dict[int, str]]:
+    """By partition: what the last, complete reading found."""
+    final: dict[str, dict[int, str]] = defaultdict(dict)
+    for operation in operations:
+        if operation.client == AUDITOR and operation.kind == "read" and operation.status == OK:
+            final[operation.key].update(operation.result)
+    return final

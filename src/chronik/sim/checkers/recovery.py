@@ -1,0 +1,40 @@
+"""What a node begins with is what its disk holds: an entry per index as last written, the last term and vote.
+
+Part of invariants 1 and 2, and of any promise that a restart must keep. The disk is read before the process starts, by
+a reader that is not the product's, with all that its page cache kept; a power cut has torn what it would by then.
+"""
+
+from __future__ import annotations
+
+from chronik.raft.driver import RaftNode
+from chronik.raft.messages import HardState
+from chronik.sim.checkers.interface import Checker, Quorum
+from chronik.sim.cluster import Cluster, Machine
+from chronik.sim.history import History
+from chronik.sim.world import World
+
+
+class Recovery(Checker):
+    name = "2 a restart finds what the disk holds"
+
+    def __init__(self, world: World, cluster: Cluster, history: History) -> None:
+        super().__init__(world, cluster, history)
+        self._found: dict[int, tuple[HardState, int, list[int]]] = {}  # by node: state, base, terms behind it
+
+    def starting(self, machine: Machine) -> None:
+        log = machine.found_log()
+        self._found[machine.node_id] = (log.hard_state, log.base.base_index, list(log.terms))
+
+    def started(self, machine: Machine, raft: RaftNode, now: Quorum) -> None:
+        state, base, terms = self._found[machine.node_id]
+        if state == HardState():
+            return  # a new node
+        if (now.term, now.vote) != (state.term, state.vote):
+            self.violated(f"{machine} begins with {now}, its disk held {state}")
+        log = raft._stable
+        if log.base_index < base or log.base_index > base + len(terms):
+            return  # the snapshot is ahead of the journal: the log begins behind it
+        expected = terms[log.base_index - base :]
+        found = [log.term(index) for index in range(log.base_index + 1, log.last_index + 1)]
+        if found != expected:
+            self.violated(f"{machine} begins with terms {found} behind {log.base_index}, its disk held {expected}")

@@ -1,0 +1,203 @@
+"""Clients of partitions: producers with acks=all, readers that fetch from whichever node they like, one that commits.
+
+Producers use the product's own, with idempotence; each sends values that nobody else sends, so that any record tells
+where it comes from. Readers ask one node directly and take what it gives, a leader's or a follower's. What they see
+goes into the history as `read` operations of (offset, value); nothing is judged here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+from chronik.client.addresses import Address
+from chronik.client.admin import offsets as group_offsets
+from chronik.client.batching import Delivery
+from chronik.client.errors import ClientError
+from chronik.client.producer import Producer
+from chronik.client.routing import Cluster as Routing
+from chronik.client.topology import TopicPartition
+from chronik.runtime.interfaces import Runtime
+from chronik.sim.clock import SimClock
+from chronik.sim.cluster import Cluster
+from chronik.sim.disk import SimDisk
+from chronik.sim.history import OK, UNKNOWN, History, Operation
+from chronik.sim.programs import BROKER_PORT, host_of
+from chronik.sim.randomness import SimRandomness
+from chronik.sim.wire_clients import PATIENCE_MS, WireClient, make_client
+from chronik.wire.batches import split
+from chronik.wire.error_codes import ErrorCode
+from chronik.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from chronik.wire.records import iterate
+
+TOPIC, GROUP = "orders", "readers"
+COMMITTED_AT = TopicPartition(TOPIC, 0)
+DELIVERY_MS = 6000
+FETCH_BYTES = 1 << 16
+NAMES = 12  # the last version of Fetch that names topics
+
+
+class RecordClients:
+    def __init__(
+        self,
+        cluster: Cluster,
+        history: History,
+        *,
+        partition_count: int,
+        producer_count: int,
+        reader_count: int,
+        think_ms: tuple[int, int],
+    ) -> None:
+        self.cluster, self.history, self.world = cluster, history, cluster.world
+        self._partition_count, self._think_ms = partition_count, think_ms
+        self._producer_count, self._reader_count = producer_count, reader_count
+        self._is_over = False
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def begin(self) -> None:
+        for number in range(1, self._producer_count + 1):
+            client = make_client(self.cluster, f"writer-{number}")
+            self._start(client, self._produce(client))
+        for number in range(1, self._reader_count + 1):
+            client = make_client(self.cluster, f"reader-{number}")
+            self._start(client, self._read(client))
+        committer = make_client(self.cluster, "group")
+        self._start(committer, self._commit(committer))
+
+    def end(self) -> None:
+        self._is_over = True
+
+    @property
+    def are_answered(self) -> bool:
+        return all(task.done() for task in self._tasks)
+
+    def _start(self, client: WireClient, work: Coroutine[Any, Any, None]) -> None:
+        task = client.loop.create_task(work, name=client.name)
+        task.add_done_callback(self._ended)
+        self._tasks.append(task)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.world.violated("no unhandled error", f"{task.get_name()}: {error!r}")
+
+    # Writing
+
+    async def _produce(self, client: WireClient) -> None:
+        random = self.world.random(client.name)
+        routing = routing_of(self.cluster, client)
+        producer = Producer(routing, delivery_timeout_ms=DELIVERY_MS, linger_ms=1)
+        count = 0
+        waiting: list[asyncio.Task[None]] = []
+        while not self._is_over:
+            await asyncio.sleep(random.randint(*self._think_ms) / 1000)
+            partition = random.randrange(self._partition_count)
+            for _ in range(random.choice((1, 1, 3))):
+                count += 1
+                value = f"{client.name}:{count}"
+                operation = self.history.invoke(client.name, "-", "produce", f"{TOPIC}-{partition}", value)
+                try:
+                    # One after the other: only what is handed over in order has an order.
+                    delivery = await producer.send(TOPIC, value.encode(), partition=partition)
+                except ClientError as error:
+                    self.history.complete(operation, UNKNOWN, type(error).__name__)
+                else:
+                    waiting.append(client.loop.create_task(self._delivered(operation, delivery)))
+        await asyncio.gather(*waiting)
+        await producer.close(flushes=False)
+        await routing.close()
+
+    async def _delivered(self, operation: Operation, delivery: Delivery) -> None:
+        try:
+            position = await delivery
+        except ClientError as error:
+            self.history.complete(operation, UNKNOWN, type(error).__name__)
+        else:
+            self.history.complete(operation, OK, position.offset)
+
+    # Reading
+
+    async def _read(self, client: WireClient) -> None:
+        random = self.world.random(client.name)
+        places = dict.fromkeys(range(self._partition_count), 0)
+        while not self._is_over:
+            await asyncio.sleep(random.randint(*self._think_ms) / 1000)
+            node_id = random.choice(list(self.cluster.machines))
+            partition = random.randrange(self._partition_count)
+            if random.random() < 0.1:
+                places[partition] = 0  # now and then from the start: what was there must still be there
+            places[partition] = await self.fetch(client, node_id, partition, places[partition]) or places[partition]
+
+    async def fetch(self, client: WireClient, node_id: int, partition: int, offset: int) -> int | None:
+        """The offset to go on at; None when the node gave nothing. What it gave is in the history."""
+        wanted = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=FETCH_BYTES)
+        request = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic=TOPIC, partitions=[wanted])])
+        try:
+            connection = await client.to(node_id)
+            operation = self.history.invoke(client.name, host_of(node_id), "read", f"{TOPIC}-{partition}", offset)
+            answer = await connection.ask(request, FetchResponse, version_max=NAMES, timeout_ms=PATIENCE_MS)
+        except ClientError:
+            return None
+        told = answer.responses[0].partitions[0]
+        if told.error_code:
+            self.history.complete(operation, UNKNOWN, ErrorCode.of(told.error_code).name)
+            return None
+        found: list[tuple[int, str]] = []
+        end = offset
+        data = memoryview(told.records or b"")  # type: ignore[arg-type]  # as received, it is one piece
+        for batch in split(data):
+            found += [
+                (record.offset, bytes(record.value or b"").decode())
+                for record in iterate(batch, FETCH_BYTES)
+                if record.offset >= offset
+            ]
+            end = batch.next_offset
+        operation.result = found
+        self.history.complete(operation, OK, found)
+        return end
+
+    # Committing
+
+    async def _commit(self, client: WireClient) -> None:
+        """Ever higher offsets, so that what is found later may only be as high or higher."""
+        random = self.world.random(client.name)
+        routing = routing_of(self.cluster, client)
+        offset = 0
+        while not self._is_over:
+            await asyncio.sleep(random.randint(100, 600) / 1000)
+            if random.random() < 0.4:
+                await self.look_up_commit(client, routing)
+                continue
+            offset += random.randint(1, 5)
+            operation = self.history.invoke(client.name, "-", "commit", GROUP, offset)
+            try:
+                async with asyncio.timeout(PATIENCE_MS / 1000):
+                    committed = group_offsets.Committed(offset, -1, "")
+                    await group_offsets.commit(routing, GROUP, {COMMITTED_AT: committed})
+            except (ClientError, TimeoutError) as error:
+                self.history.complete(operation, UNKNOWN, type(error).__name__)
+            else:
+                self.history.complete(operation, OK)
+        await routing.close()
+
+    async def look_up_commit(self, client: WireClient, routing: Routing) -> None:
+        operation = self.history.invoke(client.name, "-", "committed", GROUP)
+        try:
+            async with asyncio.timeout(PATIENCE_MS / 1000):
+                found = await group_offsets.committed(routing, GROUP)
+        except (ClientError, TimeoutError) as error:
+            self.history.complete(operation, UNKNOWN, type(error).__name__)
+        else:
+            self.history.complete(operation, OK, found[COMMITTED_AT].offset if found else 0)
+
+
+def routing_of(cluster: Cluster, client: WireClient) -> Routing:
+    """The product's client in this process, knowing every node to begin with."""
+    runtime = Runtime(
+        SimClock(client.loop),
+        SimDisk(0),
+        client.network,
+        SimRandomness(cluster.world.random(f"{client.name} of the product")),
+    )
+    bootstrap = [Address(host_of(node_id), BROKER_PORT) for node_id in cluster.machines]
+    return Routing(runtime, bootstrap, client_id=client.name, connect_timeout_ms=1000)

@@ -1,0 +1,87 @@
+"""Many seeds, on all cores: runs each, and for one that fails prints all that is needed to have it again.
+
+That is the seed, the shortest schedule that still breaks the same invariant, the end of the log, and the lines to paste
+as a test. It never stops at the first failure: a sweep shows how many there are.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from chronik.sim.faults import Fault
+from chronik.sim.scenario import Outcome
+from chronik.sim.scenarios import run_named
+from chronik.sim.shrink import shrink
+
+LOG_LINES = 60
+SEEDS_PER_JOB = 4
+
+
+class Result(NamedTuple):
+    """An outcome as it travels between processes."""
+
+    seed: int
+    failure: str
+    invariant: str
+    operation_count: int
+    virtual_ms: int
+    log_hash: str
+
+
+def sweep(scenario: str, seeds: Iterable[int], *, jobs: int = 0) -> Iterator[Result]:
+    """Results in any order, as they come."""
+    jobs = jobs or os.cpu_count() or 1
+    work = [(scenario, seed) for seed in seeds]
+    if jobs == 1 or len(work) == 1:
+        yield from map(_run_one, work)
+        return
+    # A fresh interpreter per worker: a fork would carry over whatever the parent has imported and started.
+    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+        yield from pool.imap_unordered(_run_one, work, chunksize=SEEDS_PER_JOB)
+
+
+def _run_one(work: tuple[str, int]) -> Result:
+    outcome = run_named(*work)
+    return Result(
+        outcome.seed,
+        "" if outcome.failure is None else str(outcome.failure),
+        outcome.invariant,
+        outcome.operation_count,
+        outcome.virtual_ms,
+        outcome.log_hash,
+    )
+
+
+def shrunk(outcome: Outcome, tell: Callable[[str], None]) -> Outcome:
+    """The run with the shortest schedule that still breaks the same invariant."""
+
+    def fails(faults: list[Fault]) -> bool:
+        failed = run_named(outcome.scenario, outcome.seed, faults).invariant == outcome.invariant
+        tell(f"  {len(faults)} faults: {'still fails' if failed else 'passes'}")
+        return failed
+
+    return run_named(outcome.scenario, outcome.seed, shrink(outcome.faults, fails))
+
+
+def report(outcome: Outcome, *, log_lines: int = LOG_LINES) -> str:
+    """Everything about a failed run, for a person."""
+    lines = outcome.lines[-log_lines:] if log_lines else outcome.lines
+    return "\n".join(
+        [
+            f"scenario {outcome.scenario}, seed {outcome.seed}: {outcome.failure}",
+            f"faults: {len(outcome.faults)}",
+            *(f"    {fault}" for fault in outcome.faults),
+            f"log, the last {len(lines)} of {len(outcome.lines)} lines:",
+            *(f"    {line}" for line in lines),
+            "as a test, in tests/sim/test_found.py:",
+            paste(outcome),
+        ]
+    )
+
+
+def paste(outcome: Outcome) -> str:
+    faults = "".join(f"        {fault},\n" for fault in outcome.faults)
+    return f'    Found("{outcome.scenario}", seed={outcome.seed}, faults=[\n{faults}    ]),  # {outcome.invariant}'

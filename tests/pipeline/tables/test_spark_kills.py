@@ -1,0 +1,170 @@
+"""kill -9 of drivers and workers while a topic becomes a table, and two drivers where there should be one.
+
+The promise: per partition, rows == distinct offsets == records in the topic, and each batch id is committed once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+from confluent_kafka import Producer
+from deltalake import DeltaTable
+
+from chronik.pipeline.tables.place import Place
+from chronik.testing import Cluster
+from tests.pipeline.tables.rows import batches_in_history
+
+# A driver takes seconds to start, minutes on a machine that is busy with other things.
+pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.xdist_group("spark"), pytest.mark.timeout(3600)]
+
+KILLS = int(os.environ.get("CHRONIK_SPARK_KILLS", "3"))  # CHRONIK_SPARK_KILLS=30 is the long run
+SEED = int(os.environ.get("CHRONIK_SPARK_KILLS_SEED", "3"))
+TOPIC = "killed"
+PARTITIONS = 3
+BATCH_ROWS = 400
+# Python processes of a driver, by what they run: tasks; the table's commits; the source's planning.
+WORKERS = ["pyspark.worker", "pyspark.sql.worker.python_streaming_sink_runner", "pyspark.sql.worker.plan_data_source"]
+
+
+class Run:
+    """A topic, its table, and whoever drives one into the other."""
+
+    def __init__(self, folder: Path, cluster: Cluster) -> None:
+        self.place = Place.of(str(folder / "table"))
+        self.checkpoint = folder / "checkpoint"
+        self.bootstrap = cluster.bootstrap
+        self.values: dict[int, list[bytes]] = {partition: [] for partition in range(PARTITIONS)}
+        self._producer = Producer({"bootstrap.servers": self.bootstrap, "acks": "all", "linger.ms": 5, "log_level": 0})
+
+    def produce(self, count: int) -> None:
+        for _ in range(count):
+            partition = sum(map(len, self.values.values())) % PARTITIONS
+            value = b"%d" % len(self.values[partition])
+            self.values[partition].append(value)
+            self._producer.produce(TOPIC, value, partition=partition)
+            self._producer.poll(0)
+        assert self._producer.flush(60) == 0
+
+    @contextlib.contextmanager
+    def driver(self) -> Iterator[subprocess.Popen[bytes]]:
+        words = [self.bootstrap, TOPIC, self.place.uri, str(self.checkpoint), str(BATCH_ROWS)]
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.pipeline.tables.topic_to_table", *words],
+            env=environment,
+            start_new_session=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            yield process
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    def finish(self) -> None:
+        """Drivers until one gets to the end of the topic."""
+        for _ in range(5):
+            with self.driver() as process:
+                if process.wait() == 0:
+                    return
+        raise AssertionError("no driver gets through")
+
+    def progress(self) -> int:
+        """Grows with every file, every commit and every batch: where in its life a run is."""
+        places = [Path(self.place.uri), Path(self.place.uri) / "_delta_log", *self.checkpoint.glob("[oc]*s")]
+        return sum(len(list(each.iterdir())) for each in places if each.is_dir())
+
+    def check(self) -> None:
+        rows = DeltaTable(self.place.uri).to_pyarrow_table(columns=["_partition", "_offset", "value", "_topic_id"])
+        found: dict[int, dict[int, bytes]] = {partition: {} for partition in range(PARTITIONS)}
+        for partition, offset, value in zip(
+            *(rows[name].to_pylist() for name in ("_partition", "_offset", "value")), strict=True
+        ):
+            assert offset not in found[partition], f"{partition}/{offset} is in the table twice"
+            found[partition][offset] = value
+        for partition, values in self.values.items():
+            assert sorted(found[partition]) == list(range(len(values))), f"partition {partition} has gaps"
+            assert [found[partition][offset] for offset in range(len(values))] == values
+        assert len(set(rows["_topic_id"].to_pylist())) == 1
+        batches = batches_in_history(self.place)
+        assert [number for _, number in batches] == list(range(len(batches))), "a batch id has not exactly one commit"
+        assert len({application for application, _ in batches}) == 1
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Run]:
+    with Cluster(settings={"num.partitions": str(PARTITIONS)}) as cluster:
+        yield Run(tmp_path, cluster)
+
+
+def descendants(pid: int) -> list[int]:
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+                children.setdefault(parent, []).append(int(entry.name))
+    found, ahead = [], [pid]
+    while ahead:
+        ahead = [child for each in ahead for child in children.get(each, [])]
+        found += ahead
+    return found
+
+
+def workers_of(pid: int, module: str) -> list[int]:
+    """Processes below a driver that run `module`; the forked ones, not the daemon that forks them."""
+    found = []
+    for each in descendants(pid):
+        with contextlib.suppress(OSError):
+            command = Path(f"/proc/{each}/cmdline").read_bytes().split(b"\0")
+            if any(word.startswith(module.encode()) for word in command):
+                found.append(each)
+    return [each for each in found if not set(descendants(each)) & set(found)]
+
+
+def test_kills_of_drivers_and_workers_lose_and_double_nothing(run: Run) -> None:
+    """Each kill falls at another point: while files are written, before the commit, after it, between batches."""
+    random = Random(SEED)
+    kills = 0
+    while kills < KILLS:
+        run.produce(BATCH_ROWS * 6)
+        with run.driver() as process:
+            while process.poll() is None and kills < KILLS:
+                wanted = run.progress() + random.randrange(1, 12)
+                while run.progress() < wanted and process.poll() is None:
+                    time.sleep(0.005)
+                if process.poll() is not None:
+                    break
+                time.sleep(random.random() * 0.1)
+                victim = random.choice(["driver", *WORKERS])
+                pids = [process.pid] if victim == "driver" else workers_of(process.pid, victim)
+                if not pids:
+                    continue
+                kills += 1
+                if victim == "driver":
+                    break  # leaving kills all of its group
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(random.choice(pids), signal.SIGKILL)
+    run.finish()
+    run.check()
+
+
+def test_two_drivers_on_one_checkpoint_commit_each_batch_once(run: Run) -> None:
+    """Somebody starts the job twice. Spark stops one of them, sooner or later; until then both do the same work."""
+    run.produce(BATCH_ROWS * 4)
+    with run.driver() as one, run.driver() as two:
+        ended = [one.wait(), two.wait()]
+    if 0 not in ended:  # each stopped the other
+        run.finish()
+    run.check()

@@ -1,0 +1,104 @@
+"""One replica by itself: a real log on a disk in memory, and a partition's state set by hand."""
+
+from __future__ import annotations
+
+from chronik.metadata.image import Partition
+from chronik.replication.progress import Progress
+from chronik.replication.replica import Replica
+from chronik.replication.topic_settings import TopicSettings
+from chronik.sim.disk import SimDisk
+from chronik.storage.config import LogConfig, LogsConfig
+from chronik.storage.logs import Logs
+from chronik.wire.batches import build, split
+from chronik.wire.records import Record
+from tests.raft.virtual_time import machine
+
+TOPIC_ID = b"t" * 16
+KEY = (TOPIC_ID, 0)
+NOW_MS = 1_700_000_000_000
+
+
+class Session:
+    """What a replica needs of a follower's session; it remembers what it was told."""
+
+    def __init__(self, broker_id: int, broker_epoch: int = 7) -> None:
+        self.broker_id, self.broker_epoch = broker_id, broker_epoch
+        self.heard_ns = 0
+        self.more_count = self.committed_count = 0
+
+    def has_more(self, progress: Progress) -> None:
+        self.more_count += 1
+
+    def has_committed_more(self, progress: Progress) -> None:
+        self.committed_count += 1
+
+
+class Keeper:
+    def __init__(self) -> None:
+        self.caught: list[int] = []
+
+    def caught_up(self, replica: Replica, progress: Progress) -> None:
+        self.caught.append(progress.broker_id)
+
+
+class One:
+    """Node 1's replica of a partition of nodes 1, 2 and 3."""
+
+    replica: Replica
+
+    def __init__(self, logs: Logs, disk: SimDisk) -> None:
+        self.logs, self.disk = logs, disk
+        self.keeper = Keeper()
+        self.followers: dict[int, Progress] = {}
+
+    @classmethod
+    async def make(
+        cls, *, leader: int = 1, epoch: int = 1, min_insync: int = 1, isr: tuple[int, ...] = (1, 2, 3)
+    ) -> One:
+        disk = SimDisk(0)
+        runtime = machine(disk, 0)
+        one = cls(await Logs.open(runtime, "/data", LogsConfig()), disk)
+        settings = TopicSettings(LogConfig(), min_insync, "producer", None)
+        log = one.logs.create("t", TOPIC_ID, 0, settings.log)
+        one.replica = Replica(
+            log,
+            1,
+            Partition(leader, epoch, epoch, (1, 2, 3), isr),
+            settings,
+            clock=runtime.clock,
+            keeper=one.keeper,
+            followers=one.followers,
+        )
+        return one
+
+    def write(self, *values: bytes) -> int:
+        """Appends a batch; returns the end of the log."""
+        made = [Record(at, NOW_MS, None, value, ()) for at, value in enumerate(values)]
+        return self.replica.append(split(memoryview(build(made))), now_ms=NOW_MS).last_offset + 1
+
+    async def write_durably(self, *values: bytes) -> int:
+        end_offset = self.write(*values)
+        waiting = self.replica.log.when_durable(end_offset)
+        if waiting is not None:
+            await waiting
+        return end_offset
+
+    def reports(self, broker_id: int, end_offset: int) -> Progress:
+        """A follower was found to hold a prefix of this log."""
+        progress = self.followers.get(broker_id)
+        if progress is None:
+            progress = self.followers[broker_id] = Progress(KEY, Session(broker_id))  # type: ignore[arg-type]
+        progress.end_offset = end_offset
+        self.replica.count(progress)
+        return progress
+
+    def change(self, **fields: object) -> None:
+        """A new image."""
+        state = self.replica.state
+        self.replica.change(state._replace(partition_epoch=state.partition_epoch + 1, **fields))  # type: ignore[arg-type]
+
+
+def fetched(values: list[bytes], *, offset: int, epoch: int) -> memoryview:
+    """A batch as a leader sends it."""
+    made = [Record(offset + at, NOW_MS, None, value, ()) for at, value in enumerate(values)]
+    return memoryview(bytearray(build(made, base_offset=offset, leader_epoch=epoch)))

@@ -1,0 +1,234 @@
+"""One replica: what it counts as committed, whom it answers, and what it never gives up."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from chronik.replication.errors import (
+    FencedEpoch,
+    NotEnoughReplicas,
+    NotLeader,
+    NotYetAvailable,
+    TimedOut,
+    TooFewReplicasAfterAppend,
+    UnknownEpoch,
+)
+from chronik.runtime.invariants import InvariantBroken
+from tests.raft.virtual_time import run
+from tests.replication.small import One, fetched
+
+
+def test_committed_is_what_every_in_sync_replica_holds_durably() -> None:
+    """Its own fsync, and the offset that each follower asks for: the lowest of them."""
+
+    async def story() -> None:
+        one = await One.make()
+        end = one.write(b"a", b"b")
+        one.reports(2, end)
+        one.reports(3, end)
+        assert one.replica.high_watermark == 0, "the leader's own fsync is missing"
+        waiting = one.replica.log.when_durable(end)
+        assert waiting is not None
+        await waiting
+        assert one.replica.high_watermark == 2
+        await one.write_durably(b"c")
+        one.reports(2, 3)
+        assert one.replica.high_watermark == 2, "one of the in-sync replicas lacks it"
+        one.reports(3, 3)
+        assert one.replica.high_watermark == 3
+
+    run(story)
+
+
+def test_a_new_leader_waits_for_followers_of_its_own_epoch() -> None:
+    """What a follower said in an earlier epoch may have been cut since."""
+
+    async def story() -> None:
+        one = await One.make()
+        end = await one.write_durably(b"a")
+        one.reports(2, end)
+        one.reports(3, end)
+        assert one.replica.high_watermark == 1
+        one.change(leader=2, leader_epoch=2)
+        one.change(leader=1, leader_epoch=3)
+        await one.write_durably(b"b")
+        one.followers[2].end_offset = one.followers[3].end_offset = 2
+        one.replica._commit()
+        assert one.replica.high_watermark == 1
+        one.reports(2, 2)
+        one.reports(3, 2)
+        assert one.replica.high_watermark == 2
+
+    run(story)
+
+
+def test_whoever_is_on_its_way_into_the_isr_counts_and_whoever_leaves_counts_too() -> None:
+    """The controller may have agreed already, or never will: both ISRs must hold what is committed (KIP-497)."""
+
+    async def story() -> None:
+        one = await One.make(isr=(1, 2))
+        await one.write_durably(b"a")
+        one.replica.ask_for_isr((1, 2, 3))
+        one.reports(2, 1)
+        assert one.replica.high_watermark == 0, "3 may be in already"
+        one.replica.ask_for_isr((1,))
+        assert one.replica.high_watermark == 1, "2 has it; 3 was refused"
+        await one.write_durably(b"b")
+        assert one.replica.high_watermark == 1, "2 is in until the controller says otherwise"
+        one.change(isr=(1,))
+        assert one.replica.high_watermark == 2
+
+    run(story)
+
+
+def test_a_follower_may_come_in_when_it_holds_what_is_committed_and_the_epochs_beginning() -> None:
+    """Less than the epoch's beginning could lack what an earlier leader had acknowledged and this one not counted."""
+
+    async def story() -> None:
+        one = await One.make(isr=(1, 2))
+        await one.write_durably(b"a", b"b")
+        one.reports(2, 2)
+        one.reports(3, 1)
+        assert one.keeper.caught == []
+        one.reports(3, 2)
+        assert one.keeper.caught == [3]
+        await one.write_durably(b"c")
+        one.change(leader=2, leader_epoch=2)
+        one.change(leader=1, leader_epoch=3)
+        one.keeper.caught.clear()
+        one.reports(3, 2)
+        assert one.keeper.caught == [], "the epoch begins at 3"
+
+    run(story)
+
+
+def test_those_who_wait_are_answered_when_it_is_committed_in_order() -> None:
+    """Each by its own offset: an earlier append does not wait for a later one."""
+
+    async def story() -> None:
+        one = await One.make()
+        first = one.replica.when_committed(one.write(b"a"), 1000)
+        second = one.replica.when_committed(one.write(b"b"), 1000)
+        assert first is not None
+        assert second is not None
+        await one.replica.log.when_durable(2)  # type: ignore[misc]
+        one.reports(2, 1)
+        one.reports(3, 2)
+        await first
+        assert not second.done()
+        one.reports(2, 2)
+        await second
+        assert one.replica.when_committed(2) is None
+
+    run(story)
+
+
+def test_those_who_wait_hear_that_leadership_is_lost_that_time_is_up_and_that_too_few_are_left() -> None:
+    """Written, perhaps kept, perhaps not: the client must not be told that it survives."""
+
+    async def story() -> None:
+        one = await One.make(min_insync=2)
+        overdue = one.replica.when_committed(one.write(b"a"), 200)
+        with pytest.raises(TimedOut):
+            await overdue  # type: ignore[misc]
+        shrunk = one.replica.when_committed(one.write(b"b"), 60_000)
+        one.change(isr=(1,))
+        with pytest.raises(TooFewReplicasAfterAppend):
+            await shrunk  # type: ignore[misc]
+        with pytest.raises(NotEnoughReplicas):
+            one.replica.require_in_sync()
+        one.change(isr=(1, 2))
+        deposed = one.replica.when_committed(one.write(b"c"), 60_000)
+        one.change(leader=2, leader_epoch=2)
+        with pytest.raises(NotLeader):
+            await deposed  # type: ignore[misc]
+
+    run(story)
+
+
+def test_a_deposed_leader_takes_nothing_and_another_epoch_is_refused() -> None:
+    """At once with the image that says so."""
+
+    async def story() -> None:
+        one = await One.make(epoch=5)
+        one.replica.require_leader(5)
+        with pytest.raises(FencedEpoch):
+            one.replica.require_leader(4)
+        with pytest.raises(UnknownEpoch):
+            one.replica.require_leader(6)
+        one.change(leader=2, leader_epoch=6)
+        with pytest.raises(NotLeader):
+            one.replica.require_leader()
+
+    run(story)
+
+
+def test_a_follower_serves_what_it_knows_to_be_committed() -> None:
+    """KIP-392: a consumer that is ahead of this replica is told to try again, not that its offset is wrong."""
+
+    async def story() -> None:
+        one = await One.make(leader=2)
+        one.replica.append_fetched(fetched([b"a", b"b"], offset=0, epoch=1))
+        one.replica.learn(1, 0)
+        one.replica.require_readable(1)
+        with pytest.raises(NotYetAvailable):
+            one.replica.require_readable(2)
+        one.replica.learn(9, 0)
+        assert one.replica.high_watermark == 2, "never above what it holds"
+        one.replica.learn(1, 0)
+        assert one.replica.high_watermark == 2, "never back"
+
+    run(story)
+
+
+def test_nothing_committed_is_ever_cut_unless_an_unclean_election_was_seen() -> None:
+    """A leader from the ISR has everything committed: if it seems not to, the node stops rather than agree."""
+
+    async def story() -> None:
+        one = await One.make(leader=2)
+        one.replica.append_fetched(fetched([b"a", b"b"], offset=0, epoch=1))
+        one.replica.append_fetched(fetched([b"c"], offset=2, epoch=1))
+        one.replica.learn(2, 0)
+        one.replica.truncate_to(2)
+        assert one.replica.log.end_offset == 2
+        with pytest.raises(InvariantBroken):
+            one.replica.truncate_to(0)
+        one.change(isr=(2,), leader=2, leader_epoch=1)
+        one.change(isr=(3,), leader=3, leader_epoch=2)
+        one.replica.truncate_to(0)
+        assert (one.replica.log.end_offset, one.replica.high_watermark) == (0, 0)
+
+    run(story)
+
+
+def test_a_leader_that_wrote_nothing_forgets_its_epoch_when_it_follows() -> None:
+    """Its successor never heard of that epoch and could not say where it ended."""
+
+    async def story() -> None:
+        one = await One.make(leader=2)
+        one.replica.append_fetched(fetched([b"a"], offset=0, epoch=1))
+        one.change(leader=1, leader_epoch=2)
+        assert one.replica.log.epochs.latest == 2
+        one.change(leader=2, leader_epoch=3)
+        assert one.replica.log.epochs.latest == 1
+
+    run(story)
+
+
+def test_an_end_is_told_only_when_it_cannot_go_back() -> None:
+    """KIP-207: clients of the last leader may have seen more than this one knows to be committed."""
+
+    async def story() -> None:
+        one = await One.make(leader=2)
+        one.replica.append_fetched(fetched([b"a", b"b"], offset=0, epoch=1))
+        one.replica.learn(1, 0)
+        one.change(leader=1, leader_epoch=2)
+        assert not one.replica.is_end_known
+        await asyncio.sleep(0.1)
+        one.reports(2, 2)
+        one.reports(3, 2)
+        assert one.replica.is_end_known
+
+    run(story)

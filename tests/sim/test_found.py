@@ -1,0 +1,53 @@
+"""Runs that broke an invariant once. `chronik sim` prints an entry for whatever it finds; each must hold for ever."""
+
+from __future__ import annotations
+
+import pytest
+
+from chronik.sim.faults import Fault
+from chronik.sim.scenarios import run_named
+from chronik.sim.sweep import report
+from tests.sim.found import Found
+
+CASES = [
+    Found(
+        "topics",
+        seed=181,
+        faults=[Fault(1944, "kill", 1, duration_ms=254), Fault(2440, "sync error", 1)],
+        story="a node whose disk failed while it started waited for a controller instead of ending",
+    ),
+    Found(
+        "records",
+        seed=85,
+        faults=[
+            Fault(19, "power at disk", 3, duration_ms=1911, amount=11),
+            Fault(357, "sync error", 1),
+            Fault(603, "pause", 1, duration_ms=1480),
+            Fault(2657, "deafen", 2, duration_ms=3500),
+            Fault(3266, "kill", 3, duration_ms=52),
+        ],
+        story="the late answer to a node's last process was taken for the answer to its new one",
+    ),
+    Found(
+        "metadata",
+        seed=91,
+        faults=[
+            Fault(5940, "power", 1, duration_ms=1047),
+            Fault(6400, "pause", 2, duration_ms=2927),
+            Fault(8839, "power", 2, duration_ms=822),
+        ],
+        story="the stream to a machine that lost power behind the handshake waited for its hello for ever",
+    ),
+    Found(
+        "metadata",
+        seed=21,
+        faults=[Fault(500, "slow disk", 0, duration_ms=8000, amount=65)],
+        story="a leader with a slow disk answered by its lease what it had not applied, though followers had",
+    ),
+]
+
+
+@pytest.mark.parametrize("found", CASES, ids=str)
+def test_what_was_found_once_holds(found: Found) -> None:
+    outcome = run_named(found.scenario, found.seed, found.faults)
+    assert outcome.failure is None, f"{found.story}\n{report(outcome)}"

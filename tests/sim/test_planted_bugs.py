@@ -1,0 +1,96 @@
+"""Every planted bug is caught, by the run that is kept here for it: a net that lets one through would let ours through.
+
+The faults are those that bring the bug out, written down so that one run per bug suffices. Each run passes without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pytest
+
+from chronik.sim.faults import Fault
+from chronik.sim.scenarios import run_named
+from tests.sim.planted import metadata_bugs
+
+pytestmark = pytest.mark.slow
+
+
+class Planted(NamedTuple):
+    plant: Callable[[pytest.MonkeyPatch], None]
+    scenario: str
+    seed: int
+    faults: list[Fault] | None  # None: what the seed draws
+    caught_by: str  # how the broken invariant's name begins
+
+
+SLOW_LEADER = [Fault(500, "slow disk", 0, duration_ms=8000, amount=65)]
+DEPOSED_AND_RESTARTED = [Fault(1000, "isolate", 1, duration_ms=2000), Fault(3300, "kill", 1, duration_ms=300)]
+LEADERS_IN_TURN = [Fault(at_ms, "isolate", 0, duration_ms=2000) for at_ms in (500, 3500, 6500)]
+VOTER_RESTARTED = [
+    Fault(300, "cut", 1, duration_ms=8500, other=2),
+    *(Fault(1000 + 450 * number, "kill", 3, duration_ms=40) for number in range(16)),
+]
+
+CASES = [
+    Planted(metadata_bugs.promise_forgotten_at_restart, "metadata", 5, VOTER_RESTARTED, "6"),
+    Planted(metadata_bugs.entries_acknowledged_before_fsync, "metadata", 0, [], "3"),
+    Planted(metadata_bugs.journal_never_synced, "metadata", 0, [], "1"),
+    Planted(metadata_bugs.highest_term_wins_at_recovery, "quorum", 3, DEPOSED_AND_RESTARTED, "2"),
+    Planted(metadata_bugs.stale_suffix_kept_at_recovery, "quorum", 3, DEPOSED_AND_RESTARTED, "2"),
+    Planted(
+        metadata_bugs.lease_longer_than_the_election_timeout,
+        "metadata",
+        2,
+        [Fault(500, "isolate", 1, duration_ms=3000)],
+        "6",
+    ),
+    Planted(metadata_bugs.lease_without_a_look_at_what_is_applied, "metadata", 21, SLOW_LEADER, "5"),
+    Planted(
+        metadata_bugs.follower_reads_before_it_applied_all_it_holds,
+        "metadata",
+        3,
+        [Fault(500, "slow link", 1, duration_ms=8000, other=2, amount=90)],
+        "5",
+    ),
+    Planted(
+        metadata_bugs.commits_do_not_wait_for_lease_holders,
+        "metadata",
+        10,
+        [Fault(500, "isolate", 3, duration_ms=300), Fault(2500, "isolate", 2, duration_ms=300)],
+        "5",
+    ),
+    Planted(
+        metadata_bugs.forwarded_command_applied_twice,
+        "metadata",
+        10,
+        [Fault(500, "cut", 1, duration_ms=2500, other=2), Fault(4500, "cut", 1, duration_ms=2500, other=3)],
+        "no unhandled error",  # replay itself refuses what was applied before
+    ),
+    Planted(metadata_bugs.older_terms_committed_by_counting, "metadata", 0, None, "3"),
+    Planted(metadata_bugs.vote_not_persisted, "metadata", 0, [Fault(500, "kill", 3, duration_ms=300)], "1"),
+    Planted(metadata_bugs.snapshot_without_membership, "metadata", 14, [Fault(500, "kill", 3, duration_ms=4000)], "4"),
+    Planted(metadata_bugs.stale_leader_answers_reads, "metadata", 3, LEADERS_IN_TURN, "6"),
+    Planted(metadata_bugs.lost_append_never_sent_again, "quorum", 3, [Fault(300, "kill", 2, duration_ms=1500)], "3"),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.plant.__name__)
+def test_a_planted_bug_is_caught(case: Planted, monkeypatch: pytest.MonkeyPatch) -> None:
+    case.plant(monkeypatch)
+    outcome = run_named(case.scenario, case.seed, case.faults)
+    assert outcome.failure is not None, f"{case.plant.__name__} went unseen"
+    assert outcome.invariant.startswith(case.caught_by), str(outcome.failure)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "seed", "faults"),
+    [
+        pytest.param(case.scenario, case.seed, case.faults, id=case.plant.__name__)
+        for case in {(case.scenario, case.seed, str(case.faults)): case for case in CASES}.values()
+    ],
+)
+def test_the_same_run_without_the_bug_passes(scenario: str, seed: int, faults: list[Fault] | None) -> None:
+    """Or the net would be caught by itself."""
+    assert run_named(scenario, seed, faults).failure is None

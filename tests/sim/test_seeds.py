@@ -1,0 +1,25 @@
+"""Some seeds of every scenario, each a whole cluster under faults. `make sim SEEDS=1000` runs more of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from chronik.sim.scenarios import run_named
+from chronik.sim.sweep import report
+
+pytestmark = pytest.mark.slow
+
+SEEDS_PER_TEST = 8
+COUNTS = {"metadata": 56, "topics": 32, "records": 32}
+CHUNKS = [
+    (scenario, range(first, first + SEEDS_PER_TEST))
+    for scenario, count in COUNTS.items()
+    for first in range(0, count, SEEDS_PER_TEST)
+]
+
+
+@pytest.mark.parametrize(("scenario", "seeds"), CHUNKS, ids=lambda value: getattr(value, "start", value))
+def test_every_invariant_holds(scenario: str, seeds: range) -> None:
+    for seed in seeds:
+        outcome = run_named(scenario, seed)
+        assert outcome.failure is None, report(outcome)
