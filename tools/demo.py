@@ -1,7 +1,8 @@
-"""The main job, live: three nodes, a producer, a group of two consumers, and kill -9 of a node in front of you.
+"""The main job, live: three nodes, a producer, a group of two, kill -9 of a node in front of you; then through Spark.
 
     make demo                       a few seconds of each
     make demo ARGS="--seconds 30"
+    make demo ARGS=--without-spark
 
 Everything runs for real: each node is a process of its own with data on this disk, every record is acknowledged only
 when every in-sync replica has synced it, and the last line is computed from what was acknowledged and what can be read.
@@ -14,6 +15,7 @@ import asyncio
 import sys
 import time
 from contextlib import suppress
+from pathlib import Path
 
 import uvloop
 from rich.console import Console
@@ -26,6 +28,7 @@ from chronik.client.routing import Cluster
 from chronik.client.topology import TopicPartition
 from chronik.runtime.real import real_runtime
 from chronik.testing import Cluster as Broker
+from demo_pipeline.stage import run_stage
 
 TOPIC, GROUP, PARTITIONS = "events", "dashboard", 6
 NODES = (1, 2, 3)
@@ -103,6 +106,7 @@ async def show(tally: Tally, bootstrap: str, console: Console, seconds: float, s
         while tally.lag:
             await asyncio.sleep(REFRESH_SECONDS)
             live.update(picture(tally, bootstrap, last), refresh=True)
+    console.print()
 
 
 async def serve(broker: Broker, tally: Tally, console: Console, seconds: float) -> None:
@@ -138,6 +142,7 @@ async def read_again(broker: Broker, count: int) -> dict[tuple[int, int], bytes]
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=9, help="how long to produce and consume (default 9)")
+    parser.add_argument("--without-spark", action="store_true", help="leave out the pipeline, which needs a JDK")
     options = parser.parse_args()
     console, tally = Console(), Tally()
     started = time.monotonic()
@@ -152,11 +157,14 @@ def main() -> int:
         broker.start_all_again()
         console.print(f"Back after {time.monotonic() - started:.2f} s. Reading everything again.")
         found = uvloop.run(read_again(broker, count))
-    lost = sum(found.get(key) != value for key, value in tally.acknowledged.items())
-    doubled = len(found) - len(set(found.values()))
-    verdict = "Nothing was lost." if not lost and not doubled else "THIS IS A BUG."
-    console.print(f"acknowledged {count:,}, read again {len(found):,}, lost {lost}, doubled {doubled}. {verdict}")
-    return 0 if not lost and not doubled else 1
+        lost = sum(found.get(key) != value for key, value in tally.acknowledged.items())
+        doubled = len(found) - len(set(found.values()))
+        verdict = "Nothing was lost." if not lost and not doubled else "THIS IS A BUG."
+        console.print(f"acknowledged {count:,}, read again {len(found):,}, lost {lost}, doubled {doubled}. {verdict}")
+        is_right = not lost and not doubled
+        if not options.without_spark:
+            is_right &= run_stage(broker, console, Path(broker.data) / "lake")
+    return 0 if is_right else 1
 
 
 if __name__ == "__main__":

@@ -108,7 +108,9 @@ async def test_nobody_is_answered_before_the_node_serves() -> None:
     node = StubNode()
     node.connections.are_served = False
     early = Peer(node)  # type: ignore[arg-type]
-    early.send(request(1) + request(2))
+    early.send(request(1))
+    assert not early.node_reads, "nor is more read than the first that came"
+    early.send(request(2))
     await turns()
     assert node.started == []
     node.connections.begin()
@@ -265,6 +267,19 @@ def test_nothing_behind_a_bad_request_is_served_and_one_line_is_logged(caplog: p
         assert node.memory.small_bytes == 0
 
     run(test())
+
+
+@in_a_loop
+async def test_who_hangs_up_in_the_middle_of_a_frame_leaves_no_memory_behind() -> None:
+    """A frame may be 100 MiB, and a connection is part of a cycle that the collector may find much later."""
+    node = StubNode()
+    peer = Peer(node)  # type: ignore[arg-type]
+    peer.send(request(1, SCRATCH_BYTES * 4)[:1000])
+    assert peer.connection._reader.admitted_bytes == node.memory.used_bytes == SCRATCH_BYTES * 4
+    peer.hang_up()
+    await turns()
+    assert peer.connection._reader._frame is None
+    assert node.memory.used_bytes == 0
 
 
 def test_a_handler_that_breaks_costs_its_own_connection(caplog: pytest.LogCaptureFixture) -> None:

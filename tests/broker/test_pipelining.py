@@ -9,7 +9,7 @@ from chronik.sim.disk import SimDisk
 from chronik.wire.batches import build
 from chronik.wire.messages.api_versions import ApiVersionsRequest
 from chronik.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from chronik.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from chronik.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ReplicaState
 from chronik.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from chronik.wire.notation import Request
 from chronik.wire.records import Record
@@ -59,3 +59,33 @@ def test_a_fetch_behind_finished_and_waiting_requests_is_answered() -> None:
         [produce(), produce(), VERSIONS, FETCH],
     ):
         assert correlation_ids(requests) == list(range(len(requests)))
+
+
+def test_a_followers_second_fetch_ends_its_first() -> None:
+    """It has something new to say, a partition that came or went, and must not wait behind a fetch that waits."""
+
+    async def story() -> None:
+        node = await start_node(SimDisk(0))
+        follower = Client(node)
+
+        def fetch(session_id: int, epoch: int, wait_ms: int) -> FetchRequest:
+            return FetchRequest(
+                replica_state=ReplicaState(replica_id=2, replica_epoch=1),
+                max_wait_ms=wait_ms,
+                min_bytes=1,
+                session_id=session_id,
+                session_epoch=epoch,
+                topics=[],
+                forgotten_topics_data=[],
+                rack_id="",
+            )
+
+        begun = await follower.ask(fetch(0, 0, 0), FetchResponse, 18)
+        waiting = follower.start(fetch(begun.session_id, 1, 30_000), 18)
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        follower.start(fetch(begun.session_id, 2, 30_000), 18)
+        await asyncio.wait_for(waiting, 5)
+        await node.stop()
+
+    asyncio.run(story())

@@ -209,6 +209,31 @@ def test_a_time_that_microseconds_cannot_hold_is_refused_by_name_and_can_be_left
         rows_of(wrapped)
 
 
+def test_every_range_inside_a_batch_is_cut_exactly() -> None:
+    """Tasks begin and end inside batches; one record too many or too few would be doubled or lost."""
+    data = build(some(5, first=10))
+    for start in range(9, 16):
+        for end in range(start, 17):
+            found = rows_of(data, columns=["offset"], start_offset=start, end_offset=end)
+            assert found == [(offset,) for offset in range(max(start, 10), min(end, 15))]
+
+
+def with_byte(data: bytes, at: int, byte: int) -> bytes:
+    changed = bytearray(data)
+    changed[at] = byte
+    changed[17:21] = crc32c(changed[21:]).to_bytes(4, "big")
+    return bytes(changed)
+
+
+def test_lengths_that_lie_are_refused_though_the_next_record_is_found() -> None:
+    """A record is length, attributes, two deltas, key, value, header count; the chain of lengths proves none."""
+    data = build([Record(i, 0, None, b"aaaa") for i in range(2)])
+    assert data[61:67] == bytes.fromhex("14 00 00 00 01 08")
+    for at, byte, why in ((61, 0x15, "negative"), (66, 0x0A, "headers"), (66, 0x06, "headers"), (65, 0x02, "")):
+        with pytest.raises(PipelineError, match=rf"UNREADABLE_BATCH.*{why}"):
+            rows_of(with_byte(data, at, byte), columns=["value"])
+
+
 def test_a_wrong_checksum_is_refused_with_the_batch_named() -> None:
     """One check a batch is all that stands between a flipped bit on disk and a wrong row in a table."""
     data = bytearray(build(some(3)) + build(some(3, first=3)))

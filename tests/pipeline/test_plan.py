@@ -39,6 +39,7 @@ def test_dry_run_names_the_line_that_reads_an_undeclared_table(tmp_path: Path) -
         (RAW + "@silver()\ndef s(bronze_orders, t): ...\n@silver()\ndef t(bronze_orders): ...\n", "TOO_MANY_READ"),
         ("@silver()\ndef a(b): ...\n@silver()\ndef b(a): ...\n", "CYCLE"),
         ("@silver()\ndef a(a): ...\n", "CYCLE"),
+        ("@silver()\ndef a(b): ...\n@silver()\ndef b(a): ...\n@silver()\ndef into(a): ...\n", "CYCLE"),
         (RAW + "@gold()\ndef g(bronze_orders): ...\n@silver()\ndef s(g): ...\n", "GOLD_IS_THE_END"),
         (
             RAW + '@to_topic(topic="orders")\ndef g(bronze_orders): ...\n@silver()\ndef s(g): ...\n',

@@ -14,6 +14,7 @@ from chronik.pipeline.events import BATCH, read_events
 from chronik.pipeline.fixtures import run_fixtures
 from chronik.pipeline.live_cluster import LiveCluster
 from chronik.pipeline.registry import load_module
+from chronik.pipeline.replaying import load_fix
 from chronik.pipeline.report import report
 from chronik.pipeline.template import write_template
 from chronik.testing import Cluster
@@ -77,8 +78,7 @@ def test_orders_are_as_they_are_now_and_a_replay_mends_them(example: Callable[..
     run = shop.run()
     assert {row["id"]: row["amount"] for row in shop.rows("orders")} == {1: 12.5, 3: 7.5}
     assert shop.rows("spending") == [{"customer": "ada", "spent": 20.0, "orders": 2}]
-    fix = load_module(EXAMPLES / "orders_cdc/fix.py").fix
-    told = shop.replay("orders", fix)
+    told = shop.replay("orders", load_fix(EXAMPLES / "orders_cdc/fix.py"))
     assert (told.letters, told.added, told.still_dead) == (1, 1, 0)
     assert {row["id"]: row["amount"] for row in shop.rows("orders")} == {1: 12.5, 3: 7.5, 4: 1.0}
     events = read_events(shop.cluster, "orders_cdc")
@@ -100,8 +100,8 @@ def test_windows_close_after_the_watermark_and_later_clicks_are_counted(example:
 
     site.send(topics["clicks"], [click(1), click(2), click(3, "b"), click(4, visitor="bot7")])
     site.send(topics["clicks"], [click(12), click(2), click(3), click(16)])  # two late ones, in time
-    site.send(topics["clicks"], [click(31), click(1), click(32), click(33)])  # and one that is not
-    site.send(topics["clicks"], [click(59)] * 4)
+    site.send(topics["clicks"], [click(31), click(32), click(33), click(34)])
+    site.send(topics["clicks"], [click(1), click(59), click(59), click(59)])  # and one that is not
     run = site.run(only="page_views", offsets_per_batch_max=4)
     found = {(row["window_start"].minute, row["page"]): row["views"] for row in site.rows("page_views")}
     assert {key: found[key] for key in ((0, "a"), (0, "b"), (10, "a"), (15, "a"))} == {

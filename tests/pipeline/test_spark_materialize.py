@@ -27,7 +27,8 @@ def create(bootstrap: str, topic: str, **config: str) -> str:
     """With another client's admin: the settings are for everybody's tools."""
     own = {f"chronik.table.{name.replace('_', '.')}": value for name, value in config.items()}
     new = NewTopic(topic, 1, 1, config={"chronik.table.enable": "true"} | own)
-    AdminClient({"bootstrap.servers": bootstrap}).create_topics([new])[topic].result(30)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([new])[topic].result(30)
     return topic
 
 

@@ -24,20 +24,21 @@ KEY = (TOPIC_ID, 0)
 class Model:
     """Asked after every step; `check_end` when everybody is back."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, *, is_lossy: bool) -> None:
         self._world = world
         self.acked: dict[int, bytes] = {}  # offset -> value
         self.committed: dict[int, tuple[int, bytes]] = {}  # offset -> (epoch, value), once any reader could see it
         self._seen: dict[tuple[int, int], int] = {}  # (node, broker epoch) -> high watermark looked at
         self._durable: dict[int, int] = {}  # node -> durable end, also of dead nodes
-        self.is_lossy = False  # unclean elections are allowed: only histories are checked
+        self.is_lossy = is_lossy  # unclean elections are allowed: only histories are checked
 
     def acknowledged(self, node: Node, offset: int, values: list[bytes]) -> None:
+        if self.is_lossy:
+            return
         for at, value in enumerate(values):
             known = self.acked.setdefault(offset + at, value)
             assert known == value, f"offset {offset + at} was acknowledged twice: {known!r} and {value!r}"
-        if not self.is_lossy:
-            self.look_at_durability(offset + len(values))
+        self.look_at_durability(offset + len(values))
 
     def look_at_durability(self, end_offset: int) -> None:
         """Acknowledged means: fsynced on every member of the ISR, alive or dead (10)."""

@@ -165,8 +165,8 @@ def epoch_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
 def controller_elects_whoever_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
     first = Elections._first
 
-    def anybody(self: Elections, before: Any, eligible: Any) -> int:
-        return first(self, before, before.replicas)
+    def anybody(self: Elections, replicas: Any, eligible: Any) -> int:
+        return first(self, replicas, replicas)
 
     monkeypatch.setattr(elections.Elections, "_first", anybody)
 

@@ -14,12 +14,14 @@ STEPS = 60
 
 
 async def _story(seed: int) -> World:
-    choice = seed % 6
+    choice = seed % 8
+    keeps_page_cache = choice == 6  # what durability=os relies on
     world = World(
         seed,
-        min_insync=2 if choice in (1, 2, 5) else 1,
+        min_insync=2 if choice in (1, 2, 3, 5) else 1,
         elr=choice in (2, 3),
-        durability="fsync",
+        durability="os" if keeps_page_cache else "fsync",
+        unclean=choice == 7,
         replicas=2 if choice == 4 else 3,
     )
     await world.begin()
@@ -31,7 +33,7 @@ async def _story(seed: int) -> World:
             world.produce(random.choice(nodes), acks_all=random.random() < 0.8)
             world.produce(random.choice(nodes))
         elif step < 0.65 and nodes:
-            world.crash(random.choice(nodes).node_id, power_cut=random.random() < 0.7)
+            world.crash(random.choice(nodes).node_id, power_cut=random.random() < 0.7 and not keeps_page_cache)
         elif step < 0.80 and world.dead:
             node_id = random.choice(list(world.dead))
             await world.start(node_id, wiped=random.random() < 0.15 and world.may_lose_its_disk(node_id))

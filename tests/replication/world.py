@@ -251,7 +251,7 @@ class World:
         self.nodes: dict[int, Node] = {}
         self.dead: dict[int, tuple[SimDisk, bytes, int]] = {}  # disk, its id, images applied
         self.wiped: set[int] = set()  # nodes whose disk is new and of which the controller does not know it yet
-        self.model = Model(self)
+        self.model = Model(self, is_lossy=unclean)
         log_config = LogConfig(durability=durability, segment_bytes=self.choose([600, 1 << 20]))
         self.settings = TopicSettings(log_config, min_insync, "producer", None)
         self.controller = Controller(self, replicas=replicas, min_insync=min_insync, elr=elr, unclean=unclean)

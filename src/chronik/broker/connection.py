@@ -37,6 +37,7 @@ class Connection(asyncio.BufferedProtocol):
         self.listener = listener  # the listener's name: which address Metadata advertises to this client
         self.peer = "?"
         self.peer_host = "?"
+        self.is_followers = False  # a broker fetches by it, to replicate what this node leads
         self.frame_since_ns = 0  # since when we wait for the rest of a frame; 0 when we do not
         self._now_ns = node.runtime.clock.monotonic_ns
         self.last_request_ns = self._now_ns()
@@ -67,14 +68,13 @@ class Connection(asyncio.BufferedProtocol):
         refusal = self.node.connections.admit(self)
         if refusal is not None:
             self.close(refusal)
-        elif not self.node.connections.are_served:
-            self._is_held = True
-            self._read_or_not()
+        else:
+            self._is_held = not self.node.connections.are_served
 
     def begin(self) -> None:
         """The node serves from now on."""
         self._is_held = False
-        self._read_or_not()
+        self._serve()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
@@ -86,6 +86,7 @@ class Connection(asyncio.BufferedProtocol):
             self._give_back(len(frame))
         self._arrived.clear()
         self._give_back(self._reader.admitted_bytes)
+        self._reader.end()
         for reply in self._replies:
             if reply.is_done:  # the others hold their bytes until their handlers are done with them
                 self._release(reply)
@@ -117,6 +118,7 @@ class Connection(asyncio.BufferedProtocol):
         """Whether this small request is alone, as most are: then no bound can be reached by starting it."""
         return (
             self._is_reading
+            and not self._is_held
             and not self._replies
             and not self._arrived
             and not self._reader.has_part_of_a_frame
@@ -178,7 +180,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _must_wait(self) -> bool:
         """Whether the next request may not start yet."""
-        if self._peer_is_slow:
+        if self._peer_is_slow or self._is_held:
             return True
         if not self._replies:
             return False
@@ -187,8 +189,9 @@ class Connection(asyncio.BufferedProtocol):
         if self._over(limits.IN_FLIGHT_BYTES_HIGH) or self.node.memory.is_spent:
             self._is_full = True
             return True
-        # Fetch answers are large, so one connection holds one of them; a second waits for the first.
-        return self._arrived[0][:2] == FETCH_KEY
+        # Fetch answers are large, so one connection holds one of them; a second waits for the first. A follower sends a
+        # second one to end the first: see `replication.fetcher`.
+        return self._arrived[0][:2] == FETCH_KEY and not self.is_followers
 
     def _over(self, in_flight_bytes_max: int) -> bool:
         return (

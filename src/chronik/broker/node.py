@@ -163,6 +163,7 @@ class Node:
         self.following.join()
         self.replication.start()
         self.following.clean_up()
+        await self.store.joined()
         await self.lifecycle.join()
         self._serves = True
         self.connections.begin()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from chronik.replication.topic_settings import TopicSettings
 from chronik.storage.errors import BatchTooLarge
-from chronik.storage.rules import check_produced, is_settled_by_header
+from chronik.storage.rules import check_produced, decompressed_bytes_max, is_settled_by_header
 from chronik.wire.batches import (
     ATTRIBUTES_AT,
     HEADER_BYTES,
@@ -29,7 +29,7 @@ from chronik.wire.legacy_batches import SIZE_COVERS_FROM
 
 # Of Produce: from here on nothing older is accepted; from here on consumers may be expected to know zstd.
 VERSION_MAGIC_2, VERSION_ZSTD = 3, 7
-DECOMPRESSED_BYTES_MAX = 64 << 20  # of one batch that has to be taken apart
+FETCHED_BYTES_MAX = 64 << 20  # of one batch that is decompressed for a client too old for it
 OLD_DECOMPRESSED_BYTES_MAX = 8 << 20  # of a message set of magic 0 or 1, whose messages are all in memory at once
 QUICK_BYTES_MAX = 64 << 10  # at most 10,000 records: some milliseconds
 AS_SENT = "producer"
@@ -68,7 +68,7 @@ def _recompressed(batch: BatchView, settings: TopicSettings) -> BatchView:
     wanted = Codec.NONE if name == "uncompressed" else Codec[name.upper()]
     if batch.compression == wanted:
         return batch
-    data = recompressed(batch, wanted, settings.compression_level, DECOMPRESSED_BYTES_MAX)
+    data = recompressed(batch, wanted, settings.compression_level, decompressed_bytes_max(batch))
     (made,) = split(memoryview(data))
     return made
 
@@ -97,4 +97,4 @@ def look_inside(data: object, version: int, settings: TopicSettings, now_ms: int
 
 def to_old_magic(buffers: list[memoryview], magic: int, first_offset: int) -> bytes:
     """Batches from the log as a message set of magic 0 or 1."""
-    return b"".join(down_convert(buffer, magic, first_offset, DECOMPRESSED_BYTES_MAX) for buffer in buffers)
+    return b"".join(down_convert(buffer, magic, first_offset, FETCHED_BYTES_MAX) for buffer in buffers)

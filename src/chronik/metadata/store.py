@@ -210,6 +210,11 @@ class MetadataStore:
         except TimeoutError:
             raise NotController(self.leader_id) from None
 
+    async def joined(self) -> None:
+        """Returns when this node has a vote again, if it came without its disk: nobody should count on it before."""
+        if self._catching_up is not None:
+            await asyncio.shield(self._catching_up)
+
     async def barrier(self) -> Image:
         """An image that shows everything that was acknowledged anywhere before this call; always asks."""
         try:

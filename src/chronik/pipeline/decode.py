@@ -28,7 +28,7 @@ from chronik.pipeline.decode_headers import header_column
 from chronik.pipeline.errors import PipelineError
 from chronik.pipeline.gathering import chosen_of, gather
 from chronik.pipeline.varint_arrays import BadVarint, read_lengths, read_varints, read_varlongs
-from chronik.runtime.invariants import check
+from chronik.runtime.invariants import InvariantBroken
 from chronik.wire import records as record_codec
 from chronik.wire.batches import LOG_APPEND_TIME, BatchView, crc_holds, split
 from chronik.wire.compression import Codec, decompress
@@ -91,7 +91,6 @@ class Decoder:
         self.topic = topic
         self.partition = partition
         self.schema = arrow_schema(columns)
-        self._columns = frozenset(columns)
         self._constants: dict[str, Any] = {}
 
     def decode(
@@ -223,8 +222,7 @@ class Decoder:
             except Malformed as fault:
                 return self.unreadable(batch.base_offset, fault)
         first, last = group[0].base_offset, group[-1].last_offset
-        check(False, f"offsets {first} to {last} of {self.topic}-{self.partition} are readable, yet were not read")
-        raise AssertionError  # check has raised
+        raise InvariantBroken(f"offsets {first} to {last} of {self.topic}-{self.partition} can be read, yet were not")
 
 
 class _Fields(NamedTuple):

@@ -213,7 +213,7 @@ class Run:
             writer = to_records(self._passed(records, flow), declaration).writeStream.format("chronik")
             writer = writer.option("kafka.bootstrap.servers", self.cluster.bootstrap)
             writer = writer.option("topic", declaration.topic)
-        writer = writer.option("checkpointLocation", flow.checkpoint).queryName(f"{flow.group}.{self.run_id}")
+        writer = writer.option("checkpointLocation", flow.checkpoint)
         if self.pace.interval_ms is None:
             writer = writer.trigger(availableNow=True)
         else:

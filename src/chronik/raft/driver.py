@@ -362,6 +362,9 @@ class RaftNode:
         self._apply(ready.committed)
         if ready.soft_state:
             self._leadership_changed(ready.soft_state.leader)
+            if ready.soft_state.leader != NOBODY:
+                self._reads.leader_changed()
+                self._schedule_pump()
 
     def _persisted(self, ready: Ready) -> None:
         self._guarded(lambda: self._keep_promises(ready))

@@ -57,6 +57,12 @@ class ReadPoints:
                 del self._asked[context]
                 self._new.extend(reader for reader in asked.readers if not reader.done())
 
+    def leader_changed(self) -> None:
+        """Whoever was asked does not lead any more, or nobody did: what waits is asked of the new one at once."""
+        for asked in self._asked.values():
+            self._new.extend(reader for reader in asked.readers if not reader.done())
+        self._asked.clear()
+
     def confirmed(self, state: ReadState) -> None:
         asked = self._asked.pop(state.context, None)
         if asked:

@@ -7,7 +7,13 @@ from chronik.storage.errors import RecordTooLarge
 from chronik.wire import records
 from chronik.wire.batches import LENGTH_COVERS_FROM, BatchView
 
-DECOMPRESSED_BYTES_MAX = 64 << 20  # of one batch
+# What a batch may hold that must be looked into. While it is decompressed twice as much is taken, and a node may take
+# 64 MiB and 16 times what it was sent.
+DECOMPRESSED_BYTES_FREE, DECOMPRESSED_BYTES_PER_BYTE = 24 << 20, 8
+
+
+def decompressed_bytes_max(batch: BatchView) -> int:
+    return DECOMPRESSED_BYTES_FREE + DECOMPRESSED_BYTES_PER_BYTE * batch.size_bytes
 
 
 def check_produced(batch: BatchView, config: LogConfig, now_ms: int) -> None:
@@ -20,7 +26,7 @@ def check_produced(batch: BatchView, config: LogConfig, now_ms: int) -> None:
     keeps_times = config.message_timestamp_type == "CreateTime"
     records.verify(
         batch,
-        DECOMPRESSED_BYTES_MAX,
+        decompressed_bytes_max(batch),
         keys_required=config.compacts,
         timestamp_ms_min=now_ms - config.message_timestamp_before_max_ms if keeps_times else -FOREVER,
         timestamp_ms_max=now_ms + config.message_timestamp_after_max_ms if keeps_times else FOREVER,

@@ -114,6 +114,11 @@ class FrameReader:
         self._rest = bytes(scratch[at:end])
         return frames
 
+    def end(self) -> None:
+        """Nothing more will come: lets go of the memory for what was coming. It may be much, and we may live on."""
+        self._frame = None
+        self._rest = b""
+
     def feed(self, data: bytes) -> list[memoryview]:
         """`room` and `received` for bytes that are already somewhere else."""
         frames: list[memoryview] = []

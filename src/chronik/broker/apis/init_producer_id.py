@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from chronik.broker.api import api
 from chronik.broker.topics import refused_by
-from chronik.metadata.errors import MetadataError
+from chronik.metadata.errors import MetadataError, NotController
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -26,6 +26,9 @@ async def init_producer_id(request: InitProducerIdRequest, context: Context) -> 
         return _refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     try:
         producer_id = await context.node.producer_ids.next()
+    except NotController:
+        # Clients do not know the controller's errors here: this one makes them come again.
+        return _refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     except MetadataError as fault:
         return _refused(refused_by(fault)[0])
     return InitProducerIdResponse(throttle_time_ms=0, error_code=0, producer_id=producer_id, producer_epoch=0)

@@ -99,7 +99,9 @@ async def _looked_into(request: ProduceRequest, context: Context) -> Any:
                     partial(look_inside, partition.records, context.version, settings, now_ms)
                 )
             except node.refusals as fault:
-                looked[id(partition)] = fault
+                # Without the frames it came through: they hold what was decompressed, and we would keep them alive.
+                fault.__context__ = fault.__cause__ = None
+                looked[id(partition)] = fault.with_traceback(None)
         done = _produce(request, context, looked)
     finally:
         connection.go_on()

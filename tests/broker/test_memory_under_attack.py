@@ -1,0 +1,123 @@
+"""A node as a process of its own, under attack: its memory stays below 64 MiB and 16 times what it was sent.
+
+The high-water mark of the kernel is what counts, so nothing is missed between two looks.
+"""
+
+from __future__ import annotations
+
+import gzip
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from chronik.testing.cluster import Cluster
+from chronik.wire.compression import Codec
+from chronik.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from chronik.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tests.broker.hostile import batch, fetch_request, frame, produce_request
+from tests.broker.test_bad_input import _compressed
+
+MIB = 1 << 20
+FREE_BYTES, BYTES_PER_WIRE_BYTE = 64 * MIB, 16
+BUDGET_BYTES = 32 * MIB
+TOPICS = {"plain": [], "compacted": [CreatableTopicConfig(name="cleanup.policy", value="compact")]}
+
+pytestmark = pytest.mark.slow
+
+
+class Node:
+    """The process, and how much was sent to it since its memory was looked at."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.port = cluster.port
+        self.process = Path(f"/proc/{cluster._runners[0]._process.pid}")  # type: ignore[union-attr]
+        self.open: list[socket.socket] = []
+        self.sent_bytes = 0
+
+    def connect(self) -> socket.socket:
+        made = socket.create_connection(("127.0.0.1", self.port), 20)
+        self.open.append(made)
+        return made
+
+    def send(self, connection: socket.socket, data: bytes) -> None:
+        connection.sendall(data)
+        self.sent_bytes += len(data)
+
+    def ask(self, data: bytes) -> bytes:
+        """On a connection of its own; empty when the node hung up."""
+        connection = self.connect()
+        self.send(connection, data)
+        with connection.makefile("rb") as stream:
+            return stream.read(int.from_bytes(stream.read(4), "big"))
+
+    def memory_bytes(self, field: str) -> int:
+        lines = (self.process / "status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith(field)) * 1024
+
+    def end_all(self) -> None:
+        for connection in self.open:
+            connection.close()
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    with Cluster(in_process=False, settings={"chronik.memory.budget.bytes": str(BUDGET_BYTES)}) as made:
+        node = Node(made)
+        topics = [
+            CreatableTopic(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=configs)
+            for name, configs in TOPICS.items()
+        ]
+        assert node.ask(frame(CreateTopicsRequest(topics=topics), 5))
+        for _ in range(60):
+            assert node.ask(frame(produce_request(batch(bytes(900_000)), topic="plain"), 9))
+        node.end_all()
+        yield made
+
+
+def consumers_that_never_read(node: Node) -> None:
+    """A hundred bytes each, for an answer of 50 MB each."""
+    for _ in range(20):
+        node.send(node.connect(), frame(fetch_request(topic="plain", max_bytes=1 << 26), 11))
+
+
+def decompression_bombs(node: Node) -> None:
+    """60 MiB of zeros in 60 KiB, where every record must be looked at."""
+    bomb = _compressed(gzip.compress(bytes(60 * MIB), 9), Codec.GZIP)
+    for _ in range(5):
+        assert node.ask(frame(produce_request(bomb, topic="compacted"), 9))
+
+
+def very_many_elements(node: Node) -> None:
+    """Two bytes each on the wire, and an object each if they were decoded."""
+    request = MetadataRequest(topics=[MetadataRequestTopic(name="")] * 999_999)
+    for _ in range(3):
+        assert node.ask(frame(request, 4)) == b""
+
+
+def large_frames_that_never_end(node: Node) -> None:
+    """Each says 90 MB and sends a little: memory is not taken for what is only claimed, beyond the budget."""
+    for _ in range(20):
+        node.send(node.connect(), (90 * MIB).to_bytes(4, "big") + bytes(300_000))
+
+
+ATTACKS = [consumers_that_never_read, decompression_bombs, very_many_elements, large_frames_that_never_end]
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.__name__)
+def test_memory_stays_within_what_was_promised(cluster: Cluster, attack: Callable[[Node], None]) -> None:
+    """Whoever can connect must not be able to end the process by its memory; and the next client is served."""
+    node = Node(cluster)
+    assert node.ask(frame(fetch_request(topic="compacted"), 11)), "it serves before"
+    (node.process / "clear_refs").write_text("5")  # the high-water mark begins anew
+    before_bytes = node.memory_bytes("VmRSS")
+    try:
+        attack(node)
+        assert node.ask(frame(produce_request(batch(b"after"), topic="plain"), 9)), "others are served"
+        grown_bytes = node.memory_bytes("VmHWM") - before_bytes
+        allowed_bytes = FREE_BYTES + BYTES_PER_WIRE_BYTE * node.sent_bytes
+        assert grown_bytes <= allowed_bytes, f"{grown_bytes // MIB} MiB for {node.sent_bytes} bytes"
+        print(f"{attack.__name__}: {grown_bytes / MIB:.1f} MiB for {node.sent_bytes} bytes sent")
+    finally:
+        node.end_all()
