@@ -49,6 +49,13 @@ def test_an_outdated_refusal_changes_nothing() -> None:
     assert (peer.next, peer.match) == (6, 5)
 
 
+def test_a_peer_that_refuses_what_it_acknowledged_has_lost_its_disk() -> None:
+    """Turning back no further than what it once held would send it the same append for ever."""
+    peer = progress(34, 35)
+    assert peer.reject(34, 1)
+    assert (peer.match, peer.next) == (0, 2)
+
+
 def test_probing_sends_one_append_until_it_is_answered() -> None:
     peer = progress()
     peer.sent_entries(2, 10)

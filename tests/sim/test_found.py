@@ -31,6 +31,12 @@ CASES = [
         story="the late answer to a node's last process was taken for the answer to its new one",
     ),
     Found(
+        "topics",
+        seed=3,
+        faults=[Fault(1500, "wipe", 2, duration_ms=500)],
+        story="a node with a new disk was sent the append that it could not take, again and again, as fast as it refused",
+    ),
+    Found(
         "metadata",
         seed=91,
         faults=[

@@ -102,6 +102,10 @@ class Progress:
             return True
         if self.next - 1 != rejected:
             return False
+        if rejected == self.match:
+            # It does not hold what it acknowledged: it lost its disk. Turning back no further would ask for ever; to
+            # count less than there may be is always safe.
+            self.match = 0
         self._turn_back_to(max(min(rejected, agrees_at + 1), self.match + 1))
         self.paused_flow = False
         return True
