@@ -34,7 +34,7 @@ CASES = [
         "topics",
         seed=3,
         faults=[Fault(1500, "wipe", 2, duration_ms=500)],
-        story="a node with a new disk was sent the append that it could not take, again and again, as fast as it refused",
+        story="a node with a new disk was sent the same append, which it could not take, as fast as it refused",
     ),
     Found(
         "metadata",
