@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,7 +32,7 @@ from chronik.pipeline import bronze, silver
 @F.udf("string")
 def shouted(text):
     """Defined here, so executors cannot import it: it must travel by value."""
-    return text.upper()
+    return None if text is None else text.upper()
 
 @bronze(topic="{topic}", decode="json", key="id long", schema="name string, at timestamp", is_stored=False)
 def changes(records):
@@ -41,6 +42,7 @@ def changes(records):
 def orders(changes):
     return changes.withColumn("name", shouted("name"))
 '''
+POLL_S = 0.1
 MASTER = re.compile(r"Starting Spark master at (spark://\S+)")
 REGISTERED = re.compile(r"Registering worker")
 
@@ -65,7 +67,9 @@ class Daemon:
             found = wanted.findall(self.log.read_text(errors="replace"))
             if len(found) >= count:
                 return str(found[0])
-            assert self.process.poll() is None, self.log.read_text(errors="replace")[-2000:]
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(POLL_S)
+                pytest.fail(self.log.read_text(errors="replace")[-2000:])
 
     def close(self) -> None:
         self.process.terminate()
