@@ -14,7 +14,7 @@ from contextlib import suppress
 from itertools import pairwise
 from typing import TypeVar
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from chronik.testing import Cluster
 from chronik.testing.local_cluster import node_directory
@@ -66,6 +66,12 @@ class Load:
         self._thread.start()
 
     def _run(self) -> None:
+        try:
+            self._produce()
+        except KafkaException as fault:  # the client gave up: sequences that do not follow, say
+            self.failures.append(str(fault))
+
+    def _produce(self) -> None:
         number = 0
         while not self._stopping.is_set():
             value = b"%s %d" % (self.topic.encode(), number)
@@ -89,10 +95,12 @@ class Load:
     def wait_for_more(self, count: int = 50) -> None:
         """In every partition, so that each has a leader that works."""
         wanted = [len(told_s) + count for told_s in self._told_s]
-        eventually(
-            lambda: all(len(told_s) >= least for told_s, least in zip(self._told_s, wanted, strict=True)),
-            f"{count} more acknowledged in each of {PARTITIONS} partitions",
-        )
+
+        def look() -> bool:
+            assert not self.failures, self.failures[:3]
+            return all(len(told_s) >= least for told_s, least in zip(self._told_s, wanted, strict=True))
+
+        eventually(look, f"{count} more acknowledged in each of {PARTITIONS} partitions")
 
     def stop(self) -> None:
         self._stopping.set()
