@@ -53,8 +53,8 @@ class Pair:
         self.asked: list[tuple[Command, RequestId]] = []
         self.answer: Reply | Exception = AllocateProducerIdsReply(first_producer_id=1000, count=1000)
         self.to_controller, self.to_asker = Pipe(1), Pipe(2)
-        self.controller = Forwarding(self.to_asker, self._decide, lambda: 42)
-        self.asker = Forwarding(self.to_controller, self._refuse, lambda: 0)
+        self.controller = Forwarding(self.to_asker, self._decide, lambda: 42, incarnation=1)
+        self.asker = Forwarding(self.to_controller, self._refuse, lambda: 0, incarnation=2)
 
     def _decide(self, command: Command, request: RequestId) -> asyncio.Future[Reply]:
         if isinstance(self.answer, NotController):
