@@ -62,7 +62,7 @@ class Load:
                 "log_level": 0,
             }
         )
-        self._thread = threading.Thread(target=self._run)
+        self._thread = threading.Thread(target=self._run, daemon=True)  # a test that failed does not wait for it
         self._thread.start()
 
     def _run(self) -> None:

@@ -32,9 +32,11 @@ def python_drivers(cluster: Cluster) -> Iterator[dict[str, Driver]]:
         "librdkafka": ConfluentDriver(cluster.bootstrap),
         "kafka-python": KafkaPythonDriver(cluster.bootstrap),
     }
-    yield drivers
-    for driver in drivers.values():
-        driver.close()
+    try:
+        yield drivers
+    finally:
+        for driver in drivers.values():
+            driver.close()
 
 
 @contextmanager

@@ -40,7 +40,7 @@ class TopicClients:
         self._round = 0
         self._is_over = False
         self._network = real_runtime().network
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._work()))
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._work()), daemon=True)
         self._thread.start()
 
     def next_round(self) -> None:
