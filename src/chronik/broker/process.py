@@ -38,15 +38,24 @@ async def _serve(settings: Settings, started: Callable[[Node], None], *, until_s
         loop.add_signal_handler(number, stopping.set)
     if until_stdin_ends:
         loop.add_reader(sys.stdin.fileno(), stopping.set)
+    asked_to_stop = asyncio.ensure_future(stopping.wait())
+    starting = asyncio.ensure_future(Node.start(real_runtime(), settings))
+    # A node that waits for its quorum can be stopped like any other.
+    await asyncio.wait([starting, asked_to_stop], return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():
+        log.info("stopping before it was ready")
+        starting.cancel()
+        await asyncio.wait([starting])
+        return EXIT_OK
     try:
-        node = await Node.start(real_runtime(), settings)
+        node = starting.result()
     except (BrokerError, OSError) as fault:
         log.error("cannot start: %s", fault)
         return EXIT_CANNOT_START
     gc.freeze()  # modules and schemas live for ever: no later collection need walk them
     gc.set_threshold(YOUNG_OBJECTS_MAX)
     started(node)
-    waits = [asyncio.ensure_future(stopping.wait()), asyncio.ensure_future(node.wait_stopped())]
+    waits = [asked_to_stop, asyncio.ensure_future(node.wait_stopped())]
     done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     if waits[1] in done and waits[1].exception() is not None:
         return EXIT_FAILED
