@@ -10,6 +10,7 @@ spread over the nodes. Nothing here is a test: a slow machine fails nobody, and 
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import sys
 import tempfile
@@ -22,37 +23,38 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.side_by_side.report import OUTPUT, table, write_page
-from benchmarks.side_by_side.servers import Servers, chronik, kafka, kafka_jars, wait_port
+from load.pages import OUTPUT, table, write_page
+from load.servers import CannotRun, Server, chronik, kafka
+
 from tests.cluster.asking import Asked
 
+ROOT = Path(__file__).parents[1]
+CACHE = Path(os.environ.get("CHRONIK_CACHE", ROOT / ".cache"))
 NODES = 3
 CLIENTS = (1, 2, 4, 8, 16, 32)
 OLD_SYSTEM = {1: 1600, 2: 2400, 4: 3200, 8: 3200, 16: 3200}  # operations/s of the earlier Chronik, at so many threads
-CREATED_PER_RUN = {"Chronik": 960, "Kafka 4.3.1": 96}  # Kafka makes about 30 a second
+CREATED_PER_RUN = {"Chronik": 960, "Kafka": 96}  # Kafka makes about 30 a second
 IN_ONE_REQUEST, REQUESTS = 100, 60
 READS, WRITES = 400, 300
 MANY_TOPICS = 10_000
 READY_SECONDS_MAX = 120
 
 
-def connect(servers: Servers, index: int) -> Asked:
+def connect(servers: Server, index: int) -> Asked:
     return Asked(servers, index % NODES + 1)  # type: ignore[arg-type] - it has ports, which is all that is asked of it
 
 
-def controller(servers: Servers) -> int:
+def controller(servers: Server) -> int:
     node = connect(servers, 0)
     found = node.metadata().controller_id
     node.close()
     return found
 
 
-def start(servers: Servers) -> float:
+def start(servers: Server) -> float:
     """Seconds from nothing to the first topic that all three replicas of exist."""
     started = time.monotonic()
     servers.start()
-    for port in servers.ports:
-        wait_port(port)
     while time.monotonic() - started < READY_SECONDS_MAX:
         try:
             node = connect(servers, 0)
@@ -68,7 +70,7 @@ def start(servers: Servers) -> float:
     raise TimeoutError(f"{servers.name} is not ready after {READY_SECONDS_MAX} s")
 
 
-def create_one_by_one(servers: Servers, clients: int, total: int) -> float:
+def create_one_by_one(servers: Server, clients: int, total: int) -> float:
     """Topics a second."""
 
     def work(client: int) -> int:
@@ -84,7 +86,7 @@ def create_one_by_one(servers: Servers, clients: int, total: int) -> float:
     return made / (time.monotonic() - started)
 
 
-def create_many_at_once(servers: Servers, clients: int = 4) -> float:
+def create_many_at_once(servers: Server, clients: int = 4) -> float:
     def work(client: int) -> int:
         node = connect(servers, client)
         made = 0
@@ -110,7 +112,7 @@ def timed_ms(work: Callable[[int], Any], count: int) -> dict[str, float]:
     return {"p50_ms": round(cuts[49], 2), "p95_ms": round(cuts[94], 2), "p99_ms": round(cuts[98], 2)}
 
 
-def write_latency(servers: Servers) -> dict[str, float]:
+def write_latency(servers: Server) -> dict[str, float]:
     node = connect(servers, 0)
     count = WRITES if servers.name == "Chronik" else WRITES // 5
     figures = timed_ms(lambda number: node.create(f"write-{number}"), count)
@@ -118,7 +120,7 @@ def write_latency(servers: Servers) -> dict[str, float]:
     return figures
 
 
-def read_latency_while_creating(servers: Servers) -> dict[str, float]:
+def read_latency_while_creating(servers: Server) -> dict[str, float]:
     """On a node that does not lead the quorum, while another client creates topics through the third."""
     leader = controller(servers)
     follower, creating = (index for index in range(NODES) if index + 1 != leader)
@@ -142,18 +144,17 @@ def read_latency_while_creating(servers: Servers) -> dict[str, float]:
     return figures
 
 
-def many_topics(servers: Servers) -> dict[str, float]:
+def many_topics(servers: Server) -> dict[str, float]:
     """A node among ten thousand topics: its memory, and how long it takes to be back after kill -9."""
     node = connect(servers, 0)
     for request in range(MANY_TOPICS // IN_ONE_REQUEST):
         node.create(*[f"crowd-{request}-{number}" for number in range(IN_ONE_REQUEST)])
     node.close()
-    memory_mb = max(servers.rss_mb(index) for index in range(NODES))
+    memory_mb = max(servers.resident_mb(index) for index in range(NODES))
     index = next(index for index in range(NODES) if index + 1 != controller(servers))
-    servers.kill_node(index)
+    servers.kill(index)
     started = time.monotonic()
-    servers.start_node(index)
-    wait_port(servers.ports[index])
+    servers.start_again(index)
     node = connect(servers, index)
     shown = len(node.metadata().topics)
     node.close()
@@ -161,7 +162,7 @@ def many_topics(servers: Servers) -> dict[str, float]:
     return {"topics": shown, "memory_mb": round(memory_mb), "restart_s": round(seconds, 2)}
 
 
-def measure(servers: Servers, *, crowd: bool) -> dict[str, Any]:
+def measure(servers: Server, *, crowd: bool) -> dict[str, Any]:
     figures: dict[str, Any] = {"start_s": round(start(servers), 2)}
     print(f"{servers.name}: ready after {figures['start_s']} s", flush=True)
     create_one_by_one(servers, 8, CREATED_PER_RUN[servers.name] // 2)  # a JVM gets faster as it runs
@@ -206,7 +207,7 @@ def plot(results: dict[str, dict[str, Any]]) -> None:
 
 
 def page(results: dict[str, dict[str, Any]]) -> None:
-    ours, theirs = results.get("Chronik"), results.get("Kafka 4.3.1")
+    ours, theirs = results.get("Chronik"), results.get("Kafka")
     header = ["clients", *results, "the earlier system"] + (["ratio"] if ours and theirs else [])
     rows = []
     for clients in CLIENTS:
@@ -264,14 +265,18 @@ def main() -> None:
     options = parser.parse_args()
     results = {}
     with tempfile.TemporaryDirectory(prefix="chronik-bench-") as folder:
-        for make in (chronik, kafka):
-            if options.only not in (None, make.__name__):
+        for name in ("chronik", "kafka"):
+            if options.only not in (None, name):
                 continue
-            if make is kafka and kafka_jars() is None:
-                print("Kafka is left out: `make jars` fetches it")
+            try:
+                made = chronik(Path(folder), NODES) if name == "chronik" else kafka(Path(folder), NODES, CACHE)
+            except CannotRun as reason:
+                print(f"{name} is left out: {reason}")
                 continue
-            with make(Path(folder) / make.__name__, NODES) as servers:
-                results[servers.name] = measure(servers, crowd=make is chronik)
+            try:
+                results[made.name] = measure(made, crowd=name == "chronik")
+            finally:
+                made.stop()
     page(results)
 
 

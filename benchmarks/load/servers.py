@@ -55,12 +55,23 @@ class Server:
 
     def start(self) -> None:
         """Returns when every node takes connections."""
-        for index, command in enumerate(self.commands):
-            with (self.directory / f"node{index}.log").open("wb") as log:
-                made = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, cwd=self.directory)
-            self.processes.append(made)
+        self.processes = [self._launch(index) for index in range(len(self.commands))]
         for port in self.ports:
             self._wait_for(port)
+
+    def start_again(self, index: int) -> None:
+        self.processes[index] = self._launch(index)
+        self._wait_for(self.ports[index])
+
+    def kill(self, index: int) -> None:
+        os.killpg(self.processes[index].pid, signal.SIGKILL)
+        self.processes[index].wait()
+
+    def _launch(self, index: int) -> subprocess.Popen[bytes]:
+        with (self.directory / f"node{index}.log").open("ab") as log:
+            return subprocess.Popen(
+                self.commands[index], stdout=log, stderr=log, start_new_session=True, cwd=self.directory
+            )
 
     def _wait_for(self, port: int) -> None:
         end = time.monotonic() + START_SECONDS_MAX
@@ -87,9 +98,10 @@ class Server:
             ticks += int(fields[11]) + int(fields[12])
         return ticks / TICKS_PER_SECOND
 
-    def resident_mb(self) -> float:
+    def resident_mb(self, index: int | None = None) -> float:
+        """Of all nodes, or of one."""
         total_kb = 0
-        for process in self.processes:
+        for process in self.processes if index is None else [self.processes[index]]:
             for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
                 if line.startswith("VmRSS:"):
                     total_kb += int(line.split()[1])

@@ -19,7 +19,8 @@ OPTIONS: Final = (
     "exactlyOnce",
     "onTooLarge",
     "includeHeaders",  # of Spark's own sink; headers are written whenever the column is there
-    "checkpointLocation",  # Spark's own, handed to the sink as well
+    "checkpointLocation",  # this and the next are Spark's own, handed to the sink as well
+    "queryName",
     "path",
 )
 KAFKA: Final = (

@@ -1,24 +1,16 @@
-"""How a benchmark leaves its figures: a page with the command and the machine, the same as JSON, and a plot."""
+"""A page of figures: what made it, on which machine, its tables; and the same figures as JSON beside it."""
 
 from __future__ import annotations
 
 import json
-import os
-import platform
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from load.report import machine
+
 OUTPUT = Path(__file__).parents[2] / "docs" / "benchmarks"
-
-
-def machine() -> str:
-    cores = os.cpu_count()
-    names = [line.partition(":")[2].strip() for line in _read("/proc/cpuinfo").splitlines() if "model name" in line]
-    load = os.getloadavg()[0]
-    cpu = names[0] if names else platform.processor()
-    return f"{cpu}, {cores} cores, Python {platform.python_version()}, load average {load:.1f} at the end"
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
@@ -36,10 +28,3 @@ def write_page(name: str, *, title: str, command: str, sections: Sequence[str], 
     page.write_text("\n\n".join([head, *sections]) + "\n")
     (OUTPUT / f"{name}.json").write_text(json.dumps(figures, indent=1, sort_keys=True) + "\n")
     return page
-
-
-def _read(path: str) -> str:
-    try:
-        return Path(path).read_text()
-    except OSError:
-        return ""
