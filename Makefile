@@ -36,7 +36,7 @@ unexport PYTHONPATH PYTHONHOME
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick lint fmt bench compat fuzz kills sim setup jars lock clean venv jdk
+.PHONY: help demo test spark quick lint fmt bench compat fuzz kills sim setup jars lock clean venv jdk
 
 # A command whose subject has not been written yet says so, and fails.
 exists = @test -e $(1) || { echo "chronik: nothing to $@ yet: there is no $(1)" >&2; exit 1; }
@@ -48,8 +48,11 @@ help:  ## this list
 demo: venv  ## shows what works today
 	@$(BIN)/python tools/demo.py $(ARGS)
 
-test: jdk lint jars  ## everything that CI runs: lint, types, layers, all tests; under 12 minutes on 2 cores
-	$(PYTEST) $(ARGS)
+test: jdk lint jars  ## everything that CI runs: lint, types, layers, all tests without Spark; under 12 minutes on 2 cores
+	$(PYTEST) -m "not spark" $(ARGS)
+
+spark: jdk venv jars  ## the tests with a real Spark: source, sink, tables, flows, kills of drivers
+	$(PYTEST) -m spark $(ARGS)
 
 quick: venv  ## the tests to run all day: no JVM, nothing slow; under 60 seconds
 	$(PYTEST) -m "not slow and not java" --hypothesis-profile quick $(ARGS)

@@ -24,7 +24,13 @@ from tests.pipeline.spark_session import SPARK_KAFKA, patiently
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.java,
+    pytest.mark.slow,
+    pytest.mark.spark,
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.timeout(600),
+]
 
 T = 1_700_000_000_000  # the time of the first record, then one a millisecond
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

@@ -24,7 +24,7 @@ from tests.pipeline.pipelines import Bench, as_json
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 EXAMPLES = ROOT / "examples"
 

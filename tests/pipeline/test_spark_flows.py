@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from chronik.pipeline.letters import Letter
 
-pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 SHOP = """
 from chronik.pipeline import bronze, expect, silver

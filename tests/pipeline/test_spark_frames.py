@@ -16,7 +16,7 @@ from tests.pipeline.fakes import plan_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 HEAD = "from chronik.pipeline import LINEAGE, bronze, expect, gold, silver\n"
 RAW = '@bronze(topic="orders", decode="json", schema="{}")\ndef raw(records):\n    return records\n'

@@ -30,6 +30,7 @@ class Lifecycle:
     def __init__(self, node: Node) -> None:
         self._node = node
         self.heartbeat_failures = 0  # that no controller heard
+        self._is_leaving = False
         self._outvoted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def met_stranger(self) -> None:
@@ -94,10 +95,10 @@ class Lifecycle:
 
     async def keep_alive(self) -> None:
         interval_s = self._node.settings.broker_heartbeat_interval_ms / 1000
-        while True:
+        while not self._is_leaving:  # a heartbeat behind the farewell would take it back
             await asyncio.sleep(interval_s)
             try:
-                await self._beat()
+                await self._beat(want_shut_down=self._is_leaving)
             except MetadataRefused as refused:
                 if refused.error_code == ErrorCode.STALE_BROKER_EPOCH:
                     self._node.stop_broken(refused)
@@ -109,6 +110,7 @@ class Lifecycle:
 
     async def hand_over(self) -> None:
         """Before a clean stop: leaderships move to other nodes first, so that nobody's produce fails."""
+        self._is_leaving = True
         node = self._node
         if not node.settings.controlled_shutdown_enable or not any(
             broker.broker_id != node.node_id for broker in node.store.image.live_brokers

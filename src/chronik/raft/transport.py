@@ -31,6 +31,7 @@ CONNECT_TIMEOUT_S = 2.0
 HELLO_TIMEOUT_S = 2.0
 QUEUE_BYTES_MAX = 64 * MIB  # unsent to one peer; a single larger snapshot may pass an empty queue
 VOTE_AGE_MS_MAX = 1000
+TURNS_TO_CLOSE = 10
 VOTES = frozenset({Kind.VOTE, Kind.VOTE_REPLY, Kind.PRE_VOTE, Kind.PRE_VOTE_REPLY})
 PASSED_ON = frozenset({Kind.TRANSFER_LEADER, Kind.READ_INDEX})  # their sender is who asked, not who forwards
 
@@ -46,6 +47,7 @@ class TcpTransport:
         self._tasks = Tasks(f"raft-{node_id}")
         self._links: dict[int, Link] = {}
         self._incoming: dict[int, Incoming] = {}
+        self._streams: dict[Stream, None] = {}  # all that are open, whoever is at the other end
         self._listener: Listener | None = None
         self._receive: Receive | None = None
         self._unreachable: Callable[[int], None] | None = None
@@ -111,13 +113,23 @@ class TcpTransport:
     async def stop(self) -> None:
         if self._listener is not None:
             self._listener.close()
-        for incoming in list(self._incoming.values()):
-            incoming.drop()
         for link in self._links.values():
             link.close()
         await self._tasks.stop()
+        for stream in list(self._streams):
+            stream.drop()
+        for _ in range(TURNS_TO_CLOSE):  # the loop must let go of the streams before anybody closes it
+            if not self._streams:
+                break
+            await asyncio.sleep(0)
 
     # For the connections below
+
+    def opened(self, stream: Stream) -> None:
+        self._streams[stream] = None
+
+    def closed(self, stream: Stream) -> None:
+        self._streams.pop(stream, None)
 
     def lost(self, peer: int) -> None:
         if self._unreachable is not None:
@@ -186,6 +198,7 @@ class Stream(asyncio.Protocol):
             self._stream.writelines(unsent)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._owner.opened(self)
         self._stream = cast(asyncio.Transport, transport)  # uvloop's are no subclass of it
         self._reader = FrameReader(HELLO_BYTES_MAX)
         # Either way round: a machine that lost power behind the handshake would be waited for for ever.
@@ -304,6 +317,7 @@ class Link(Stream):
                 self.send(message)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._owner.closed(self)
         self.drop()
         if self._ended is not None and not self._ended.done():
             self._ended.set_result(str(exc) if exc else "the connection was closed")
@@ -318,5 +332,6 @@ class Incoming(Stream):
         self._say_hello()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._owner.closed(self)
         self.drop()
         self._owner.forget(self)

@@ -24,7 +24,13 @@ from chronik.testing import Cluster
 from tests.pipeline.tables.rows import batches_in_history
 
 # A driver takes seconds to start, minutes on a machine that is busy with other things.
-pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.xdist_group("spark"), pytest.mark.timeout(3600)]
+pytestmark = [
+    pytest.mark.java,
+    pytest.mark.slow,
+    pytest.mark.spark,
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.timeout(3600),
+]
 
 KILLS = int(os.environ.get("CHRONIK_SPARK_KILLS", "3"))  # CHRONIK_SPARK_KILLS=30 is the long run
 SEED = int(os.environ.get("CHRONIK_SPARK_KILLS_SEED", "3"))

@@ -26,7 +26,7 @@ from tests.pipeline.tables.rows import batches_in_history
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 RECORD = "topic string, partition int, offset long, timestamp timestamp, id long, value string"
 ROW = "id long, value string, _topic_id string, _partition int, _offset long, _timestamp timestamp, _deleted boolean"
