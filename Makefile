@@ -19,7 +19,8 @@ ARGS ?=
 KAFKA_VERSIONS := 4.3.1 3.9.1
 # Spark's own Kafka source, for Spark as the lock has it.
 SPARK_KAFKA_VERSION := 4.2.0
-JARS := $(KAFKA_VERSIONS:%=$(CHRONIK_CACHE)/kafka-%) $(CHRONIK_CACHE)/spark-kafka-$(SPARK_KAFKA_VERSION)
+KAFKA_JARS := $(KAFKA_VERSIONS:%=$(CHRONIK_CACHE)/kafka-%)
+SPARK_JARS := $(CHRONIK_CACHE)/spark-kafka-$(SPARK_KAFKA_VERSION)
 
 BENCHMARKS := $(wildcard benchmarks/*.py)
 
@@ -48,10 +49,10 @@ help:  ## this list
 demo: venv  ## shows what works today
 	@$(BIN)/python tools/demo.py $(ARGS)
 
-test: jdk lint jars  ## everything that CI runs: lint, types, layers, all tests without Spark; under 12 minutes on 2 cores
+test: jdk lint $(KAFKA_JARS)  ## everything that CI runs: lint, types, layers, all tests without Spark; under 12 minutes on 2 cores
 	$(PYTEST) -m "not spark" $(ARGS)
 
-spark: jdk venv jars  ## the tests with a real Spark: source, sink, tables, flows, kills of drivers
+spark: jdk venv $(SPARK_JARS) $(KAFKA_JARS)  ## the tests with a real Spark: source, sink, tables, flows, kills of drivers
 	$(PYTEST) -m spark $(ARGS)
 
 quick: venv  ## the tests to run all day: no JVM, nothing slow; under 60 seconds
@@ -74,8 +75,8 @@ bench-broker: jdk $(CHRONIK_CACHE)/kafka-4.3.1
 bench-%: venv
 	$(BIN)/python benchmarks/$*.py $(ARGS)
 
-compat: venv jdk jars  ## compares us with real Kafkas and with other people's clients
-	$(PYTEST) -m java $(ARGS)
+compat: venv jdk $(KAFKA_JARS)  ## compares us with real Kafkas and with other people's clients
+	$(PYTEST) -m "java and not spark" $(ARGS)
 
 fuzz: venv  ## feeds a million mutated inputs to the decoders; FUZZ_INPUTS=1000 for fewer
 	$(BIN)/python -m tests.fuzz.run --inputs $(FUZZ_INPUTS) --jobs $(JOBS) $(ARGS)
@@ -91,7 +92,7 @@ sim: venv  ## runs whole clusters in virtual time under faults; SEEDS=1000 for m
 setup:  ## makes .venv with broker, dev and spark extras
 	@$(PREPARE) all
 
-jars: $(JARS)  ## fetches the jars of the real Kafkas, and of Spark's source for them, that we are compared with
+jars: $(KAFKA_JARS) $(SPARK_JARS)  ## fetches the jars of the real Kafkas, and of Spark's source for them, that we are compared with
 
 lock:  ## writes the lock files anew after a change of dependencies
 	@$(REQUIRE) uv
@@ -108,6 +109,6 @@ jdk:
 	@$(REQUIRE) jdk maven
 
 # A folder that is there is complete, however old it is, so it has no prerequisites.
-$(JARS):
+$(KAFKA_JARS) $(SPARK_JARS):
 	@$(REQUIRE) jdk maven
 	@sh tools/python tools/fetch_jars.py $(lastword $(subst -, ,$(notdir $@))) $@
