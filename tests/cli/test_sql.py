@@ -57,7 +57,9 @@ def test_a_topic_is_asked_by_name(run_command: Run, monkeypatch: pytest.MonkeyPa
         monkeypatch.setenv("CHRONIK_BOOTSTRAP", cluster.bootstrap)
         assert run_command("topic", "create", "orders").exit_code == 0
         assert run_command("produce", "orders", stdin=b"one\ntwo\n").exit_code == 0
-        counted = run_command("sql", "SELECT count(*) AS n, max(value) AS last FROM orders", "--format", "json")
+        question = "SELECT count(*) AS n, max(value) AS last FROM orders"
+        counted = run_command("sql", question, "--format", "json", "--storage", str(tmp_path))
+        assert counted.exit_code == 0, counted.err
         assert counted.json == [{"n": 2, "last": "two"}]
         wrong = run_command("sql", "SELECT * FROM oders", "--storage", str(tmp_path))
         assert (wrong.exit_code, "did you mean 'orders'?" in wrong.err) == (1, True)
