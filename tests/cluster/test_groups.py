@@ -32,11 +32,10 @@ def python_drivers(cluster: Cluster) -> Iterator[dict[str, Driver]]:
         "librdkafka": ConfluentDriver(cluster.bootstrap),
         "kafka-python": KafkaPythonDriver(cluster.bootstrap),
     }
-    try:
-        yield drivers
-    finally:
+    with ExitStack() as closing:
         for driver in drivers.values():
-            driver.close()
+            closing.callback(driver.close)
+        yield drivers
 
 
 @contextmanager

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import ExitStack, closing
 from typing import Any, Protocol
 
 from tests.clients.driver import Seen
@@ -27,19 +29,20 @@ class Member:
 
     def __init__(self, make: Callable[[], GroupConsumer]) -> None:
         self.received: list[Seen] = []
-        self._asked: list[tuple[Callable[[GroupConsumer], Any], list[Any], threading.Event]] = []
+        self._asked: list[tuple[Callable[[GroupConsumer], Any], Future[Any]]] = []
         self._stopping = threading.Event()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, args=(make,), daemon=True)
         self._thread.start()
 
     def do(self, work: Callable[[GroupConsumer], Any]) -> Any:
-        result: list[Any] = []
-        done = threading.Event()
-        self._asked.append((work, result, done))
-        if not done.wait(WAIT_SECONDS):
+        """What it comes to. A failure is the asker's alone: a commit may meet a rebalance, and polling goes on."""
+        asked: Future[Any] = Future()
+        self._asked.append((work, asked))
+        try:
+            return asked.result(WAIT_SECONDS)
+        except TimeoutError:
             raise AssertionError("the consumer hangs") from self._failure
-        return result[0]
 
     def stop(self) -> None:
         self._stopping.set()
@@ -49,16 +52,20 @@ class Member:
 
     def _run(self, make: Callable[[], GroupConsumer]) -> None:
         try:
-            consumer = make()
-            while not self._stopping.is_set():
-                self.received += consumer.poll()
-                while self._asked:
-                    work, result, done = self._asked.pop(0)
-                    result.append(work(consumer))
-                    done.set()
-            consumer.close()
+            with closing(make()) as consumer:
+                while not self._stopping.is_set():
+                    self.received += consumer.poll()
+                    while self._asked:
+                        _answer(consumer, *self._asked.pop(0))
         except BaseException as failure:  # noqa: BLE001 - told to whoever stops the member
             self._failure = failure
+
+
+def _answer(consumer: GroupConsumer, work: Callable[[GroupConsumer], Any], asked: Future[Any]) -> None:
+    try:
+        asked.set_result(work(consumer))
+    except Exception as failure:  # noqa: BLE001 - told to whoever asked
+        asked.set_exception(failure)
 
 
 class Members:
@@ -81,5 +88,7 @@ class Members:
         self._members.pop(name).stop()
 
     def close(self) -> None:
-        for name in list(self._members):
-            self.leave(name)
+        """Stops every one, whatever another of them died of: a thread left behind disturbs the tests that follow."""
+        with ExitStack() as stopping:
+            for name in list(self._members):
+                stopping.callback(self.leave, name)
