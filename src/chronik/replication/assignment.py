@@ -8,6 +8,7 @@ is believed only once it shows this node's own registration (`begin`): an older 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from chronik.metadata.decisions.elections import ELR_FEATURE
 from chronik.metadata.image import EMPTY, NO_LEADER, Image, Partition, Topic
@@ -93,6 +94,7 @@ class Replicas:
         )
         for progress in made.followers.values():
             progress.session.has_more(progress)  # it counts now
+        self._invite_absent(key, made.state)
         return made
 
     def _open(self, key: Key) -> Replica:
@@ -113,6 +115,22 @@ class Replicas:
             if replica is not None:
                 replica.followers = followers
         return followers
+
+    def led_with_log(self, follower_id: int) -> Iterable[Key]:
+        """What a follower that begins a session should join."""
+        for log in self.logs.all():
+            topic = self.image.topics.get(log.topic_id)
+            state = topic.partition(log.partition) if topic is not None else None
+            if state is not None and state.leader == self.node_id and follower_id in state.replicas:
+                yield log.topic_id, log.partition
+
+    def _invite_absent(self, key: Key, state: Partition) -> None:
+        """Followers that do not fetch a partition in which something is, or soon will be."""
+        if state.leader == self.node_id and len(state.replicas) > 1:
+            present = self._followers.get(key, {})
+            for broker_id in state.replicas:
+                if broker_id not in present:
+                    self.sessions.invite(broker_id, key)
 
     def follower_left(self, key: Key, progress: Progress) -> None:
         followers = self._followers.get(key, {})
@@ -160,12 +178,15 @@ class Replicas:
             self._fetchers.forget(key)
         else:
             epoch = partition.leader_epoch
-            make = lambda: Follower(key, epoch, opened=self.opened, open_=self._open)  # noqa: E731 - it is one line
-            self._fetchers.follow(key, partition.leader, epoch, make)
+            make = partial(Follower, key, epoch, opened=self.opened, open_=self._open)
+            is_untouched = self.node_id in partition.isr and self.logs.get(*key) is None
+            self._fetchers.follow(key, partition.leader, epoch, make, when_invited=is_untouched)
         followers = self._followers.get(key)
         if followers:
             for progress in followers.values():
                 progress.session.has_more(progress)  # leader, epoch or replicas may suit it now, or no longer
+        if self.logs.get(*key) is not None:
+            self._invite_absent(key, partition)
         return []
 
     def _leave(self, key: Key) -> list[Log]:

@@ -4,6 +4,10 @@ Order: an answer is appended, all it brought is made durable together, and only 
 a request is what this node holds durably, and the leader counts it as that (with chronik.durability=os, what it holds
 in the page cache). A second request is sent before the first is answered only to say something new: a partition came,
 went or moved; the leader then answers the first at once.
+
+A partition without a log here is expected, not followed, while this node is in sync: nobody has written in it, and the
+leader invites its followers when somebody does (an answer about a partition that was never named). So topics that are
+only created cost no requests, and a record of a new partition one more round trip.
 """
 
 from __future__ import annotations
@@ -72,6 +76,8 @@ class Fetcher:
         self._broker_epoch = broker_epoch
         self._loop = asyncio.get_running_loop()
         self._followers: dict[Key, Follower] = {}
+        self._expected: dict[Key, Callable[[], Follower]] = {}
+        self._invited: dict[Key, None] = {}  # by the leader, to partitions that the image here does not show yet
         self._unnamed: dict[Key, None] = {}  # the leader does not know where we stand
         self._forgotten: dict[Key, None] = {}  # the leader thinks that we still follow
         self._unsettled: dict[Log, None] = {}  # logs whose end may not be durable yet
@@ -82,12 +88,27 @@ class Fetcher:
 
     @property
     def is_idle(self) -> bool:
-        return not self._followers
+        return not self._followers and not self._expected
 
     # --- what is followed
 
+    def expect(self, key: Key, make: Callable[[], Follower]) -> None:
+        """Follows when the leader invites to it; at once if it has, or if it thinks that we follow already."""
+        if key in self._invited or key in self._followers:
+            self.follow(make())
+        else:
+            self._expected[key] = make
+
+    def follow_expected(self, key: Key) -> None:
+        """Nothing to do if it is not expected, or no longer."""
+        make = self._expected.get(key)
+        if make is not None:
+            self.follow(make())
+
     def follow(self, follower: Follower) -> None:
         self._followers[follower.key] = follower
+        self._expected.pop(follower.key, None)
+        self._invited.pop(follower.key, None)
         self._forgotten.pop(follower.key, None)
         log = follower.log
         if log is not None:
@@ -95,6 +116,7 @@ class Fetcher:
         self._name_again(follower)
 
     def forget(self, key: Key) -> None:
+        self._expected.pop(key, None)
         follower = self._followers.pop(key, None)
         if follower is None:
             return
@@ -147,6 +169,7 @@ class Fetcher:
         self._link = link
         self._session_id = self._session_epoch = 0
         self._forgotten.clear()
+        self._invited.clear()
         self._unnamed = dict.fromkeys(self._followers)
         self._settle()
 
@@ -216,9 +239,14 @@ class Fetcher:
         self._session_id = response.session_id
         for topic in response.responses:
             for answer in topic.partitions:
-                follower = self._followers.get((topic.topic_id, answer.partition_index))
+                key = (topic.topic_id, answer.partition_index)
+                follower = self._followers.get(key)
                 if follower is not None:
                     self._apply(follower, answer, number)
+                elif key in self._expected:
+                    self.follow_expected(key)
+                else:
+                    self._invited[key] = None
         self._settle()
 
     def _apply(self, follower: Follower, answer: PartitionData, number: int) -> None:
@@ -249,11 +277,15 @@ class Fetchers:
         self._fetchers: dict[int, tuple[Fetcher, asyncio.Task[None]]] = {}
         self._leader_of: dict[Key, tuple[int, int]] = {}  # leader, leader epoch
 
-    def follow(self, key: Key, leader_id: int, leader_epoch: int, make: Callable[[], Follower]) -> None:
-        """Nothing to do when it is followed in this epoch already."""
-        if self._leader_of.get(key) == (leader_id, leader_epoch):
-            return
+    def follow(
+        self, key: Key, leader_id: int, leader_epoch: int, make: Callable[[], Follower], *, when_invited: bool
+    ) -> None:
+        """At once, or when the leader invites to it. Nothing to do when it is followed in this epoch already."""
         before = self._leader_of.get(key)
+        if before == (leader_id, leader_epoch):
+            if not when_invited:
+                self._fetchers[leader_id][0].follow_expected(key)
+            return
         if before is not None and before[0] != leader_id:
             self.forget(key)
         self._leader_of[key] = (leader_id, leader_epoch)
@@ -261,7 +293,10 @@ class Fetchers:
         if found is None:
             fetcher = self._make(leader_id)
             found = self._fetchers[leader_id] = (fetcher, self._start(f"fetcher of broker {leader_id}", fetcher))
-        found[0].follow(make())
+        if when_invited:
+            found[0].expect(key, make)
+        else:
+            found[0].follow(make())
 
     def forget(self, key: Key) -> None:
         before = self._leader_of.pop(key, None)
