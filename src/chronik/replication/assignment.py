@@ -8,7 +8,6 @@ is believed only once it shows this node's own registration (`begin`): an older 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import partial
 
 from chronik.metadata.decisions.elections import ELR_FEATURE
 from chronik.metadata.image import EMPTY, NO_LEADER, Image, Partition, Topic
@@ -49,6 +48,7 @@ class Replicas:
         self._randomness = randomness
         self._keeper = keeper
         self._fetchers = fetchers
+        fetchers.attach(self._make_follower)
         self._has_begun = False
         self._replicas: dict[Key, Replica] = {}
         self._followers: dict[Key, dict[int, Progress]] = {}  # of partitions led here, by broker id
@@ -96,6 +96,9 @@ class Replicas:
             progress.session.has_more(progress)  # it counts now
         self._invite_absent(key, made.state)
         return made
+
+    def _make_follower(self, key: Key, leader_epoch: int) -> Follower:
+        return Follower(key, leader_epoch, opened=self.opened, open_=self._open)
 
     def _open(self, key: Key) -> Replica:
         topic = self.image.topics.get(key[0])
@@ -169,6 +172,7 @@ class Replicas:
     def _take(self, key: Key, partition: Partition) -> list[Log]:
         if self.node_id not in partition.replicas:
             return self._leave(key)
+        log = self.logs.get(*key)
         replica = self._replicas.get(key)
         if replica is not None:
             replica.is_elr_kept = self.image.features.get(ELR_FEATURE, 0) > 0
@@ -177,15 +181,13 @@ class Replicas:
         if partition.leader in (NO_LEADER, self.node_id):
             self._fetchers.forget(key)
         else:
-            epoch = partition.leader_epoch
-            make = partial(Follower, key, epoch, opened=self.opened, open_=self._open)
-            is_untouched = self.node_id in partition.isr and self.logs.get(*key) is None
-            self._fetchers.follow(key, partition.leader, epoch, make, when_invited=is_untouched)
+            is_untouched = log is None and self.node_id in partition.isr
+            self._fetchers.follow(key, partition.leader, partition.leader_epoch, when_invited=is_untouched)
         followers = self._followers.get(key)
         if followers:
             for progress in followers.values():
                 progress.session.has_more(progress)  # leader, epoch or replicas may suit it now, or no longer
-        if self.logs.get(*key) is not None:
+        if log is not None:
             self._invite_absent(key, partition)
         return []
 

@@ -69,6 +69,7 @@ class Fetcher:
         broker_epoch: Callable[[], int],
     ) -> None:
         self.leader_id = leader_id
+        self.on_invitation: Callable[[Key], None] | None = None  # to something expected
         self._node_id = node_id
         self._network = network
         self._config = config
@@ -76,7 +77,7 @@ class Fetcher:
         self._broker_epoch = broker_epoch
         self._loop = asyncio.get_running_loop()
         self._followers: dict[Key, Follower] = {}
-        self._expected: dict[Key, Callable[[], Follower]] = {}
+        self._expected: dict[Key, None] = {}
         self._invited: dict[Key, None] = {}  # by the leader, to partitions that the image here does not show yet
         self._unnamed: dict[Key, None] = {}  # the leader does not know where we stand
         self._forgotten: dict[Key, None] = {}  # the leader thinks that we still follow
@@ -92,18 +93,18 @@ class Fetcher:
 
     # --- what is followed
 
-    def expect(self, key: Key, make: Callable[[], Follower]) -> None:
-        """Follows when the leader invites to it; at once if it has, or if it thinks that we follow already."""
+    def expect(self, key: Key) -> None:
+        """Calls `on_invitation` when the leader invites to it; at once if it has, or thinks that we follow already."""
+        self._expected[key] = None
         if key in self._invited or key in self._followers:
-            self.follow(make())
-        else:
-            self._expected[key] = make
+            self._accept(key)
 
-    def follow_expected(self, key: Key) -> None:
-        """Nothing to do if it is not expected, or no longer."""
-        make = self._expected.get(key)
-        if make is not None:
-            self.follow(make())
+    def is_expected(self, key: Key) -> bool:
+        return key in self._expected
+
+    def _accept(self, key: Key) -> None:
+        if self.on_invitation is not None:
+            self.on_invitation(key)
 
     def follow(self, follower: Follower) -> None:
         self._followers[follower.key] = follower
@@ -244,7 +245,7 @@ class Fetcher:
                 if follower is not None:
                     self._apply(follower, answer, number)
                 elif key in self._expected:
-                    self.follow_expected(key)
+                    self._accept(key)
                 else:
                     self._invited[key] = None
         self._settle()
@@ -274,17 +275,20 @@ class Fetchers:
     def __init__(self, make: Callable[[int], Fetcher], start: Callable[[str, Fetcher], asyncio.Task[None]]) -> None:
         self._make = make
         self._start = start
+        self._make_follower: Callable[[Key, int], Follower] | None = None
         self._fetchers: dict[int, tuple[Fetcher, asyncio.Task[None]]] = {}
         self._leader_of: dict[Key, tuple[int, int]] = {}  # leader, leader epoch
 
-    def follow(
-        self, key: Key, leader_id: int, leader_epoch: int, make: Callable[[], Follower], *, when_invited: bool
-    ) -> None:
+    def attach(self, make_follower: Callable[[Key, int], Follower]) -> None:
+        """`make_follower` gives what follows a partition in a leader epoch."""
+        self._make_follower = make_follower
+
+    def follow(self, key: Key, leader_id: int, leader_epoch: int, *, when_invited: bool) -> None:
         """At once, or when the leader invites to it. Nothing to do when it is followed in this epoch already."""
         before = self._leader_of.get(key)
         if before == (leader_id, leader_epoch):
-            if not when_invited:
-                self._fetchers[leader_id][0].follow_expected(key)
+            if not when_invited and self._fetchers[leader_id][0].is_expected(key):
+                self._begin(key)
             return
         if before is not None and before[0] != leader_id:
             self.forget(key)
@@ -292,11 +296,17 @@ class Fetchers:
         found = self._fetchers.get(leader_id)
         if found is None:
             fetcher = self._make(leader_id)
+            fetcher.on_invitation = self._begin
             found = self._fetchers[leader_id] = (fetcher, self._start(f"fetcher of broker {leader_id}", fetcher))
         if when_invited:
-            found[0].expect(key, make)
+            found[0].expect(key)
         else:
-            found[0].follow(make())
+            self._begin(key)
+
+    def _begin(self, key: Key) -> None:
+        assert self._make_follower is not None
+        leader_id, leader_epoch = self._leader_of[key]
+        self._fetchers[leader_id][0].follow(self._make_follower(key, leader_epoch))
 
     def forget(self, key: Key) -> None:
         before = self._leader_of.pop(key, None)
