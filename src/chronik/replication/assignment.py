@@ -200,6 +200,13 @@ class Replicas:
             replica.end()
         return [] if log is None else [log]
 
+    def configure_all(self, image: Image) -> None:
+        """As `configure`, for all topics that something is kept of here."""
+        for topic_id in dict.fromkeys(log.topic_id for log in self.logs.all()):
+            topic = image.topics.get(topic_id)
+            if topic is not None:
+                self.configure(image, topic)
+
     def configure(self, image: Image, topic: Topic) -> None:
         """A topic's configuration changed: it takes effect at once."""
         self.image = image

@@ -17,6 +17,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import cast
 
 from chronik.metadata.image import Endpoint
@@ -44,6 +45,7 @@ logger = logging.getLogger("chronik.replication")
 RECONNECT_MS_MIN, RECONNECT_MS_MAX = 50, 1_000
 CONNECT_MS_MAX = 2_000
 IN_FLIGHT_MAX = 2
+NAMED_MAX = 1_000  # partitions in one request: more would keep both nodes from everything else for too long
 # Said of a partition whose leader or epoch just changed: the image that explains it is on its way.
 SOON_OVER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
@@ -202,16 +204,19 @@ class Fetcher:
         has_news = bool(self._unnamed or self._forgotten)
         if not link.is_open or not may_send or (link.in_flight_count and not has_news):
             return
-        request = self._request()
-        number = link.send(request)
-        for key in self._unnamed:
+        named = list(islice(self._unnamed, NAMED_MAX))
+        number = link.send(self._request(named))
+        for key in named:
             self._followers[key].named_in = number
-        self._unnamed, self._forgotten = {}, {}
+            del self._unnamed[key]
+        self._forgotten = {}
         self._session_epoch += 1
+        if self._unnamed:
+            self._schedule()
 
-    def _request(self) -> FetchRequest:
+    def _request(self, named: list[Key]) -> FetchRequest:
         topics: dict[bytes, FetchTopic] = {}
-        for key in self._unnamed:
+        for key in named:
             topic = topics.get(key[0])
             if topic is None:
                 topic = topics[key[0]] = FetchTopic(topic="", topic_id=key[0], partitions=[])
