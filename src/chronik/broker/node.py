@@ -202,7 +202,8 @@ class Node:
 
     @property
     def controller_id(self) -> int:
-        return self.store.leader_id or -1
+        leader_id = self.store.leader_id
+        return -1 if leader_id is None else leader_id
 
     def port(self, listener: str | None = None) -> int:
         """The real port, also where 0 was asked for."""
