@@ -131,6 +131,7 @@ def run(scenario: Scenario, seed: int, faults: list[Fault] | None = None) -> Out
     # A collection runs what dead processes left behind, at a moment that no seed decides: not before the world's end.
     gc_was_on = gc.isenabled()
     gc.disable()
+    gc.freeze()  # what was there before is none of this world's, and looking through it takes longer than a small run
     hook = sys.unraisablehook
     try:
         with warnings.catch_warnings(action="ignore", category=RuntimeWarning):
@@ -139,6 +140,7 @@ def run(scenario: Scenario, seed: int, faults: list[Fault] | None = None) -> Out
         return outcome
     finally:
         sys.unraisablehook = hook
+        gc.unfreeze()
         if gc_was_on:
             gc.enable()
 

@@ -33,16 +33,19 @@ class Watermarks(Checker):
 
     def __init__(self, world: World, cluster: Cluster, history: History) -> None:
         super().__init__(world, cluster, history)
-        self._seen: dict[tuple[int, int, bytes, int], int] = {}  # node, start, partition
+        self._seen: dict[tuple[int, int], dict[tuple[bytes, int], int]] = {}  # by node and start: by partition
 
     def looked(self, machine: Machine) -> None:
-        for key, replica in replicas_of(machine).items():
-            seen_key = (machine.node_id, machine.starts, *key)
+        replicas = replicas_of(machine)
+        if not replicas:
+            return
+        seen = self._seen.setdefault((machine.node_id, machine.starts), {})
+        for key, replica in replicas.items():
             mark = replica.high_watermark
-            before = self._seen.get(seen_key)
+            before = seen.get(key)
             if mark == before:
                 continue
-            self._seen[seen_key] = mark
+            seen[key] = mark
             if before is not None and mark < before:
                 self.violated(f"{machine}: {replica.name} went from {before} to {mark}")
             if replica.is_leader:
