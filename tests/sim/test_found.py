@@ -13,6 +13,15 @@ pytestmark = pytest.mark.slow
 
 CASES = [
     Found(
+        "records",
+        seed=518,
+        faults=[
+            Fault(5480, "sync error", 0, other=3),
+            Fault(7144, "power at disk", 1, duration_ms=1, other=3, amount=1),
+        ],
+        story="what a failed sync had left in the page cache was read at the restart and taken for written",
+    ),
+    Found(
         "topics",
         seed=181,
         faults=[Fault(1944, "kill", 1, duration_ms=254), Fault(2440, "sync error", 1)],
