@@ -8,7 +8,7 @@ from chronik.sim.checkers.leases import Leases
 from chronik.sim.checkers.linearizability import LinearizableMetadata
 from chronik.sim.checkers.one_leader import OneLeader
 from chronik.sim.checkers.owners import OneOwner
-from chronik.sim.checkers.partitions import Elections, IdenticalReplicas, Watermarks
+from chronik.sim.checkers.partitions import Elections, Followers, IdenticalReplicas, Watermarks
 from chronik.sim.checkers.records import AcknowledgedIsReadable, CommitsStay, OneValuePerOffset, ProducerOrder
 from chronik.sim.checkers.recovery import Recovery
 from chronik.sim.checkers.same_state import SameState
@@ -17,7 +17,7 @@ from chronik.sim.checkers.silence import Silence
 RAFT_CHECKERS = (OneLeader, DurableProgress, Recovery, DurableCommit, SameState, Leases)
 METADATA_CHECKERS = (*RAFT_CHECKERS, Silence, LinearizableMetadata)
 RECORD_CHECKERS = (
-    *RAFT_CHECKERS, Silence, Watermarks, Elections, IdenticalReplicas,
+    *RAFT_CHECKERS, Silence, Watermarks, Followers, Elections, IdenticalReplicas,
     OneValuePerOffset, AcknowledgedIsReadable, ProducerOrder, CommitsStay,
 )  # fmt: skip
 GROUP_CHECKERS = (*RECORD_CHECKERS, OneOwner)
