@@ -27,7 +27,7 @@ START_S_MAX: Final = 120
 POLL_S: Final = 0.05
 LOG_LINES_SHOWN: Final = 40
 # Processes that live for half a minute: quick compilation beats good compilation.
-JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dspark.master.rest.enabled=false"
+JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 
 
 class Standalone:
@@ -81,7 +81,7 @@ class Standalone:
             "SPARK_HOME": str(Path(pyspark.__file__).parent),
             "SPARK_CONF_DIR": str(self._folder),
             "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": JAVA_OPTIONS,
+            "SPARK_DAEMON_JAVA_OPTS": f"{JAVA_OPTIONS} -Dspark.master.rest.enabled=false",
             "SPARK_LOCAL_IP": "127.0.0.1",
             "PYSPARK_PYTHON": sys.executable,
             "PYTHONPATH": os.pathsep.join([str(SOURCE), str(ROOT)]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from deltalake import DeltaTable
 
 from chronik.pipeline.live_cluster import LiveCluster
 from chronik.testing import Cluster
-from tests.house.repository import ROOT
+from tests.house.repository import ROOT, SOURCE
 from tests.pipeline.pipelines import Bench, as_json
 from tests.pipeline.standalone import WORKERS, Standalone
 
@@ -63,6 +64,24 @@ def test_a_standalone_master_with_two_workers_gives_the_same_tables(
     assert told["order_changes"]["rows_in"] == CHANGES
     assert told["order_changes"]["rows_dead"] == CHANGES // 100
     assert {name: digest(lake, name) for name in TABLES} == {name: digest(local.storage, name) for name in TABLES}
+
+
+@pytest.mark.long
+def test_a_spark_that_does_not_start_is_told_in_one_sentence(
+    our_broker: Cluster, unique: Callable[[str], str], tmp_path: Path
+) -> None:
+    """A wrong --master is a mistake in typing; eighty lines of Java do not say so."""
+    topic = unique("orders")
+    LiveCluster(our_broker.bootstrap).create_topic(topic, 1)
+    file = tmp_path / "orders_cdc.py"
+    file.write_text(EXAMPLE.read_text().replace('topic="orders"', f'topic="{topic}"'))
+    words = [str(file), "--master", "locale[2]", "--storage", str(tmp_path), "--bootstrap-server", our_broker.bootstrap]
+    command = [sys.executable, "-m", "chronik.cli", "pipeline", "dry-run", *words]
+    done = subprocess.run(command, env=os.environ | {"PYTHONPATH": str(SOURCE)}, capture_output=True, text=True)
+    assert done.returncode == 1
+    last = done.stderr.strip().splitlines()[-1]
+    assert "SPARK_NOT_STARTED: Spark does not start on locale[2]: " in last
+    assert "Could not parse Master URL" in last
 
 
 def change(number: int) -> tuple[bytes, bytes | None]:
