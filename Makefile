@@ -9,6 +9,8 @@ JOBS ?= 2
 FUZZ_INPUTS ?= 1000000
 # Kills of one `make kills`.
 KILLS ?= 50
+# Kills of drivers and workers of one `make spark`; `make test` has three.
+SPARK_KILLS ?= 30
 # Runs of one `make sim` of each scenario, and the first of their seeds.
 SEEDS ?= 100
 FIRST ?= 0
@@ -49,11 +51,11 @@ help:  ## this list
 demo: venv  ## shows what works today
 	@$(BIN)/python tools/demo.py $(ARGS)
 
-test: jdk lint $(KAFKA_JARS)  ## everything that CI runs: lint, types, layers, all tests without Spark; under 12 minutes on 2 cores
-	$(PYTEST) -m "not spark" $(ARGS)
+test: jdk lint $(KAFKA_JARS) $(SPARK_JARS)  ## everything that CI runs: lint, types, layers, all tests; under 12 minutes on 2 cores
+	$(PYTEST) -m "not long" $(ARGS)
 
-spark: jdk venv $(SPARK_JARS) $(KAFKA_JARS)  ## the tests with a real Spark: source, sink, tables, flows, kills of drivers
-	$(PYTEST) -m spark $(ARGS)
+spark: jdk venv $(SPARK_JARS) $(KAFKA_JARS)  ## all tests with a real Spark, the long ones too; SPARK_KILLS=30 kills of drivers and workers
+	CHRONIK_SPARK_KILLS=$(SPARK_KILLS) $(PYTEST) -m spark $(ARGS)
 
 quick: venv  ## the tests to run all day: no JVM, nothing slow; under 60 seconds
 	$(PYTEST) -m "not slow and not java" --hypothesis-profile quick $(ARGS)
@@ -70,7 +72,9 @@ fmt: venv  ## formats the code and mends what can be mended
 
 bench: $(BENCHMARKS:benchmarks/%.py=bench-%)  ## measures what benchmarks/ holds, prints and stores it; bench-wire for one
 
-bench-broker: jdk $(CHRONIK_CACHE)/kafka-4.3.1
+bench-broker bench-spark: jdk $(CHRONIK_CACHE)/kafka-4.3.1
+
+bench-spark: $(SPARK_JARS)
 
 bench-%: venv
 	$(BIN)/python benchmarks/$*.py $(ARGS)

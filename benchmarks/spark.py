@@ -1,12 +1,14 @@
-"""Rows a second that Spark takes from a topic: our source on our broker, beside Spark's own source on Kafka.
+"""What Spark takes from a topic: our source on our broker, beside Spark's own Kafka source on Kafka, in one run.
 
-    make bench-spark                                  prints the table, writes docs/benchmarks/spark.md and spark.json
+    make bench-spark                                  prints the page, writes docs/benchmarks/spark.md and spark.json
     make bench-spark ARGS="--records 500000"          a smaller topic
     make bench-spark ARGS="--only decoder"            record batches into Arrow alone, no broker and no Spark
 
-Each source gets a Spark of its own (local[2], 2 GB) and reads the topic three times: the first is cold, the best of the
-others warm. Then it is written to Parquet. The other side runs only when its jars are there (`make jars`). Nothing here
-is a test: a slow machine fails nobody.
+Each source gets a Spark of its own (local[2], 2 GB), which counts the rows and the bytes of the topic three times: the
+first is cold, the best of the others warm. Then it writes the topic to Parquet, twice, of which the better counts. Ours
+also fills a Delta table from records of 1 KB, as a stream, with its start and its end in the time. Workers are watched
+from outside: their memory after a quarter of the time, and the most that they ever had. Nothing here is a test: a slow
+machine fails nobody, and a missed bar is printed as such.
 """
 
 from __future__ import annotations
@@ -14,65 +16,73 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
+import random
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-OUTPUT = ROOT / "docs" / "benchmarks"
-sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-VALUE_BYTES = 100
-DECODER_RECORDS_S_BAR = 2_000_000
-ROUNDS = 12
-TOPIC = "bench"
+from load.pages import table, write_page
+from load.servers import KAFKA_VERSION, CannotRun, chronik, kafka
+
+ROOT = Path(__file__).resolve().parents[1]
+CACHE = Path(os.environ.get("CHRONIK_CACHE", ROOT / ".cache"))
+CORES = 2
+SMALL, LARGE = "small", "large"  # topics
+SMALL_BYTES, LARGE_BYTES = 100, 1024
+LARGE_RECORDS = 1_000_000
+VALUES = 20_000  # different values in turn, so that no file gets away with a dictionary
+DECODER_BAR, SOURCE_BAR, DELTA_BAR = 2_000_000, 1.0, 50
+DECODER_ROUNDS = 12
+COUNTS, PARQUETS, DELTAS = 3, 2, 2
+WATCH_S = 0.1
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
-def measure_decoder() -> list[dict[str, Any]]:
-    """Seconds of one core, best of many rounds; batches as producers make them with little and with much to send."""
-    import random
-
+def measure_decoder() -> dict[str, int]:
+    """Records a second of one core, best of many rounds; batches as producers with little and with much to send."""
     from chronik.pipeline.decode import decode_batches
     from chronik.wire.batches import build
     from chronik.wire.compression import Codec
     from chronik.wire.records import Record
 
-    found = []
+    found = {}
     chance = random.Random(1)
+    records = [Record(i, 1_700_000_000_000 + i, b"k%06d" % i, chance.randbytes(SMALL_BYTES)) for i in range(64_000)]
     for work, size, codec in (
         ("150 records a batch", 150, Codec.NONE),
-        ("1000 records a batch", 1000, Codec.NONE),
-        ("1000 records a batch, zstd", 1000, Codec.ZSTD),
+        ("1,000 records a batch", 1000, Codec.NONE),
+        ("1,000 records a batch, zstd", 1000, Codec.ZSTD),
     ):
-        records = [Record(i, 1_700_000_000_000 + i, b"k%06d" % i, chance.randbytes(VALUE_BYTES)) for i in range(64_000)]
         data = b"".join(build(records[at : at + size], codec) for at in range(0, len(records), size))
         best_s = float("inf")
-        for _ in range(ROUNDS):
+        for _ in range(DECODER_ROUNDS):
             started = time.process_time()
-            count = sum(table.num_rows for table in decode_batches(data, topic=TOPIC, partition=0))
+            count = sum(each.num_rows for each in decode_batches(data, topic=SMALL, partition=0))
             best_s = min(best_s, time.process_time() - started)
-        found.append({"work": f"decoder, {work}", "chronik": round(count / best_s), "bar": DECODER_RECORDS_S_BAR})
+        found[work] = round(count / best_s)
     return found
 
 
-def fill(bootstrap: str, records: int, partitions: int) -> None:
+def fill(bootstrap: str, topic: str, records: int, partitions: int, value_bytes: int) -> None:
     from confluent_kafka import Producer
     from confluent_kafka.admin import AdminClient, NewTopic
 
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(TOPIC, partitions, 1)])[TOPIC].result(60)
+    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(60)
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50, "queue.buffering.max.messages": 500_000})
-    value = os.urandom(VALUE_BYTES)
+    chance = random.Random(2)
+    values = [chance.randbytes(value_bytes // 2).hex().encode() for _ in range(VALUES)]
     for i in range(records):
         while True:
             try:
-                producer.produce(TOPIC, value, b"%d" % i, partition=i * partitions // records)
+                producer.produce(topic, values[i % VALUES], b"%d" % i, partition=i * partitions // records)
                 break
             except BufferError:
                 producer.poll(0.1)
@@ -80,25 +90,98 @@ def fill(bootstrap: str, records: int, partitions: int) -> None:
         raise SystemExit("the topic could not be filled")
 
 
-@contextmanager
-def our_broker() -> Iterator[str]:
-    from chronik.testing import Cluster
-
-    with Cluster(in_process=False) as cluster:
-        yield cluster.bootstrap
+# --- one source, in a process of its own, so that none finds a JVM that another has warmed up
 
 
-@contextmanager
-def kafka() -> Iterator[str]:
-    from tests.oracle import kafka_server
+class Workers:
+    """The memory of Python workers below this process while something runs: `watch` adds (seconds, largest in MB)."""
 
-    kafka_server.JVM_OPTIONS = ("-Xmx1g",)  # the tests' options make it start soon and run slowly
-    with tempfile.TemporaryDirectory() as folder, kafka_server.KafkaServer(Path(folder)) as server:
-        yield server.bootstrap
+    def __init__(self) -> None:
+        self._seen: list[tuple[float, float]] = []
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Workers:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+    def summary(self) -> dict[str, int]:
+        """Largest worker within the first quarter of the time, and ever."""
+        quarter_s = self._seen[0][0] + (self._seen[-1][0] - self._seen[0][0]) / 4
+        return {
+            "early_mb": round(max(mb for at_s, mb in self._seen if at_s <= quarter_s)),
+            "most_mb": round(max(mb for _, mb in self._seen)),
+        }
+
+    def _watch(self) -> None:
+        while not self._is_over.wait(WATCH_S):
+            if found := [mb for mb in map(self._resident_mb, Path("/proc").iterdir()) if mb is not None]:
+                self._seen.append((time.monotonic(), max(found)))
+
+    def _resident_mb(self, process: Path) -> float | None:
+        try:
+            command = (process / "cmdline").read_bytes()
+            pages = int((process / "statm").read_text().split()[1])
+        except OSError:
+            return None
+        return pages * PAGE_BYTES / 1e6 if b"pyspark.daemon" in command else None
 
 
-def measure_spark(source: str, bootstrap: str) -> dict[str, int]:
-    """In a process of its own, so that no source finds a JVM that another has warmed up."""
+def measure(source: str, bootstrap: str, jars: str) -> dict[str, Any]:
+    os.environ.update(SPARK_LOCAL_IP="127.0.0.1", PYSPARK_PYTHON=sys.executable)
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master(f"local[{CORES}]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.driver.memory", "2g").config("spark.ui.showConsoleProgress", "false")
+    session = (builder.config("spark.jars", jars) if jars else builder).getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    options = {"kafka.bootstrap.servers": bootstrap, "startingOffsets": "earliest"}
+    frame = session.read.format(source).options(subscribe=SMALL, **options).load()
+    rows = 0
+
+    def count() -> None:
+        nonlocal rows
+        [told] = frame.selectExpr("count(*) rows", "sum(length(value)) bytes").collect()
+        rows = told.rows
+
+    def parquet() -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            frame.write.mode("overwrite").parquet(folder)
+
+    def delta() -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            stream = session.readStream.format("chronik").options(subscribe=LARGE, **options).load()
+            writer = stream.writeStream.format("chronik-table").option("checkpointLocation", f"{folder}/checkpoint")
+            writer.trigger(availableNow=True).start(f"{folder}/table").awaitTermination()
+
+    with Workers() as workers:
+        counts_s = timed(count, COUNTS)
+    found: dict[str, Any] = {"count, cold": rows / counts_s[0], "count, warm": rows / min(counts_s[1:])}
+    found["to Parquet, warm"] = rows / min(timed(parquet, PARQUETS))
+    if source == "chronik":
+        found["workers while counting"] = workers.summary()
+        with Workers() as workers:
+            mb_s = LARGE_RECORDS * LARGE_BYTES / 1e6 / min(timed(delta, DELTAS))
+        found["to Delta, MB/s"] = mb_s
+        found["workers while filling a table"] = workers.summary()
+    session.stop()
+    return found
+
+
+def timed(work: Callable[[], None], times: int) -> list[float]:
+    found = []
+    for _ in range(times):
+        started = time.monotonic()
+        work()
+        found.append(time.monotonic() - started)
+    return found
+
+
+def measure_apart(source: str, bootstrap: str) -> dict[str, Any]:
     from tests.oracle.jars import spark_kafka_jars
     from tests.pipeline.spark_session import SPARK_KAFKA
 
@@ -106,66 +189,68 @@ def measure_spark(source: str, bootstrap: str) -> dict[str, int]:
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
     command = [sys.executable, __file__, "--measure", source, "--bootstrap", bootstrap, "--jars", jars]
     ran = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
-    found: dict[str, int] = json.loads(ran.stdout.splitlines()[-1])
+    found: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
     return found
 
 
-def measure(source: str, bootstrap: str, jars: str) -> dict[str, int]:
-    os.environ.update(SPARK_LOCAL_IP="127.0.0.1", PYSPARK_PYTHON=sys.executable)
-    from pyspark.sql import SparkSession
-
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.driver.memory", "2g").config("spark.ui.showConsoleProgress", "false")
-    session = (builder.config("spark.jars", jars) if jars else builder).getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    options = {"kafka.bootstrap.servers": bootstrap, "subscribe": TOPIC, "startingOffsets": "earliest"}
-    speeds = []
-    for _ in range(3):
-        started = time.monotonic()
-        frame = session.read.format(source).options(**options).load()
-        [row] = frame.selectExpr("count(*) rows", "sum(length(value)) bytes").collect()
-        speeds.append(round(row.rows / (time.monotonic() - started)))
-    with tempfile.TemporaryDirectory() as folder:
-        started = time.monotonic()
-        frame.write.mode("overwrite").parquet(folder)
-        parquet = round(row.rows / (time.monotonic() - started))
-    session.stop()
-    return {"count, cold": speeds[0], "count, warm": max(speeds[1:]), "to Parquet": parquet}
+def measure_sources(records: int, partitions: int) -> dict[str, dict[str, Any]]:
+    found = {}
+    with tempfile.TemporaryDirectory(prefix="chronik-bench-") as folder:
+        for source in ("kafka", "chronik"):
+            try:
+                server = chronik(Path(folder), 1) if source == "chronik" else kafka(Path(folder), 1, CACHE)
+            except CannotRun as reason:
+                print(f"{source} is left out: {reason}")
+                continue
+            try:
+                server.start()
+                fill(server.bootstrap, SMALL, records, partitions, SMALL_BYTES)
+                if source == "chronik":
+                    fill(server.bootstrap, LARGE, LARGE_RECORDS, partitions, LARGE_BYTES)
+                found[source] = measure_apart(source, server.bootstrap)
+            finally:
+                server.stop()
+    return found
 
 
-def measure_sources(records: int, partitions: int) -> list[dict[str, Any]]:
-    from tests.oracle.jars import cache_folder, spark_kafka_jars
-    from tests.pipeline.spark_session import SPARK_KAFKA
+# --- the page
 
-    sides = {"chronik": our_broker}
-    if spark_kafka_jars(SPARK_KAFKA) and (cache_folder() / "kafka-4.3.1").exists():
-        sides["kafka"] = kafka
-    found: dict[str, dict[str, int]] = {}
-    for source, broker in sides.items():
-        with broker() as bootstrap:
-            fill(bootstrap, records, partitions)
-            found[source] = measure_spark(source, bootstrap)
-    return [
-        {"work": f"{work}, {records:,} rows", "chronik": speed, "bar": found.get("kafka", {}).get(work)}
-        for work, speed in found["chronik"].items()
+
+def verdict(*, is_met: bool) -> str:
+    return "met" if is_met else "**missed**"
+
+
+def decoder_section(found: dict[str, int]) -> str:
+    rows = [
+        [work, f"{speed:,}", f"{DECODER_BAR:,}", verdict(is_met=speed >= DECODER_BAR)] for work, speed in found.items()
     ]
+    head = f"## The decoder alone (records/s of one core, {SMALL_BYTES} B)\n\n"
+    return head + table(["batches", "Chronik", "bar", ""], rows)
 
 
-def report(found: list[dict[str, Any]]) -> str:
-    lines = [
-        "# Rows a second into Spark",
-        "",
-        f"`make bench-spark`, Python {platform.python_version()}, {os.cpu_count()} cores, {VALUE_BYTES}-byte records.",
-        "The bar of the decoder is ours; the others are Spark's own Kafka source on Kafka 4.3.1 in the same run.",
-        "",
-        "| work | chronik | bar | |",
-        "|---|--:|--:|---|",
+def source_sections(found: dict[str, dict[str, Any]], records: int, partitions: int) -> list[str]:
+    ours, theirs = found["chronik"], found.get("kafka", {})
+    rows = []
+    for work in ("count, cold", "count, warm", "to Parquet, warm"):
+        ratio = ours[work] / theirs[work] if theirs else None
+        beside = ["-", "-", ""] if ratio is None else [f"{theirs[work]:,.0f}", f"{ratio:.2f}x", ""]
+        if ratio is not None and "warm" in work:
+            beside[-1] = f"bar {SOURCE_BAR}x, {verdict(is_met=ratio >= SOURCE_BAR)}"
+        rows.append([work, f"{ours[work]:,.0f}", *beside])
+    head = f"## Rows a second, {records:,} records of {SMALL_BYTES} B in {partitions} partitions, local[{CORES}]\n\n"
+    columns = ["work", 'format("chronik") on Chronik', f'format("kafka") on Kafka {KAFKA_VERSION}', "ratio", ""]
+    sources = head + table(columns, rows)
+    mb_s = ours["to Delta, MB/s"] / CORES
+    delta = (
+        f"## A topic into a Delta table, {LARGE_RECORDS:,} records of {LARGE_BYTES} B, as a stream\n\n"
+        f"{mb_s:.0f} MB/s a core on {CORES} cores, broker included; bar {DELTA_BAR}, "
+        f"{verdict(is_met=mb_s >= DELTA_BAR)}."
+    )
+    memory = [
+        [work, f"{ours[work]['early_mb']:,} MB", f"{ours[work]['most_mb']:,} MB"] for work in ours if "workers" in work
     ]
-    for each in found:
-        bar = each["bar"]
-        mark = "" if bar is None else f"{each['chronik'] / bar:.2f}x" + ("" if each["chronik"] >= bar else ", MISSED")
-        lines.append(f"| {each['work']} | {each['chronik']:,} | {'-' if bar is None else f'{bar:,}'} | {mark} |")
-    return "\n".join(lines) + "\n"
+    head = "## Memory of the largest Python worker\n\n"
+    return [sources, delta, head + table(["", "after a quarter of the time", "most"], memory)]
 
 
 def main() -> None:
@@ -180,13 +265,20 @@ def main() -> None:
     if asked.measure:
         print(json.dumps(measure(asked.measure, asked.bootstrap, asked.jars)))
         return
-    found = measure_decoder() if asked.only != "spark" else []
-    found += measure_sources(asked.records, asked.partitions) if asked.only != "decoder" else []
-    print(report(found))
-    if asked.only is None:
-        OUTPUT.mkdir(parents=True, exist_ok=True)
-        (OUTPUT / "spark.json").write_text(json.dumps(found, indent=2) + "\n")
-        (OUTPUT / "spark.md").write_text(report(found))
+    figures: dict[str, Any] = {}
+    sections = []
+    if asked.only != "spark":
+        figures["decoder"] = measure_decoder()
+        sections.append(decoder_section(figures["decoder"]))
+    if asked.only != "decoder":
+        figures["sources"] = measure_sources(asked.records, asked.partitions)
+        sections += source_sections(figures["sources"], asked.records, asked.partitions)
+    if asked.only is not None:
+        print("\n\n".join(sections))
+        return
+    command = "make bench-spark" + ("" if asked.records == 5_000_000 else f' ARGS="--records {asked.records}"')
+    page = write_page("spark", title="From a topic into Spark", command=command, sections=sections, figures=figures)
+    print(page.read_text())
 
 
 if __name__ == "__main__":

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from chronik.pipeline.events import BATCH, read_events
 from chronik.pipeline.fixtures import run_fixtures
-from chronik.pipeline.live_cluster import LiveCluster
+from chronik.pipeline.live_cluster import LiveCluster, Outgoing
 from chronik.pipeline.registry import load_module
 from chronik.pipeline.replaying import load_fix
 from chronik.pipeline.report import report
 from chronik.pipeline.template import write_template
 from chronik.testing import Cluster
-from tests.house.repository import ROOT
+from tests.house.repository import ROOT, SOURCE
 from tests.pipeline.pipelines import Bench, as_json
 
 if TYPE_CHECKING:
@@ -129,3 +134,38 @@ def test_metrics_go_from_a_page_to_a_plot(example: Callable[..., Any]) -> None:
     drawn = plot.plot(str(site.storage / "tables/metrics"))
     assert drawn.count("<circle") == 3
     assert "bytes_in" in drawn
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_a_topic_is_a_table_of_sparks_own_declarative_pipelines(
+    our_broker: Cluster, unique: Callable[[str], str], tmp_path: Path
+) -> None:
+    """`spark-pipelines run` as its manual has it, on the template that we ship: the format is found there, too."""
+    cluster, topic = LiveCluster(our_broker.bootstrap), unique("orders")
+    cluster.create_topic(topic, 2)
+    cluster.send(topic, [Outgoing(b"%d" % number, b"{}") for number in range(100)])
+    folder = tmp_path / "spark_pipelines"
+    shutil.copytree(EXAMPLES / "spark_pipelines", folder)
+    spec = folder / "spark-pipeline.yml"
+    spec.write_text(spec.read_text().replace("file:///tmp/chronik-spark-pipelines", f"file://{tmp_path}/storage"))
+    environment = os.environ | {
+        "CHRONIK_BOOTSTRAP": our_broker.bootstrap,
+        "CHRONIK_TOPIC": topic,
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYTHONPATH": str(SOURCE),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    command = [str(Path(sys.executable).with_name("spark-pipelines")), "run"]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    warehouse = folder / "spark-warehouse"
+    rows = {
+        table: pq.ParquetDataset(sorted((warehouse / table).glob("*.parquet"))).read().to_pylist()
+        for table in ("order_records", "order_count")
+    }
+    assert sorted((row["partition"], row["offset"]) for row in rows["order_records"]) == [
+        (partition, offset) for partition, end in sorted(cluster.ends(topic).items()) for offset in range(end)
+    ]
+    assert {row["partition"]: row["records"] for row in rows["order_count"]} == cluster.ends(topic)

@@ -8,24 +8,28 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Self
 
 from rich.console import Console
 
 from chronik.client.admin.topics import NewTopic, create
 from chronik.client.producer import Producer
 from chronik.client.routing import Cluster
+from chronik.pipeline.live_cluster import LiveCluster
 from chronik.runtime.real import real_runtime
 from chronik.testing import Cluster as Broker
 
 PIPELINE = Path(__file__).parent / "clicks.py"
 TOPIC, PARTITIONS, RECORDS, AT_ONCE = "clicks", 3, 60_000, 200
 BROKEN_ONE_IN = 100
-WATCH_SECONDS = 1.0
+WATCH_SECONDS = 0.5
 SECONDS_MAX = 170
 
 Place = tuple[int, int]  # partition, offset
@@ -35,17 +39,19 @@ def run_stage(broker: Broker, console: Console, storage: Path) -> bool:
     """True when every acknowledged record is in exactly one of the two places."""
     started = time.monotonic()
     asyncio.run(_create(broker))
-    flow = Flow(broker, storage)
-    console.print(f"A pipeline on Spark: topic {TOPIC} -> Delta table, what is broken -> {TOPIC}.dlq.")
-    acknowledged = asyncio.run(_produce_and_kill(broker, console))
-    console.print(f"{len(acknowledged):,} records acknowledged, a node killed on the way. Waiting for the pipeline.")
-    while flow.lag() != 0 and flow.runs() and time.monotonic() - started < SECONDS_MAX:
-        time.sleep(WATCH_SECONDS)
-    if not flow.runs():
-        console.print(f"The pipeline ended by itself:\n{flow.log.read_text()[-2000:]}")
-        return False
-    flow.stop()
-    rows, letters = _rows(storage), flow.dead_letters()
+    with Flow(broker, storage) as flow:
+        console.print(f"A pipeline on Spark: topic {TOPIC} -> Delta table, what is broken -> {TOPIC}.dlq.")
+        acknowledged = asyncio.run(_produce_and_kill(broker, console))
+        console.print(f"{len(acknowledged):,} records acknowledged, a node killed on the way.")
+        with console.status("The pipeline is behind by ...") as status:
+            while (lag := flow.lag()) != 0 and flow.runs() and time.monotonic() - started < SECONDS_MAX:
+                status.update(f"The pipeline is behind by {'?' if lag is None else f'{lag:,}'} records.")
+                time.sleep(WATCH_SECONDS)
+        if not flow.runs():
+            console.print(f"The pipeline ended by itself:\n{flow.log.read_text()[-2000:]}")
+            return False
+        flow.stop()
+        rows, letters = _rows(storage), flow.dead_letters()
     in_both = len(set(rows) & set(letters))
     doubled = len(rows) + len(letters) - len(set(rows)) - len(set(letters))
     missing = len(acknowledged - set(rows) - set(letters))
@@ -59,42 +65,47 @@ def run_stage(broker: Broker, console: Console, storage: Path) -> bool:
 
 
 class Flow:
-    """`chronik pipeline` as a process, and the commands beside it."""
+    """`chronik pipeline run` as a process, and what watches and stops it. Leaving the `with` leaves no process."""
 
     def __init__(self, broker: Broker, storage: Path) -> None:
-        self._common = ["--bootstrap-server", broker.bootstrap]
+        self._bootstrap = broker.bootstrap
         self._storage = ["--storage", str(storage)]
         command = self._command("pipeline", "run", str(PIPELINE), *self._storage, "--interval-ms", "500")
         storage.mkdir(parents=True, exist_ok=True)
         self.log = storage / "pipeline.log"
         with self.log.open("wb") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+            # A session of its own: Ctrl-C is for the demo, which ends Python, JVM and workers as one.
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
 
     def runs(self) -> bool:
         return self._process.poll() is None
 
     def lag(self) -> int | None:
-        """In messages; None while it is not known."""
-        told = self._ask("pipeline", "status", str(PIPELINE), *self._storage)
-        return told[0].get("lag_messages") if told else None
+        """Of the pipeline's consumer group, in messages; None while a partition has no leader to ask."""
+        lag = LiveCluster(self._bootstrap).lag_of(f"{PIPELINE.stem}.{TOPIC}", TOPIC)
+        return None if lag is None else lag.messages
 
     def stop(self) -> None:
-        subprocess.run(
-            self._command("pipeline", "stop", str(PIPELINE), *self._storage), check=False, capture_output=True
-        )
+        """After the batch under way, as anybody stops it."""
+        command = self._command("pipeline", "stop", str(PIPELINE), *self._storage)
+        subprocess.run(command, check=True, capture_output=True)
         self._process.wait()
 
     def dead_letters(self) -> list[Place]:
-        told = self._ask("dlq", "show", TOPIC, "--count", str(RECORDS))
+        command = self._command("dlq", "show", TOPIC, "--count", str(RECORDS), "--format", "json")
+        told = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
         return [(letter["partition"], letter["offset"]) for letter in told]
 
-    def _ask(self, *words: str) -> list[dict[str, Any]]:
-        done = subprocess.run(self._command(*words, "--format", "json"), check=False, capture_output=True, text=True)
-        found: list[dict[str, Any]] = json.loads(done.stdout) if done.returncode == 0 else []
-        return found
-
     def _command(self, *words: str) -> list[str]:
-        return [sys.executable, "-m", "chronik.cli", *words, *self._common]
+        return [sys.executable, "-m", "chronik.cli", *words, "--bootstrap-server", self._bootstrap]
 
 
 async def _create(broker: Broker) -> None:

@@ -54,6 +54,7 @@ CONDITIONS: Final[dict[str, str]] = {
     # while it runs
     "SPARK_MISSING": "pyspark is not installed: pip install 'chronik[spark]'",
     "JDK_MISSING": "Spark needs a JDK of version 17 or newer, and {found}: {cure}",
+    "SPARK_NOT_STARTED": "Spark does not start on {master}: {reason}",
     "EXPECTATION_FAILED": "{name!r}: {count} rows fail {expectation!r} ({condition}), the first of them "
     "{topic}-{partition} offset {offset}; on_fail is fail, so nothing of this batch was written",
     "RECORD_REFUSED": "{name!r}: {count} records cannot be decoded, the first of them {topic}-{partition} offset "

@@ -125,27 +125,39 @@ class LiveCluster:
 
         return self._run(work)
 
-    def lag_behind(self, topic: str, positions: Mapping[int, int]) -> Lag:
-        """How far a reader is behind that has read up to these offsets; what retention deleted is no lag."""
+    def lag_behind(self, topic: str, positions: Mapping[int, int]) -> Lag | None:
+        """How far a reader is behind that has read up to these offsets; what retention deleted is no lag.
 
-        async def work(cluster: Cluster) -> Lag:
+        None when it cannot be known now, because a partition has no leader that answers.
+        """
+
+        async def work(cluster: Cluster) -> Lag | None:
             known = await cluster.topic(topic)
             committed = {TopicPartition(topic, index): positions.get(index) for index in known.partitions}
             return _summed(await lag.of(cluster, committed))
 
-        return self._run(work)
+        return self._run_if_possible(work)
 
-    def lag_of(self, group: str, topic: str) -> Lag:
+    def lag_of(self, group: str, topic: str) -> Lag | None:
         """The same for what a group has committed."""
 
-        async def work(cluster: Cluster) -> Lag:
+        async def work(cluster: Cluster) -> Lag | None:
             known = await cluster.topic(topic)
             stored = await offsets.committed(cluster, group)
             wanted = [TopicPartition(topic, index) for index in known.partitions]
             committed = {at: stored[at].offset if at in stored else None for at in wanted}
             return _summed(await lag.of(cluster, committed))
 
-        return self._run(work)
+        return self._run_if_possible(work)
+
+    def _run_if_possible(self, work: Callable[[Cluster], Awaitable[T]]) -> T | None:
+        """None for what another attempt, a moment later, may answer."""
+        try:
+            return self._run(work)
+        except ClientError as error:
+            if not error.retriable:
+                raise
+            return None
 
     def _run(self, work: Callable[[Cluster], Awaitable[T]]) -> T:
         async def connected() -> T:
@@ -169,7 +181,8 @@ async def _ends(cluster: Cluster, partitions: Sequence[TopicPartition]) -> dict[
     return found
 
 
-def _summed(lags: Mapping[TopicPartition, lag.PartitionLag]) -> Lag:
-    return Lag(
-        sum(each.lag or 0 for each in lags.values()), max((each.lag_ms or 0 for each in lags.values()), default=0)
-    )
+def _summed(lags: Mapping[TopicPartition, lag.PartitionLag]) -> Lag | None:
+    messages = [each.lag for each in lags.values() if each.lag is not None]
+    if len(messages) < len(lags):  # the lag of a partition that did not answer is not nothing
+        return None
+    return Lag(sum(messages), max((each.lag_ms or 0 for each in lags.values()), default=0))

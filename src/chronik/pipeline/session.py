@@ -73,6 +73,8 @@ def _cure() -> str:
 def spark_session(name: str, master: str | None = None, settings: Mapping[str, str] | None = None) -> SparkSession:
     """A session on `master`, by default two cores of this machine; `sc://...` is a Spark Connect server."""
     require_spark()
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -83,7 +85,16 @@ def spark_session(name: str, master: str | None = None, settings: Mapping[str, s
         SETTINGS | (LOCAL_SETTINGS if chosen.startswith("local") else {}) | dict(settings or {})
     ).items():
         builder = builder.config(key, value)
-    session = builder.getOrCreate()
+    try:
+        session = builder.getOrCreate()
+    except (Py4JError, PySparkException) as error:  # a master that does not answer, a setting that Spark refuses
+        raise PipelineFault("SPARK_NOT_STARTED", master=chosen, reason=_reason(str(error))) from error
     if not chosen.startswith("sc://"):
         session.sparkContext.setLogLevel(os.environ.get(LOG_LEVEL, "OFF"))
     return session
+
+
+def _reason(text: str) -> str:
+    """The one line that counts: in an error of the JVM that behind the colon, before its trace."""
+    lines = text.strip().splitlines()
+    return next((line.removeprefix(": ") for line in lines if line.startswith(": ")), lines[0] if lines else "")

@@ -19,6 +19,7 @@ from chronik.client.errors import ClientError
 from chronik.client.producer import Producer
 from chronik.client.routing import Cluster
 from chronik.pipeline.errors import PipelineError
+from chronik.pipeline.workers import settle
 from chronik.runtime.real import real_runtime
 
 if TYPE_CHECKING:
@@ -63,7 +64,9 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
 
 def write_rows(batches: Iterator[pa.RecordBatch], options: SinkOptions) -> Written:
     """Returns when all rows are acknowledged; raises RECORD_REFUSED when one is not."""
-    return asyncio.run(_write(batches, options))
+    written = asyncio.run(_write(batches, options))
+    settle()
+    return written
 
 
 async def _write(batches: Iterator[pa.RecordBatch], options: SinkOptions) -> Written:

@@ -24,6 +24,7 @@ from chronik.pipeline.groups import QueryGroup, introduce
 from chronik.pipeline.offsets import OffsetRange, Position
 from chronik.pipeline.planning import Planner
 from chronik.pipeline.reading import read_range
+from chronik.pipeline.workers import settle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,6 +63,7 @@ def read_task(task: InputPartition, options: SourceOptions, columns: tuple[str, 
         timeout_ms=options.timeout_ms,
         client_id=options.client_id,
     )
+    settle()
 
 
 class TopicReader(DataSourceReader):

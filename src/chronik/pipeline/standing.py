@@ -26,8 +26,8 @@ def standing_of(file: str | Path, storage: str, cluster: LiveCluster) -> Iterato
             "flow": flow.name,
             "kind": flow.kind,
             "version": version_of(flow),
-            "lag_messages": lag.messages if lag else None,
-            "lag_ms": lag.ms if lag else None,
+            "lag_messages": lag.messages if lag is not None else None,
+            "lag_ms": lag.ms if lag is not None else None,
             **_last_run(mine),
         }
 

@@ -109,8 +109,8 @@ def _listed(
         "mode": settings.mode,
         "state": said.state if said is not None and is_current else str(State.PENDING),
         "version": said.version if said is not None and said.version >= 0 else None,
-        "lag_messages": lag.messages,
-        "lag_ms": lag.ms,
+        "lag_messages": lag.messages if lag is not None else None,
+        "lag_ms": lag.ms if lag is not None else None,
         "rows_dead": said.rows_dead if said is not None else 0,
         "error": (said.error or None) if said is not None else None,
     }

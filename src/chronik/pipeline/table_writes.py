@@ -18,6 +18,7 @@ from chronik.pipeline.tables.options import TableOptions
 from chronik.pipeline.tables.place import Place
 from chronik.pipeline.tables.transactions import BatchName
 from chronik.pipeline.tables.writing import Target
+from chronik.pipeline.workers import settle
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -89,6 +90,7 @@ def _committed(rows: DataFrame, options: TableOptions, application: str, number:
         context = TaskContext.get()
         assert context is not None
         output = target.write(batches, f"b{number}-{context.partitionId()}")
+        settle()
         yield pa.RecordBatch.from_pydict({"output": pa.array([pickle.dumps(output)], pa.binary())})
 
     told = rows.mapInArrow(work, "output binary").collect()

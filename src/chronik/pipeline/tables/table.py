@@ -37,6 +37,7 @@ from chronik.pipeline.tables.reading import FILE, StoredFile, grouped, read_file
 from chronik.pipeline.tables.schemas import arrow_schema, delta_schema
 from chronik.pipeline.tables.transactions import BatchName
 from chronik.pipeline.tables.writing import Target, TaskOutput
+from chronik.pipeline.workers import settle
 
 NAME: Final = "chronik-table"
 # Spark sets them on every job of a micro-batch and sends them along with each task.
@@ -86,7 +87,9 @@ class TableStreamWriter(DataSourceStreamArrowWriter):
         context = TaskContext.get()
         assert context is not None
         prefix = f"b{context.getLocalProperty(BATCH_ID)}-{context.partitionId()}"
-        return Written(self.target.write(iterator, prefix), context.getLocalProperty(QUERY_ID))
+        output = self.target.write(iterator, prefix)
+        settle()
+        return Written(output, context.getLocalProperty(QUERY_ID))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Without tasks there are no rows and nobody to name the query: the table stays as it is."""
@@ -109,7 +112,9 @@ class TableWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         context = TaskContext.get()
         assert context is not None
-        return Written(self.target.write(iterator, f"w-{context.partitionId()}"))
+        output = self.target.write(iterator, f"w-{context.partitionId()}")
+        settle()
+        return Written(output)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         options = self.target.options
@@ -159,3 +164,4 @@ class TableReader(DataSourceReader):
         filesystem = self.options.place.filesystem()
         for file in partition.files:
             yield from read_file(filesystem, file, schema)
+        settle()
