@@ -111,7 +111,7 @@ CASES = [
         "records",
         3,
         ELECTED_BEFORE_IT_FETCHED,
-        ("7", "8", "9"),
+        ("7", "8", "9", "22"),
         seeds_max=60,
     ),
     Planted(record_bugs.stale_leader_accepts_produces_after_fencing, "records", 0, IN_TURN, ("7", "8", "9")),

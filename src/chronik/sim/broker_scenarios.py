@@ -93,13 +93,15 @@ class RecordsScenario(TopicsScenario):
         )
 
     def has_recovered(self, cluster: Cluster) -> bool:
-        """Every partition is led, and all its replicas are in sync again."""
+        """Every partition is led, and all its replicas are in sync again, but for those on a disk that is to be
+        replaced."""
         leader = cluster.leader()
         store = leader.program.store if leader is not None and leader.program is not None else None
         if not cluster.has_settled() or store is None:
             return False
+        sound = {node_id for node_id, machine in cluster.machines.items() if not machine.is_rotten}
         return all(
-            partition.leader != NO_LEADER and len(partition.isr) == len(partition.replicas)
+            partition.leader != NO_LEADER and sound <= set(partition.isr)
             for topic in store.image.all_topics()
             for partition in topic.partitions
         )
@@ -126,8 +128,8 @@ class RecordsScenario(TopicsScenario):
 
 
 class DamageScenario(RecordsScenario):
-    """As records; but first of all a disk gives back something else than was written. Its replica stays out, whatever
-    happens to the others, until the disk is replaced."""
+    """As records; but first of all a disk gives back something else than was written. Whatever happens to the others,
+    nobody is given that, and when the disk has been replaced all is well."""
 
     name = "damage"
     fault_count = (1, 4)
@@ -145,18 +147,6 @@ class DamageScenario(RecordsScenario):
 
     def clients(self, cluster: Cluster, history: History) -> Clients:
         return self._clients(cluster, history, cluster.world.random("pace").choice(PACES_MS[:2]))
-
-    def has_recovered(self, cluster: Cluster) -> bool:
-        leader = cluster.leader()
-        store = leader.program.store if leader is not None and leader.program is not None else None
-        if not cluster.has_settled() or store is None:
-            return False
-        sound = {node_id for node_id, machine in cluster.machines.items() if not machine.is_rotten}
-        return all(
-            partition.leader != NO_LEADER and set(partition.isr) >= sound
-            for topic in store.image.all_topics()
-            for partition in topic.partitions
-        )
 
     def repair(self, world: World, cluster: Cluster) -> None:
         for machine in cluster.machines.values():
