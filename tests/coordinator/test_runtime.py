@@ -262,6 +262,42 @@ def test_what_a_new_leader_found_in_its_log_is_served_once_it_is_committed() -> 
     play(story)
 
 
+@pytest.mark.parametrize("code", [ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.REQUEST_TIMED_OUT])
+def test_a_load_outlasts_a_time_with_too_few_replicas(code: ErrorCode) -> None:
+    """Leadership does not change when the others come back, so nobody would begin the load a second time."""
+
+    async def story(runtime: Runtime) -> None:
+        partition = FakePartition(log=log_of(1, 2))
+        partition.committed_offset = 1
+        loading = asyncio.ensure_future(runtime.load(partition))
+        for _ in range(3):
+            await asyncio.sleep(1)
+            partition.fail_waiting(Refused(code))
+        await asyncio.sleep(1)
+        with pytest.raises(Loading):
+            runtime.shard(0)
+        partition.commit()
+        await loading
+        assert runtime.shard(0).numbers == [1, 2]
+
+    play(story)
+
+
+def test_a_load_ends_when_the_partition_moves_on() -> None:
+    async def story(runtime: Runtime) -> None:
+        partition = FakePartition(log=log_of(1, 2))
+        partition.committed_offset = 1
+        loading = asyncio.ensure_future(runtime.load(partition))
+        await asyncio.sleep(1)
+        partition.fail_waiting(Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        with pytest.raises(Refused):
+            await loading
+        with pytest.raises(NotCoordinator):
+            runtime.shard(0)
+
+    play(story)
+
+
 def test_whoever_waits_for_a_write_is_told_when_the_partition_moves() -> None:
     """The write may or may not survive on the new leader; the client has to ask there."""
 

@@ -20,20 +20,17 @@ PRINT_HASH = (
 
 @pytest.mark.parametrize("scenario", sorted(SCENARIOS))
 def test_a_seed_gives_one_log_in_every_process(scenario: str) -> None:
-    hashes = {run_named(scenario, SEED).log_hash}
-    for hash_seed in ("1", "2"):
-        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)}
-        told = subprocess.run(
-            [sys.executable, "-c", PRINT_HASH, scenario, str(SEED)],
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        hashes.add(told.stdout.strip())
-    assert len(hashes) == 1
+    hash_seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(sys.path)}
+    told = subprocess.run(
+        [sys.executable, "-c", PRINT_HASH, scenario, str(SEED)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert told.stdout.strip() == run_named(scenario, SEED).log_hash
 
 
-@pytest.mark.parametrize("scenario", sorted(SCENARIOS))
-def test_another_seed_gives_another_log(scenario: str) -> None:
-    assert run_named(scenario, SEED).log_hash != run_named(scenario, SEED + 1).log_hash
+def test_another_seed_gives_another_log() -> None:
+    assert run_named("quorum", SEED).log_hash != run_named("quorum", SEED + 1).log_hash

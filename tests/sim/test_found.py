@@ -14,6 +14,27 @@ pytestmark = pytest.mark.slow
 CASES = [
     Found(
         "groups",
+        seed=20102,
+        faults=[
+            Fault(1124, "isolate", 2, duration_ms=3199),
+            Fault(5351, "isolate", 0, duration_ms=2049),
+            Fault(6205, "deafen", 1, duration_ms=964),
+            Fault(7186, "isolate", 0, duration_ms=2009),
+            Fault(7510, "kill", 0, duration_ms=715),
+            Fault(7823, "slow link", 0, duration_ms=910, other=1, amount=375),
+            Fault(8128, "wall jump", 0, amount=86321),
+            Fault(9124, "isolate", 0, duration_ms=1395),
+        ],
+        story="a coordinator gave up loading while its partition had too few replicas, and never tried again",
+    ),
+    Found(
+        "damage",
+        seed=75,
+        faults=[Fault(402, "kill", 2, duration_ms=60), Fault(5947, "rot", 2, duration_ms=326, amount=433148)],
+        story="a wrong bit in one partition's file kept the whole node from starting",
+    ),
+    Found(
+        "groups",
         seed=46,
         faults=[
             Fault(1263, "power", 3, duration_ms=570),

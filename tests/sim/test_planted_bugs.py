@@ -111,13 +111,15 @@ CASES = [
         "records",
         3,
         ELECTED_BEFORE_IT_FETCHED,
-        ("7", "8", "9"),
+        ("7", "8", "9", "22"),
         seeds_max=60,
     ),
     Planted(record_bugs.stale_leader_accepts_produces_after_fencing, "records", 0, IN_TURN, ("7", "8", "9")),
     Planted(record_bugs.follower_applies_a_fetch_of_an_old_epoch, "records", 0, PAUSED_IN_TURN, "9"),
     Planted(record_bugs.controller_uses_an_epoch_again, "records", 0, None, "11"),
     Planted(record_bugs.group_generation_lost_on_failover, "groups", 0, None, "18"),
+    Planted(record_bugs.damage_is_taken_for_a_torn_tail, "damage", 0, None, "22"),
+    Planted(record_bugs.batches_are_not_checked, "damage", 0, None, "22"),
     Planted(record_bugs.node_goes_on_after_a_failed_fsync, "records", 3, DISKS_FAIL, "21"),
 ]
 

@@ -1,4 +1,4 @@
-"""Some seeds of every scenario, each a whole cluster under faults. `make sim SEEDS=1000` runs more of them."""
+"""300 seeds, of every scenario, each a whole cluster under faults. `make sim SEEDS=1000` runs more of them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from chronik.sim.sweep import report
 pytestmark = pytest.mark.slow
 
 SEEDS_PER_TEST = 8
-COUNTS = {"metadata": 56, "topics": 32, "records": 32}
+COUNTS = {"quorum": 140, "metadata": 80, "topics": 24, "records": 30, "groups": 16, "damage": 10}
 CHUNKS = [
-    (scenario, range(first, first + SEEDS_PER_TEST))
+    (scenario, range(first, min(first + SEEDS_PER_TEST, count)))
     for scenario, count in COUNTS.items()
     for first in range(0, count, SEEDS_PER_TEST)
 ]

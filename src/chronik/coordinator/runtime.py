@@ -34,6 +34,11 @@ LOAD_BYTES = 1 << 20  # read at once while loading
 LOAD_RECORDS_PER_SLICE = 500  # replayed before other work gets its turn: a few milliseconds
 BATCH_BYTES_MAX = 64 << 20  # decompressed; we write batches plainly, other brokers may not have
 
+LOAD_RETRY_MS = 100
+COMMITTED_LATER = frozenset(
+    {ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.REQUEST_TIMED_OUT}
+)
+
 _WRITE_TIMEOUT = object()  # the key of the timer that watches the queue's head
 
 
@@ -149,11 +154,23 @@ class _Slot(Generic[S]):
                 for batch in batches.split(piece):
                     skipped_count += await self._replay_batch(batch)
                     offset = batch.next_offset
-        committed = None if self.is_over else self.partition.when_committed(end_offset)
-        if committed is not None:
-            await committed
+        await self._committed(end_offset)
         if skipped_count:
             log.info("partition %d: skipped %d records of unknown types", self.partition.index, skipped_count)
+
+    async def _committed(self, end_offset: int) -> None:
+        """However long it takes: a leader stays one while it has too few replicas, and loads once it has enough."""
+        while not self.is_over:
+            committed = self.partition.when_committed(end_offset)
+            if committed is None:
+                return
+            try:
+                await committed
+            except Exception as error:
+                if _code_of(error) not in COMMITTED_LATER:
+                    raise
+                log.info("partition %d waits to be loaded: %s", self.partition.index, error)
+                await asyncio.sleep(LOAD_RETRY_MS / 1000)
 
     async def _replay_batch(self, batch: batches.BatchView) -> int:
         skipped_count = 0

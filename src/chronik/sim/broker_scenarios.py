@@ -15,11 +15,12 @@ from chronik.sim.checkers.interface import Checker
 from chronik.sim.checkers.records import AUDITOR
 from chronik.sim.checkers.sets import GROUP_CHECKERS, METADATA_CHECKERS, RECORD_CHECKERS
 from chronik.sim.cluster import Cluster
+from chronik.sim.faults import Fault
 from chronik.sim.group_clients import GroupClients, look_up_commits
 from chronik.sim.history import OK, History
 from chronik.sim.programs import broker_programs
 from chronik.sim.record_clients import TOPIC, RecordClients, routing_of
-from chronik.sim.scenario import HEALED_MS_MAX, PACES_MS, Clients, Scenario, require
+from chronik.sim.scenario import HEALED_MS_MAX, PACES_MS, Clients, Scenario, end_half_open, require
 from chronik.sim.wire_clients import TopicClients, WireClient, make_client
 from chronik.sim.world import World
 
@@ -92,13 +93,15 @@ class RecordsScenario(TopicsScenario):
         )
 
     def has_recovered(self, cluster: Cluster) -> bool:
-        """Every partition is led, and all its replicas are in sync again."""
+        """Every partition is led, and all its replicas are in sync again, but for those on a disk that is to be
+        replaced."""
         leader = cluster.leader()
         store = leader.program.store if leader is not None and leader.program is not None else None
         if not cluster.has_settled() or store is None:
             return False
+        sound = {node_id for node_id, machine in cluster.machines.items() if not machine.is_rotten}
         return all(
-            partition.leader != NO_LEADER and len(partition.isr) == len(partition.replicas)
+            partition.leader != NO_LEADER and sound <= set(partition.isr)
             for topic in store.image.all_topics()
             for partition in topic.partitions
         )
@@ -122,6 +125,36 @@ class RecordsScenario(TopicsScenario):
             await routing.close()
 
         _run_in(world, auditor, look())
+
+
+class DamageScenario(RecordsScenario):
+    """As records; but first of all a disk gives back something else than was written. Whatever happens to the others,
+    nobody is given that, and when the disk has been replaced all is well."""
+
+    name = "damage"
+    fault_count = (1, 4)
+
+    # A start is followed by a checkpoint soon: from then on the journal does not hold everything a second time.
+    brokers: ClassVar[dict[str, object]] = {**RecordsScenario.brokers, "log_retention_check_interval_ms": 400}
+
+    def draw_faults(self, world: World) -> list[Fault]:
+        random = world.random("rot")
+        node, at_ms = random.randint(1, self.node_count), random.randint(2500, 6000)
+        restart = Fault(random.randint(100, 800), "kill", node, random.randint(50, 300))
+        rot = Fault(at_ms, "rot", node, random.randint(100, 1500), amount=random.randrange(1 << 20))
+        later_ms = rot.at_ms + rot.duration_ms + 200
+        return [restart, rot, *(each._replace(at_ms=each.at_ms + later_ms) for each in super().draw_faults(world))]
+
+    def clients(self, cluster: Cluster, history: History) -> Clients:
+        return self._clients(cluster, history, cluster.world.random("pace").choice(PACES_MS[:2]))
+
+    def repair(self, world: World, cluster: Cluster) -> None:
+        for machine in cluster.machines.values():
+            if machine.is_rotten:
+                machine.wipe()
+                machine.start()
+        require(world, lambda: self.has_recovered(cluster), HEALED_MS_MAX, "a node with a new disk catches up")
+        end_half_open(world, cluster)
 
 
 class GroupsScenario(RecordsScenario):

@@ -48,6 +48,8 @@ class Machine:
         self.disk_was_broken = False  # then the process may end by itself
         self.watch: Callable[[Machine], Callable[[], None] | None] = lambda _: None  # what looks at each process
         self.on_start: Callable[[Machine], None] = lambda _: None  # called before anything of a new process runs
+        self.on_end: Callable[[Machine], None] = lambda _: None  # called when a process is to be gone
+        self.is_rotten = False  # its disk returns what was never written
         self._raft_directory = raft_directory
         self._booted_ns = 0
 
@@ -152,6 +154,7 @@ class Machine:
         self.power_cut()
         self.world.note(self.host, "has lost its disk")
         self.wipes += 1
+        self.is_rotten = False
         self.disk = SimDisk(self.random.getrandbits(64))
         self.disk.latency_s = self._disk_latency_s
 
@@ -167,6 +170,7 @@ class Machine:
 
     def _drop_process(self) -> None:
         if self.loop is not None:
+            self.on_end(self)
             self.loop.kill()
         self.loop = self.program = None
 

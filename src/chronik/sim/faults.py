@@ -12,8 +12,10 @@ from typing import NamedTuple
 
 from chronik.sim.cluster import Cluster, Machine
 from chronik.sim.loop import NS_PER_MS
+from chronik.wire.batches import LENGTH_COVERS_FROM
 
 LEADER = 0
+CRC_COVERS_FROM = 21  # of a batch
 
 
 class Fault(NamedTuple):
@@ -49,6 +51,38 @@ def _power_at_disk(cluster: Cluster, machine: Machine, fault: Fault) -> None:
 def _wipe(cluster: Cluster, machine: Machine, fault: Fault) -> None:
     machine.wipe()
     _after(cluster, fault, machine.start)
+
+
+def _rot(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+    """Off and on again; in between a bit of a batch changes, in one of the topic's files, where the CRC covers it.
+
+    Killed, not without power: what a power cut takes of the journal's marks is what tells damage from a torn tail.
+    """
+    machine.crash()
+    disk, batches = machine.disk, []
+    for directory in disk.names("/data", with_page_cache=True):
+        for name in disk.names(f"/data/{directory}", with_page_cache=True):
+            if directory.startswith("orders-") and name.endswith(".log"):
+                path = f"/data/{directory}/{name}"
+                batches += [(path, *place) for place in _batches_in(disk.content(path, with_page_cache=True) or b"")]
+    if batches:
+        path, position, size_bytes = batches[fault.amount % len(batches)]
+        disk.flip_bit(path, position + CRC_COVERS_FROM + fault.amount % (size_bytes - CRC_COVERS_FROM))
+        machine.is_rotten = True
+        cluster.world.note(machine.host, f"has a wrong bit in {path} behind byte {position}")
+    _after(cluster, fault, machine.start)
+
+
+def _batches_in(data: bytes) -> list[tuple[int, int]]:
+    """(position, size) of whole batches."""
+    found, position = [], 0
+    while position + LENGTH_COVERS_FROM <= len(data):
+        size_bytes = LENGTH_COVERS_FROM + int.from_bytes(data[position + 8 : position + 12], "big")
+        if size_bytes <= CRC_COVERS_FROM or position + size_bytes > len(data):
+            break
+        found.append((position, size_bytes))
+        position += size_bytes
+    return found
 
 
 def _pause(cluster: Cluster, machine: Machine, fault: Fault) -> None:
@@ -135,6 +169,7 @@ KINDS: Mapping[str, Callable[[Cluster, Machine, Fault], None]] = {
     "power": _power,
     "power at disk": _power_at_disk,
     "wipe": _wipe,
+    "rot": _rot,
     "pause": _pause,
     "isolate": _isolate,
     "cut": _cut,

@@ -26,7 +26,7 @@ from chronik.sim.history import OK, UNKNOWN, History, Operation
 from chronik.sim.programs import BROKER_PORT, host_of
 from chronik.sim.randomness import SimRandomness
 from chronik.sim.wire_clients import PATIENCE_MS, WireClient, make_client
-from chronik.wire.batches import split
+from chronik.wire.batches import crc_holds, split
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from chronik.wire.records import iterate
@@ -148,6 +148,10 @@ class RecordClients:
         end = offset
         data = memoryview(told.records or b"")  # type: ignore[arg-type]  # as received, it is one piece
         for batch in split(data):
+            if not crc_holds(batch):
+                operation.kind = "damaged"
+                self.history.complete(operation, OK, batch.base_offset)
+                return None
             found += [
                 (record.offset, bytes(record.value or b"").decode())
                 for record in iterate(batch, FETCH_BYTES)

@@ -92,6 +92,9 @@ class Scenario:
         """Whether everything is as it was before the faults."""
         return cluster.has_settled()
 
+    def repair(self, world: World, cluster: Cluster) -> None:
+        """What an operator has to do before everything is as it was."""
+
     def audit(self, world: World, cluster: Cluster, history: History) -> None:
         """When all is quiet: looks at everything once more, so that nothing that was lost goes unseen."""
 
@@ -106,15 +109,20 @@ class Scenario:
         for machine in cluster.machines.values():
             machine.disk.heal()
             machine.start()
-        nodes = {machine.host for machine in cluster.machines.values()}
-        # Clients may wait half a minute for an answer that will not come; nodes have to find out by themselves.
-        world.wires.end_half_open(name for name in world.wires.hosts if name not in nodes)
+        end_half_open(world, cluster)
         world.note("world", "all is healed")
         require(world, lambda: self.has_recovered(cluster), HEALED_MS_MAX, RECOVERY)
+        self.repair(world, cluster)
         world.run_for(1000)
         clients.end()
         require(world, lambda: clients.are_answered, HEALED_MS_MAX, "every client is answered")
         self.audit(world, cluster, history)
+
+
+def end_half_open(world: World, cluster: Cluster) -> None:
+    """Clients may wait half a minute for an answer that will not come; nodes have to find out by themselves."""
+    nodes = {machine.host for machine in cluster.machines.values()}
+    world.wires.end_half_open(name for name in world.wires.hosts if name not in nodes)
 
 
 def require(world: World, holds: Callable[[], bool], within_ms: int, promise: str) -> None:
@@ -158,9 +166,13 @@ def _run(scenario: Scenario, seed: int, faults: list[Fault] | None) -> Outcome:
         for checker in checkers:
             checker.starting(machine)
 
+    def tell_ending(machine: Machine) -> None:
+        for checker in checkers:
+            checker.ending(machine)
+
     for machine in cluster.machines.values():
         machine.watch = lambda each: look_at(each, checkers)
-        machine.on_start = tell_starting
+        machine.on_start, machine.on_end = tell_starting, tell_ending
     outcome = Outcome(seed, scenario.name, schedule, world.lines)
     try:
         with LogCapture(world):

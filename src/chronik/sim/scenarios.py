@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from chronik.sim.broker_scenarios import GroupsScenario, RecordsScenario, TopicsScenario
+from chronik.sim.broker_scenarios import DamageScenario, GroupsScenario, RecordsScenario, TopicsScenario
 from chronik.sim.errors import UnknownScenario
 from chronik.sim.faults import Fault
 from chronik.sim.quorum_scenarios import MetadataScenario, QuorumScenario
 from chronik.sim.scenario import Outcome, Scenario, run
 
 SCENARIOS: dict[str, type[Scenario]] = {
-    each.name: each for each in (QuorumScenario, MetadataScenario, TopicsScenario, RecordsScenario, GroupsScenario)
+    each.name: each
+    for each in (QuorumScenario, MetadataScenario, TopicsScenario, RecordsScenario, GroupsScenario, DamageScenario)
 }
 
 

@@ -147,7 +147,12 @@ def restore(log: Log, known: Known, disk: Disk) -> None:
             segment.extend_index(log.config.index_interval_bytes)
         segments.append(segment)
         end_offset = bases[index + 1] if index + 1 < len(bases) else FOREVER
-        expected = _scan(log, segment, file, scan_from, size_bytes, max(expected, base), end_offset)
+        try:
+            expected = _scan(log, segment, file, scan_from, size_bytes, max(expected, base), end_offset)
+        except CorruptSegment as damage:  # met below the checkpoint, by a look at the batches before
+            log.damage = damage
+            expected = max(expected, durable[2])
+            break
         segment.durable_bytes = _durable_bytes(segment, durable)
         segment.synced_bytes = scan_from if base == point.segment else 0
         segment.entry_synced = base == point.segment and scan_from > 0

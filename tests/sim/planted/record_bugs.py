@@ -18,6 +18,9 @@ from chronik.replication.fetcher import Fetchers
 from chronik.replication.follower import Follower, Outcome
 from chronik.replication.progress import Key
 from chronik.replication.replica import EPOCH_UNKNOWN, CoordinatorPartition, Replica
+from chronik.runtime.interfaces import Disk
+from chronik.storage import recovery, segment
+from chronik.storage.log import Log
 from chronik.wire.messages.fetch import PartitionData
 
 
@@ -103,3 +106,20 @@ def follower_applies_a_fetch_of_an_old_epoch(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(Follower, "apply", lax)
     patch.setattr(Fetchers, "follow", follow_both)
+
+
+def damage_is_taken_for_a_torn_tail(patch: pytest.MonkeyPatch) -> None:
+    """Recovery cuts what is not whole, also below what was durable."""
+    restore = recovery.restore
+
+    def careless(log: Log, known: recovery.Known, disk: Disk) -> None:
+        known.durable = (0, 0, 0)
+        restore(log, known, disk)
+
+    patch.setattr(recovery, "restore", careless)
+
+
+def batches_are_not_checked(patch: pytest.MonkeyPatch) -> None:
+    """Neither when a node starts nor when it reads what an earlier process wrote."""
+    patch.setattr(recovery, "crc_holds", lambda batch: True)
+    patch.setattr(segment, "crc_holds", lambda batch: True)

@@ -39,6 +39,9 @@ class Checker:
     def starting(self, machine: Machine) -> None:
         """A process is about to start: the disk is as the last one, or a power cut, left it."""
 
+    def ending(self, machine: Machine) -> None:
+        """Its process is about to be gone, perhaps in the middle of what it does; it can still be looked at."""
+
     def started(self, machine: Machine, raft: RaftNode, now: Quorum) -> None:
         """A process has recovered its part in the quorum; `now` is what it begins with."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from chronik.sim.checkers.damage import CommittedIsKept, DamageIsNotServed
 from chronik.sim.checkers.durable_commit import DurableCommit
 from chronik.sim.checkers.durable_progress import DurableProgress
 from chronik.sim.checkers.leases import Leases
@@ -18,6 +19,6 @@ RAFT_CHECKERS = (OneLeader, DurableProgress, Recovery, DurableCommit, SameState,
 METADATA_CHECKERS = (*RAFT_CHECKERS, Silence, LinearizableMetadata)
 RECORD_CHECKERS = (
     *RAFT_CHECKERS, Silence, Watermarks, Followers, Elections, IdenticalReplicas,
-    OneValuePerOffset, AcknowledgedIsReadable, ProducerOrder, CommitsStay,
+    OneValuePerOffset, AcknowledgedIsReadable, ProducerOrder, CommitsStay, DamageIsNotServed, CommittedIsKept,
 )  # fmt: skip
 GROUP_CHECKERS = (*RECORD_CHECKERS, OneOwner)

@@ -1,0 +1,56 @@
+"""Invariant 22: a batch whose CRC does not hold is never served, and never cut in silence where it was committed.
+
+The first by what readers were given. The second by what a process finds when it starts: of every log at least as much
+as the process before it held durably and knew to be committed, damaged or not.
+"""
+
+from __future__ import annotations
+
+from chronik.sim.checkers.interface import Checker
+from chronik.sim.checkers.partitions import node_of, replicas_of
+from chronik.sim.cluster import Cluster, Machine
+from chronik.sim.history import History
+from chronik.sim.world import World
+
+
+class DamageIsNotServed(Checker):
+    name = "22 a damaged batch is never served"
+
+    def finish(self) -> None:
+        for operation in self.history.operations:
+            if operation.kind == "damaged":
+                self.violated(f"{operation}")
+
+
+class CommittedIsKept(Checker):
+    name = "22 nothing committed is cut at a restart"
+
+    def __init__(self, world: World, cluster: Cluster, history: History) -> None:
+        super().__init__(world, cluster, history)
+        self._marks: dict[int, dict[tuple[bytes, int], int]] = {}  # by node and partition: committed and durable there
+        self._starts: dict[int, int] = {}  # by node: which start was looked at
+        self._wipes: dict[int, int] = {}
+
+    def ending(self, machine: Machine) -> None:
+        marks = self._marks.setdefault(machine.node_id, {})
+        for key, replica in replicas_of(machine).items():
+            mark = min(replica.high_watermark, replica.log.durable_offset)
+            marks[key] = max(mark, marks.get(key, 0))
+
+    def starting(self, machine: Machine) -> None:
+        if machine.wipes > self._wipes.get(machine.node_id, 0):
+            self._wipes[machine.node_id] = machine.wipes
+            self._marks.pop(machine.node_id, None)
+
+    def looked(self, machine: Machine) -> None:
+        if self._starts.get(machine.node_id) == machine.starts:
+            return
+        logs = getattr(node_of(machine), "logs", None)
+        if logs is None:
+            return
+        self._starts[machine.node_id] = machine.starts
+        for key, mark in self._marks.get(machine.node_id, {}).items():
+            log = logs.get(*key)
+            end = 0 if log is None else log.end_offset
+            if end < mark:
+                self.violated(f"{machine}: {log} was committed up to {mark} before it started, and now ends at {end}")
