@@ -39,6 +39,7 @@ PARTITIONS = 3
 BATCH_ROWS = 400
 # Python processes of a driver, by what they run: tasks; the table's commits; the source's planning.
 WORKERS = ["pyspark.worker", "pyspark.sql.worker.python_streaming_sink_runner", "pyspark.sql.worker.plan_data_source"]
+FIRST = [WORKERS[0], WORKERS[1], "driver"]  # then whoever chance names; few kills are to be of all kinds
 
 
 class Run:
@@ -85,6 +86,13 @@ class Run:
                 if process.wait() == 0:
                     return
         raise AssertionError("no driver gets through")
+
+    def finish_twice(self) -> None:
+        """Two drivers at once. Spark stops one of them, sooner or later; until then both do the same work."""
+        with self.driver() as one, self.driver() as two:
+            ended = [one.wait(), two.wait()]
+        if 0 not in ended:  # each stopped the other
+            self.finish()
 
     def progress(self) -> int:
         """Grows with every file, every commit and every batch: where in its life a run is."""
@@ -140,7 +148,10 @@ def workers_of(pid: int, module: str) -> list[int]:
 
 
 def test_kills_of_drivers_and_workers_lose_and_double_nothing(run: Run) -> None:
-    """Each kill falls at another point: while files are written, before the commit, after it, between batches."""
+    """Each kill falls at another point: while files are written, before the commit, after it, between batches.
+
+    What is left to do is then done by two drivers at once, as when somebody starts the job again while it runs.
+    """
     random = Random(SEED)
     kills = 0
     while kills < KILLS:
@@ -153,7 +164,7 @@ def test_kills_of_drivers_and_workers_lose_and_double_nothing(run: Run) -> None:
                 if process.poll() is not None:
                     break
                 time.sleep(random.random() * 0.1)
-                victim = random.choice(["driver", *WORKERS])
+                victim = FIRST[kills] if kills < len(FIRST) else random.choice(["driver", *WORKERS])
                 pids = [process.pid] if victim == "driver" else workers_of(process.pid, victim)
                 if not pids:
                     continue
@@ -162,15 +173,14 @@ def test_kills_of_drivers_and_workers_lose_and_double_nothing(run: Run) -> None:
                     break  # leaving kills all of its group
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(random.choice(pids), signal.SIGKILL)
-    run.finish()
+    run.produce(BATCH_ROWS * 2)
+    run.finish_twice()
     run.check()
 
 
+@pytest.mark.long
 def test_two_drivers_on_one_checkpoint_commit_each_batch_once(run: Run) -> None:
-    """Somebody starts the job twice. Spark stops one of them, sooner or later; until then both do the same work."""
+    """Somebody starts the job twice, on an empty table."""
     run.produce(BATCH_ROWS * 4)
-    with run.driver() as one, run.driver() as two:
-        ended = [one.wait(), two.wait()]
-    if 0 not in ended:  # each stopped the other
-        run.finish()
+    run.finish_twice()
     run.check()
