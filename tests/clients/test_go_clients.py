@@ -13,7 +13,7 @@ from tests.clients.contract import ClientContract
 from tests.clients.driver import Driver, ProcessDriver
 
 skip_module_without("go")
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("go")]  # a second process would wait for the first to build
 
 SOURCES = DRIVERS / "go"
 

@@ -58,7 +58,9 @@ class Asked:
             for p in sorted(described.partitions, key=lambda each: each.partition_index)
         ]
 
-    def create(self, *topics: str, partitions: int = 3, replicas: int = 3) -> dict[str, int]:
+    def create(
+        self, *topics: str, partitions: int = 3, replicas: int = 3, version: int = CREATE_VERSION
+    ) -> dict[str, int]:
         """Error codes by name."""
         asked = [
             CreatableTopic(
@@ -67,7 +69,7 @@ class Asked:
             for name in topics
         ]
         request = CreateTopicsRequest(topics=asked, timeout_ms=TIMEOUT_MS)
-        answer = self.ask(request, CreateTopicsResponse, CREATE_VERSION)
+        answer = self.ask(request, CreateTopicsResponse, version)
         return {topic.name: topic.error_code for topic in answer.topics}
 
     def close(self) -> None:

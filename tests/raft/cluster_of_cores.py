@@ -15,7 +15,7 @@ from chronik.raft.changes import Action, Change, ChangeSet
 from chronik.raft.core import Core, CoreConfig
 from chronik.raft.errors import Dropped
 from chronik.raft.journal_format import Base, Record, replay
-from chronik.raft.messages import Entry, EntryKind, HardState, Kind, Membership, Message, Ready, Role, Snapshot
+from chronik.raft.messages import NOBODY, Entry, EntryKind, HardState, Kind, Membership, Message, Ready, Role, Snapshot
 from chronik.raft.quorum import majority
 from chronik.raft.stable_log import StableLog
 
@@ -125,7 +125,7 @@ class Cluster:
             self.pre_vote = True  # without it a node that was removed and does not know it disturbs the others for ever
         founders = Membership(tuple(range(1, nodes + 1)))
         self.servers = {
-            node_id: Server(node_id, [FOUNDING, HardState(1, 0, 1)], Snapshot(*FOUNDING, founders))
+            node_id: Server(node_id, [FOUNDING, HardState(1, NOBODY, 1)], Snapshot(*FOUNDING, founders))
             for node_id in founders.voters
         }
         if changes_members:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 
 from chronik.raft.changes import Action, ChangeSet
-from chronik.raft.messages import Entry, EntryKind, HardState, Kind, Message, Ready, Role, Snapshot, SoftState
+from chronik.raft.messages import NOBODY, Entry, EntryKind, HardState, Kind, Message, Ready, Role, Snapshot, SoftState
 from chronik.raft.progress import Pace, Progress
 
 KIND_NAMES = {
@@ -69,13 +69,18 @@ def snapshot(value: Snapshot) -> str:
     )
 
 
+def leader(node_id: int) -> int:
+    """Recordings number nodes from 1, and 0 is nobody."""
+    return 0 if node_id == NOBODY else node_id
+
+
 def hard_state(value: HardState) -> str:
-    vote = f" Vote:{value.vote}" if value.vote else ""
+    vote = f" Vote:{value.vote}" if value.vote != NOBODY else ""
     return f"Term:{value.term}{vote} Commit:{value.commit}"
 
 
 def soft_state(value: SoftState) -> str:
-    return f"Lead:{value.leader} State:{ROLE_NAMES[value.role]}"
+    return f"Lead:{leader(value.leader)} State:{ROLE_NAMES[value.role]}"
 
 
 def parcel(
@@ -87,7 +92,7 @@ def parcel(
     reject: bool = False,
     hint: int = 0,
     commit: int = 0,
-    vote: int = 0,
+    vote: int = NOBODY,
     carried: tuple[Entry, ...] = (),
     image: Snapshot | None = None,
     responses: tuple[str, ...] = (),
@@ -98,7 +103,7 @@ def parcel(
         text += f" Rejected (Hint: {hint})"
     if commit:
         text += f" Commit:{commit}"
-    if vote:
+    if vote != NOBODY:
         text += f" Vote:{vote}"
     if len(carried) == 1:
         text += f" Entries:[{entry(carried[0])}]"

@@ -12,7 +12,7 @@ import pytest
 from chronik.raft import appending, core, heartbeats, journal, journal_format, membership, reads, snapshots
 from chronik.raft.core import Core
 from chronik.raft.journal_format import Base, Record, Replayed
-from chronik.raft.messages import PROMISES, HardState, Kind, Message
+from chronik.raft.messages import NOBODY, PROMISES, HardState, Kind, Message
 from chronik.raft.quorum import committed_index
 from tests.raft import cluster_of_cores
 
@@ -28,7 +28,7 @@ def entries_acknowledged_before_they_are_durable(monkeypatch: pytest.MonkeyPatch
 def vote_not_persisted(monkeypatch: pytest.MonkeyPatch) -> None:
     def forgetful(stream: Iterable[Record]) -> Replayed:
         replayed = journal_format.replay(stream)
-        return replayed._replace(hard_state=replayed.hard_state._replace(vote=0))
+        return replayed._replace(hard_state=replayed.hard_state._replace(vote=NOBODY))
 
     _patch_replay(monkeypatch, forgetful)
 

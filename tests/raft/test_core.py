@@ -9,7 +9,7 @@ import pytest
 from chronik.raft.changes import Action, Change, ChangeSet
 from chronik.raft.core import STEPS, Core, CoreConfig
 from chronik.raft.errors import Dropped, Refusal
-from chronik.raft.messages import Entry, EntryKind, HardState, Kind, Membership, Message, Ready, Role, Snapshot
+from chronik.raft.messages import NOBODY, Entry, EntryKind, HardState, Kind, Membership, Message, Ready, Role, Snapshot
 from chronik.raft.reads import ReadMode
 from chronik.raft.stable_log import StableLog
 
@@ -21,7 +21,7 @@ def core(node_id: int = 1, members: Membership = THREE, **options: object) -> Co
     stable.restart_behind(5, 1)
     defaults: dict[str, object] = {"pre_vote": False, "check_quorum": False, "election_ticks": 5}
     config = CoreConfig(node_id=node_id, jitter=lambda bound: 0, **(defaults | options))
-    return Core(config, stable, hard_state=HardState(1, 0, 5), members=members, applied=5)
+    return Core(config, stable, hard_state=HardState(1, NOBODY, 5), members=members, applied=5)
 
 
 def handle(node: Core) -> list[Message]:

@@ -46,6 +46,24 @@ async def test_a_single_voter_leads_at_once_and_answers_after_one_fsync() -> Non
 
 
 @in_virtual_time
+async def test_a_node_may_have_the_number_0() -> None:
+    """Many configurations of Kafka begin with it. It votes, is voted for, remembers both, and leads."""
+    quorum = Quorum(0, 1, 2)
+    await quorum.start(0, 1, 2)
+    leader = await quorum.leader()
+    await leader.propose(b"one")
+    if leader.node_id != 0:
+        leader.transfer_leadership(0)
+    await quorum.until(lambda: all(node.leader_id == 0 for node in quorum.nodes.values()))
+    assert await quorum.nodes[0].propose(b"two")
+    quorum.crash(0)
+    await quorum.until(lambda: any(node.role is Role.LEADER for node in quorum.nodes.values()))
+    await quorum.start(0)
+    await quorum.until(lambda: quorum.ledgers[0].values == [b"one", b"two"])
+    assert quorum.nodes[0].leader_id in (1, 2)
+
+
+@in_virtual_time
 async def test_commands_of_one_turn_share_one_fsync() -> None:
     quorum = Quorum(1)
     await quorum.start(1)

@@ -36,6 +36,10 @@ def founded(disk: SimDisk, index: int = 1, term: int = 1) -> Journal:
     return journal
 
 
+def write(journal: Journal, hard_state: HardState | None, round_: list[Entry]) -> None:
+    journal.append(hard_state, round_).sync()
+
+
 def test_1745_records_with_241_overwrites_are_1504_entries() -> None:
     """The case that was lost once: indices 724 to 2227, written in runs, 241 of them written again by later leaders."""
     disk = SimDisk(1)
@@ -45,7 +49,7 @@ def test_1745_records_with_241_overwrites_are_1504_entries() -> None:
     assert len(records) == 1745
     assert sum(earlier[1] - later[0] + 1 for earlier, later in pairwise(runs)) == 241
     for first, last, term in runs:
-        journal.write(HardState(term, 1, 723), entries(first, last, term))
+        write(journal, HardState(term, 1, 723), entries(first, last, term))
     recovered = reopened(disk.power_cut())
     assert [entry.index for entry in recovered.entries] == list(range(724, 2228))
     assert len(recovered.entries) == 1504
@@ -92,7 +96,7 @@ def test_a_torn_round_is_cut_and_the_rounds_before_it_stay() -> None:
     """At every byte of the last round: nobody was told about it, so it may be gone, but nothing else may."""
     disk = SimDisk(1)
     journal = founded(disk)
-    journal.write(HardState(2, 3, 1), entries(2, 4, 2))
+    write(journal, HardState(2, 3, 1), entries(2, 4, 2))
     path = next(f"{DIRECTORY}/{name}" for name in disk.list(DIRECTORY) if name.startswith("journal-"))
     whole = disk.read_file(path)
     last_round = encode_frame(len(whole), [HardState(2, 3, 3), *entries(5, 6, 2)])
@@ -111,11 +115,11 @@ def test_damage_below_a_durable_round_is_reported_and_nothing_is_cut(rounds_behi
     """A whole round behind a broken one proves that the broken one was durable: cutting it would break promises."""
     disk = SimDisk(1)
     journal = founded(disk)
-    journal.write(HardState(2, 3, 1), entries(2, 4, 2))
+    write(journal, HardState(2, 3, 1), entries(2, 4, 2))
     path = next(f"{DIRECTORY}/{name}" for name in disk.list(DIRECTORY) if name.startswith("journal-"))
     start = len(disk.read_file(path)) - 20
     for at in range(rounds_behind):
-        journal.write(None, entries(5 + at, 5 + at, 2))
+        write(journal, None, entries(5 + at, 5 + at, 2))
     disk.flip_bit(path, start)
     before = disk.read_file(path)
     with pytest.raises(LogDamaged, match="whole ones follow"):
@@ -134,7 +138,7 @@ def test_a_damaged_snapshot_is_reported() -> None:
 def test_a_missing_snapshot_is_reported() -> None:
     """Without it a log that begins behind 1 cannot say what came before, nor who the members are."""
     disk = SimDisk(1)
-    founded(disk).write(HardState(1, 0, 1), entries(2, 3))
+    write(founded(disk), HardState(1, 0, 1), entries(2, 3))
     disk.remove(f"{DIRECTORY}/snapshot")
     with pytest.raises(LogDamaged, match="begins behind 1"):
         reopened(disk)
@@ -144,7 +148,7 @@ def test_a_snapshot_ahead_of_the_log_replaces_it() -> None:
     """The crash came between taking over a leader's snapshot and starting the log behind it."""
     disk = SimDisk(1)
     journal = founded(disk)
-    journal.write(HardState(2, 3, 2), entries(2, 4, 2))
+    write(journal, HardState(2, 3, 2), entries(2, 4, 2))
     journal.write_snapshot(Snapshot(10, 5, MEMBERS, b"newer"))
     recovered = reopened(disk.power_cut())
     assert (recovered.base, list(recovered.entries)) == (Base(10, 5), [])
@@ -155,7 +159,7 @@ def test_a_snapshot_that_contradicts_the_log_replaces_it() -> None:
     """Same index, another term: those entries were never committed, the snapshot's were."""
     disk = SimDisk(1)
     journal = founded(disk)
-    journal.write(HardState(2, 3, 1), entries(2, 6, 2))
+    write(journal, HardState(2, 3, 1), entries(2, 6, 2))
     journal.write_snapshot(Snapshot(4, 3, MEMBERS, b"newer"))
     assert list(reopened(disk).entries) == []
 
@@ -163,7 +167,7 @@ def test_a_snapshot_that_contradicts_the_log_replaces_it() -> None:
 def test_a_snapshot_inside_the_log_keeps_what_follows() -> None:
     disk = SimDisk(1)
     journal = founded(disk)
-    journal.write(HardState(2, 3, 5), entries(2, 6, 2))
+    write(journal, HardState(2, 3, 5), entries(2, 6, 2))
     journal.write_snapshot(Snapshot(4, 2, MEMBERS, b"newer"))
     assert [entry.index for entry in reopened(disk).entries] == [2, 3, 4, 5, 6]
 
@@ -171,12 +175,12 @@ def test_a_snapshot_inside_the_log_keeps_what_follows() -> None:
 def test_a_full_disk_keeps_nothing_of_the_round_and_the_next_one_fits() -> None:
     disk = SimDisk(1)
     journal = founded(disk)
-    journal.write(HardState(1, 0, 1), entries(2, 3))
+    write(journal, HardState(1, 0, 1), entries(2, 3))
     disk.capacity_bytes = 0
     with pytest.raises(DiskFull):
-        journal.write(None, entries(4, 5))
+        write(journal, None, entries(4, 5))
     disk.capacity_bytes = None
-    journal.write(None, entries(4, 4))
+    write(journal, None, entries(4, 4))
     assert [entry.index for entry in reopened(disk.power_cut()).entries] == [2, 3, 4]
 
 
@@ -218,7 +222,7 @@ def test_what_was_durable_survives_a_power_cut_at_any_step() -> None:
                 if random.random() < 0.75 or not now.kept:
                     under_way = overwriting(now, random)
                     new = [entry for index, entry in under_way.kept.items() if now.kept.get(index) != entry]
-                    journal.write(under_way.hard_state, new)
+                    write(journal, under_way.hard_state, new)
                 else:
                     base = Base(*random.choice([(entry.index, entry.term) for entry in now.kept.values()]))
                     kept = {index: entry for index, entry in now.kept.items() if index > base.base_index}

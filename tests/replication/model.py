@@ -133,5 +133,6 @@ def records_of(replica: Replica, from_offset: int, to_offset: int) -> list[tuple
                     for record in iterate(batch, 1 << 20)
                     if from_offset <= record.offset < to_offset
                 ]
+        assert read.next_offset > offset, f"a batch is committed whole: {to_offset} is inside one"
         offset = read.next_offset
     return found

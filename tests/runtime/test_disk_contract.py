@@ -57,6 +57,18 @@ def test_read_is_short_only_at_the_end_of_the_file(
     assert bytes(file.read(position, size_bytes)) == expected
 
 
+@pytest.mark.parametrize(("position", "size_bytes"), [(0, 10), (3, 4), (8, 100), (10, 4), (0, 0)])
+def test_writing_again_changes_nothing(disk: Disk, directory: str, position: int, size_bytes: int) -> None:
+    """Recovery does it to bytes that were acknowledged; the file is open for appending, which must stay its end."""
+    file = disk.open(f"{directory}/f", create=True)
+    file.append([b"0123456789"])
+    file.write_again(position, size_bytes)
+    file.sync()
+    assert bytes(file.read(0, 100)) == b"0123456789"
+    assert file.append([b"ab"]) == 10
+    assert bytes(disk.read_file(f"{directory}/f")) == b"0123456789ab"
+
+
 def test_a_read_outlives_what_happens_to_the_file(disk: Disk, directory: str) -> None:
     """A response in flight holds bytes while the log under it is truncated, closed and removed."""
     file = disk.open(f"{directory}/f", create=True)

@@ -13,6 +13,38 @@ pytestmark = pytest.mark.slow
 
 CASES = [
     Found(
+        "groups",
+        seed=46,
+        faults=[
+            Fault(1263, "power", 3, duration_ms=570),
+            Fault(1310, "power", 1, duration_ms=462),
+            Fault(3938, "power at disk", 2, duration_ms=337, other=3, amount=1),
+            Fault(6429, "power at disk", 0, duration_ms=1, other=2, amount=8),
+            Fault(6523, "cut", 3, duration_ms=1, other=1),
+        ],
+        story="a cooperative member that the group had forgotten went on from where it was, and committed that",
+    ),
+    Found(
+        "topics",
+        seed=1409,
+        faults=[
+            Fault(806, "power", 3, duration_ms=120),
+            Fault(832, "power", 1, duration_ms=367),
+            Fault(857, "power", 2, duration_ms=837),
+            Fault(1930, "sync error", 0, other=3),
+        ],
+        story="a node whose disk failed while it registered waited for the controller for ever",
+    ),
+    Found(
+        "records",
+        seed=518,
+        faults=[
+            Fault(5480, "sync error", 0, other=3),
+            Fault(7144, "power at disk", 1, duration_ms=1, other=3, amount=1),
+        ],
+        story="what a failed sync had left in the page cache was read at the restart and taken for written",
+    ),
+    Found(
         "topics",
         seed=181,
         faults=[Fault(1944, "kill", 1, duration_ms=254), Fault(2440, "sync error", 1)],

@@ -28,7 +28,8 @@ class Planted(NamedTuple):
     scenario: str
     seed: int
     faults: list[Fault] | None  # None: what the seed draws
-    caught_by: str  # how the broken invariant's name begins
+    caught_by: str | tuple[str, ...]  # how the broken invariant's name begins
+    seeds_max: int = SEEDS_MAX
 
 
 SLOW_LEADER = [Fault(500, "slow disk", 0, duration_ms=8000, amount=65)]
@@ -42,6 +43,18 @@ VOTER_RESTARTED = [
 IN_TURN = [Fault(700 + 1300 * number, "kill", 1 + number % 3, duration_ms=900) for number in range(7)]
 ALL_LOSE_POWER = [
     Fault(900 + 2500 * number + 17 * node, "power", node, duration_ms=700) for number in range(3) for node in (1, 2, 3)
+]
+PAUSED_IN_TURN = [Fault(400 + 4300 * number, "pause", 1 + number, duration_ms=3900) for number in range(3)]
+ORDERS = ((1, 2, 3), (2, 3, 1), (3, 1, 2), (1, 3, 2), (2, 1, 3), (3, 2, 1))
+# A leader dies; a follower of its successor, slow to reach it, has not fetched from it when that one dies as well.
+ELECTED_BEFORE_IT_FETCHED = [
+    fault
+    for number, (leader, successor, follower) in enumerate(ORDERS)
+    for fault in (
+        Fault(300 + 3700 * number, "slow link", successor, duration_ms=2900, other=follower, amount=400),
+        Fault(600 + 3700 * number, "kill", leader, duration_ms=500),
+        Fault(2500 + 3700 * number, "kill", successor, duration_ms=700),
+    )
 ]
 DISKS_FAIL = [Fault(1000 * number, "sync error", number % 4) for number in range(1, 8)]
 
@@ -93,6 +106,18 @@ CASES = [
     Planted(replication_bugs.no_truncation_at_all, "records", 3, ALL_LOSE_POWER, "9"),
     Planted(record_bugs.offset_commit_acknowledged_before_it_is_replicated, "records", 3, ALL_LOSE_POWER, "17"),
     Planted(record_bugs.coordinator_serves_before_it_has_loaded, "records", 0, IN_TURN, "17"),
+    Planted(
+        replication_bugs.truncation_to_the_high_watermark,
+        "records",
+        3,
+        ELECTED_BEFORE_IT_FETCHED,
+        ("7", "8", "9"),
+        seeds_max=60,
+    ),
+    Planted(record_bugs.stale_leader_accepts_produces_after_fencing, "records", 0, IN_TURN, ("7", "8", "9")),
+    Planted(record_bugs.follower_applies_a_fetch_of_an_old_epoch, "records", 0, PAUSED_IN_TURN, "9"),
+    Planted(record_bugs.controller_uses_an_epoch_again, "records", 0, None, "11"),
+    Planted(record_bugs.group_generation_lost_on_failover, "groups", 0, None, "18"),
     Planted(record_bugs.node_goes_on_after_a_failed_fsync, "records", 3, DISKS_FAIL, "21"),
 ]
 
@@ -100,7 +125,7 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.plant.__name__)
 def test_a_planted_bug_is_caught(case: Planted, monkeypatch: pytest.MonkeyPatch) -> None:
     case.plant(monkeypatch)
-    for seed in range(case.seed, case.seed + SEEDS_MAX):
+    for seed in range(case.seed, case.seed + case.seeds_max):
         outcome = run_named(case.scenario, seed, case.faults)
         if outcome.failure is not None:
             assert outcome.invariant.startswith(case.caught_by), str(outcome.failure)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import pytest
 
@@ -49,6 +50,48 @@ def test_after_a_failed_sync_nothing_is_acknowledged_any_more() -> None:
         with pytest.raises(StorageFailed):
             await third
         assert values_of(log)[:1] == [b"a"], "what was durable can still be read"
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("logs_count", [1, 3], ids=["by segment", "by journal"])
+@pytest.mark.parametrize("broken", ["/t-0/", ".journal"])
+@pytest.mark.parametrize("checkpoints", [False, True])
+def test_what_a_failed_sync_left_in_the_page_cache_is_written_again(
+    logs_count: int, broken: str, checkpoints: bool
+) -> None:
+    """A process that starts after a failed sync reads bytes that are in the page cache only and count as written: its
+    own syncs succeed without them. What it then calls durable must be on the disk when the power goes."""
+
+    async def scenario() -> None:
+        disk = SimDisk(1)
+        logs = await open_logs(disk)
+        many = [logs.create("t", topic_id(1), number, LogConfig()) for number in range(logs_count)]
+        for number, log in enumerate(many):
+            append(log, batch([b"first %d" % number]))
+        await asyncio.gather(*[durable(log) for log in many])
+        for log in many:
+            append(log, batch([b"x" * 600]))  # more than a sector
+        disk.fail("sync", broken)
+        with contextlib.suppress(StorageFailed):
+            await asyncio.gather(*[durable(log) for log in many])
+            await logs.checkpoint()
+        assert logs.failed is not None
+        disk = disk.process_killed()
+        logs = await open_logs(disk)
+        many = [logs.create("t", topic_id(1), number, LogConfig()) for number in range(logs_count)]
+        for log in many:
+            append(log, batch([b"y" * 600]))
+        await asyncio.gather(*[durable(log) for log in many])
+        if checkpoints:
+            await logs.checkpoint()
+        held = [values_of(log) for log in many]
+        marks = [log.durable_offset for log in many]
+        logs = await open_logs(disk.power_cut())
+        for number, (values, mark) in enumerate(zip(held, marks, strict=True)):
+            found = logs.create("t", topic_id(1), number, LogConfig())
+            assert found.damage is None
+            assert values_of(found)[:mark] == values[:mark]
 
     run(scenario)
 

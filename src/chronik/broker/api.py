@@ -11,6 +11,7 @@ writes to the connection.
 from __future__ import annotations
 
 import asyncio
+import functools
 import importlib
 import pkgutil
 from collections.abc import Awaitable, Callable
@@ -59,8 +60,10 @@ def api(request: type[Q], response: type[Response], versions: str | None = None)
     return register
 
 
+@functools.cache
 def served_apis() -> dict[int, Api]:
-    """Every API in `broker/apis`, by key. Importing a file is all it takes to serve it."""
+    """Every API in `broker/apis`, by key. Importing a file is all it takes to serve it. Every new connection asks for
+    this list, so the folder is walked once."""
     from chronik.broker import apis
 
     for module in pkgutil.iter_modules(apis.__path__):

@@ -112,7 +112,11 @@ def _quorum(node: Node) -> Iterator[str]:
     raft = node.store.raft
     prefix = "kafka_server_raftmetrics_"
     for name, value, help_text in (
-        ("current_leader", raft.leader_id or -1, "The quorum's leader as known here, -1 for none."),
+        (
+            "current_leader",
+            -1 if raft.leader_id is None else raft.leader_id,
+            "The quorum's leader as known here, -1 for none.",
+        ),
         ("current_epoch", raft.term, "The quorum's term."),
         ("high_watermark", raft.commit_index, "The last entry of the metadata log that a majority holds."),
         ("log_end_offset", raft.last_index, "The last entry of the metadata log here."),

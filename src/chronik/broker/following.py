@@ -30,8 +30,6 @@ class Following:
         node, image = self._node, self._node.store.image
         self._configure(image)
         node.replicas.follow(image, (), ())
-        for topic in image.topics.values():
-            node.replicas.configure(image, topic)
         node.store.subscribe(self._changed)
 
     def join(self) -> None:
@@ -75,8 +73,7 @@ class Following:
         """Broker configs set at run time take effect at once, for topics that do not set them themselves."""
         node = self._node
         node.settings = with_dynamic_configs(node.settings, image, node.node_id)
-        for topic in image.topics.values():
-            node.replicas.configure(image, topic)
+        node.replicas.configure_all(image)
 
     def _delete(self, log: Log) -> None:
         name = f"delete {log.topic}-{log.partition}"

@@ -109,13 +109,26 @@ class Node:
         """Raises CannotStart with what stands in the way: another node's directory, damage, a failing disk."""
         node = cls(runtime, settings)
         try:
-            await node._open()
+            await node._open_unless_broken()
         except BaseException as fault:
             await node.stop()
             if isinstance(fault, (RuntimeFault, StorageError, MetadataError, RaftError)):
                 raise CannotStart(str(fault)) from fault
             raise
         return node
+
+    async def _open_unless_broken(self) -> None:
+        """A disk may fail while the node waits for others, who would wait for it in vain."""
+        opening = asyncio.ensure_future(self._open())
+        try:
+            await asyncio.wait([opening, self._ended], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not opening.done():
+                opening.cancel()
+                await asyncio.wait([opening])
+        if self._ended.done() and not opening.cancelled():
+            opening.exception()  # read here: what the failure brought about is no error of its own
+        await (self._ended if self._ended.done() else opening)
 
     async def _open(self) -> None:
         runtime, settings = self.runtime, self.settings
@@ -202,7 +215,8 @@ class Node:
 
     @property
     def controller_id(self) -> int:
-        return self.store.leader_id or -1
+        leader_id = self.store.leader_id
+        return -1 if leader_id is None else leader_id
 
     def port(self, listener: str | None = None) -> int:
         """The real port, also where 0 was asked for."""

@@ -66,7 +66,7 @@ class StatusPage:
     def _quorum(self) -> dict[str, Any]:
         raft = self._node.store.raft
         return {
-            "leader_id": raft.leader_id or None,
+            "leader_id": raft.leader_id,
             "term": raft.term,
             "role": raft.role.name.lower(),
             "voters": list(raft.members.voters),

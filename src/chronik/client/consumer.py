@@ -174,9 +174,13 @@ class Consumer:
         """Joins until the group has settled. What is no longer ours is given up before anybody else reads it."""
         await self._commit_quietly()
         while membership.needs_join:
-            if not membership.is_cooperative:
+            if not membership.is_cooperative or membership.is_forgotten:
                 await self._revoke(self.assignment)
+                membership.is_forgotten = False
             assigned = await membership.join(self.assignment)
+            if membership.is_forgotten:
+                await self._revoke(self.assignment)  # what is ours again begins where the group is by now
+                membership.is_forgotten = False
             revoked = [at for at in self.assignment if at not in assigned]
             if revoked:
                 await self._commit_quietly()

@@ -71,6 +71,7 @@ class Membership:
         self.member_id = ""
         self.generation = NO_GENERATION
         self.needs_join = True
+        self.is_forgotten = False  # since it last owned anything: others may have read on from there
         self.fault: ClientError | None = None  # why this member can never take part again
         self._assignors = [assignor_named(name) for name in assignors]
         self._session_timeout_ms = session_timeout_ms
@@ -87,14 +88,16 @@ class Membership:
         return all(assignor.is_cooperative for assignor in self._assignors)
 
     async def join(self, owned: Sequence[TopicPartition]) -> tuple[TopicPartition, ...]:
-        """Takes part in rounds until one ends with an assignment. `owned` is what this member still reads."""
+        """Takes part in rounds until one ends with an assignment. `owned` is what this member still reads; what it
+        owned before the group forgot it (`is_forgotten`, also while it joins) it has lost, and does not claim.
+        """
         if self.fault is not None:
             raise self.fault
         await self._tasks.stop()
         while True:
             self.needs_join = False
             try:
-                partitions = await self._round(owned)
+                partitions = await self._round(() if self.is_forgotten else owned)
             except (Refused, Unreachable) as fault:
                 if not self._may_join_again(fault):
                     raise
@@ -237,6 +240,7 @@ class Membership:
 
     def _forget(self) -> None:
         self.member_id, self.generation = "", NO_GENERATION
+        self.is_forgotten = True
 
 
 def _encode_subscription(topics: Sequence[str], owned: Sequence[TopicPartition], generation: int) -> bytes:

@@ -94,7 +94,7 @@ class LeasedReads:
 
     def _ask(self) -> None:
         leader = self._raft.leader_id
-        if leader and leader != self._raft.node_id:
+        if leader is not None and leader != self._raft.node_id:
             self._notes.send_note(leader, LEASE_ASK + encode_ask(self.lease.ask(self._clock.monotonic_ns())))
 
     def _answer(self, peer: int, number: int) -> None:

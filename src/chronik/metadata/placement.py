@@ -27,6 +27,7 @@ class Circle:
         # Of the live ones alone: who is in it is live.
         self.rack_of = {broker_id: at for at, rack in enumerate(self.racks) for broker_id in rack}
         self.live = _mix(self.racks)
+        self._rows: dict[tuple[int, int, int], tuple[int, ...]] = {}
         self.fenced = [broker.broker_id for broker in everyone if not broker.live]
 
     def place(
@@ -35,25 +36,35 @@ class Circle:
         """Replicas per partition, the preferred leader first. Refuses when there are fewer brokers than replicas."""
         self.require(replication_factor)
         live, size = self.live, len(self.live)
-        start, shift = int.from_bytes(seed[:8], "big"), int.from_bytes(seed[8:], "big")
+        start, shift = int.from_bytes(seed[6:8], "big"), int.from_bytes(seed[14:], "big")
         dealt = [start] * len(self.racks)  # per rack, who of it comes next
         count = min(replication_factor, size) - 1
         placed = []
         for index in range(first_index, first_index + partition_count):
             at, turn = (start + index) % size, shift + index // size
-            replicas = [live[at]]
-            if count and len(self.racks) == size:
-                replicas += [live[(at + 1 + (turn + step) % (size - 1)) % size] for step in range(count)]
-            elif count:
-                replicas += self._followers(live[at], count, turn, dealt)
+            if len(self.racks) == size:
+                replicas = self._behind(at, turn % max(size - 1, 1), count)
+            else:
+                replicas = [live[at], *self._followers(live[at], count, turn, dealt)]
             if len(replicas) < replication_factor:
                 missing = replication_factor - len(replicas)
                 replicas += [self.fenced[(start + index + i) % len(self.fenced)] for i in range(missing)]
             placed.append(replicas)
         return placed
 
+    def _behind(self, at: int, turn: int, count: int) -> list[int]:
+        """A leader and so many others, when nobody shares a rack. There are few such rows, and many partitions."""
+        row = self._rows.get((at, turn, count))
+        if row is None:
+            live, size = self.live, len(self.live)
+            others = [live[(at + 1 + (turn + step) % (size - 1)) % size] for step in range(count)]
+            row = self._rows[at, turn, count] = (live[at], *others)
+        return list(row)
+
     def _followers(self, leader: int, count: int, turn: int, dealt: list[int]) -> list[int]:
         """One from each other rack before a second from any; within a rack, whoever is next."""
+        if not count:
+            return []
         home, others = self.rack_of[leader], len(self.racks) - 1
         order = [(home + 1 + (turn + step) % others) % len(self.racks) for step in range(others)] + [home]
         chosen = [leader]

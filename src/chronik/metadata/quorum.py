@@ -65,12 +65,12 @@ class QuorumDuties:
                     return await self._remove(raft, command)
             await raft.read_index()  # a leader deposed without knowing would describe the past
             if raft.role is not Role.LEADER:
-                raise NotController(raft.leader_id or None)
+                raise NotController(raft.leader_id)
             return self._describe(raft)
         except MembershipRefused as error:
             refuse(ErrorCode.INVALID_REQUEST, str(error))
         except (NotLeader, OutcomeUnknown, Dropped) as error:
-            raise NotController(raft.leader_id or None) from error
+            raise NotController(raft.leader_id) from error
         except RaftError as error:
             refuse(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
 
@@ -100,7 +100,7 @@ class QuorumDuties:
         node_id = command.node_id
         if node_id in raft.members.voters:
             refuse(ErrorCode.DUPLICATE_VOTER, f"node {node_id} votes already")
-        if node_id < 1 or not command.host or not command.port:
+        if node_id < 0 or not command.host or not command.port:
             refuse(ErrorCode.INVALID_REQUEST, f"node {node_id} at {command.host}:{command.port} cannot be reached")
         if self.own_address and raft.addresses.get(raft.node_id, NOWHERE) == NOWHERE:
             await raft.change_membership(Change(Action.UPDATE, raft.node_id), self.own_address)
@@ -135,7 +135,7 @@ async def _caught_up(raft: RaftNode, node_id: int, timeout_ms: int) -> bool:
     give_up_s = loop.time() + timeout_ms / 1000
     while raft.match_indexes().get(node_id, 0) < target:
         if raft.role is not Role.LEADER:
-            raise NotController(raft.leader_id or None)
+            raise NotController(raft.leader_id)
         if loop.time() > give_up_s:
             return False
         await asyncio.sleep(LOOK_EVERY_S)

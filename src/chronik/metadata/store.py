@@ -155,7 +155,7 @@ class MetadataStore:
     @property
     def leader_id(self) -> int | None:
         # A peer's question may come before the quorum's node is open: this node knows of no leader then.
-        return (self._raft.leader_id or None) if self._raft is not None else None
+        return self._raft.leader_id if self._raft is not None else None
 
     @property
     def controller_epoch(self) -> int:

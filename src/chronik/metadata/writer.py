@@ -119,7 +119,7 @@ class Writer:
         if self._stopped:
             return
         if error is not None:
-            self.stop(StoreClosed() if isinstance(error, Stopped) else NotController(self._raft.leader_id or None))
+            self.stop(StoreClosed() if isinstance(error, Stopped) else NotController(self._raft.leader_id))
             self._on_failure()
             return
         batch, self._under_way = self._under_way, None

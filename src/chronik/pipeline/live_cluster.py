@@ -51,6 +51,7 @@ def topic_id_text(topic_id: bytes) -> str:
 class LiveCluster:
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
+        self._was_reached = False
 
     def topics(self) -> Mapping[str, TopicFacts]:
         async def work(cluster: Cluster) -> dict[str, TopicFacts]:
@@ -161,6 +162,9 @@ class LiveCluster:
     def _run(self, work: Callable[[Cluster], Awaitable[T]]) -> T:
         async def connected() -> T:
             async with Cluster(real_runtime(), self.bootstrap, client_id="chronik-pipeline") as cluster:
+                if not self._was_reached:
+                    await cluster.to_any()  # a cluster that is not there at all is told at once; later faults wait
+                    self._was_reached = True
                 return await work(cluster)
 
         return asyncio.run(connected())

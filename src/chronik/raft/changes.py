@@ -30,7 +30,7 @@ class Change(NamedTuple):
 
 
 _HEADER = struct.Struct(">BH")
-_CHANGE = struct.Struct(">BQ")
+_CHANGE = struct.Struct(">Bq")
 _FORMAT = 1
 
 

@@ -17,10 +17,10 @@ NUMBER_MAX = 1 << 62  # a term or index near the end of its field could not be c
 _REJECT, _SNAPSHOT = 1, 2  # bits of the flags
 
 # format, kind, flags, to, sender, term, log_term, index, commit, hint, context size, entry count
-_MESSAGE = struct.Struct(">BBBQQQQQQQHI")
+_MESSAGE = struct.Struct(">BBBqqQQQQQHI")
 _ENTRY = struct.Struct(">QBI")  # term, kind, data size
 _SNAPSHOT_HEAD = struct.Struct(">QQHHI")  # index, term, voter count, learner count, data size
-_ID = struct.Struct(">Q")
+_ID = struct.Struct(">q")
 
 
 def encode_message(message: Message) -> bytes:

@@ -156,8 +156,8 @@ class RaftNode:
         return self._failure is not None
 
     @property
-    def leader_id(self) -> int:
-        return self._core.leader
+    def leader_id(self) -> int | None:
+        return None if self._core.leader == NOBODY else self._core.leader
 
     @property
     def term(self) -> int:
@@ -423,7 +423,9 @@ class RaftNode:
             return
         self._announced = (leader, self._core.term)
         is_self = leader == self._core.id
-        self._machine.leadership_changed(leader_id=leader or None, term=self._core.term, is_self=is_self)
+        self._machine.leadership_changed(
+            leader_id=None if leader == NOBODY else leader, term=self._core.term, is_self=is_self
+        )
         if is_self and not self._led.done():
             self._led.set_result(None)
 

@@ -21,9 +21,9 @@ class Dropped(RaftError):
 
 
 class NotLeader(Dropped):
-    def __init__(self, leader_id: int) -> None:
+    def __init__(self, leader_id: int | None) -> None:
         self.leader_id = leader_id
-        where = f"node {leader_id} leads" if leader_id else "no leader is known yet"
+        where = f"node {leader_id} leads" if leader_id is not None else "no leader is known yet"
         super().__init__(f"this node does not lead the quorum, {where}: send the command there")
 
 

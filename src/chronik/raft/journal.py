@@ -1,7 +1,8 @@
 """The Raft log on disk: one journal file and one snapshot file in a directory of their own.
 
-Every method blocks: the driver calls them on a lane. Nothing is acknowledged here; a caller may do so when `write`
-returned. After an error other than DiskFull the journal is not to be used again.
+Every method but `append` may block for long: the driver calls them on a lane. Nothing is acknowledged here; a caller
+may do so when the file that `append` returned is synced. After an error other than DiskFull the journal is not to be
+used again.
 
 The journal is one live file, `journal-N`. It opens with a frame that holds all that counts at that moment, then takes a
 frame per round. Opening the directory, and compacting behind a snapshot, write the next file whole and remove the last
@@ -114,12 +115,12 @@ class Journal:
         commit = max(hard_state.commit, covered.base_index)
         return Recovered(snapshot, hard_state._replace(commit=commit), base, entries)
 
-    def write(self, hard_state: HardState | None, entries: Sequence[Entry]) -> None:
-        """One round. Returns when it is durable; raises DiskFull when nothing of it was kept."""
+    def append(self, hard_state: HardState | None, entries: Sequence[Entry]) -> File:
+        """One round, durable once the returned file is synced; raises DiskFull when nothing of it was kept."""
         assert self._file is not None
         head: list[Record] = [hard_state] if hard_state else []
         self._file.append([encode_frame(self._file.size_bytes(), [*head, *entries])])
-        self._file.sync()
+        return self._file
 
     def write_snapshot(self, snapshot: Snapshot) -> None:
         """Durable first: only then may the log forget what it covers."""

@@ -19,7 +19,7 @@ from chronik.raft.messages import Entry, EntryKind, HardState, Snapshot
 MAGIC = b"CRJ1"
 _FRAME = struct.Struct(">4sIIQ")  # magic, CRC of what follows it, body size, position
 _CHECKED = struct.Struct(">IQ")
-_HARD_STATE = struct.Struct(">BQQQ")
+_HARD_STATE = struct.Struct(">BQqQ")
 _BASE = struct.Struct(">BQQ")
 _ENTRY = struct.Struct(">BQQBI")
 _HARD_STATE_RECORD, _BASE_RECORD, _ENTRY_RECORD = 1, 2, 3

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
-NOBODY = 0
+NOBODY = -1  # 0 is a node like any other: Kafka's configurations often begin with it
 
 
 class EntryKind(IntEnum):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
+from typing import TypeAlias
 
 from chronik.raft.journal import Journal
 from chronik.raft.journal_format import Base
@@ -18,6 +19,8 @@ from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Lane
 
 DISK_FULL_RETRY_S = 0.2
+
+Work: TypeAlias = Callable[[], asyncio.Future[None]]  # begins a round of writing
 
 
 class Rounds:
@@ -96,10 +99,19 @@ class Rounds:
         entries = [entry for ready in taken for entry in ready.entries]
         snapshot = taken[0].snapshot
         if snapshot is None:
-            work = partial(self._journal.write, self._hard_state, entries)
+            work = partial(self._append, entries)
         else:
-            work = partial(self._install, snapshot, self._hard_state, entries)
+            work = partial(self._lane.run, partial(self._install, snapshot, self._hard_state, entries))
         self._run(work, partial(self._written, taken))
+
+    def _append(self, entries: list[Entry]) -> asyncio.Future[None]:
+        """On the loop, for it only fills the page cache; what takes time is the sync."""
+        try:
+            return self._lane.sync([self._journal.append(self._hard_state, entries)])
+        except Exception as error:  # noqa: BLE001 - whoever waits for the round gets it
+            refused: asyncio.Future[None] = self._loop.create_future()
+            refused.set_exception(error)
+            return refused
 
     def _install(self, snapshot: Snapshot, hard_state: HardState, entries: list[Entry]) -> None:
         self._journal.write_snapshot(snapshot)
@@ -124,18 +136,18 @@ class Rounds:
             self._journal.write_snapshot(snapshot)
             self._journal.rewrite(self._hard_state, Base(up_to, term), kept)
 
-        self._run(work, partial(self._compacted, up_to))
+        self._run(partial(self._lane.run, work), partial(self._compacted, up_to))
 
     def _compacted(self, up_to: int) -> None:
         self._compaction = None
         self._stable.compact(up_to)
         self._compacted_bytes, self.grown_bytes = self._journal.size_bytes, 0
 
-    def _run(self, work: Callable[[], None], done: Callable[[], None]) -> None:
+    def _run(self, work: Work, done: Callable[[], None]) -> None:
         self._busy = True
-        self._lane.run(work).add_done_callback(partial(self._ended, work, done))
+        work().add_done_callback(partial(self._ended, work, done))
 
-    def _ended(self, work: Callable[[], None], done: Callable[[], None], result: asyncio.Future[None]) -> None:
+    def _ended(self, work: Work, done: Callable[[], None], result: asyncio.Future[None]) -> None:
         error = result.exception()
         if self._closed:
             return

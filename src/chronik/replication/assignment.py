@@ -48,6 +48,7 @@ class Replicas:
         self._randomness = randomness
         self._keeper = keeper
         self._fetchers = fetchers
+        fetchers.attach(self._make_follower)
         self._has_begun = False
         self._replicas: dict[Key, Replica] = {}
         self._followers: dict[Key, dict[int, Progress]] = {}  # of partitions led here, by broker id
@@ -93,7 +94,11 @@ class Replicas:
         )
         for progress in made.followers.values():
             progress.session.has_more(progress)  # it counts now
+        self._invite_absent(key, made.state)
         return made
+
+    def _make_follower(self, key: Key, leader_epoch: int) -> Follower:
+        return Follower(key, leader_epoch, opened=self.opened, open_=self._open)
 
     def _open(self, key: Key) -> Replica:
         topic = self.image.topics.get(key[0])
@@ -113,6 +118,22 @@ class Replicas:
             if replica is not None:
                 replica.followers = followers
         return followers
+
+    def led_with_log(self, follower_id: int) -> Iterable[Key]:
+        """What a follower that begins a session should join."""
+        for log in self.logs.all():
+            topic = self.image.topics.get(log.topic_id)
+            state = topic.partition(log.partition) if topic is not None else None
+            if state is not None and state.leader == self.node_id and follower_id in state.replicas:
+                yield log.topic_id, log.partition
+
+    def _invite_absent(self, key: Key, state: Partition) -> None:
+        """Followers that do not fetch a partition in which something is, or soon will be."""
+        if state.leader == self.node_id and len(state.replicas) > 1:
+            present = self._followers.get(key, {})
+            for broker_id in state.replicas:
+                if broker_id not in present:
+                    self.sessions.invite(broker_id, key)
 
     def follower_left(self, key: Key, progress: Progress) -> None:
         followers = self._followers.get(key, {})
@@ -151,6 +172,7 @@ class Replicas:
     def _take(self, key: Key, partition: Partition) -> list[Log]:
         if self.node_id not in partition.replicas:
             return self._leave(key)
+        log = self.logs.get(*key)
         replica = self._replicas.get(key)
         if replica is not None:
             replica.is_elr_kept = self.image.features.get(ELR_FEATURE, 0) > 0
@@ -159,13 +181,14 @@ class Replicas:
         if partition.leader in (NO_LEADER, self.node_id):
             self._fetchers.forget(key)
         else:
-            epoch = partition.leader_epoch
-            make = lambda: Follower(key, epoch, opened=self.opened, open_=self._open)  # noqa: E731 - it is one line
-            self._fetchers.follow(key, partition.leader, epoch, make)
+            is_untouched = log is None and self.node_id in partition.isr
+            self._fetchers.follow(key, partition.leader, partition.leader_epoch, when_invited=is_untouched)
         followers = self._followers.get(key)
         if followers:
             for progress in followers.values():
                 progress.session.has_more(progress)  # leader, epoch or replicas may suit it now, or no longer
+        if log is not None:
+            self._invite_absent(key, partition)
         return []
 
     def _leave(self, key: Key) -> list[Log]:
@@ -176,6 +199,13 @@ class Replicas:
         if replica is not None:
             replica.end()
         return [] if log is None else [log]
+
+    def configure_all(self, image: Image) -> None:
+        """As `configure`, for all topics that something is kept of here."""
+        for topic_id in dict.fromkeys(log.topic_id for log in self.logs.all()):
+            topic = image.topics.get(topic_id)
+            if topic is not None:
+                self.configure(image, topic)
 
     def configure(self, image: Image, topic: Topic) -> None:
         """A topic's configuration changed: it takes effect at once."""

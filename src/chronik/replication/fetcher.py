@@ -4,6 +4,10 @@ Order: an answer is appended, all it brought is made durable together, and only 
 a request is what this node holds durably, and the leader counts it as that (with chronik.durability=os, what it holds
 in the page cache). A second request is sent before the first is answered only to say something new: a partition came,
 went or moved; the leader then answers the first at once.
+
+A partition without a log here is expected, not followed, while this node is in sync: nobody has written in it, and the
+leader invites its followers when somebody does (an answer about a partition that was never named). So topics that are
+only created cost no requests, and a record of a new partition one more round trip.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import cast
 
 from chronik.metadata.image import Endpoint
@@ -40,6 +45,7 @@ logger = logging.getLogger("chronik.replication")
 RECONNECT_MS_MIN, RECONNECT_MS_MAX = 50, 1_000
 CONNECT_MS_MAX = 2_000
 IN_FLIGHT_MAX = 2
+NAMED_MAX = 1_000  # partitions in one request: more would keep both nodes from everything else for too long
 # Said of a partition whose leader or epoch just changed: the image that explains it is on its way.
 SOON_OVER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
@@ -65,6 +71,7 @@ class Fetcher:
         broker_epoch: Callable[[], int],
     ) -> None:
         self.leader_id = leader_id
+        self.on_invitation: Callable[[Key], None] | None = None  # to something expected
         self._node_id = node_id
         self._network = network
         self._config = config
@@ -72,6 +79,8 @@ class Fetcher:
         self._broker_epoch = broker_epoch
         self._loop = asyncio.get_running_loop()
         self._followers: dict[Key, Follower] = {}
+        self._expected: dict[Key, None] = {}
+        self._invited: dict[Key, None] = {}  # by the leader, to partitions that the image here does not show yet
         self._unnamed: dict[Key, None] = {}  # the leader does not know where we stand
         self._forgotten: dict[Key, None] = {}  # the leader thinks that we still follow
         self._unsettled: dict[Log, None] = {}  # logs whose end may not be durable yet
@@ -82,12 +91,27 @@ class Fetcher:
 
     @property
     def is_idle(self) -> bool:
-        return not self._followers
+        return not self._followers and not self._expected
 
     # --- what is followed
 
+    def expect(self, key: Key) -> None:
+        """Calls `on_invitation` when the leader invites to it; at once if it has, or thinks that we follow already."""
+        self._expected[key] = None
+        if key in self._invited or key in self._followers:
+            self._accept(key)
+
+    def is_expected(self, key: Key) -> bool:
+        return key in self._expected
+
+    def _accept(self, key: Key) -> None:
+        if self.on_invitation is not None:
+            self.on_invitation(key)
+
     def follow(self, follower: Follower) -> None:
         self._followers[follower.key] = follower
+        self._expected.pop(follower.key, None)
+        self._invited.pop(follower.key, None)
         self._forgotten.pop(follower.key, None)
         log = follower.log
         if log is not None:
@@ -95,6 +119,7 @@ class Fetcher:
         self._name_again(follower)
 
     def forget(self, key: Key) -> None:
+        self._expected.pop(key, None)
         follower = self._followers.pop(key, None)
         if follower is None:
             return
@@ -147,6 +172,7 @@ class Fetcher:
         self._link = link
         self._session_id = self._session_epoch = 0
         self._forgotten.clear()
+        self._invited.clear()
         self._unnamed = dict.fromkeys(self._followers)
         self._settle()
 
@@ -178,16 +204,19 @@ class Fetcher:
         has_news = bool(self._unnamed or self._forgotten)
         if not link.is_open or not may_send or (link.in_flight_count and not has_news):
             return
-        request = self._request()
-        number = link.send(request)
-        for key in self._unnamed:
+        named = list(islice(self._unnamed, NAMED_MAX))
+        number = link.send(self._request(named))
+        for key in named:
             self._followers[key].named_in = number
-        self._unnamed, self._forgotten = {}, {}
+            del self._unnamed[key]
+        self._forgotten = {}
         self._session_epoch += 1
+        if self._unnamed:
+            self._schedule()
 
-    def _request(self) -> FetchRequest:
+    def _request(self, named: list[Key]) -> FetchRequest:
         topics: dict[bytes, FetchTopic] = {}
-        for key in self._unnamed:
+        for key in named:
             topic = topics.get(key[0])
             if topic is None:
                 topic = topics[key[0]] = FetchTopic(topic="", topic_id=key[0], partitions=[])
@@ -216,9 +245,14 @@ class Fetcher:
         self._session_id = response.session_id
         for topic in response.responses:
             for answer in topic.partitions:
-                follower = self._followers.get((topic.topic_id, answer.partition_index))
+                key = (topic.topic_id, answer.partition_index)
+                follower = self._followers.get(key)
                 if follower is not None:
                     self._apply(follower, answer, number)
+                elif key in self._expected:
+                    self._accept(key)
+                else:
+                    self._invited[key] = None
         self._settle()
 
     def _apply(self, follower: Follower, answer: PartitionData, number: int) -> None:
@@ -246,22 +280,38 @@ class Fetchers:
     def __init__(self, make: Callable[[int], Fetcher], start: Callable[[str, Fetcher], asyncio.Task[None]]) -> None:
         self._make = make
         self._start = start
+        self._make_follower: Callable[[Key, int], Follower] | None = None
         self._fetchers: dict[int, tuple[Fetcher, asyncio.Task[None]]] = {}
         self._leader_of: dict[Key, tuple[int, int]] = {}  # leader, leader epoch
 
-    def follow(self, key: Key, leader_id: int, leader_epoch: int, make: Callable[[], Follower]) -> None:
-        """Nothing to do when it is followed in this epoch already."""
-        if self._leader_of.get(key) == (leader_id, leader_epoch):
-            return
+    def attach(self, make_follower: Callable[[Key, int], Follower]) -> None:
+        """`make_follower` gives what follows a partition in a leader epoch."""
+        self._make_follower = make_follower
+
+    def follow(self, key: Key, leader_id: int, leader_epoch: int, *, when_invited: bool) -> None:
+        """At once, or when the leader invites to it. Nothing to do when it is followed in this epoch already."""
         before = self._leader_of.get(key)
+        if before == (leader_id, leader_epoch):
+            if not when_invited and self._fetchers[leader_id][0].is_expected(key):
+                self._begin(key)
+            return
         if before is not None and before[0] != leader_id:
             self.forget(key)
         self._leader_of[key] = (leader_id, leader_epoch)
         found = self._fetchers.get(leader_id)
         if found is None:
             fetcher = self._make(leader_id)
+            fetcher.on_invitation = self._begin
             found = self._fetchers[leader_id] = (fetcher, self._start(f"fetcher of broker {leader_id}", fetcher))
-        found[0].follow(make())
+        if when_invited:
+            found[0].expect(key)
+        else:
+            self._begin(key)
+
+    def _begin(self, key: Key) -> None:
+        assert self._make_follower is not None
+        leader_id, leader_epoch = self._leader_of[key]
+        self._fetchers[leader_id][0].follow(self._make_follower(key, leader_epoch))
 
     def forget(self, key: Key) -> None:
         before = self._leader_of.pop(key, None)

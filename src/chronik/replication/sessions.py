@@ -5,6 +5,9 @@ A follower names a partition when it joins the session and whenever it stands el
 have more, and only those are looked at. What a follower was sent is not sent again before it has said what became of
 it. Whether an offset counts towards the high watermark is decided here: leader, epoch and history must agree (KIP-101).
 A partition that this node does not lead yet, as far as its image shows, waits for the image; it is no error.
+
+Followers that are in sync do not join for partitions in which nobody has written. They are invited when somebody does,
+or when their session begins later: an answer with nothing in it but the partition.
 """
 
 from __future__ import annotations
@@ -58,7 +61,16 @@ class FollowerSessions:
             return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=[])
         elif session.next_epoch != request.session_epoch or session.broker_epoch != broker_epoch:
             return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH, responses=[])
+        if request.session_epoch == EPOCH_INITIAL:
+            for key in replicas.led_with_log(broker_id):
+                session.invite(key)
         return session.fetch(request)
+
+    def invite(self, broker_id: int, key: Key) -> None:
+        """A follower that has no session yet is invited when it begins one."""
+        session = self._sessions.get(broker_id)
+        if session is not None:
+            session.invite(key)
 
     def end(self) -> None:
         for session in self._sessions.values():
@@ -79,6 +91,7 @@ class FollowerSession:
         self._ready: dict[Progress, None] = {}  # to be looked at, the longest ready first
         self._committed: dict[Progress, None] = {}  # whose high watermark the follower does not know
         self._committed_due = False
+        self._invitations: dict[Key, None] = {}
         self._refused: dict[Progress, PartitionData] = {}  # answers that do not wait for data
         self._waiting: asyncio.Future[FetchResponse] | None = None  # of a request that has no answer yet
         self._bytes_max = 0  # that the last request asked for
@@ -141,9 +154,18 @@ class FollowerSession:
 
     # --- what replicas say
 
+    def invite(self, key: Key) -> None:
+        """The follower should join for a partition that is written in."""
+        if key not in self._partitions:
+            self._invitations[key] = None
+            self._serve_soon()
+
     def has_more(self, progress: Progress) -> None:
         """There is more in the log, or the partition has changed otherwise."""
         self._ready[progress] = None
+        self._serve_soon()
+
+    def _serve_soon(self) -> None:
         if self._waiting is not None and not self._is_scheduled:
             # Not at once: what arrives in this iteration of the loop goes with it.
             self._is_scheduled = True
@@ -202,6 +224,9 @@ class FollowerSession:
         if self._refused:
             answers += [(progress.key, answer) for progress, answer in self._refused.items()]
             self._refused.clear()
+        if self._invitations:
+            answers += [(key, _invitation(key)) for key in self._invitations if key not in self._partitions]
+            self._invitations.clear()
         if self._committed_due:
             answers += self._committed_news()
         return answers
@@ -304,6 +329,12 @@ class FollowerSession:
         progress.awaits_follower = True
         answer = self._refused[progress] = _refusal(progress.key[1], error)
         answer.current_leader = LeaderIdAndEpoch(leader_id=state.leader, leader_epoch=state.leader_epoch)
+
+
+def _invitation(key: Key) -> PartitionData:
+    return PartitionData(
+        partition_index=key[1], error_code=0, high_watermark=-1, aborted_transactions=None, records=b""
+    )
 
 
 def _refusal(index: int, error: ErrorCode) -> PartitionData:

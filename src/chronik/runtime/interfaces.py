@@ -43,6 +43,13 @@ class File(Protocol):
 
     def truncate(self, size_bytes: int) -> None: ...
 
+    def write_again(self, position: int, size_bytes: int) -> None:
+        """Puts the bytes that are there where they are, so that the next `sync` writes them.
+
+        After a failed sync the kernel may hold bytes for written that are not on the disk: another process reads them,
+        and its sync succeeds without them. What was on the disk is as safe as before while this runs.
+        """
+
     def sync(self) -> None:
         """Returns when everything appended before the call survives a power cut (fdatasync). After an error, stop."""
 

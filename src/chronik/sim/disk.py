@@ -7,7 +7,8 @@ What a power cut may do here, and no more, because more would make durability im
 - entries made, renamed or removed in a directory since its last sync may be as before, each for itself, though the file
   was synced;
 - synced bytes and synced entries stay, unless a test flips a bit.
-After a failed sync the bytes it was asked for are never kept, though later syncs succeed: Linux behaves so.
+After a failed sync the sectors that it was to write are clean in the cache and as before on the platter, as on Linux:
+whoever reads sees them, later syncs succeed and leave them out, and only writing to them again makes a sync take them.
 """
 
 from __future__ import annotations
@@ -21,104 +22,17 @@ from typing import TypeVar
 
 from chronik.runtime.errors import DiskFull, DiskInUse
 from chronik.runtime.interfaces import Buffer, File
+from chronik.sim.inodes import Directory, Inode
 
 T = TypeVar("T")
-SECTOR_BYTES = 512
 
 
 class PowerCut(BaseException):
     """Raised by every call once the power is off. Not an Exception: nothing may handle it and go on."""
 
 
-class _Inode:
-    """A file's bytes as the process sees them, and what is known to be on the platter."""
-
-    def __init__(self) -> None:
-        self.content = bytearray()
-        self.synced = b""
-        self.unsynced_from: int | None = None  # the lowest position changed since the last sync
-        self.lost = False  # a sync failed: nothing since then reaches the platter
-
-    def touched(self, position: int) -> None:
-        if self.unsynced_from is None or position < self.unsynced_from:
-            self.unsynced_from = position
-
-    def sync(self) -> None:
-        if not self.lost:
-            self.synced = bytes(self.content)
-            self.unsynced_from = None
-
-    def after_cut(self, random: Random) -> bytes:
-        if self.unsynced_from is None:
-            return self.synced
-        if self.lost or random.random() < 0.3:
-            return self.synced  # nothing since the sync arrived
-        size = len(self.content) if random.random() < 0.4 else random.randint(self.unsynced_from, len(self.content))
-        found = bytearray(self.content[:size])
-        if random.random() < 0.5:
-            return bytes(found)  # a prefix arrived, cut anywhere
-        for sector in range(self.unsynced_from // SECTOR_BYTES * SECTOR_BYTES, size, SECTOR_BYTES):
-            start, end = max(sector, self.unsynced_from), min(sector + SECTOR_BYTES, size)
-            if random.random() < 0.3:
-                old = self.synced[start:end]
-                remains = (bytes(end - start), random.randbytes(end - start), old.ljust(end - start, b"\0"))
-                found[start:end] = random.choice(remains)
-        return bytes(found)
-
-
-class _Directory:
-    def __init__(self) -> None:
-        self.entries: dict[str, _Inode | _Directory] = {}
-        self.synced: dict[str, _Inode | _Directory] = {}
-        self.changes: list[tuple[str, str | None, _Inode | _Directory | None]] = []  # since the last sync
-
-    def put(self, name: str, node: _Inode | _Directory) -> None:
-        self.entries[name] = node
-        self.changes.append((name, None, node))
-
-    def drop(self, name: str) -> None:
-        del self.entries[name]
-        self.changes.append((name, None, None))
-
-    def move(self, name: str, new_name: str) -> None:
-        self.entries[new_name] = self.entries.pop(name)
-        self.changes.append((name, new_name, None))
-
-    def sync(self) -> None:
-        self.synced = dict(self.entries)
-        self.changes.clear()
-
-    def after_cut(self, random: Random) -> _Directory:
-        found = _Directory()
-        for name, node in self._entries_after_cut(random).items():
-            if isinstance(node, _Directory):
-                found.entries[name] = node.after_cut(random)
-            else:
-                inode = _Inode()
-                inode.synced = node.after_cut(random)
-                inode.content = bytearray(inode.synced)
-                found.entries[name] = inode
-        found.synced = dict(found.entries)
-        return found
-
-    def _entries_after_cut(self, random: Random) -> dict[str, _Inode | _Directory]:
-        """Some of the changes arrived: the first ones, as journaling file systems have it, or any, as POSIX allows."""
-        entries = dict(self.synced)
-        arrived = self.changes[: random.randint(0, len(self.changes))]
-        if random.random() < 0.5:
-            arrived = [change for change in self.changes if random.random() < 0.5]
-        for name, new_name, node in arrived:
-            if node is not None:
-                entries[name] = node
-            elif name in entries:
-                moved = entries.pop(name)
-                if new_name is not None:
-                    entries[new_name] = moved
-        return entries
-
-
 class SimFile:
-    def __init__(self, disk: SimDisk, path: str, inode: _Inode) -> None:
+    def __init__(self, disk: SimDisk, path: str, inode: Inode) -> None:
         self.path = path
         self._disk = disk
         self._inode = inode
@@ -132,7 +46,7 @@ class SimFile:
         self._disk.take_space(len(data), self.path)
         position = len(self._inode.content)
         self._inode.content += data
-        self._inode.touched(position)
+        self._inode.touched(position, position + len(data))
         return position
 
     def read(self, position: int, size_bytes: int) -> memoryview:
@@ -141,16 +55,21 @@ class SimFile:
 
     def truncate(self, size_bytes: int) -> None:
         self._disk.step("truncate", self.path)
-        self._inode.touched(min(size_bytes, len(self._inode.content)))
+        self._inode.touched(min(size_bytes, len(self._inode.content)), max(size_bytes, len(self._inode.content)))
         grown = size_bytes - len(self._inode.content)
         del self._inode.content[size_bytes:]
         self._inode.content += bytes(max(0, grown))
+
+    def write_again(self, position: int, size_bytes: int) -> None:
+        self._disk.step("write_again", self.path)
+        end = min(position + size_bytes, len(self._inode.content))
+        self._inode.write_again(position, end)
 
     def sync(self) -> None:
         try:
             self._disk.step("sync", self.path)
         except OSError:
-            self._inode.lost = True
+            self._inode.sync_failed()
             if self._disk.on_failed_sync is not None:
                 self._disk.on_failed_sync()
             raise
@@ -219,7 +138,7 @@ class SimDisk:
 
     def __init__(self, seed: int, capacity_bytes: int | None = None) -> None:
         self._random = Random(seed)
-        self._root = _Directory()
+        self._root = Directory()
         self._locked: set[str] = set()
         self._failing: list[tuple[str, str, int]] = []
         self._steps_left = -1
@@ -242,7 +161,7 @@ class SimDisk:
         self._steps_left = 0
         return self._successor(self._root)
 
-    def _successor(self, root: _Directory) -> SimDisk:
+    def _successor(self, root: Directory) -> SimDisk:
         found = SimDisk(self._random.getrandbits(64), self.capacity_bytes)
         found._root, found.latency_s = root, self.latency_s
         return found
@@ -274,20 +193,20 @@ class SimDisk:
     def content(self, path: str, *, with_page_cache: bool) -> bytes | None:
         """A file as the next process finds it, or only what a power cut would leave at the least; None: not there."""
         node = self._look(path, with_page_cache=with_page_cache)
-        if not isinstance(node, _Inode):
+        if not isinstance(node, Inode):
             return None
         return bytes(node.content) if with_page_cache else node.synced
 
     def names(self, directory: str, *, with_page_cache: bool) -> list[str]:
         node = self._look(directory, with_page_cache=with_page_cache)
-        if not isinstance(node, _Directory):
+        if not isinstance(node, Directory):
             return []
         return sorted(node.entries if with_page_cache else node.synced)
 
-    def _look(self, path: str, *, with_page_cache: bool) -> _Inode | _Directory | None:
-        node: _Inode | _Directory | None = self._root
+    def _look(self, path: str, *, with_page_cache: bool) -> Inode | Directory | None:
+        node: Inode | Directory | None = self._root
         for name in _parts(path):
-            if not isinstance(node, _Directory):
+            if not isinstance(node, Directory):
                 return None
             node = (node.entries if with_page_cache else node.synced).get(name)
         return node
@@ -320,9 +239,9 @@ class SimDisk:
         if node is None:
             if not create:
                 raise FileNotFoundError(errno.ENOENT, "no such file", path)
-            node = _Inode()
+            node = Inode()
             parent.put(name, node)
-        if isinstance(node, _Directory):
+        if isinstance(node, Directory):
             raise IsADirectoryError(errno.EISDIR, "is a directory", path)
         return SimFile(self, path, node)
 
@@ -333,18 +252,18 @@ class SimDisk:
     def list(self, directory: str) -> list[str]:
         self.step("list", directory)
         node = self._find(directory)
-        return sorted(node.entries) if isinstance(node, _Directory) else []
+        return sorted(node.entries) if isinstance(node, Directory) else []
 
     def make_directory(self, path: str, *, durable: bool = True) -> None:
         self.step("make_directory", path)
         node = self._root
         for name in _parts(path):
             if name not in node.entries:
-                node.put(name, _Directory())
+                node.put(name, Directory())
                 if durable:
                     node.sync()
             child = node.entries[name]
-            if not isinstance(child, _Directory):
+            if not isinstance(child, Directory):
                 raise FileExistsError(errno.EEXIST, "is a file", path)
             node = child
 
@@ -379,14 +298,14 @@ class SimDisk:
     def remove_tree(self, directory: str) -> None:
         self.step("remove_tree", directory)
         parent, name = self._parent(directory)
-        if not isinstance(parent.entries.get(name), _Directory):
+        if not isinstance(parent.entries.get(name), Directory):
             raise FileNotFoundError(errno.ENOENT, "no such directory", directory)
         parent.drop(name)
 
     def sync_directory(self, directory: str) -> None:
         self.step("sync_directory", directory)
         node = self._find(directory)
-        if not isinstance(node, _Directory):
+        if not isinstance(node, Directory):
             raise FileNotFoundError(errno.ENOENT, "no such directory", directory)
         node.sync()
 
@@ -409,22 +328,22 @@ class SimDisk:
     def lane(self, name: str) -> SimLane:
         return SimLane(self)
 
-    def _find(self, path: str) -> _Inode | _Directory | None:
-        node: _Inode | _Directory | None = self._root
+    def _find(self, path: str) -> Inode | Directory | None:
+        node: Inode | Directory | None = self._root
         for name in _parts(path):
-            node = node.entries.get(name) if isinstance(node, _Directory) else None
+            node = node.entries.get(name) if isinstance(node, Directory) else None
         return node
 
-    def _file(self, path: str) -> _Inode:
+    def _file(self, path: str) -> Inode:
         node = self._find(path)
-        if not isinstance(node, _Inode):
+        if not isinstance(node, Inode):
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
         return node
 
-    def _parent(self, path: str) -> tuple[_Directory, str]:
+    def _parent(self, path: str) -> tuple[Directory, str]:
         directory, _, name = path.rpartition("/")
         parent = self._find(directory)
-        if not isinstance(parent, _Directory):
+        if not isinstance(parent, Directory):
             raise FileNotFoundError(errno.ENOENT, "no such directory", directory)
         return parent, name
 
@@ -433,7 +352,7 @@ def _parts(path: str) -> list[str]:
     return [name for name in path.split("/") if name]
 
 
-def _used_bytes(directory: _Directory) -> int:
+def _used_bytes(directory: Directory) -> int:
     return sum(
-        _used_bytes(node) if isinstance(node, _Directory) else len(node.content) for node in directory.entries.values()
+        _used_bytes(node) if isinstance(node, Directory) else len(node.content) for node in directory.entries.values()
     )

@@ -121,18 +121,19 @@ class VirtualTime:
     def _run_ready(self) -> None:
         """All that is due at this moment, and all that follows from it without time passing."""
         ready = self._ready
+        take, set_running = ready.popleft, events._set_running_loop
         running: ProcessLoop | None = None
-        events._set_running_loop(None)
+        set_running(None)
         count = 0
         while ready:
-            handle = ready.popleft()
+            handle = take()
             if handle._cancelled:
                 continue
             count += 1
             loop = handle.loop
             if loop is not running:
                 running = loop
-                events._set_running_loop(loop)
+                set_running(loop)
             if loop is None:
                 handle._callback(*handle._args)
             elif loop.is_dead:

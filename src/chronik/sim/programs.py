@@ -6,6 +6,7 @@ A program is started in its process's loop and says what a checker may look at. 
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
@@ -130,23 +131,27 @@ class BrokerProgram:
 
 
 def broker_programs(node_count: int, **more: object) -> Maker:
-    ids = range(1, node_count + 1)
-    voters = ",".join(f"{node_id}@{host_of(node_id)}:{CONTROLLER_PORT}" for node_id in ids)
-
     def make(runtime: Runtime, node_id: int) -> Program:
-        host = host_of(node_id)
-        settings: dict[str, object] = {
-            "node_id": node_id,
-            "process_roles": "broker,controller",
-            "log_dirs": "/data",
-            "listeners": f"PLAINTEXT://{host}:{BROKER_PORT},CONTROLLER://{host}:{CONTROLLER_PORT}",
-            "advertised_listeners": f"PLAINTEXT://{host}:{BROKER_PORT}",
-            "controller_listener_names": "CONTROLLER",
-            "controller_quorum_voters": voters,
-            "admin_listener": "none",
-            "group_initial_rebalance_delay_ms": 0,
-            "offsets_topic_num_partitions": 2,
-        }
-        return BrokerProgram(runtime, Settings.default(**(settings | more)))
+        return BrokerProgram(runtime, broker_settings(node_id, node_count, tuple(sorted(more.items()))))
 
     return make
+
+
+@functools.cache  # a start of a node would spend more on reading its settings than on all the rest
+def broker_settings(node_id: int, node_count: int, more: tuple[tuple[str, object], ...]) -> Settings:
+    ids = range(1, node_count + 1)
+    host = host_of(node_id)
+    voters = ",".join(f"{each}@{host_of(each)}:{CONTROLLER_PORT}" for each in ids)
+    settings: dict[str, object] = {
+        "node_id": node_id,
+        "process_roles": "broker,controller",
+        "log_dirs": "/data",
+        "listeners": f"PLAINTEXT://{host}:{BROKER_PORT},CONTROLLER://{host}:{CONTROLLER_PORT}",
+        "advertised_listeners": f"PLAINTEXT://{host}:{BROKER_PORT}",
+        "controller_listener_names": "CONTROLLER",
+        "controller_quorum_voters": voters,
+        "admin_listener": "none",
+        "group_initial_rebalance_delay_ms": 0,
+        "offsets_topic_num_partitions": 2,
+    }
+    return Settings.default(**(settings | dict(more)))

@@ -48,10 +48,11 @@ class RecordClients:
         producer_count: int,
         reader_count: int,
         think_ms: tuple[int, int],
+        commits: bool = True,
     ) -> None:
         self.cluster, self.history, self.world = cluster, history, cluster.world
         self._partition_count, self._think_ms = partition_count, think_ms
-        self._producer_count, self._reader_count = producer_count, reader_count
+        self._producer_count, self._reader_count, self._commits = producer_count, reader_count, commits
         self._is_over = False
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -62,8 +63,9 @@ class RecordClients:
         for number in range(1, self._reader_count + 1):
             client = make_client(self.cluster, f"reader-{number}")
             self._start(client, self._read(client))
-        committer = make_client(self.cluster, "group")
-        self._start(committer, self._commit(committer))
+        if self._commits:
+            committer = make_client(self.cluster, "group")
+            self._start(committer, self._commit(committer))
 
     def end(self) -> None:
         self._is_over = True

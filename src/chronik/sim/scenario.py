@@ -25,6 +25,7 @@ from chronik.sim.world import LogCapture, World
 
 START_MS_MAX = 20_000
 HEALED_MS_MAX = 10_000  # invariant 25
+PACES_MS = ((5, 150), (20, 400), (200, 2000), (1000, 9000))  # from busy to idle: each shows what another hides
 RECOVERY = "25 all serve within 10 s of healing"
 
 
@@ -126,19 +127,22 @@ def require(world: World, holds: Callable[[], bool], within_ms: int, promise: st
         raise world.violation
 
 
-def run(scenario: Scenario, seed: int, faults: list[Fault] | None = None) -> Outcome:
+def run(scenario: type[Scenario], seed: int, faults: list[Fault] | None = None) -> Outcome:
     """One run. `faults` replaces the schedule that the seed would give."""
     # A collection runs what dead processes left behind, at a moment that no seed decides: not before the world's end.
     gc_was_on = gc.isenabled()
     gc.disable()
+    gc.freeze()  # what was there before is none of this world's, and looking through it takes longer than a small run
     hook = sys.unraisablehook
     try:
         with warnings.catch_warnings(action="ignore", category=RuntimeWarning):
-            outcome = _run(scenario, seed, faults)
-            gc.collect()
+            outcome = _run(scenario(), seed, faults)  # nothing of the world is left behind it
+            while gc.collect():  # ending what was cut off gives more to collect
+                pass
         return outcome
     finally:
         sys.unraisablehook = hook
+        gc.unfreeze()
         if gc_was_on:
             gc.enable()
 

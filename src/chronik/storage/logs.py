@@ -71,9 +71,12 @@ class Logs:
         contents = [
             (journal_path(journals, n), disk.read_file(journal_path(journals, n))) for n in numbers if n >= first
         ]
-        for path, _ in contents:
-            # After kill -9 the last round may be in the page cache only, and what is read here counts as durable.
-            disk.open(path).sync()
+        for path, data in contents:
+            # The last round may be in the page cache only, be it after kill -9 or because its sync failed; and what is
+            # read here counts as durable.
+            file = disk.open(path)
+            file.write_again(0, len(data))
+            file.sync()
         known = recovery.gather(points, contents)
         journal = Journal(disk, journals, max([first, *[number + 1 for number in numbers]]), on_failure)
         logs = cls(runtime, directory, config, journal)

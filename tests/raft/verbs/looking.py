@@ -28,7 +28,7 @@ def raft_state(environment: Environment, command: Command) -> None:
         core = node.core
         votes = "Voter" if node_id in core.members.voters else "Non-Voter"
         role = describing.ROLE_NAMES[core.role]
-        environment.write(f"{node_id}: {role} ({votes}) Term:{core.term} Lead:{core.leader}\n")
+        environment.write(f"{node_id}: {role} ({votes}) Term:{core.term} Lead:{describing.leader(core.leader)}\n")
 
 
 def status(environment: Environment, command: Command) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from chronik.raft.changes import Change, ChangeSet
 from chronik.raft.core import Core
 from chronik.raft.errors import Dropped, Refusal
+from chronik.raft.messages import NOBODY
 from tests.raft.describing import ACTION_LETTERS
 from tests.raft.interaction import REFUSALS, Command, Environment
 
@@ -21,7 +22,7 @@ def propose(environment: Environment, command: Command) -> None:
 
 def propose_change(environment: Environment, command: Command) -> None:
     """v, l, r, u before a node's number: make it a voter, make it a learner, remove it, only say it changed."""
-    changes = tuple(Change(ACTIONS[word[0]], int(word[1:])) for word in command.body.split())
+    changes = tuple(Change(ACTIONS[word[0]], int(word[1:]) or NOBODY) for word in command.body.split())
     _propose(environment, environment.nodes[command.nodes()[0]].core, ChangeSet(changes, is_single=command.flag("v1")))
 
 

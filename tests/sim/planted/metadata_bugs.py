@@ -5,6 +5,7 @@ They are bugs that real systems had, or that ours had for a while; none is a typ
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 
 import pytest
@@ -12,13 +13,13 @@ import pytest
 from chronik.metadata.controller import Controller
 from chronik.metadata.leased_reads import LeasedReads
 from chronik.metadata.leases import FollowerLease
-from chronik.raft import appending, core, journal, journal_format, membership, reads, snapshots
+from chronik.raft import appending, core, journal, journal_format, membership, reads, rounds, snapshots
 from chronik.raft.config import RaftConfig
 from chronik.raft.core import Core, CoreConfig
 from chronik.raft.driver import RaftNode
 from chronik.raft.journal_format import Base, Record, Replayed
 from chronik.raft.leases import Lease
-from chronik.raft.messages import PROMISES, HardState, Kind, Message, Role
+from chronik.raft.messages import NOBODY, PROMISES, Entry, HardState, Kind, Message, Role
 from chronik.raft.quorum import committed_index
 from chronik.runtime.interfaces import Randomness
 
@@ -40,12 +41,11 @@ def entries_acknowledged_before_fsync(patch: pytest.MonkeyPatch) -> None:
 def journal_never_synced(patch: pytest.MonkeyPatch) -> None:
     """Acknowledged as written, and never on the platter."""
 
-    def write(self: journal.Journal, hard_state: HardState | None, entries: Iterable[Record]) -> None:
-        assert self._file is not None
-        head: list[Record] = [hard_state] if hard_state else []
-        self._file.append([journal_format.encode_frame(self._file.size_bytes(), [*head, *entries])])
+    def append(rounds_: rounds.Rounds, entries: list[Entry]) -> asyncio.Future[None]:
+        rounds_._journal.append(rounds_._hard_state, entries)
+        return rounds_._lane.sync([])
 
-    patch.setattr(journal.Journal, "write", write)
+    patch.setattr(rounds.Rounds, "_append", append)
 
 
 def highest_term_wins_at_recovery(patch: pytest.MonkeyPatch) -> None:
@@ -87,7 +87,7 @@ def _with_entries(replayed: Replayed, by_index: dict[int, Record]) -> Replayed:
 def vote_not_persisted(patch: pytest.MonkeyPatch) -> None:
     def forgetful(stream: Iterable[Record]) -> Replayed:
         replayed = journal_format.replay(stream)
-        return replayed._replace(hard_state=replayed.hard_state._replace(vote=0))
+        return replayed._replace(hard_state=replayed.hard_state._replace(vote=NOBODY))
 
     patch.setattr(journal, "replay", forgetful)
 

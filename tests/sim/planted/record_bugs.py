@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import Callable
 
 import pytest
 
 from chronik.broker.node import Node
+from chronik.coordinator.groups.classic import ClassicGroup
 from chronik.coordinator.runtime import _Slot
-from chronik.replication.replica import CoordinatorPartition
+from chronik.metadata import replay
+from chronik.metadata.decisions import elections
+from chronik.metadata.image import Partition, Topic
+from chronik.metadata.records import PartitionChangeRecord
+from chronik.replication.fetcher import Fetchers
+from chronik.replication.follower import Follower, Outcome
+from chronik.replication.progress import Key
+from chronik.replication.replica import EPOCH_UNKNOWN, CoordinatorPartition, Replica
+from chronik.wire.messages.fetch import PartitionData
 
 
 def offset_commit_acknowledged_before_it_is_replicated(patch: pytest.MonkeyPatch) -> None:
@@ -27,3 +38,69 @@ def coordinator_serves_before_it_has_loaded(patch: pytest.MonkeyPatch) -> None:
 def node_goes_on_after_a_failed_fsync(patch: pytest.MonkeyPatch) -> None:
     """It says so in its log, and serves on."""
     patch.setattr(Node, "stop_broken", lambda self, cause: logging.getLogger("chronik").error("failed: %s", cause))
+
+
+def group_generation_lost_on_failover(patch: pytest.MonkeyPatch) -> None:
+    """The new coordinator knows the members, and counts their generations from the beginning."""
+    restore = ClassicGroup.restore
+
+    def forgetful(self: ClassicGroup) -> None:
+        restore(self)
+        self.generation = 0
+
+    patch.setattr(ClassicGroup, "restore", forgetful)
+
+
+def stale_leader_accepts_produces_after_fencing(patch: pytest.MonkeyPatch) -> None:
+    """Whoever has led once goes on taking records from clients that do not know better, and answers by its own disk."""
+    begin, require, committed = Replica._begin_epoch, Replica.require_leader, Replica.when_committed
+    led: set[tuple[str, int]] = set()
+
+    def remember(self: Replica) -> None:
+        if self.is_leader:
+            led.add((self.name, self.node_id))
+        begin(self)
+
+    def lax(self: Replica, epoch: int = EPOCH_UNKNOWN) -> None:
+        if (self.name, self.node_id) not in led:
+            require(self, epoch)
+
+    def by_itself(self: Replica, offset: int, timeout_ms: int | None = None) -> asyncio.Future[None] | None:
+        return committed(self, offset, timeout_ms) if self.is_leader else self.log.when_durable(offset)
+
+    patch.setattr(Replica, "_begin_epoch", remember)
+    patch.setattr(Replica, "require_leader", lax)
+    patch.setattr(Replica, "when_committed", by_itself)
+
+
+def controller_uses_an_epoch_again(patch: pytest.MonkeyPatch) -> None:
+    """A new leader leads in the epoch of the one before it."""
+    record = elections._record
+
+    def same(topic: Topic, index: int, before: Partition, after: Partition) -> PartitionChangeRecord:
+        return record(topic, index, before, after._replace(leader_epoch=before.leader_epoch))
+
+    patch.setattr(elections, "_record", same)
+    patch.setattr(replay, "check", lambda holds, why: None)
+
+
+def follower_applies_a_fetch_of_an_old_epoch(patch: pytest.MonkeyPatch) -> None:
+    """Whatever a leader of the past still answers is taken over, though another one is followed by now."""
+    apply, follow = Follower.apply, Fetchers.follow
+
+    def lax(self: Follower, answer: PartitionData, request_number: int) -> Outcome:
+        epoch, replica = self.leader_epoch, self._opened(self.key)
+        if replica is not None:
+            self.leader_epoch = replica.leader_epoch
+        try:
+            return apply(self, answer, request_number)
+        finally:
+            self.leader_epoch = epoch
+
+    def follow_both(self: Fetchers, key: Key, leader_id: int, leader_epoch: int, make: Callable[[], Follower]) -> None:
+        if self._leader_of.get(key) != (leader_id, leader_epoch):
+            self._leader_of.pop(key, None)  # and nobody tells the last one that it is not followed any more
+        follow(self, key, leader_id, leader_epoch, make)
+
+    patch.setattr(Follower, "apply", lax)
+    patch.setattr(Fetchers, "follow", follow_both)

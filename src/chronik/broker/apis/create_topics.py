@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from chronik.broker.node import Node
 
 
+VERSION_CONFIGS = 5
+
+
 @api(CreateTopicsRequest, CreateTopicsResponse)
 async def create_topics(request: CreateTopicsRequest, context: Context) -> CreateTopicsResponse:
     command = CreateTopics(topics=[_asked(topic) for topic in request.topics], validate_only=request.validate_only)
@@ -40,6 +43,7 @@ async def create_topics(request: CreateTopicsRequest, context: Context) -> Creat
                 for topic in request.topics
             ]
         )
+    own_configs = {topic.name: {each.name: each.value for each in topic.configs} for topic in request.topics}
     results = []
     for created in reply.topics:
         result = CreatableTopicResult(
@@ -51,8 +55,8 @@ async def create_topics(request: CreateTopicsRequest, context: Context) -> Creat
             replication_factor=created.replication_factor,
             configs=[],
         )
-        if not created.error_code:
-            own = {c.name: c.value for t in request.topics if t.name == created.name for c in t.configs}
+        if not created.error_code and context.version >= VERSION_CONFIGS:
+            own = own_configs[created.name]
             result.configs = _configs(context.node, own) if own else _inherited_configs(context.node)
         results.append(result)
     return CreateTopicsResponse(topics=results)

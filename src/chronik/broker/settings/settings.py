@@ -189,6 +189,8 @@ class Settings:
         Never raises: what is set for all brokers may contradict the file of one. It goes on without that key.
         """
         layers = Layers(self.layers.static, dict(cluster), dict(own))
+        if layers == self.layers:
+            return self
         while True:
             try:
                 return self.of(layers, self.machine)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from chronik.raft.driver import RaftNode
+from chronik.raft.messages import Role
 from chronik.sim.checkers.interface import NOTHING_SEEN, Checker, Quorum
 from chronik.sim.cluster import Machine
 
@@ -14,7 +15,7 @@ def look_at(machine: Machine, checkers: Sequence[Checker]) -> Callable[[], None]
     assert program is not None
     raft: RaftNode | None = None
     before = NOTHING_SEEN
-    always = [checker for checker in checkers if type(checker).looked is not Checker.looked]
+    always = [checker.looked for checker in checkers if type(checker).looked is not Checker.looked]
 
     def look() -> None:
         nonlocal raft, before
@@ -22,23 +23,24 @@ def look_at(machine: Machine, checkers: Sequence[Checker]) -> Callable[[], None]
             raft = program.raft
             if raft is None:
                 return
-            before = _seen(raft)
+            before = Quorum._make(_seen(raft))
             for checker in checkers:
                 checker.started(machine, raft, before)
             return
-        now = _seen(raft)
-        if now != before:
-            seen, before = before, now
+        found = _seen(raft)
+        if found != before:
+            seen, before = before, (now := Quorum._make(found))
             if now.role is not seen.role or now.term != seen.term:
                 machine.world.note(machine.host, f"is {now.role.name.lower()} in term {now.term}")
             for checker in checkers:
                 checker.changed(machine, raft, seen, now)
-        for checker in always:
-            checker.looked(machine)
+        for looked in always:
+            looked(machine)
 
     return look
 
 
-def _seen(raft: RaftNode) -> Quorum:
+def _seen(raft: RaftNode) -> tuple[int, int, Role, int, int, int]:
+    """A `Quorum`'s fields. Most looks find nothing new, and a plain tuple is the cheapest way to see that."""
     core = raft._core
-    return Quorum(core.term, core.vote, core.role, core.log.committed, raft._applied_index, raft._lease.until_ns)
+    return core.term, core.vote, core.role, core.log.committed, raft._applied_index, raft._lease.until_ns

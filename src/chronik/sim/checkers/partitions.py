@@ -33,16 +33,19 @@ class Watermarks(Checker):
 
     def __init__(self, world: World, cluster: Cluster, history: History) -> None:
         super().__init__(world, cluster, history)
-        self._seen: dict[tuple[int, int, bytes, int], int] = {}  # node, start, partition
+        self._seen: dict[tuple[int, int], dict[tuple[bytes, int], int]] = {}  # by node and start: by partition
 
     def looked(self, machine: Machine) -> None:
-        for key, replica in replicas_of(machine).items():
-            seen_key = (machine.node_id, machine.starts, *key)
+        replicas = replicas_of(machine)
+        if not replicas:
+            return
+        seen = self._seen.setdefault((machine.node_id, machine.starts), {})
+        for key, replica in replicas.items():
             mark = replica.high_watermark
-            before = self._seen.get(seen_key)
+            before = seen.get(key)
             if mark == before:
                 continue
-            self._seen[seen_key] = mark
+            seen[key] = mark
             if before is not None and mark < before:
                 self.violated(f"{machine}: {replica.name} went from {before} to {mark}")
             if replica.is_leader:
@@ -59,6 +62,42 @@ class Watermarks(Checker):
                     f"{machine}: {replica.name} is committed up to {replica.high_watermark}, "
                     f"{other} is in sync and holds {held.log.durable_offset} durably"
                 )
+
+
+class Followers(Checker):
+    """Invariant 9, while things happen: what a follower takes over stands in the log of the leader that it follows, in
+    the same epoch. What a leader of the past still says is not that."""
+
+    name = "9 a follower takes over what its leader holds"
+
+    def __init__(self, world: World, cluster: Cluster, history: History) -> None:
+        super().__init__(world, cluster, history)
+        self._ends: dict[tuple[int, int], dict[tuple[bytes, int], int]] = {}  # by node and start: by partition
+
+    def looked(self, machine: Machine) -> None:
+        replicas = replicas_of(machine)
+        if not replicas:
+            return
+        ends = self._ends.setdefault((machine.node_id, machine.starts), {})
+        for key, replica in replicas.items():
+            end = replica.log.end_offset
+            before = ends.get(key, end)
+            ends[key] = end
+            if end > before and not replica.is_leader:
+                self._compare(machine, key, replica)
+
+    def _compare(self, machine: Machine, key: tuple[bytes, int], replica: Replica) -> None:
+        leader = self.cluster.machines.get(replica.state.leader)
+        held = replicas_of(leader).get(key) if leader is not None and leader.loop is not None else None
+        if held is None or not held.is_leader or held.leader_epoch != replica.leader_epoch:
+            return  # it is down, or does not know yet that it leads
+        last = replica.log.end_offset - 1
+        ours, theirs = replica.log.epochs.epoch_of(last), held.log.epochs.epoch_of(last)
+        if last >= held.log.end_offset or ours != theirs:
+            self.violated(
+                f"{machine}: {replica.name} took over offset {last} of epoch {ours}; {leader}, which it follows in "
+                f"epoch {replica.leader_epoch}, holds {held.log.end_offset} offsets, that one of epoch {theirs}"
+            )
 
 
 class Elections(Checker):

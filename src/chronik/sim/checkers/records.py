@@ -58,20 +58,22 @@ class ProducerOrder(Checker):
 
 
 class CommitsStay(Checker):
-    """Invariant 17."""
+    """Invariant 17. What is committed in one place only goes up here, so what is found there later is never less."""
 
     name = "17 an acknowledged commit is never lost"
 
     def finish(self) -> None:
-        commits = [each for each in self.history.operations if each.kind == "commit" and each.status == OK]
+        commits: dict[str, list[Operation]] = defaultdict(list)
+        for operation in self.history.operations:
+            if operation.kind == "commit" and operation.status == OK:
+                commits[operation.key].append(operation)
         for found in self.history.operations:
             if found.kind != "committed" or found.status != OK:
                 continue
-            known = [
-                each.value for each in commits if each.returned_ns is not None and each.returned_ns < found.invoked_ns
-            ]
-            if found.result < max(known, default=0):
-                self.violated(f"{max(known)} was committed, {found} was found")
+            known = [each for each in commits[found.key] if (each.returned_ns or 0) < found.invoked_ns]
+            highest = max(known, key=lambda each: each.value, default=None)
+            if highest is not None and found.result < highest.value:
+                self.violated(f"{highest} was acknowledged, {found} was found")
 
 
 def _claims(operation: Operation) -> list[tuple[int, str]]:

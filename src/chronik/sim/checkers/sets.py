@@ -1,0 +1,23 @@
+"""Which checkers look on together."""
+
+from __future__ import annotations
+
+from chronik.sim.checkers.durable_commit import DurableCommit
+from chronik.sim.checkers.durable_progress import DurableProgress
+from chronik.sim.checkers.leases import Leases
+from chronik.sim.checkers.linearizability import LinearizableMetadata
+from chronik.sim.checkers.one_leader import OneLeader
+from chronik.sim.checkers.owners import OneOwner
+from chronik.sim.checkers.partitions import Elections, Followers, IdenticalReplicas, Watermarks
+from chronik.sim.checkers.records import AcknowledgedIsReadable, CommitsStay, OneValuePerOffset, ProducerOrder
+from chronik.sim.checkers.recovery import Recovery
+from chronik.sim.checkers.same_state import SameState
+from chronik.sim.checkers.silence import Silence
+
+RAFT_CHECKERS = (OneLeader, DurableProgress, Recovery, DurableCommit, SameState, Leases)
+METADATA_CHECKERS = (*RAFT_CHECKERS, Silence, LinearizableMetadata)
+RECORD_CHECKERS = (
+    *RAFT_CHECKERS, Silence, Watermarks, Followers, Elections, IdenticalReplicas,
+    OneValuePerOffset, AcknowledgedIsReadable, ProducerOrder, CommitsStay,
+)  # fmt: skip
+GROUP_CHECKERS = (*RECORD_CHECKERS, OneOwner)
