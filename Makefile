@@ -9,7 +9,7 @@ JOBS ?= 2
 FUZZ_INPUTS ?= 1000000
 # Kills of one `make kills`.
 KILLS ?= 50
-# Kills of drivers and workers of one `make spark`; `make test` has three.
+# Kills of drivers and workers of one `make spark`.
 SPARK_KILLS ?= 30
 # Runs of one `make sim` of each scenario, and the first of their seeds.
 SEEDS ?= 100
@@ -51,8 +51,8 @@ help:  ## this list
 demo: venv  ## shows what works today
 	@$(BIN)/python tools/demo.py $(ARGS)
 
-test: jdk lint $(KAFKA_JARS) $(SPARK_JARS)  ## everything that CI runs: lint, types, layers, all tests; under 12 minutes on 2 cores
-	$(PYTEST) -m "not long" $(ARGS)
+test: jdk lint $(KAFKA_JARS)  ## everything that CI runs: lint, types, layers, all tests without Spark; under 12 minutes on 2 cores
+	$(PYTEST) -m "not long and not spark" $(ARGS)
 
 spark: jdk venv $(SPARK_JARS) $(KAFKA_JARS)  ## all tests with a real Spark, the long ones too; SPARK_KILLS=30 kills of drivers and workers
 	CHRONIK_SPARK_KILLS=$(SPARK_KILLS) $(PYTEST) -m spark $(ARGS)

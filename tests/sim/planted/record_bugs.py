@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 
 import pytest
 
@@ -97,10 +96,10 @@ def follower_applies_a_fetch_of_an_old_epoch(patch: pytest.MonkeyPatch) -> None:
         finally:
             self.leader_epoch = epoch
 
-    def follow_both(self: Fetchers, key: Key, leader_id: int, leader_epoch: int, make: Callable[[], Follower]) -> None:
+    def follow_both(self: Fetchers, key: Key, leader_id: int, leader_epoch: int, *, when_invited: bool) -> None:
         if self._leader_of.get(key) != (leader_id, leader_epoch):
             self._leader_of.pop(key, None)  # and nobody tells the last one that it is not followed any more
-        follow(self, key, leader_id, leader_epoch, make)
+        follow(self, key, leader_id, leader_epoch, when_invited=when_invited)
 
     patch.setattr(Follower, "apply", lax)
     patch.setattr(Fetchers, "follow", follow_both)
