@@ -1,6 +1,7 @@
 """kill -9 of drivers and workers while a topic becomes a table, and two drivers where there should be one.
 
-The promise: per partition, rows == distinct offsets == records in the topic, and each batch id is committed once.
+The promise: per partition, rows == distinct offsets == records in the topic, and each batch id is committed once. The
+same without Spark, and so many more kills in the same time, is `test_kills`; writers that race, `test_transactions`.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ pytestmark = [
     pytest.mark.java,
     pytest.mark.slow,
     pytest.mark.spark,
+    pytest.mark.long,
     pytest.mark.xdist_group("spark"),
     pytest.mark.timeout(3600),
 ]
@@ -178,7 +180,6 @@ def test_kills_of_drivers_and_workers_lose_and_double_nothing(run: Run) -> None:
     run.check()
 
 
-@pytest.mark.long
 def test_two_drivers_on_one_checkpoint_commit_each_batch_once(run: Run) -> None:
     """Somebody starts the job twice, on an empty table."""
     run.produce(BATCH_ROWS * 4)
