@@ -41,7 +41,6 @@ PARTITIONS = 3
 BATCH_ROWS = 400
 # Python processes of a driver, by what they run: tasks; the table's commits; the source's planning.
 WORKERS = ["pyspark.worker", "pyspark.sql.worker.python_streaming_sink_runner", "pyspark.sql.worker.plan_data_source"]
-FIRST = [WORKERS[0], WORKERS[1], "driver"]  # then whoever chance names; few kills are to be of all kinds
 
 
 class Run:
@@ -166,7 +165,7 @@ def test_kills_of_drivers_and_workers_lose_and_double_nothing(run: Run) -> None:
                 if process.poll() is not None:
                     break
                 time.sleep(random.random() * 0.1)
-                victim = FIRST[kills] if kills < len(FIRST) else random.choice(["driver", *WORKERS])
+                victim = random.choice(["driver", *WORKERS])
                 pids = [process.pid] if victim == "driver" else workers_of(process.pid, victim)
                 if not pids:
                     continue
