@@ -117,6 +117,7 @@ def test_what_spark_refuses_is_refused(spark: SparkSession, broker: Cluster, giv
             spark.read.format(source).options(**options).load().collect()
 
 
+@pytest.mark.long
 def test_both_streams_give_the_same_rows_in_bounded_batches(
     spark: SparkSession, broker: Cluster, tmp_path: Path
 ) -> None:

@@ -29,7 +29,13 @@ from tests.pipeline.pipelines import Bench, as_json
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [
+    pytest.mark.java,
+    pytest.mark.slow,
+    pytest.mark.spark,
+    pytest.mark.long,
+    pytest.mark.xdist_group("spark"),
+]
 
 EXAMPLES = ROOT / "examples"
 
@@ -136,7 +142,6 @@ def test_metrics_go_from_a_page_to_a_plot(example: Callable[..., Any]) -> None:
     assert "bytes_in" in drawn
 
 
-@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_a_topic_is_a_table_of_sparks_own_declarative_pipelines(
     our_broker: Cluster, unique: Callable[[str], str], tmp_path: Path

@@ -128,6 +128,7 @@ def test_poison_stops_nothing_loses_nothing_and_can_be_mended(bench: Callable[..
     assert len(set(positions(shop.rows("changes")))) == 1009
 
 
+@pytest.mark.long
 def test_a_crash_between_letters_and_commit_neither_loses_nor_repeats(
     bench: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -68,9 +68,10 @@ def locked(folder: Path) -> Path:
 
 
 def run(*command: str, cwd: Path = ROOT) -> str:
-    """With nothing of this environment but where Java and pip's cache are."""
-    kept = ("PATH", "HOME", "JAVA_HOME", "PIP_CACHE_DIR", "PIP_INDEX_URL", "PIP_CONFIG_FILE")
+    """As in an activated environment, with nothing of this one but where Java and pip's cache are."""
+    kept = ("HOME", "JAVA_HOME", "PIP_CACHE_DIR", "PIP_INDEX_URL", "PIP_CONFIG_FILE")
     environment = {name: os.environ[name] for name in kept if name in os.environ} | {"SPARK_LOCAL_IP": "127.0.0.1"}
+    environment["PATH"] = os.pathsep.join([str(Path(command[0]).parent), os.environ["PATH"]])
     done = subprocess.run(command, env=environment, cwd=cwd, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -177,6 +177,7 @@ def test_records_that_aged_out_stop_the_query_with_the_missing_range(
     assert committed(our_broker, topic, topic, 1) == [50]
 
 
+@pytest.mark.long
 def test_a_topic_is_copied_to_a_topic(
     spark: SparkSession, our_broker: Cluster, unique: Callable[[str], str], tmp_path: Path
 ) -> None:

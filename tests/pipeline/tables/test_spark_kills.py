@@ -1,6 +1,7 @@
 """kill -9 of drivers and workers while a topic becomes a table, and two drivers where there should be one.
 
-The promise: per partition, rows == distinct offsets == records in the topic, and each batch id is committed once.
+The promise: per partition, rows == distinct offsets == records in the topic, and each batch id is committed once. The
+same without Spark, and so many more kills in the same time, is `test_kills`; writers that race, `test_transactions`.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ pytestmark = [
     pytest.mark.java,
     pytest.mark.slow,
     pytest.mark.spark,
+    pytest.mark.long,
     pytest.mark.xdist_group("spark"),
     pytest.mark.timeout(3600),
 ]
@@ -86,6 +88,13 @@ class Run:
                     return
         raise AssertionError("no driver gets through")
 
+    def finish_twice(self) -> None:
+        """Two drivers at once. Spark stops one of them, sooner or later; until then both do the same work."""
+        with self.driver() as one, self.driver() as two:
+            ended = [one.wait(), two.wait()]
+        if 0 not in ended:  # each stopped the other
+            self.finish()
+
     def progress(self) -> int:
         """Grows with every file, every commit and every batch: where in its life a run is."""
         places = [Path(self.place.uri), Path(self.place.uri) / "_delta_log", *self.checkpoint.glob("[oc]*s")]
@@ -140,7 +149,10 @@ def workers_of(pid: int, module: str) -> list[int]:
 
 
 def test_kills_of_drivers_and_workers_lose_and_double_nothing(run: Run) -> None:
-    """Each kill falls at another point: while files are written, before the commit, after it, between batches."""
+    """Each kill falls at another point: while files are written, before the commit, after it, between batches.
+
+    What is left to do is then done by two drivers at once, as when somebody starts the job again while it runs.
+    """
     random = Random(SEED)
     kills = 0
     while kills < KILLS:
@@ -162,15 +174,13 @@ def test_kills_of_drivers_and_workers_lose_and_double_nothing(run: Run) -> None:
                     break  # leaving kills all of its group
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(random.choice(pids), signal.SIGKILL)
-    run.finish()
+    run.produce(BATCH_ROWS * 2)
+    run.finish_twice()
     run.check()
 
 
 def test_two_drivers_on_one_checkpoint_commit_each_batch_once(run: Run) -> None:
-    """Somebody starts the job twice. Spark stops one of them, sooner or later; until then both do the same work."""
+    """Somebody starts the job twice, on an empty table."""
     run.produce(BATCH_ROWS * 4)
-    with run.driver() as one, run.driver() as two:
-        ended = [one.wait(), two.wait()]
-    if 0 not in ended:  # each stopped the other
-        run.finish()
+    run.finish_twice()
     run.check()

@@ -125,6 +125,7 @@ def test_updates_and_tombstones_of_a_stream_equal_a_dict(spark: SparkSession, tm
         assert batches_in_history(Place.of(str(tmp_path / name))) == [(str(query.id), n) for n in range(3)], name
 
 
+@pytest.mark.long
 def test_a_rewrite_keeps_sequence_partitions_and_untouched_files(spark: SparkSession, tmp_path: Path) -> None:
     """A row that is older loses to the table; a key may move to another partition; odd names are columns too."""
     place = Place.of(str(tmp_path / "table"))
