@@ -228,7 +228,7 @@ def test_settings_are_shown_set_and_unset(chronik: Run, topic: str) -> None:
     assert chronik("config", "unset", "topic", topic, "retention.ms").exit_code == 0
     assert [row["name"] for row in chronik(*settings).json] == ["cleanup.policy"]
     everything = {row["name"]: row for row in chronik(*settings, "--all").json}
-    assert everything["retention.ms"]["source"] == "default"
+    assert everything["segment.ms"]["source"] == "default"
     bad = chronik("config", "set", "topic", topic, "retention.m=5")
     assert bad.exit_code == 1
     assert "INVALID_CONFIG" in bad.err

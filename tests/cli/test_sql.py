@@ -36,6 +36,12 @@ def test_no_rows_are_an_answer(run_command: Run) -> None:
     assert run_command("sql", "SELECT 1 WHERE false").err == "no rows\n"
 
 
+def test_a_long_query_draws_nothing_between_the_rows(run_command: Run) -> None:
+    """DuckDB shows its progress on stdout, which belongs to whoever reads the rows."""
+    query = "SELECT current_setting('enable_progress_bar') AS bar"
+    assert run_command("sql", query, "--format", "json").json == [{"bar": False}]
+
+
 def test_two_columns_of_one_name_are_both_there(run_command: Run) -> None:
     """An object has each key once."""
     assert run_command("sql", "SELECT 1 AS a, 2 AS a", "--format", "json").json == [{"a": 1, "a_2": 2}]

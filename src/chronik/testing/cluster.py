@@ -25,8 +25,9 @@ from chronik.testing.local_cluster import HOST, local_cluster
 from chronik.testing.processes import NodeProcess, free_ports
 
 START_SECONDS_MAX = 30
-QUICK = {
+FOR_TESTS = {
     "chronik.admin.listener": "none",
+    "log.retention.ms": "-1",  # records of tests are as old as they say they are, and must not vanish while one runs
     "offsets.topic.num.partitions": "5",  # enough for a test, and a tenth of the groups to load
 }
 
@@ -48,7 +49,7 @@ class Cluster:
         self.data = Path(data if data is not None else str(self._own_data))
         ports, quorum_ports = ([0], []) if nodes == 1 else (free_ports(nodes), free_ports(nodes))
         self.settings = [
-            {**made, **QUICK, **(settings or {})} for made in local_cluster(self.data, ports, quorum_ports)
+            {**made, **FOR_TESTS, **(settings or {})} for made in local_cluster(self.data, ports, quorum_ports)
         ]
         self._runners: list[_InThread | _AsProcess] = [_InThread() if in_process else _AsProcess() for _ in ports]
         self.ports = list(ports)

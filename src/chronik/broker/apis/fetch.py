@@ -13,8 +13,8 @@ log that diverged from what the client has is told by diverging_epoch; v13 topic
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Coroutine
+from typing import TYPE_CHECKING, Any
 
 from chronik.broker import limits
 from chronik.broker.api import api
@@ -81,36 +81,33 @@ class _Fetch:
         nothing_to_wait_for = self.request.max_wait_ms <= 0 or not self.wanted
         return self.must_return or nothing_to_wait_for or self.bytes_read >= self.request.min_bytes
 
-    async def wait(self) -> FetchResponse:
+    def wait(self) -> Coroutine[Any, Any, FetchResponse]:
+        """Watches from now on, not from when the coroutine starts: what moves in between would not be seen."""
+        moved = asyncio.Event()
+        for replica in self.replicas:
+            replica.watch(moved.set)
+        return self._wait(moved, self.replicas)
+
+    async def _wait(self, moved: asyncio.Event, watched: list[Replica]) -> FetchResponse:
         """Reads again whenever a partition moved, until it is enough or the time is up."""
-        loop = asyncio.get_running_loop()
-        moved: asyncio.Future[None] = loop.create_future()
-
-        def wake() -> None:
-            if not moved.done():
-                moved.set_result(None)
-
-        wait_ms = min(self.request.max_wait_ms, limits.FETCH_WAIT_MS_MAX)
         is_over = False
 
         def time_is_up() -> None:
             nonlocal is_over
             is_over = True
-            wake()
+            moved.set()
 
-        timer = loop.call_later(wait_ms / 1000, time_is_up)
-        watched = self.replicas
-        for replica in watched:
-            replica.watch(wake)
+        wait_ms = min(self.request.max_wait_ms, limits.FETCH_WAIT_MS_MAX)
+        timer = asyncio.get_running_loop().call_later(wait_ms / 1000, time_is_up)
         try:
             while not is_over and not self.is_enough():
-                await moved
-                moved = loop.create_future()
+                await moved.wait()
+                moved.clear()
                 self.read()
         finally:
             timer.cancel()
             for replica in watched:
-                replica.unwatch(wake)
+                replica.unwatch(moved.set)
         return self.response()
 
     def response(self) -> FetchResponse:

@@ -35,6 +35,8 @@ class Answer:
         connection = duckdb.connect(config={"python_enable_replacements": "false"})
         known: set[str] = set()
         try:
+            # After two seconds it would draw a bar on stdout, in the middle of what programs read.
+            connection.execute("SET enable_progress_bar = false")
             query = parse(connection, text)
             for number, name in enumerate(query.names):
                 relation = catalog.find(name, query)
