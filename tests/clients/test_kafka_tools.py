@@ -58,10 +58,14 @@ class ToolsContract:
         assert changed == f"Completed updating config for topic {name}.\n"
         own = "DYNAMIC_TOPIC_CONFIG:max.message.bytes=2000000"
         inherited = "DEFAULT_CONFIG:message.max.bytes=1048588"
+        kept = (
+            "DYNAMIC_TOPIC_CONFIG:retention.ms=60000, STATIC_BROKER_CONFIG:log.retention.ms=-1, "
+            "DEFAULT_CONFIG:log.retention.hours=168"
+        )
         assert tools.run("ConfigCommand", *topic, "--describe").splitlines() == [
             f"Dynamic configs for topic {name} are:",
             f"  max.message.bytes=2000000 sensitive=false synonyms={{{own}, {inherited}}}",
-            "  retention.ms=60000 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:retention.ms=60000}",
+            f"  retention.ms=60000 sensitive=false synonyms={{{kept}}}",
         ]
         refusal = tools.refused("ConfigCommand", *topic, "--alter", "--add-config", "max.message.bytes=-3")
         assert "InvalidConfigurationException" in refusal
