@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from chronik.testing.local_cluster import HOST, local_cluster
-from chronik.testing.processes import NodeProcess, free_ports
+from chronik.testing.ports import free_ports
+from chronik.testing.processes import NodeProcess
 
 pytestmark = pytest.mark.slow
 

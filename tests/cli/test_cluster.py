@@ -18,7 +18,7 @@ from chronik.client.routing import Cluster as Client
 from chronik.client.topology import TopicPartition
 from chronik.testing import Cluster
 from chronik.testing.cluster import _InThread
-from chronik.testing.processes import free_ports
+from chronik.testing.ports import free_ports
 from tests.cli.conftest import Run
 
 HOST = "127.0.0.1"

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from chronik.testing import Cluster
-from chronik.testing.processes import HOST, free_ports
+from chronik.testing.ports import HOST, free_ports
 
 CHUNK_BYTES = 1 << 16
 FOLLOWER = re.compile(rb"broker-(\d+)-fetcher")  # as a follower names itself in its first request

@@ -21,7 +21,7 @@ from chronik.sim.history import OK, UNKNOWN, Operation
 from chronik.sim.wire_clients import ASKED
 from chronik.sim.workload import KINDS
 from chronik.testing import Cluster
-from chronik.testing.processes import HOST
+from chronik.testing.ports import HOST
 from tests.cluster.load import eventually
 
 CLIENTS = 12

@@ -78,7 +78,8 @@ def _port_of(node: Node) -> int:
 
 
 def _run_many(directory: Path, nodes: int, port: int, *, keeps: bool, log_level: str) -> int:
-    from chronik.testing.processes import NodeProcess, free_ports, wait_for_end
+    from chronik.testing.ports import free_ports
+    from chronik.testing.processes import NodeProcess, wait_for_end
 
     ports = free_ports(nodes) if port == 0 else [port + index for index in range(nodes)]
     from chronik.testing.local_cluster import local_cluster

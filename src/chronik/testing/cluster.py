@@ -22,7 +22,8 @@ from chronik.broker.node import Node
 from chronik.broker.settings import Settings
 from chronik.runtime.real import real_runtime
 from chronik.testing.local_cluster import HOST, local_cluster
-from chronik.testing.processes import NodeProcess, free_ports
+from chronik.testing.ports import free_ports
+from chronik.testing.processes import NodeProcess
 
 START_SECONDS_MAX = 30
 FOR_TESTS = {

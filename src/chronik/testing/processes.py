@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-HOST = "127.0.0.1"
 STOP_SECONDS_MAX = 30
 WATCH_SECONDS = 0.2
 
@@ -77,15 +75,6 @@ class NodeProcess:
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now. They are drawn together, so they differ."""
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind((HOST, 0))
-        return [each.getsockname()[1] for each in sockets]
 
 
 def wait_for_end(processes: Sequence[NodeProcess], tell: Callable[[str], None]) -> int:
