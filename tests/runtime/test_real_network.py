@@ -53,3 +53,16 @@ def test_a_refused_connection_names_host_and_port() -> None:
             await network.connect("127.0.0.1", port, Collect)
 
     asyncio.run(run())
+
+
+def test_a_port_that_is_taken_is_named_with_what_to_do() -> None:
+    """What most often keeps a broker from starting is the last one, still running."""
+
+    async def run() -> None:
+        network = real_runtime().network
+        listener = await network.listen("127.0.0.1", 0, Echo)
+        with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{listener.port}: .* choose another port"):
+            await network.listen("127.0.0.1", listener.port, Echo)
+        listener.close()
+
+    asyncio.run(run())

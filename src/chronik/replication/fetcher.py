@@ -227,7 +227,7 @@ class Fetcher:
             gone.partitions.append(index)
         return FetchRequest(
             replica_state=ReplicaState(replica_id=self._node_id, replica_epoch=self._broker_epoch()),
-            max_wait_ms=self._config.wait_ms_max,
+            max_wait_ms=self._config.wait_ms_max if len(named) == len(self._unnamed) else 0,  # there is more to say
             min_bytes=self._config.bytes_min,
             max_bytes=self._config.bytes_max,
             session_id=self._session_id,

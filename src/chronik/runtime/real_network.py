@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from collections.abc import Callable
 
 
@@ -19,7 +21,13 @@ class RealNetwork:
     async def listen(self, host: str, port: int, factory: Callable[[], asyncio.Protocol]) -> RealListener:
         # A broker restarted at once must get its port back from connections in TIME_WAIT; the backlog takes a
         # reconnect of every client after a failover.
-        server = await asyncio.get_running_loop().create_server(factory, host, port, reuse_address=True, backlog=1024)
+        loop = asyncio.get_running_loop()
+        try:
+            server = await loop.create_server(factory, host, port, reuse_address=True, backlog=1024)
+        except OSError as error:
+            why = os.strerror(error.errno) if error.errno is not None and error.errno > 0 else error.strerror or error
+            hint = "; stop what listens there, or choose another port" if error.errno == errno.EADDRINUSE else ""
+            raise OSError(error.errno, f"cannot listen on {host}:{port}: {why}{hint}") from error
         return RealListener(server)
 
     async def connect(
