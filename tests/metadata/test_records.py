@@ -18,6 +18,7 @@ from chronik.metadata.records import (
     EndpointField,
     FeatureLevelRecord,
     FeatureRangeField,
+    NewTopicRecord,
     PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
@@ -84,6 +85,10 @@ CASES: list[tuple[Record, str]] = [
             f"08 00  {HEX_ID} 00000003 00000001 00000002 00000004  02 00000001"
             "  03 02 09 03 00000002 00000001 03 05 02 00000002 04 05 02 00000001"
         ),
+    ),
+    (
+        NewTopicRecord(topic_id=ID, name="t", replication_factor=2, replicas=bytes.fromhex("00000001 00000002")),
+        f"0d 00  {HEX_ID} 02 74 0002  09 00000001 00000002 00",
     ),
     (RemoveTopicRecord(topic_id=ID), f"09 00  {HEX_ID} 00"),
     (ConfigRecord(resource_type=2, resource_name="t", key="k", value=None), "0a 00  02 02 74 02 6b 00 00"),

@@ -11,6 +11,7 @@ from chronik.metadata.records import (
     AppliedRequestRecord,
     BrokerChangeRecord,
     ClusterRecord,
+    NewTopicRecord,
     PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
@@ -42,10 +43,19 @@ def applied(**more: int) -> AppliedRequestRecord:
     return AppliedRequestRecord(node_id=7, reply=b"", **values)
 
 
+def whole(name: str, topic_id: bytes, replicas: str = "00000001", factor: int = 1) -> NewTopicRecord:
+    return NewTopicRecord(topic_id=topic_id, name=name, replication_factor=factor, replicas=bytes.fromhex(replicas))
+
+
 IMPOSSIBLE: list[tuple[str, list[Record]]] = [
     ("a second topic of the name", [TopicRecord(topic_id=b"o" * 16, name="t"), partition(0, topic_id=b"o" * 16)]),
     ("a second topic of the id", [TopicRecord(topic_id=ID, name="u"), partition(0)]),
     ("a topic without partitions", [TopicRecord(topic_id=b"o" * 16, name="u")]),
+    ("a second whole topic of the name", [whole("t", b"o" * 16)]),
+    ("a second whole topic of the id", [whole("u", ID)]),
+    ("a whole topic without partitions", [whole("u", b"o" * 16, "")]),
+    ("a whole topic without replicas", [whole("u", b"o" * 16, "", 0)]),
+    ("a whole topic with part of a partition", [whole("u", b"o" * 16, "00000001 00000002 00000003", 2)]),
     ("a gap between partitions", [partition(2)]),
     ("a partition twice", [partition(0)]),
     ("a partition nobody holds", [partition(1, isr=[])]),

@@ -7,7 +7,8 @@ from typing import cast
 
 import pytest
 
-from chronik.replication.fetcher import FetchConfig, Fetcher
+from chronik.replication.fetcher import FetchConfig, Fetcher, Fetchers
+from chronik.replication.follower import Follower
 from chronik.replication.progress import Key
 from chronik.replication.sessions import _invitation
 from chronik.runtime.interfaces import Network
@@ -16,6 +17,8 @@ from tests.raft.virtual_time import run
 from tests.replication.model import KEY
 from tests.replication.test_sessions import asking, by, fetch
 from tests.replication.world import Node, World
+
+OTHER = (KEY[0], KEY[1] + 1)
 
 
 def test_the_first_record_invites_a_follower_once() -> None:
@@ -68,12 +71,21 @@ def test_an_invitation_may_come_before_the_image_that_shows_the_partition() -> N
         fetcher = Fetcher(
             1, 2, cast(Network, None), FetchConfig(), endpoint_of=lambda broker_id: None, broker_epoch=lambda: 1
         )
+        followed: list[tuple[Key, int]] = []
+
+        def make_follower(key: Key, leader_epoch: int) -> Follower:
+            followed.append((key, leader_epoch))
+            return Follower(key, leader_epoch, opened=lambda key: None, open_=lambda key: None)  # type: ignore[arg-type,return-value]
+
+        running = asyncio.ensure_future(asyncio.sleep(0))
+        fetchers = Fetchers(lambda leader_id: fetcher, lambda name, fetcher: running)
+        fetchers.attach(make_follower)
+        fetchers.follow(OTHER, 2, 0, when_invited=True)
         topic = FetchableTopicResponse(topic="", topic_id=KEY[0], partitions=[_invitation(KEY)])
         fetcher._receive(FetchResponse(session_id=1, responses=[topic]), 1)
-        accepted: list[Key] = []
-        fetcher.on_invitation = accepted.append
-        fetcher.expect(KEY)
-        assert accepted == [KEY]
+        assert followed == []
+        fetchers.follow(KEY, 2, 7, when_invited=True)
+        assert followed == [(KEY, 7)]
 
     run(story)
 

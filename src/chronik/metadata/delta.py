@@ -74,9 +74,18 @@ class Delta(View):
         return [topic for _, topic in sorted(frozen.items())]
 
     def add_topic(self, topic_id: bytes, name: str) -> None:
+        """Its partitions are put into `open_partitions` before the next `seal`."""
+        self._begin_topic(topic_id, name)
+        self._open[topic_id] = name, []
+
+    def put_new_topic(self, topic: Topic) -> None:
+        """One that comes complete."""
+        self._begin_topic(topic.topic_id, topic.name)
+        self.topics[topic.topic_id] = self.topics_by_name[topic.name] = topic
+
+    def _begin_topic(self, topic_id: bytes, name: str) -> None:
         check(topic_id not in self.topics and topic_id not in self._open, "a topic id is given once")
         check(name not in self.topics_by_name, "a topic's name is taken once")
-        self._open[topic_id] = name, []
         self._topics_touched[topic_id] = None
         if (alike := lookalike(name)) is not None:
             self.lookalikes[alike] = (*self.lookalikes.get(alike, ()), name)

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 
 from chronik.metadata.errors import refuse
 from chronik.metadata.image import Broker
+from chronik.metadata.new_topics import Placement
 from chronik.wire.error_codes import ErrorCode
 
 
@@ -28,15 +29,29 @@ class Circle:
         self.rack_of = {broker_id: at for at, rack in enumerate(self.racks) for broker_id in rack}
         self.live = _mix(self.racks)
         self._rows: dict[tuple[int, int, int], tuple[int, ...]] = {}
+        self._placements: dict[tuple[int, ...], Placement] = {}
         self.fenced = [broker.broker_id for broker in everyone if not broker.live]
 
-    def place(
-        self, *, partition_count: int, replication_factor: int, seed: bytes, first_index: int = 0
-    ) -> list[list[int]]:
+    def place(self, *, partition_count: int, replication_factor: int, seed: bytes, first_index: int = 0) -> Placement:
         """Replicas per partition, the preferred leader first. Refuses when there are fewer brokers than replicas."""
         self.require(replication_factor)
-        live, size = self.live, len(self.live)
         start, shift = int.from_bytes(seed[6:8], "big"), int.from_bytes(seed[14:], "big")
+        size = len(self.live)
+        if len(self.racks) < size or replication_factor > size:
+            return self._place(partition_count, replication_factor, start, shift, first_index)
+        # Nobody shares a rack, so what matters of the numbers is where on the circle they point.
+        seen = (partition_count, replication_factor, start % size, shift % max(size - 1, 1), first_index)
+        placement = self._placements.get(seen)
+        if placement is None:
+            placement = self._placements[seen] = self._place(
+                partition_count, replication_factor, start, shift, first_index
+            )
+        return placement
+
+    def _place(
+        self, partition_count: int, replication_factor: int, start: int, shift: int, first_index: int
+    ) -> Placement:
+        live, size = self.live, len(self.live)
         dealt = [start] * len(self.racks)  # per rack, who of it comes next
         count = min(replication_factor, size) - 1
         placed = []
@@ -49,8 +64,8 @@ class Circle:
             if len(replicas) < replication_factor:
                 missing = replication_factor - len(replicas)
                 replicas += [self.fenced[(start + index + i) % len(self.fenced)] for i in range(missing)]
-            placed.append(replicas)
-        return placed
+            placed.append(tuple(replicas))
+        return tuple(placed)
 
     def _behind(self, at: int, turn: int, count: int) -> list[int]:
         """A leader and so many others, when nobody shares a rack. There are few such rows, and many partitions."""
@@ -78,6 +93,10 @@ class Circle:
                     chosen.append(free)
                     if len(chosen) > count:
                         return chosen[1:]
+
+    def are_live(self, placement: Placement) -> bool:
+        """Whether every replica of it is on a live broker."""
+        return not self.fenced or all(broker_id in self.rack_of for replicas in placement for broker_id in replicas)
 
     def require(self, replication_factor: int) -> None:
         if not self.live:

@@ -105,6 +105,15 @@ class PartitionRecord(Record):
     removing: list[int32] = field(tag=3)
 
 
+class NewTopicRecord(Record):
+    """A topic and all its partitions, where nothing is to be said of them but their replicas: see `new_topics`."""
+
+    topic_id: uuid
+    name: string
+    replication_factor: int16
+    replicas: binary  # four bytes each, partition by partition; the first of each leads, and all are in sync
+
+
 class PartitionChangeRecord(Record):
     """A partition's leader, ISR, ELR or replicas changed. Always the whole new state: only the replicas may be left
     out."""
@@ -172,6 +181,7 @@ WRITTEN: dict[type[Record], tuple[int, int]] = {
     ConfigRecord: (10, 0),
     ProducerIdsRecord: (11, 0),
     AppliedRequestRecord: (12, 0),
+    NewTopicRecord: (13, 0),
 }
 _TYPES = {number: record for record, (number, _) in WRITTEN.items()}
 

@@ -13,12 +13,14 @@ from immutables import Map
 
 from chronik.metadata.delta import Changes, Delta
 from chronik.metadata.image import NO_LEADER, Applied, Broker, ConfigResource, Endpoint, FeatureRange, Image, Partition
+from chronik.metadata.new_topics import begun
 from chronik.metadata.records import (
     AppliedRequestRecord,
     BrokerChangeRecord,
     ClusterRecord,
     ConfigRecord,
     FeatureLevelRecord,
+    NewTopicRecord,
     PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
@@ -95,6 +97,10 @@ def _broker_in_epoch(delta: Delta, broker_id: int, epoch: int) -> Broker:
 
 def _topic(delta: Delta, record: TopicRecord) -> None:
     delta.add_topic(record.topic_id, record.name)
+
+
+def _new_topic(delta: Delta, record: NewTopicRecord) -> None:
+    delta.put_new_topic(begun(record))
 
 
 def _partition(delta: Delta, record: PartitionRecord) -> None:
@@ -177,6 +183,7 @@ REPLAYS: dict[type[Record], Callable[[Delta, Any], None]] = {
     BrokerChangeRecord: _broker_change,
     UnregisterBrokerRecord: _unregister_broker,
     TopicRecord: _topic,
+    NewTopicRecord: _new_topic,
     PartitionRecord: _partition,
     PartitionChangeRecord: _partition_change,
     RemoveTopicRecord: _remove_topic,

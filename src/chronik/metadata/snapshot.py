@@ -14,6 +14,7 @@ from itertools import islice
 from chronik.metadata.delta import Changes
 from chronik.metadata.errors import DamagedMetadata
 from chronik.metadata.image import EMPTY, Broker, ConfigResource, Image, Topic
+from chronik.metadata.new_topics import record_of
 from chronik.metadata.records import (
     FORMAT,
     NOBODY,
@@ -121,6 +122,10 @@ def _broker_record(broker: Broker) -> Record:
 
 
 def _topic_records(topic: Topic) -> Iterator[Record]:
+    whole = record_of(topic)
+    if whole is not None:
+        yield whole
+        return
     yield TopicRecord(topic_id=topic.topic_id, name=topic.name)
     for index, partition in enumerate(topic.partitions):
         yield PartitionRecord(

@@ -18,25 +18,32 @@ from chronik.metadata.commands import Command, Reply, RequestId
 from chronik.metadata.controller import Controller
 from chronik.metadata.decisions.decision import Decision
 from chronik.metadata.errors import MetadataError, MetadataRefused, NotController, StoreClosed, refuse
-from chronik.metadata.records import Record, encode_batch
+from chronik.metadata.new_topics import partition_count
+from chronik.metadata.records import NewTopicRecord, Record, encode_batch
 from chronik.raft.driver import RaftNode
 from chronik.raft.errors import Stopped
 from chronik.runtime.interfaces import Clock
 from chronik.wire.error_codes import ErrorCode
 
 WAITING_MAX = 10_000  # commands; past it the asker is told to come again, so that a slow disk costs no memory
-BATCH_RECORDS = 5_000  # closes a batch: about 300 KB, which is applied in well under 100 ms
+# Closes a batch, by records and the partitions that they make: it is applied in well under 100 ms.
+BATCH_SIZE = 5_000
 
 
 class Batch:
     """Commands decided together, and who waits for them."""
 
-    __slots__ = ("answers", "data", "records")
+    __slots__ = ("answers", "data", "records", "size")
 
     def __init__(self) -> None:
         self.records: list[Record] = []
+        self.size = 0
         self.answers: list[tuple[asyncio.Future[Reply], Reply | MetadataRefused]] = []
         self.data = b""  # the entry, once it is proposed
+
+    def add(self, records: list[Record]) -> None:
+        self.records += records
+        self.size += sum([_size_of(record) for record in records])
 
 
 class Writer:
@@ -66,16 +73,16 @@ class Writer:
             return done
         *parts, last = _parts_of(decision)
         for part in parts:
-            self._open_batch().records += part
+            self._open_batch().add(part)
         batch = self._open_batch()
-        batch.records += last
+        batch.add(last)
         batch.answers.append((done, decision.reply))
         return done
 
     def write(self, records: list[Record]) -> None:
         """Records that no command stands for: those of a new cluster."""
         self.controller.assume(records)
-        self._open_batch().records.extend(records)
+        self._open_batch().add(records)
 
     def records_in(self, data: bytes) -> list[Record] | None:
         """The records of the entry under way, if it is this one: it need not be decoded where it was encoded."""
@@ -93,7 +100,7 @@ class Writer:
                     done.set_exception(error)
 
     def _open_batch(self) -> Batch:
-        if not self._batches or not self._batching or len(self._batches[-1].records) >= BATCH_RECORDS:
+        if not self._batches or not self._batching or self._batches[-1].size >= BATCH_SIZE:
             self._batches.append(Batch())
         if self._under_way is None and not self._flush_is_due:
             self._flush_is_due = True
@@ -138,6 +145,10 @@ class Writer:
 def _parts_of(decision: Decision[Reply]) -> list[list[Record]]:
     """The records by entry: one, unless the decision is large and may come true step by step."""
     records = decision.records
-    if not decision.divisible or len(records) <= BATCH_RECORDS:
+    if not decision.divisible or len(records) <= BATCH_SIZE:
         return [records]
-    return [records[at : at + BATCH_RECORDS] for at in range(0, len(records), BATCH_RECORDS)]
+    return [records[at : at + BATCH_SIZE] for at in range(0, len(records), BATCH_SIZE)]
+
+
+def _size_of(record: Record) -> int:
+    return 1 + partition_count(record) if type(record) is NewTopicRecord else 1

@@ -166,12 +166,14 @@ class Replicas:
                 gone += self._leave((topic.topic_id, index))
         for topic in changed:
             for index, partition in enumerate(topic.partitions):
-                gone += self._take((topic.topic_id, index), partition)
+                key = (topic.topic_id, index)
+                if self.node_id not in partition.replicas:
+                    gone += self._leave(key)
+                else:
+                    self._take(key, partition)
         return gone
 
-    def _take(self, key: Key, partition: Partition) -> list[Log]:
-        if self.node_id not in partition.replicas:
-            return self._leave(key)
+    def _take(self, key: Key, partition: Partition) -> None:
         log = self.logs.get(*key)
         replica = self._replicas.get(key)
         if replica is not None:
@@ -189,7 +191,6 @@ class Replicas:
                 progress.session.has_more(progress)  # leader, epoch or replicas may suit it now, or no longer
         if log is not None:
             self._invite_absent(key, partition)
-        return []
 
     def _leave(self, key: Key) -> list[Log]:
         self._fetchers.forget(key)

@@ -71,7 +71,8 @@ class Fetcher:
         broker_epoch: Callable[[], int],
     ) -> None:
         self.leader_id = leader_id
-        self.on_invitation: Callable[[Key], None] | None = None  # to something expected
+        # Hears of partitions that the leader invites to; says whether the image shows here that they are followed.
+        self.on_invitation: Callable[[int, Key], bool] = lambda leader_id, key: False
         self._node_id = node_id
         self._network = network
         self._config = config
@@ -79,7 +80,6 @@ class Fetcher:
         self._broker_epoch = broker_epoch
         self._loop = asyncio.get_running_loop()
         self._followers: dict[Key, Follower] = {}
-        self._expected: dict[Key, None] = {}
         self._invited: dict[Key, None] = {}  # by the leader, to partitions that the image here does not show yet
         self._unnamed: dict[Key, None] = {}  # the leader does not know where we stand
         self._forgotten: dict[Key, None] = {}  # the leader thinks that we still follow
@@ -89,28 +89,17 @@ class Fetcher:
         self._session_id = self._session_epoch = 0
         self._is_scheduled = False
 
-    @property
-    def is_idle(self) -> bool:
-        return not self._followers and not self._expected
-
     # --- what is followed
 
-    def expect(self, key: Key) -> None:
-        """Calls `on_invitation` when the leader invites to it; at once if it has, or thinks that we follow already."""
-        self._expected[key] = None
-        if key in self._invited or key in self._followers:
-            self._accept(key)
+    def is_invited(self, key: Key) -> bool:
+        """Whether the leader has invited to it, or thinks that we follow already."""
+        return key in self._invited or key in self._followers
 
-    def is_expected(self, key: Key) -> bool:
-        return key in self._expected
-
-    def _accept(self, key: Key) -> None:
-        if self.on_invitation is not None:
-            self.on_invitation(key)
+    def follows(self, key: Key) -> bool:
+        return key in self._followers
 
     def follow(self, follower: Follower) -> None:
         self._followers[follower.key] = follower
-        self._expected.pop(follower.key, None)
         self._invited.pop(follower.key, None)
         self._forgotten.pop(follower.key, None)
         log = follower.log
@@ -119,7 +108,6 @@ class Fetcher:
         self._name_again(follower)
 
     def forget(self, key: Key) -> None:
-        self._expected.pop(key, None)
         follower = self._followers.pop(key, None)
         if follower is None:
             return
@@ -249,9 +237,7 @@ class Fetcher:
                 follower = self._followers.get(key)
                 if follower is not None:
                     self._apply(follower, answer, number)
-                elif key in self._expected:
-                    self._accept(key)
-                else:
+                elif not self.on_invitation(self.leader_id, key):
                     self._invited[key] = None
         self._settle()
 
@@ -282,7 +268,9 @@ class Fetchers:
         self._start = start
         self._make_follower: Callable[[Key, int], Follower] | None = None
         self._fetchers: dict[int, tuple[Fetcher, asyncio.Task[None]]] = {}
-        self._leader_of: dict[Key, tuple[int, int]] = {}  # leader, leader epoch
+        self._leader_of: dict[Key, tuple[int, int]] = {}  # leader, leader epoch: of what is followed or expected
+        self._led_count: dict[int, int] = {}  # of those, by leader
+        self._pairs: dict[tuple[int, int], tuple[int, int]] = {}  # one object for partitions that began alike
 
     def attach(self, make_follower: Callable[[Key, int], Follower]) -> None:
         """`make_follower` gives what follows a partition in a leader epoch."""
@@ -292,21 +280,31 @@ class Fetchers:
         """At once, or when the leader invites to it. Nothing to do when it is followed in this epoch already."""
         before = self._leader_of.get(key)
         if before == (leader_id, leader_epoch):
-            if not when_invited and self._fetchers[leader_id][0].is_expected(key):
+            if not when_invited and not self._fetchers[leader_id][0].follows(key):
                 self._begin(key)
             return
         if before is not None and before[0] != leader_id:
             self.forget(key)
-        self._leader_of[key] = (leader_id, leader_epoch)
-        found = self._fetchers.get(leader_id)
-        if found is None:
-            fetcher = self._make(leader_id)
-            fetcher.on_invitation = self._begin
-            found = self._fetchers[leader_id] = (fetcher, self._start(f"fetcher of broker {leader_id}", fetcher))
-        if when_invited:
-            found[0].expect(key)
-        else:
+        self._lead(key, leader_id, leader_epoch)
+        if not when_invited or self._fetchers[leader_id][0].is_invited(key):
             self._begin(key)
+
+    def _lead(self, key: Key, leader_id: int, leader_epoch: int) -> None:
+        pair = (leader_id, leader_epoch)
+        if key not in self._leader_of:
+            self._led_count[leader_id] = self._led_count.get(leader_id, 0) + 1
+        self._leader_of[key] = self._pairs.setdefault(pair, pair) if leader_epoch == 0 else pair
+        if leader_id not in self._fetchers:
+            fetcher = self._make(leader_id)
+            fetcher.on_invitation = self._invited
+            self._fetchers[leader_id] = (fetcher, self._start(f"fetcher of broker {leader_id}", fetcher))
+
+    def _invited(self, leader_id: int, key: Key) -> bool:
+        leader = self._leader_of.get(key)
+        if leader is None or leader[0] != leader_id:
+            return False
+        self._begin(key)
+        return True
 
     def _begin(self, key: Key) -> None:
         assert self._make_follower is not None
@@ -317,10 +315,12 @@ class Fetchers:
         before = self._leader_of.pop(key, None)
         if before is None:
             return
-        fetcher, task = self._fetchers[before[0]]
+        leader_id = before[0]
+        fetcher, task = self._fetchers[leader_id]
         fetcher.forget(key)
-        if fetcher.is_idle:
-            del self._fetchers[before[0]]
+        self._led_count[leader_id] -= 1
+        if not self._led_count[leader_id]:
+            del self._fetchers[leader_id], self._led_count[leader_id]
             task.cancel()
 
     def end(self) -> None:

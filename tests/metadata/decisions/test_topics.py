@@ -16,7 +16,7 @@ from chronik.metadata.commands import (
 )
 from chronik.metadata.decisions.decision import Rules, TopicShape
 from chronik.metadata.errors import MetadataRefused
-from chronik.metadata.records import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from chronik.metadata.records import ConfigRecord, NewTopicRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from chronik.wire.error_codes import ErrorCode
 from tests.metadata.clusters import cluster, create, new_topic, topic_id
 
@@ -112,7 +112,7 @@ def test_a_topic_is_refused_with_kafkas_code_or_made(topic: NewTopic, code: str 
     assert (on.image.topic_named(topic.name) is not None) == (code in (None, "TOPIC_ALREADY_EXISTS"))
 
 
-def test_a_topic_is_its_record_its_partitions_and_its_configs() -> None:
+def test_a_topic_is_one_record_and_its_configs() -> None:
     """Followers see nothing but these records."""
     on = cluster(1)
     before = len(on.records)
@@ -121,14 +121,24 @@ def test_a_topic_is_its_record_its_partitions_and_its_configs() -> None:
     assert (reply.topic_id, reply.partition_count, reply.replication_factor) == (topic_id("t"), 2, 1)
     made = on.records[before:-1]  # the last one remembers the request
     assert made == [
-        TopicRecord(topic_id=topic_id("t"), name="t"),
-        PartitionRecord(
-            topic_id=topic_id("t"), index=0, leader=1, leader_epoch=0, partition_epoch=0, replicas=[1], isr=[1]
-        ),
-        PartitionRecord(
-            topic_id=topic_id("t"), index=1, leader=1, leader_epoch=0, partition_epoch=0, replicas=[1], isr=[1]
+        NewTopicRecord(
+            topic_id=topic_id("t"), name="t", replication_factor=1, replicas=bytes.fromhex("00000001 00000001")
         ),
         ConfigRecord(resource_type=2, resource_name="t", key="retention.ms", value="5"),
+    ]
+
+
+def test_a_topic_with_a_replica_on_a_fenced_broker_is_a_record_for_each_partition() -> None:
+    """Its ISR is not all its replicas, which the short form cannot say."""
+    on = cluster(2, fenced=[2])
+    before = len(on.records)
+    (reply,) = create(on, new_topic("t", 1, 2)).topics
+    assert reply.error_code == 0, reply.error_message
+    assert on.records[before:-1] == [
+        TopicRecord(topic_id=topic_id("t"), name="t"),
+        PartitionRecord(
+            topic_id=topic_id("t"), index=0, leader=1, leader_epoch=0, partition_epoch=0, replicas=[1, 2], isr=[1]
+        ),
     ]
 
 

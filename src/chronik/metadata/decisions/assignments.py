@@ -32,7 +32,7 @@ def check_assignment(
         refuse(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"no broker of {list(broker_ids)} is live, so none could lead")
 
 
-def new_partition(topic_id: bytes, index: int, replicas: list[int], live: Container[int]) -> PartitionRecord:
+def new_partition(topic_id: bytes, index: int, replicas: Sequence[int], live: Container[int]) -> PartitionRecord:
     """All live replicas are in sync, for there is nothing yet; the first of them leads. One must be live."""
     isr = [broker_id for broker_id in replicas if broker_id in live]
     return PartitionRecord(
@@ -41,7 +41,7 @@ def new_partition(topic_id: bytes, index: int, replicas: list[int], live: Contai
         leader=isr[0],
         leader_epoch=0,
         partition_epoch=0,
-        replicas=replicas,
+        replicas=list(replicas),
         isr=isr,
         elr=NOBODY,
         last_known_elr=NOBODY,

@@ -83,15 +83,12 @@ def _grow(view: View, growth: TopicGrowth, circle: Circle, *, allowed: int) -> l
                 f"{additional} partitions are to be added to {growth.name!r}, replicas are given for "
                 f"{len(growth.assignments)}",
             )
-        placed = [assignment.broker_ids for assignment in growth.assignments]
+        placed = tuple([tuple(assignment.broker_ids) for assignment in growth.assignments])
         for broker_ids in placed:
             check_assignment(view, broker_ids, replication_factor=replication_factor)
-    records = [
-        new_partition(topic.topic_id, count + at, replicas, circle.rack_of) for at, replicas in enumerate(placed)
-    ]
     if growth.name in COORDINATOR_TOPICS:
-        require_all_live(growth.name, records)
-    return records
+        require_all_live(growth.name, placed, circle)
+    return [new_partition(topic.topic_id, count + at, replicas, circle.rack_of) for at, replicas in enumerate(placed)]
 
 
 def alter_partition(view: View, command: AlterPartition, rules: Rules) -> Decision[AlterPartitionReply]:

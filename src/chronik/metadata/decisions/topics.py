@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
 
 from chronik.metadata.commands import (
     CreatedTopic,
@@ -28,8 +27,9 @@ from chronik.metadata.decisions.decision import Decision, Rules
 from chronik.metadata.delta import lookalike
 from chronik.metadata.errors import MetadataRefused, refuse
 from chronik.metadata.image import ResourceType, Topic, View
+from chronik.metadata.new_topics import Placement, fits, new_topic_record
 from chronik.metadata.placement import Circle
-from chronik.metadata.records import ConfigRecord, PartitionRecord, Record, RemoveTopicRecord, TopicRecord
+from chronik.metadata.records import ConfigRecord, Record, RemoveTopicRecord, TopicRecord
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.notation import ZERO_UUID
 
@@ -83,14 +83,20 @@ def create_topic(view: View, topic: NewTopic, rules: Rules, circle: Circle) -> t
     configs = _configs_of(topic)
     check_topic_configs(view, configs, rules)
     placed = _manual(view, topic) if topic.assignments else _automatic(topic, rules, circle)
-    partitions = [new_partition(topic_id, index, replicas, circle.rack_of) for index, replicas in enumerate(placed)]
     if name in COORDINATOR_TOPICS:
-        require_all_live(name, partitions)
-    records: list[Record] = [TopicRecord(topic_id=topic_id, name=name), *partitions]
+        require_all_live(name, placed, circle)
+    records = _records_of_new(topic_id, name, placed, circle)
     for key, value in configs.items():
         records.append(ConfigRecord(resource_type=ResourceType.TOPIC, resource_name=name, key=key, value=value))
     reply = CreatedTopic(name=name, topic_id=topic_id, partition_count=len(placed), replication_factor=len(placed[0]))
     return records, reply
+
+
+def _records_of_new(topic_id: bytes, name: str, placed: Placement, circle: Circle) -> list[Record]:
+    if circle.are_live(placed) and fits(placed):
+        return [new_topic_record(topic_id, name, placed)]
+    partitions = [new_partition(topic_id, index, replicas, circle.rack_of) for index, replicas in enumerate(placed)]
+    return [TopicRecord(topic_id=topic_id, name=name), *partitions]
 
 
 def check_topic_name(view: View, name: str) -> None:
@@ -179,7 +185,7 @@ def _configs_of(topic: NewTopic) -> dict[str, str]:
     return {config.key: config.value for config in topic.configs if config.value is not None}
 
 
-def _manual(view: View, topic: NewTopic) -> list[list[int]]:
+def _manual(view: View, topic: NewTopic) -> Placement:
     for number, name in ((topic.replication_factor, "replication factor"), (topic.partition_count, "partition count")):
         if number != -1:
             refuse(
@@ -201,10 +207,10 @@ def _manual(view: View, topic: NewTopic) -> list[list[int]]:
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"partitions of {topic.name!r} are numbered from 0 without gaps, not {sorted(placed)}",
         )
-    return [placed[index] for index in range(len(placed))]
+    return tuple([tuple(placed[index]) for index in range(len(placed))])
 
 
-def _automatic(topic: NewTopic, rules: Rules, circle: Circle) -> list[list[int]]:
+def _automatic(topic: NewTopic, rules: Rules, circle: Circle) -> Placement:
     if topic.replication_factor == 0 or topic.replication_factor < -1:
         refuse(
             ErrorCode.INVALID_REPLICATION_FACTOR,
@@ -223,11 +229,10 @@ def _automatic(topic: NewTopic, rules: Rules, circle: Circle) -> list[list[int]]
     )
 
 
-def require_all_live(name: str, partitions: Sequence[PartitionRecord]) -> None:
+def require_all_live(name: str, placed: Placement, circle: Circle) -> None:
     """A coordinator that began with too few replicas would lose commits that it acknowledged."""
-    lacking = next((partition for partition in partitions if len(partition.isr) < len(partition.replicas)), None)
-    if lacking is not None:
+    if not circle.are_live(placed):
         refuse(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"{name} shall have {len(lacking.replicas)} replicas and is not created before as many brokers are live",
+            f"{name} shall have {len(placed[0])} replicas and is not created before as many brokers are live",
         )
