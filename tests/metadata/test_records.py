@@ -21,6 +21,7 @@ from chronik.metadata.records import (
     NewTopicRecord,
     PartitionChangeRecord,
     PartitionRecord,
+    PartitionsChangeRecord,
     ProducerIdsRecord,
     Record,
     RegisterBrokerRecord,
@@ -89,6 +90,15 @@ CASES: list[tuple[Record, str]] = [
     (
         NewTopicRecord(topic_id=ID, name="t", replication_factor=2, replicas=bytes.fromhex("00000001 00000002")),
         f"0d 00  {HEX_ID} 02 74 0002  09 00000001 00000002 00",
+    ),
+    (
+        PartitionsChangeRecord(
+            leader=1, leader_epoch=2, partition_epoch=4, replicas=[1, 2], isr=[1], partitions=ID + bytes(4), elr=[2]
+        ),
+        (
+            "0e 00  00000001 00000002 00000004  03 00000001 00000002  02 00000001"
+            f"  15 {HEX_ID} 00000000  01 00 05 02 00000002"
+        ),
     ),
     (RemoveTopicRecord(topic_id=ID), f"09 00  {HEX_ID} 00"),
     (ConfigRecord(resource_type=2, resource_name="t", key="k", value=None), "0a 00  02 02 74 02 6b 00 00"),

@@ -14,6 +14,7 @@ from chronik.metadata.records import (
     NewTopicRecord,
     PartitionChangeRecord,
     PartitionRecord,
+    PartitionsChangeRecord,
     ProducerIdsRecord,
     Record,
     RemoveTopicRecord,
@@ -36,6 +37,11 @@ def partition(index: int = 1, **more: object) -> PartitionRecord:
 def change(**more: object) -> PartitionChangeRecord:
     values = {"index": 0, "leader": 1, "leader_epoch": 0, "partition_epoch": 1, "isr": [1], **more}
     return PartitionChangeRecord(topic_id=ID, **values)  # type: ignore[arg-type]
+
+
+def changes(partitions: bytes = ID + bytes(4), **more: object) -> PartitionsChangeRecord:
+    values = {"leader": 1, "leader_epoch": 0, "partition_epoch": 1, "replicas": [1], "isr": [1], **more}
+    return PartitionsChangeRecord(partitions=partitions, **values)  # type: ignore[arg-type]
 
 
 def applied(**more: int) -> AppliedRequestRecord:
@@ -66,6 +72,15 @@ IMPOSSIBLE: list[tuple[str, list[Record]]] = [
     ("a leader epoch that goes back", [change(leader_epoch=-1)]),
     ("a new leader in the old epoch", [change(leader=2)]),
     ("an ISR that is emptied", [change(isr=[])]),
+    ("changes of a partition that is not there", [changes(ID + b"\0\0\0\1")]),
+    ("changes of a partition before the first", [changes(ID + b"\xff\xff\xff\xff")]),
+    ("changes of no topic", [changes(b"o" * 16 + bytes(4))]),
+    ("changes that skip an epoch", [changes(partition_epoch=2)]),
+    ("changes to a new leader in the old epoch", [changes(leader=2)]),
+    ("changes that empty an ISR", [changes(isr=[])]),
+    ("changes to an ISR of others", [changes(isr=[2])]),
+    ("changes for other replicas", [changes(replicas=[1, 2])]),
+    ("one change twice", [changes(2 * (ID + bytes(4)))]),
     ("a topic removed twice", [RemoveTopicRecord(topic_id=ID), RemoveTopicRecord(topic_id=ID)]),
     ("a broker that is not registered", [UnregisterBrokerRecord(broker_id=9, epoch=1)]),
     (

@@ -150,6 +150,7 @@ def test_a_large_move_of_leaderships_is_several_entries(monkeypatch: pytest.Monk
         store = await with_broker(SimDisk(1))
         await store.submit(CreateTopics(topics=[NewTopic(name=f"t{n}", partition_count=5) for n in range(20)]))
         monkeypatch.setattr("chronik.metadata.writer.BATCH_SIZE", 30)
+        monkeypatch.setattr("chronik.metadata.decisions.elections.ALIKE_MAX", 10)
         before = store.raft.applied_index
         heartbeat = BrokerHeartbeat(broker_id=1, broker_epoch=1, want_fence=True)
         fenced, later = await asyncio.gather(store.submit(heartbeat), store.submit(creation("u")))

@@ -94,6 +94,8 @@ class Node:
         )
         self.producer_ids = ProducerIds(self)
         self.described_topics = DescribedTopics()
+        # Of topics that set nothing themselves: one object for all.
+        self._inherited_settings: tuple[Settings, TopicSettings] | None = None
         self.inherited_topic_configs: tuple[Settings, Shared] | None = None  # as CreateTopics answers them
         self.metrics = Metrics()
         self.census = Censuses()
@@ -223,7 +225,13 @@ class Node:
         return self.listeners[listener or next(iter(self.listeners))].port
 
     def settings_of(self, image: Image, topic: str) -> TopicSettings:
-        return topic_settings(self.settings, image.config(ResourceType.TOPIC, topic))
+        own = image.config(ResourceType.TOPIC, topic)
+        if own:
+            return topic_settings(self.settings, own)
+        kept = self._inherited_settings
+        if kept is None or kept[0] is not self.settings:
+            kept = self._inherited_settings = (self.settings, topic_settings(self.settings, own))
+        return kept[1]
 
     # --- background work
 

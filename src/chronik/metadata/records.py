@@ -10,6 +10,7 @@ tagged ones, or come with a new version. Type numbers are for ever.
 
 from __future__ import annotations
 
+import struct as packing
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -131,6 +132,19 @@ class PartitionChangeRecord(Record):
     removing: list[int32] = field(tag=4)
 
 
+class PartitionsChangeRecord(Record):
+    """The same change of many partitions with the same replicas, none of which is being moved. Whole new state."""
+
+    leader: int32
+    leader_epoch: int32
+    partition_epoch: int32
+    replicas: list[int32]
+    isr: list[int32]
+    partitions: binary  # a topic's id and an index of it, 16 and 4 bytes, for each
+    elr: list[int32] = field(tag=0)
+    last_known_elr: list[int32] = field(tag=1)
+
+
 class RemoveTopicRecord(Record):
     """The topic, its partitions and its configs are gone."""
 
@@ -182,8 +196,11 @@ WRITTEN: dict[type[Record], tuple[int, int]] = {
     ProducerIdsRecord: (11, 0),
     AppliedRequestRecord: (12, 0),
     NewTopicRecord: (13, 0),
+    PartitionsChangeRecord: (14, 0),
 }
 _TYPES = {number: record for record, (number, _) in WRITTEN.items()}
+
+PARTITION = packing.Struct(">16si")  # of PartitionsChangeRecord.partitions
 
 _writers: dict[type[Record], tuple[bytes, Any]] = {}
 _readers: dict[bytes, Callable[[memoryview, int], tuple[Any, int]]] = {}

@@ -15,6 +15,7 @@ from chronik.metadata.delta import Changes, Delta
 from chronik.metadata.image import NO_LEADER, Applied, Broker, ConfigResource, Endpoint, FeatureRange, Image, Partition
 from chronik.metadata.new_topics import begun
 from chronik.metadata.records import (
+    PARTITION,
     AppliedRequestRecord,
     BrokerChangeRecord,
     ClusterRecord,
@@ -23,6 +24,7 @@ from chronik.metadata.records import (
     NewTopicRecord,
     PartitionChangeRecord,
     PartitionRecord,
+    PartitionsChangeRecord,
     ProducerIdsRecord,
     Record,
     RegisterBrokerRecord,
@@ -127,14 +129,9 @@ def _partition_change(delta: Delta, record: PartitionChangeRecord) -> None:
     partitions = delta.open_partitions(record.topic_id)
     check(record.index < len(partitions), "only a known partition changes")
     before = partitions[record.index]
-    check(record.partition_epoch == before.partition_epoch + 1, "every change is one partition epoch")
-    check(record.leader_epoch >= before.leader_epoch, "a leader epoch never goes back")
-    check(record.leader == before.leader or record.leader_epoch > before.leader_epoch, "a new leader has a new epoch")
-    check(len(record.isr) > 0 or record.leader == NO_LEADER, "a leader is in its ISR")
     replicas = before.replicas if record.replicas is None else tuple(record.replicas)
     isr = tuple(record.isr)
-    check(set(isr).union(record.adding, record.removing) <= set(replicas), "only a replica is in sync, comes or goes")
-    partitions[record.index] = Partition(
+    after = Partition(
         record.leader,
         record.leader_epoch,
         record.partition_epoch,
@@ -145,6 +142,40 @@ def _partition_change(delta: Delta, record: PartitionChangeRecord) -> None:
         tuple(record.adding),
         tuple(record.removing),
     )
+    _check_change(before, after)
+    partitions[record.index] = after
+
+
+def _partitions_change(delta: Delta, record: PartitionsChangeRecord) -> None:
+    replicas, isr = tuple(record.replicas), tuple(record.isr)
+    after = Partition(
+        record.leader,
+        record.leader_epoch,
+        record.partition_epoch,
+        replicas,
+        replicas if isr == replicas else isr,
+        tuple(record.elr),
+        tuple(record.last_known_elr),
+    )
+    checked: Partition | None = None
+    for topic_id, index in PARTITION.iter_unpack(record.partitions):
+        partitions = delta.open_partitions(topic_id)
+        check(0 <= index < len(partitions), "only a known partition changes")
+        before = partitions[index]
+        if before is not checked:  # most are one object
+            check(before.replicas == replicas and not before.is_reassigning, "these partitions keep their replicas")
+            _check_change(before, after)
+            checked = before
+        partitions[index] = after
+
+
+def _check_change(before: Partition, after: Partition) -> None:
+    check(after.partition_epoch == before.partition_epoch + 1, "every change is one partition epoch")
+    check(after.leader_epoch >= before.leader_epoch, "a leader epoch never goes back")
+    check(after.leader == before.leader or after.leader_epoch > before.leader_epoch, "a new leader has a new epoch")
+    check(len(after.isr) > 0 or after.leader == NO_LEADER, "a leader is in its ISR")
+    here = set(after.replicas)
+    check(here.issuperset((*after.isr, *after.adding, *after.removing)), "only a replica is in sync, comes or goes")
 
 
 def _remove_topic(delta: Delta, record: RemoveTopicRecord) -> None:
@@ -186,6 +217,7 @@ REPLAYS: dict[type[Record], Callable[[Delta, Any], None]] = {
     NewTopicRecord: _new_topic,
     PartitionRecord: _partition,
     PartitionChangeRecord: _partition_change,
+    PartitionsChangeRecord: _partitions_change,
     RemoveTopicRecord: _remove_topic,
     ConfigRecord: _config,
     ProducerIdsRecord: _producer_ids,

@@ -19,7 +19,7 @@ from chronik.metadata.controller import Controller
 from chronik.metadata.decisions.decision import Decision
 from chronik.metadata.errors import MetadataError, MetadataRefused, NotController, StoreClosed, refuse
 from chronik.metadata.new_topics import partition_count
-from chronik.metadata.records import NewTopicRecord, Record, encode_batch
+from chronik.metadata.records import PARTITION, NewTopicRecord, PartitionsChangeRecord, Record, encode_batch
 from chronik.raft.driver import RaftNode
 from chronik.raft.errors import Stopped
 from chronik.runtime.interfaces import Clock
@@ -144,11 +144,22 @@ class Writer:
 
 def _parts_of(decision: Decision[Reply]) -> list[list[Record]]:
     """The records by entry: one, unless the decision is large and may come true step by step."""
-    records = decision.records
-    if not decision.divisible or len(records) <= BATCH_SIZE:
-        return [records]
-    return [records[at : at + BATCH_SIZE] for at in range(0, len(records), BATCH_SIZE)]
+    if not decision.divisible:
+        return [decision.records]
+    parts: list[list[Record]] = [[]]
+    size = 0
+    for record in decision.records:
+        if size >= BATCH_SIZE:
+            parts.append([])
+            size = 0
+        parts[-1].append(record)
+        size += _size_of(record)
+    return parts
 
 
 def _size_of(record: Record) -> int:
-    return 1 + partition_count(record) if type(record) is NewTopicRecord else 1
+    if type(record) is NewTopicRecord:
+        return 1 + partition_count(record)
+    if type(record) is PartitionsChangeRecord:
+        return len(record.partitions) // PARTITION.size
+    return 1

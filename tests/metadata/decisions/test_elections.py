@@ -1,8 +1,13 @@
-"""Eligible leader replicas (KIP-966): who may lead beside the ISR, and since when."""
+"""Eligible leader replicas (KIP-966): who may lead beside the ISR, and since when; and many partitions at once."""
 
 from __future__ import annotations
 
-from chronik.metadata.commands import BrokerHeartbeat, ConfigValue, FenceBroker
+from collections.abc import Iterable
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chronik.metadata.commands import BrokerHeartbeat, ConfigValue, FenceBroker, PartitionReplicas
 from chronik.metadata.image import NO_LEADER
 from tests.metadata.clusters import Cluster, cluster, create, new_topic, registration
 
@@ -54,3 +59,44 @@ def test_without_the_feature_only_the_isr_leads() -> None:
     assert on.partition("t").elr == ()
     on.ask(BrokerHeartbeat(broker_id=second, broker_epoch=on.epoch(second)))
     assert on.partition("t").leader == NO_LEADER
+
+
+ORDERS = [[1, 2, 3], [1, 3, 2], [2, 1, 3], [3, 1]]
+OWN_CONFIGS = [
+    [],
+    [ConfigValue(key="unclean.leader.election.enable", value="true")],
+    [ConfigValue(key="min.insync.replicas", value="2")],
+]
+steps = st.lists(
+    st.tuples(st.integers(1, 3), st.sampled_from(["fence", "come back", "restart", "restart elsewhere"])), max_size=8
+)
+
+
+def do(on: Cluster, process: int, broker_id: int, step: str) -> None:
+    if step != "come back":
+        fence(on, broker_id)
+    if step.startswith("restart"):
+        directory = b"d" if step == "restart" else bytes([process])
+        on.ask(registration(broker_id, process=process, directory=directory * 16))
+    if step != "fence":
+        on.ask(BrokerHeartbeat(broker_id=broker_id, broker_epoch=on.epoch(broker_id)))
+
+
+@given(st.sampled_from([{}, ELR]), steps)
+def test_a_topic_among_many_fares_as_it_would_alone(features: dict[str, int], steps: list[tuple[int, str]]) -> None:
+    """Brokers come and go for all partitions together: what becomes of one must not be told of another."""
+    shapes = [(order, own) for order in ORDERS for own in OWN_CONFIGS]
+
+    def made(chosen: Iterable[int]) -> Cluster:
+        on = cluster(3, features=features)
+        for at in chosen:
+            order, own = shapes[at]
+            replicas = [PartitionReplicas(index=0, broker_ids=order)]
+            create(on, new_topic(f"t{at}", -1, -1, assignments=replicas, configs=own))
+        for number, (broker_id, step) in enumerate(steps):
+            do(on, number + 2, broker_id, step)
+        return on
+
+    together = made(range(len(shapes)))
+    for at in range(len(shapes)):
+        assert together.partition(f"t{at}") == made([at]).partition(f"t{at}"), shapes[at]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import Any
 
 import pytest
 
@@ -11,9 +12,8 @@ from chronik.broker.node import Node
 from chronik.coordinator.groups.classic import ClassicGroup
 from chronik.coordinator.runtime import _Slot
 from chronik.metadata import replay
-from chronik.metadata.decisions import elections
+from chronik.metadata.decisions.elections import Elections
 from chronik.metadata.image import Partition, Topic
-from chronik.metadata.records import PartitionChangeRecord
 from chronik.replication.fetcher import Fetchers
 from chronik.replication.follower import Follower, Outcome
 from chronik.replication.progress import Key
@@ -77,12 +77,13 @@ def stale_leader_accepts_produces_after_fencing(patch: pytest.MonkeyPatch) -> No
 
 def controller_uses_an_epoch_again(patch: pytest.MonkeyPatch) -> None:
     """A new leader leads in the epoch of the one before it."""
-    record = elections._record
+    decide = Elections._after
 
-    def same(topic: Topic, index: int, before: Partition, after: Partition) -> PartitionChangeRecord:
-        return record(topic, index, before, after._replace(leader_epoch=before.leader_epoch))
+    def same(self: Elections, topic: Topic, before: Partition, *args: Any, **more: Any) -> Partition:
+        after = decide(self, topic, before, *args, **more)
+        return before if after is before else after._replace(leader_epoch=before.leader_epoch)
 
-    patch.setattr(elections, "_record", same)
+    patch.setattr(Elections, "_after", same)
     patch.setattr(replay, "check", lambda holds, why: None)
 
 

@@ -9,14 +9,15 @@ lost its disk: then no replica is known to have everything, and only an unclean 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from chronik.metadata.decisions.decision import Rules
 from chronik.metadata.image import NO_LEADER, Partition, ResourceType, Topic, View
-from chronik.metadata.records import NOBODY, PartitionChangeRecord, Record
+from chronik.metadata.records import NOBODY, PARTITION, PartitionChangeRecord, PartitionsChangeRecord, Record
 from chronik.metadata.topic_configs import BrokerConfigs, resolve
 
+ALIKE_MAX = 1_000  # partitions in one record: an entry of the log is made of whole records
 ELR_FEATURE = "eligible.leader.replicas.version"
 
 
@@ -52,16 +53,12 @@ class Elections:
         self.default_values: dict[str, int] = {}
         self.elr_enabled = view.features.get(ELR_FEATURE, 0) > 0
 
-    def with_isr(
-        self, topic: Topic, index: int, isr: Sequence[int], *, lost: int | None = None
-    ) -> PartitionChangeRecord | None:
+    def with_isr(self, topic: Topic, index: int, isr: Sequence[int]) -> PartitionChangeRecord | None:
         """The change that makes `isr` the ISR and elects a leader if need be; None when all stays as it is.
 
-        `lost` is a broker whose disk may have lost what it had: it leaves the ELR too. An ISR that has everybody whom a
-        reassignment brings also ends that reassignment.
+        An ISR that has everybody whom a reassignment brings also ends that reassignment.
         """
-        before = topic.partitions[index]
-        return self.change(topic, index, Shape(before.replicas, before.adding, before.removing), isr, lost=lost)
+        return self.change(topic, index, _shape(topic.partitions[index]), isr)
 
     def change(
         self,
@@ -70,7 +67,6 @@ class Elections:
         shape: Shape,
         isr: Sequence[int],
         *,
-        lost: int | None = None,
         prefers_first: bool = False,
         allows_unclean: bool = False,
     ) -> PartitionChangeRecord | None:
@@ -78,6 +74,22 @@ class Elections:
         lead; `allows_unclean` asks for any live one where no other may, whatever the topic's configuration says.
         """
         before = topic.partitions[index]
+        after = self._after(topic, before, shape, isr, prefers_first=prefers_first, allows_unclean=allows_unclean)
+        return None if after is before else _record(topic.topic_id, index, before, after)
+
+    def _after(
+        self,
+        topic: Topic,
+        before: Partition,
+        shape: Shape,
+        isr: Sequence[int],
+        *,
+        lost: int | None = None,
+        prefers_first: bool = False,
+        allows_unclean: bool = False,
+    ) -> Partition:
+        """`before` itself when nothing changes. `lost` is a broker whose disk may have lost what it had: it leaves the
+        ELR too."""
         # The last member stays in, for only it has everything; unless its disk is gone, and others may have more.
         if not isr and (lost is None or len(shape.replicas) == 1):
             isr = before.isr
@@ -111,31 +123,51 @@ class Elections:
             tuple(shape.adding),
             tuple(shape.removing),
         )
-        return None if after == before else _record(topic, index, before, after)
+        return before if after == before else after._replace(partition_epoch=before.partition_epoch + 1)
 
     def without(self, broker_id: int, *, lost: bool = False) -> list[Record]:
         """All changes that a broker's leaving makes. It stays in an ISR only where it is the last member, and if its
         disk is not `lost`.
         """
-        records: list[Record] = []
-        for topic in self.view.all_topics():
-            for index, partition in enumerate(topic.partitions):
-                if broker_id in partition.isr or (lost and broker_id in partition.elr):
-                    isr = [member for member in partition.isr if member != broker_id]
-                    change = self.with_isr(topic, index, isr, lost=broker_id if lost else None)
-                    if change is not None:
-                        records.append(change)
-        return records
+
+        def isr_of(partition: Partition) -> Sequence[int] | None:
+            if broker_id in partition.isr or (lost and broker_id in partition.elr):
+                return [member for member in partition.isr if member != broker_id]
+            return None
+
+        return self._everywhere(isr_of, lost=broker_id if lost else None)
 
     def for_the_leaderless(self) -> list[Record]:
         """Elections that became possible because a broker is back."""
+        return self._everywhere(lambda partition: partition.isr if partition.leader == NO_LEADER else None)
+
+    def _everywhere(
+        self, isr_of: Callable[[Partition], Sequence[int] | None], *, lost: int | None = None
+    ) -> list[Record]:
+        """The changes that give every partition the ISR that `isr_of` says; None leaves it alone.
+
+        Few states are shared by many partitions, so what becomes of each is found out once, unless its topic's own
+        configuration has a say, and told of all of them together.
+        """
+        fates: dict[Partition, Partition] = {}
+        alike: dict[Partition, list[tuple[bytes, int]]] = {}
         records: list[Record] = []
         for topic in self.view.all_topics():
-            for index, partition in enumerate(topic.partitions):
-                if partition.leader == NO_LEADER:
-                    change = self.with_isr(topic, index, partition.isr)
-                    if change is not None:
-                        records.append(change)
+            known = fates if not self.view.config(ResourceType.TOPIC, topic.name) else {}
+            for index, before in enumerate(topic.partitions):
+                after = known.get(before)
+                if after is None:
+                    isr = isr_of(before)
+                    after = before if isr is None else self._after(topic, before, _shape(before), isr, lost=lost)
+                    known[before] = after
+                if after is before or after == before:
+                    continue
+                if before.is_reassigning:
+                    records.append(_record(topic.topic_id, index, before, after))
+                else:
+                    alike.setdefault(after, []).append((topic.topic_id, index))
+        for after, partitions in alike.items():
+            records += _records(after, partitions)
         return records
 
     def unclean_is_allowed(self, topic: Topic) -> bool:
@@ -163,13 +195,17 @@ class Elections:
         return self.default_values[key]
 
 
-def _record(topic: Topic, index: int, before: Partition, after: Partition) -> PartitionChangeRecord:
+def _shape(partition: Partition) -> Shape:
+    return Shape(partition.replicas, partition.adding, partition.removing)
+
+
+def _record(topic_id: bytes, index: int, before: Partition, after: Partition) -> PartitionChangeRecord:
     return PartitionChangeRecord(
-        topic_id=topic.topic_id,
+        topic_id=topic_id,
         index=index,
         leader=after.leader,
         leader_epoch=after.leader_epoch,
-        partition_epoch=before.partition_epoch + 1,
+        partition_epoch=after.partition_epoch,
         isr=list(after.isr),
         elr=list(after.elr) or NOBODY,
         last_known_elr=list(after.last_known_elr) or NOBODY,
@@ -177,3 +213,17 @@ def _record(topic: Topic, index: int, before: Partition, after: Partition) -> Pa
         adding=list(after.adding) or NOBODY,
         removing=list(after.removing) or NOBODY,
     )
+
+
+def _records(after: Partition, partitions: list[tuple[bytes, int]]) -> Iterator[PartitionsChangeRecord]:
+    for at in range(0, len(partitions), ALIKE_MAX):
+        yield PartitionsChangeRecord(
+            leader=after.leader,
+            leader_epoch=after.leader_epoch,
+            partition_epoch=after.partition_epoch,
+            replicas=list(after.replicas),
+            isr=list(after.isr),
+            partitions=b"".join([PARTITION.pack(*partition) for partition in partitions[at : at + ALIKE_MAX]]),
+            elr=list(after.elr) or NOBODY,
+            last_known_elr=list(after.last_known_elr) or NOBODY,
+        )
