@@ -282,7 +282,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _send(self, parts: Parts) -> None:
         assert self._transport is not None
-        if sum(map(len, parts)) <= SMALL_REPLY_BYTES:
+        if len(parts) == 1:
+            self._transport.write(parts[0])
+        elif sum(map(len, parts)) <= SMALL_REPLY_BYTES:
             self._transport.write(b"".join(parts))
         else:
             self._transport.writelines(parts)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from chronik.runtime.interfaces import Clock
 
 API_VERSIONS_KEY = 18
+JOINED_BYTES_MAX = 4096  # up to here one copy is cheaper than a second buffer
 _fixed_header = Packing(">hhih")  # api_key, api_version, correlation_id, length of client_id
 _response_start = Packing(">ii").pack  # size, correlation_id
 _response_start_flexible = Packing(">iiB").pack  # and an empty tag section
@@ -123,18 +124,20 @@ class _Served:
         if response is None:
             self.timing.took(self.now_ns() - since_ns)
             return None
-        parts: Parts = [b""]
         if type(response) is bytes:
-            parts.append(response)
+            start = self._start(len(response), correlation_id)
+            parts = [start + response] if len(response) <= JOINED_BYTES_MAX else [start, response]
         else:
+            parts = [b""]
             self.encode(response, parts)
-        body_bytes = sum(map(len, parts))
-        if self.response_is_flexible:
-            parts[0] = _response_start_flexible(body_bytes + 5, correlation_id, 0)
-        else:
-            parts[0] = _response_start(body_bytes + 4, correlation_id)
+            parts[0] = self._start(sum(map(len, parts)), correlation_id)
         self.timing.took(self.now_ns() - since_ns)
         return parts
+
+    def _start(self, body_bytes: int, correlation_id: int) -> bytes:
+        if self.response_is_flexible:
+            return _response_start_flexible(body_bytes + 5, correlation_id, 0)
+        return _response_start(body_bytes + 4, correlation_id)
 
 
 def _decode_nothing(frame: memoryview, at: int, budget: int = 0) -> tuple[None, int]:

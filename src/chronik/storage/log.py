@@ -146,9 +146,11 @@ class Log:
         segment = self._room_for(size_bytes, offset, now_ms if stamps_time else batches[0].max_timestamp)
         if size_bytes < JOINED_BYTES_MAX:
             buffers = [b"".join(buffers)]
-        check(leader_epoch >= self.epochs.latest, "a leader's epoch never goes back")
+        if leader_epoch != self.epochs.latest:
+            check(leader_epoch > self.epochs.latest, "a leader's epoch never goes back")
         position = self._write(segment, buffers, size_bytes)
-        self.epochs.assign(leader_epoch, first_offset)
+        if leader_epoch != self.epochs.latest:
+            self.epochs.assign(leader_epoch, first_offset)
         self.end_offset = offset
         offset = first_offset
         for batch in batches:

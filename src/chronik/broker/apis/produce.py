@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from chronik.broker.api import Later, api
 from chronik.broker.errors import Unanswerable
 from chronik.broker.produce_reply import encoded_reply
-from chronik.broker.produced import look_inside, read_produced, takes_long
+from chronik.broker.produced import look_inside, plain_batch, read_produced, takes_long
 from chronik.broker.topics import INTERNAL_TOPICS, find_replica, find_topic
 from chronik.wire.batches import BatchView
 from chronik.wire.error_codes import ErrorCode
@@ -34,10 +34,14 @@ from chronik.wire.messages.produce import (
 
 if TYPE_CHECKING:
     from chronik.broker.context import Context
+    from chronik.metadata.errors import MetadataError
     from chronik.metadata.image import Topic
+    from chronik.replication.errors import ReplicationError
     from chronik.replication.replica import Replica
     from chronik.replication.topic_settings import TopicSettings
+    from chronik.storage.errors import StorageError
     from chronik.storage.log import Appended
+    from chronik.wire.errors import WireError
 
     Produced = ProduceResponse | bytes | Later | None
 
@@ -134,10 +138,12 @@ def _produce_one(
     topic = _writable_topic(data, context)
     if isinstance(topic, ErrorCode):
         return _response_of_one(data, _refused(partition.index, topic))
-    found = context.node.replicas.get(topic, partition.index)
-    if found is not None and _is_slow(partition, found, context):
-        return _look_first(request, context)
-    done = _append(topic, partition, request, context, {})
+    done = _append_plain(topic, partition, request, context)
+    if done is None:
+        found = context.node.replicas.get(topic, partition.index)
+        if found is not None and _is_slow(partition, found, context):
+            return _look_first(request, context)
+        done = _append(topic, partition, request, context, {})
     if isinstance(done, PartitionProduceResponse):
         return _response_of_one(data, done)
     replica, appended = done
@@ -232,6 +238,34 @@ def _produce_partition(
     return made
 
 
+def _append_plain(
+    topic: Topic, data: PartitionProduceData, request: ProduceRequest, context: Context
+) -> tuple[Replica, Appended] | PartitionProduceResponse | None:
+    """As `_append`, where nothing needs a second look: the leader, all its replicas in sync, a batch that its header
+    settles. None where something does."""
+    node = context.node
+    replica = node.replicas.get(topic, data.index)
+    if replica is None or replica.is_gone:
+        return None
+    state = replica.state
+    if state.leader != replica.node_id or len(state.isr) < len(state.replicas):
+        return None
+    if request.acks not in (ACKS_ALL, ACKS_LEADER):
+        return None
+    now_ms = node.runtime.clock.wall_ms()
+    batch = plain_batch(data.records, context.version, replica.settings, now_ms)
+    if batch is None:
+        return None
+    try:
+        appended = replica.append([batch], now_ms=now_ms, from_client=False)
+    except node.refusals as fault:
+        return _not_appended(fault, topic, data, replica, context)
+    traffic = node.metrics.topics[topic.name]
+    traffic.messages_in += batch.record_count
+    traffic.bytes_in += len(batch.data)
+    return replica, appended
+
+
 def _append(
     topic: Topic, data: PartitionProduceData, request: ProduceRequest, context: Context, looked: Looked
 ) -> tuple[Replica, Appended] | PartitionProduceResponse:
@@ -255,23 +289,33 @@ def _append(
             return PartitionProduceResponse(index=data.index, error_code=0, base_offset=-1)
         appended = replica.append(batches, now_ms=context.node.runtime.clock.wall_ms(), from_client=not is_checked)
     except context.node.refusals as fault:
-        refused = _refused(data.index, fault.kafka_error, str(fault))
-        if fault.kafka_error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-            refused.current_leader = LeaderIdAndEpoch(leader_id=replica.state.leader, leader_epoch=replica.leader_epoch)
-        if fault.kafka_error not in START_UNTOLD and not isinstance(fault, NotOneBatch):
-            refused.log_start_offset = replica.log.start_offset
-        if isinstance(fault, InvalidRecord):
-            refused.record_errors = [
-                BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=why)
-                for index, why in fault.record_errors
-            ]
-        context.node.metrics.topics[topic.name].produces_failed += 1
-        return refused
+        return _not_appended(fault, topic, data, replica, context)
     traffic = context.node.metrics.topics[topic.name]
     traffic.messages_in += appended.last_offset - appended.first_offset + 1
     for batch in batches:
         traffic.bytes_in += batch.size_bytes
     return replica, appended
+
+
+def _not_appended(
+    fault: StorageError | ReplicationError | WireError | MetadataError,
+    topic: Topic,
+    data: PartitionProduceData,
+    replica: Replica,
+    context: Context,
+) -> PartitionProduceResponse:
+    refused = _refused(data.index, fault.kafka_error, str(fault))
+    if fault.kafka_error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        refused.current_leader = LeaderIdAndEpoch(leader_id=replica.state.leader, leader_epoch=replica.leader_epoch)
+    if fault.kafka_error not in START_UNTOLD and not isinstance(fault, NotOneBatch):
+        refused.log_start_offset = replica.log.start_offset
+    if isinstance(fault, InvalidRecord):
+        refused.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=why)
+            for index, why in fault.record_errors
+        ]
+    context.node.metrics.topics[topic.name].produces_failed += 1
+    return refused
 
 
 def _made(index: int, replica: Replica, appended: Appended) -> PartitionProduceResponse:
