@@ -15,6 +15,7 @@ import uvloop
 from chronik.broker.errors import BrokerError
 from chronik.broker.node import Node
 from chronik.broker.settings import Settings
+from chronik.runtime.freed_memory import keep_freed_memory
 from chronik.runtime.real import real_runtime
 
 # Objects made before Python looks for cycles among the young. Requests make few cycles and many objects, so the default
@@ -52,6 +53,7 @@ async def _serve(settings: Settings, started: Callable[[Node], None], *, until_s
     except (BrokerError, OSError) as fault:
         log.error("cannot start: %s", fault)
         return EXIT_CANNOT_START
+    keep_freed_memory()
     gc.freeze()  # modules and schemas live for ever: no later collection need walk them
     gc.set_threshold(YOUNG_OBJECTS_MAX)
     started(node)
