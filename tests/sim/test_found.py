@@ -16,9 +16,9 @@ CASES = [
         "members",
         seed=153,
         faults=[
-            Fault(1701, "join", 4, duration_ms=493, other=3),
-            Fault(1701, "leave", 2, duration_ms=274, other=3),
-            Fault(2140, "leave", 0, duration_ms=3, other=1),
+            Fault(1701, "join", 4, duration_ms=493, other=4),
+            Fault(1701, "leave", 2, duration_ms=274, other=4),
+            Fault(2140, "leave", 0, duration_ms=3, other=2),
             Fault(2992, "power", 4, duration_ms=1),
         ],
         story="a voter back from a power cut took itself for new, and waited for a leader that needed its vote",
@@ -26,7 +26,7 @@ CASES = [
     Found(
         "members",
         seed=280,
-        faults=[Fault(5218, "leave", 1, duration_ms=209, other=2, amount=2), Fault(11914, "kill", 3, duration_ms=1)],
+        faults=[Fault(5218, "leave", 1, duration_ms=209, other=3, amount=2), Fault(11914, "kill", 3, duration_ms=1)],
         story="a node that was removed was granted leases, and whatever was to be committed waited for it",
     ),
     Found(

@@ -33,7 +33,7 @@ class TopicsScenario(Scenario):
     brokers: ClassVar[dict[str, object]] = {}
 
     def build(self, world: World) -> Cluster:
-        programs = broker_programs(self.node_count, **self.brokers)
+        programs = broker_programs(self.node_count, self.brokers)
         return Cluster(world, self.node_count, programs, raft_directory="/data/raft")
 
     def clients(self, cluster: Cluster, history: History) -> Clients:
@@ -61,7 +61,7 @@ class MembersScenario(TopicsScenario):
     checkers: Sequence[type[Checker]] = MEMBERS_CHECKERS
 
     def build(self, world: World) -> Cluster:
-        programs = broker_programs(self.node_count, joins=lambda node_id: cluster.machines[node_id].joins)
+        programs = broker_programs(self.node_count, self.brokers, lambda node_id: cluster.machines[node_id].joins)
         cluster = Cluster(world, self.node_count, programs, raft_directory="/data/raft", spare_count=self.spare_count)
         return cluster
 

@@ -130,11 +130,13 @@ class BrokerProgram:
             self.failed(error)
 
 
-def broker_programs(node_count: int, *, joins: Callable[[int], bool] = lambda _: False, **more: object) -> Maker:
+def broker_programs(
+    node_count: int, brokers: Mapping[str, object], joins: Callable[[int], bool] = lambda _: False
+) -> Maker:
     """Of so many founders; `joins` says which node comes later, to be taken in by those who are there."""
 
     def make(runtime: Runtime, node_id: int) -> Program:
-        settings = broker_settings(node_id, node_count, tuple(sorted(more.items())), joins=joins(node_id))
+        settings = broker_settings(node_id, node_count, tuple(sorted(brokers.items())), joins=joins(node_id))
         return BrokerProgram(runtime, settings)
 
     return make

@@ -63,9 +63,11 @@ class DurableCommit(Checker):
             holders = [voter for voter in members.voters if self._holds(voter, entry)]
             if 2 * len(holders) > len(members.voters):
                 return
+        voters = either[-1].voters
+        holders = [voter for voter in voters if self._holds(voter, entry)]
         self.violated(
             f"node {machine.node_id} commits index {entry.index} of term {entry.term}, "
-            f"which only {holders} of {list(members.voters)} have on disk"
+            f"which only {holders} of {list(voters)} have on disk"
         )
 
     def _holds(self, voter: int, entry: Entry) -> bool:
