@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from types import SimpleNamespace
+from typing import ClassVar
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chronik.metadata.leased_reads import LEASE_ASK, LeasedReads
 from chronik.metadata.leases import (
     ASKED_MAX,
     FollowerLease,
@@ -16,6 +21,8 @@ from chronik.metadata.leases import (
     encode_ask,
     encode_grant,
 )
+from chronik.raft.config import RaftConfig
+from chronik.raft.messages import Membership
 
 LEASE_NS, DRIFT = 350_000_000, 10
 
@@ -49,6 +56,41 @@ def test_a_later_and_shorter_grant_does_not_shorten_an_earlier_one() -> None:
     grants.grant_ns(2, 0, 1000)
     grants.grant_ns(2, 10, 500)
     assert grants.holders(999) == {2}
+
+
+def test_nothing_is_granted_to_a_node_that_was_removed() -> None:
+    """It gets no more entries, and what a holder lacks is not committed: nobody could write any more."""
+
+    class Raft:
+        node_id, term, commit_index, lease_until_ns = 1, 2, 7, LEASE_NS
+        leader_id = node_id
+        members = Membership((1, 2), (3,))
+        required: frozenset[int] = frozenset()
+
+        def holds_lease(self, now_ns: int) -> bool:
+            return True
+
+        def require(self, holders: frozenset[int]) -> None:
+            self.required = holders
+
+    class Notes:
+        told: ClassVar[list[int]] = []
+
+        def send_note(self, peer: int, note: bytes) -> bool:
+            self.told.append(peer)
+            return True
+
+    async def ask() -> frozenset[int]:
+        raft, clock = Raft(), SimpleNamespace(monotonic_ns=lambda: 0)
+        leased = LeasedReads(raft, Notes(), clock, RaftConfig(), incarnation=1)  # type: ignore[arg-type]
+        leased.leadership_changed(is_self=True)
+        for peer in (2, 3, 4):
+            leased.receive(peer, LEASE_ASK + encode_ask(1))
+        leased.close()
+        return raft.required
+
+    assert asyncio.run(ask()) == {2, 3}
+    assert Notes.told == [2, 3]
 
 
 def test_nothing_is_granted_before_a_hand_over() -> None:

@@ -60,6 +60,23 @@ async def test_a_node_votes_once_it_has_everything() -> None:
 
 
 @in_virtual_time
+async def test_a_node_that_would_not_vote_is_no_voter() -> None:
+    """One that is new waits for a leader's word before it votes. As a voter it would be waited for in return: two such
+    beside two others that vote, and the quorum has no leader for ever."""
+    quorum, leader = await Leader.of(1)
+    await quorum.start(2)
+    quorum.nodes[2].abstain()
+    assert await leader.refuses(joins(2, timeout_ms=500)) == "REQUEST_TIMED_OUT"
+    assert leader.raft.members == Membership((1,))
+    added = asyncio.ensure_future(leader.ask(joins(2)))
+    await asyncio.sleep(0.5)
+    assert leader.raft.members == Membership((1,), (2,))
+    quorum.nodes[2].take_part()
+    await added
+    assert leader.raft.members == Membership((1, 2))
+
+
+@in_virtual_time
 async def test_a_node_that_never_comes_leaves_everything_as_it_was() -> None:
     """Made a voter at once, it would take the majority of a quorum of one with it, for ever."""
     _, leader = await Leader.of(1)
@@ -148,12 +165,15 @@ async def test_the_description_is_true() -> None:
         assert (member.host, member.port) == (f"node-{member.node_id}", 9093)
 
 
+@pytest.mark.parametrize(
+    "command", [DescribeQuorum(), RemoveVoter(node_id=4), joins(2)], ids=lambda c: type(c).__name__
+)
 @in_virtual_time
-async def test_a_leader_that_hears_nobody_describes_nothing() -> None:
-    """It may have been deposed long ago."""
+async def test_a_leader_that_hears_nobody_describes_and_refuses_nothing(command: Command) -> None:
+    """It may have been deposed long ago: node 4 may vote by now, and node 2 no more."""
     quorum, leader = await Leader.of(1, 2, 3)
     quorum.network.isolate(leader.raft.node_id)
-    asked = asyncio.ensure_future(leader.ask(DescribeQuorum()))
+    asked = asyncio.ensure_future(leader.ask(command))
     await asyncio.sleep(0.05)
     assert not asked.done()
     await quorum.until(lambda: leader.raft.role is not Role.LEADER)

@@ -13,6 +13,23 @@ pytestmark = pytest.mark.slow
 
 CASES = [
     Found(
+        "members",
+        seed=0,
+        faults=[
+            Fault(300, "leave", 2, duration_ms=1000, other=3),
+            Fault(900, "join", 4, duration_ms=2000, other=3),
+            Fault(1800, "leave", 0, duration_ms=1000, other=3),
+            Fault(1860, "power", 4, duration_ms=300),
+        ],
+        story="a voter back from a power cut took itself for new, and waited for a leader that needed its vote",
+    ),
+    Found(
+        "members",
+        seed=280,
+        faults=[Fault(5218, "leave", 1, duration_ms=209, other=3, amount=2), Fault(11914, "kill", 3, duration_ms=1)],
+        story="a node that was removed was granted leases, and whatever was to be committed waited for it",
+    ),
+    Found(
         "groups",
         seed=20102,
         faults=[

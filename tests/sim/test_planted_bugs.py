@@ -13,7 +13,7 @@ import pytest
 from chronik.sim.faults import Fault
 from chronik.sim.scenarios import run_named
 from tests.replication import planted_bugs as replication_bugs
-from tests.sim.planted import metadata_bugs, record_bugs
+from tests.sim.planted import member_bugs, metadata_bugs, record_bugs
 
 pytestmark = pytest.mark.slow
 
@@ -58,6 +58,17 @@ ELECTED_BEFORE_IT_FETCHED = [
 ]
 DISKS_FAIL = [Fault(1000 * number, "sync error", number % 4) for number in range(1, 8)]
 
+ONE_COMES = [Fault(500, "join", 4, duration_ms=2000, other=1)]
+ONE_GOES = [Fault(500, "leave", 3, duration_ms=2000, other=1)]
+TWO_COME_AND_ONE_GOES = [*ONE_COMES, Fault(500, "join", 5, duration_ms=2000, other=2), *ONE_GOES]
+ONE_COMES_AND_TWO_GO = [*ONE_GOES, Fault(900, "join", 4, 3000, other=1), Fault(910, "leave", 0, 3000, other=2)]
+# First it only listens, then the cluster forgets it while it hears nobody.
+FORGOTTEN_WHILE_CUT_OFF = [
+    *ONE_GOES,
+    Fault(1500, "isolate", 3, duration_ms=2500),
+    Fault(1700, "leave", 3, duration_ms=2000, other=1, amount=2),
+]
+
 CASES = [
     Planted(metadata_bugs.promise_forgotten_at_restart, "metadata", 5, VOTER_RESTARTED, "6"),
     Planted(metadata_bugs.entries_acknowledged_before_fsync, "metadata", 0, [], "3"),
@@ -98,6 +109,11 @@ CASES = [
     Planted(metadata_bugs.snapshot_without_membership, "metadata", 14, [Fault(500, "kill", 3, duration_ms=4000)], "4"),
     Planted(metadata_bugs.stale_leader_answers_reads, "metadata", 3, LEADERS_IN_TURN, "6"),
     Planted(metadata_bugs.lost_append_never_sent_again, "quorum", 3, [Fault(300, "kill", 2, duration_ms=1500)], "3"),
+    Planted(member_bugs.commits_counted_by_the_members_before, "members", 0, ONE_COMES, "3"),
+    Planted(member_bugs.changes_made_at_once, "members", 0, TWO_COME_AND_ONE_GOES, "3"),
+    Planted(member_bugs.followers_pass_changes_over, "members", 0, ONE_GOES, "4"),
+    Planted(member_bugs.leases_for_nodes_that_were_removed, "members", 0, FORGOTTEN_WHILE_CUT_OFF, "25"),
+    Planted(member_bugs.voters_that_would_not_vote, "members", 0, ONE_COMES_AND_TWO_GO, "25"),
     Planted(replication_bugs.follower_asks_for_more_before_its_fsync, "records", 0, [], "10"),
     Planted(replication_bugs.leader_counts_itself_before_its_fsync, "records", 0, [], "10"),
     Planted(replication_bugs.high_watermark_is_the_end_of_the_log, "records", 0, [], "10"),

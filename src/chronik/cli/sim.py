@@ -18,7 +18,7 @@ def sim(
     first: int = 0,
     jobs: int = 0,
     log: Annotated[bool, Parameter(negative="")] = False,
-    shrink: bool = True,
+    shrink: Annotated[bool, Parameter(negative="--no-shrink")] = True,
 ) -> int:
     """Run clusters in virtual time under faults.
 

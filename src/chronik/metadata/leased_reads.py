@@ -98,9 +98,14 @@ class LeasedReads:
             self._notes.send_note(leader, LEASE_ASK + encode_ask(self.lease.ask(self._clock.monotonic_ns())))
 
     def _answer(self, peer: int, number: int) -> None:
-        """A leader of one voter could be back from a crash before a grant is over, so it gives none."""
+        """A leader of one voter could be back from a crash before a grant is over, so it gives none.
+
+        Nor does anybody to a node that was removed: it gets no entries, and commits would wait for it for ever.
+        """
         raft, now_ns = self._raft, self._clock.monotonic_ns()
         if self.grants is None or len(raft.members.voters) == 1 or not raft.holds_lease(now_ns):
+            return
+        if peer not in raft.members.voters and peer not in raft.members.learners:
             return
         duration_ns = self.grants.grant_ns(peer, now_ns, raft.lease_until_ns)
         if duration_ns:

@@ -1,7 +1,9 @@
 """What the quorum's leader does about the quorum itself: says how far its members are, takes nodes in, lets them go.
 
 These commands write no records: members are in the log as changes of their own. A node that joins only listens until it
-has all that was committed when it asked, and votes from then on: a wrong address costs the cluster nothing but a wait.
+has all that was committed when it asked and says that it would vote, and votes from then on: a wrong address costs the
+cluster nothing but a wait. One that does not vote yet, made a voter, could keep the others from electing a leader, for
+whose word it waits itself.
 One change at a time; a request that is repeated while it is under way, or soon after, is the same request.
 """
 
@@ -59,13 +61,13 @@ class QuorumDuties:
         try:
             if isinstance(command, AddVoter):
                 async with self._changing:
+                    await _confirm(raft)
                     return await self._add(raft, command)
             if isinstance(command, RemoveVoter):
                 async with self._changing:
+                    await _confirm(raft)
                     return await self._remove(raft, command)
-            await raft.read_index()  # a leader deposed without knowing would describe the past
-            if raft.role is not Role.LEADER:
-                raise NotController(raft.leader_id)
+            await _confirm(raft)
             return self._describe(raft)
         except MembershipRefused as error:
             refuse(ErrorCode.INVALID_REQUEST, str(error))
@@ -128,12 +130,20 @@ class QuorumDuties:
         return RemoveVoterReply()
 
 
+async def _confirm(raft: RaftNode) -> None:
+    """A leader deposed without knowing would describe the past, or refuse by it: who removes a node that is said to be
+    no voter throws its disk away."""
+    await raft.read_index()
+    if raft.role is not Role.LEADER:
+        raise NotController(raft.leader_id)
+
+
 async def _caught_up(raft: RaftNode, node_id: int, timeout_ms: int) -> bool:
-    """Whether the node holds all that is committed now, in time."""
+    """Whether the node holds all that is committed now and would vote, in time."""
     target = raft.commit_index
     loop = asyncio.get_running_loop()
     give_up_s = loop.time() + timeout_ms / 1000
-    while raft.match_indexes().get(node_id, 0) < target:
+    while raft.match_indexes().get(node_id, 0) < target or not raft.may_vote(node_id):
         if raft.role is not Role.LEADER:
             raise NotController(raft.leader_id)
         if loop.time() > give_up_s:

@@ -356,14 +356,18 @@ class MetadataStore:
     async def _catch_up(self, raft: RaftNode) -> None:
         while True:
             try:
-                await raft.caught_up()
+                await raft.read_index()
             except Stopped:
                 return
             except RaftError:
                 await self._pause()
             else:
-                self._runtime.disk.remove(self._joining_path)
-                return
+                break
+        # Before the leader hears that this node votes: back from a power cut it must not wait for a leader once more.
+        directory, _, _ = self._joining_path.rpartition("/")
+        self._runtime.disk.remove(self._joining_path)
+        self._runtime.disk.sync_directory(directory)
+        raft.take_part()
 
     def majority_is_dead(self) -> bool:
         """Whether so many voters' processes are gone that nothing can be committed until some are back."""

@@ -184,6 +184,7 @@ def on_heartbeat_reply(core: Core, message: Message) -> None:
     if peer is None:
         return
     peer.recently_active = True
+    peer.may_vote = not message.reject
     peer.paused_flow = False
     if peer.match < core.log.last_index or peer.pace is Pace.PROBE:
         send_append(core, message.sender)

@@ -202,6 +202,11 @@ class RaftNode:
             return {}
         return {node_id: progress.match for node_id, progress in self._core.progress.items()}
 
+    def may_vote(self, node_id: int) -> bool:
+        """As leader: whether the member said that it would vote, were it asked to. False elsewhere."""
+        peer = self._core.progress.get(node_id) if self._core.role is Role.LEADER else None
+        return peer is not None and peer.may_vote
+
     def lag_ms(self) -> dict[int, int]:
         """As leader: since when each member lacks an entry that this log holds. Empty elsewhere."""
         now_ns = self._runtime.clock.monotonic_ns()
@@ -226,15 +231,14 @@ class RaftNode:
         return await done
 
     def abstain(self) -> None:
-        """This node lost its disk: it votes for nobody, itself included, until `caught_up`."""
+        """This node lost its disk: it votes for nobody, itself included, until it is told to take part."""
         self._core.abstains = True
 
-    async def caught_up(self) -> None:
-        """Returns, and may vote again, when it has all that was committed before the call.
+    def take_part(self) -> None:
+        """To be called when a read point was confirmed here, so that this node has all that was committed before.
 
-        Votes it gave before its loss are the past by then: the leader that confirms this has a term of its own.
+        Votes it gave before its loss are the past by then: the leader that confirmed it has a term of its own.
         """
-        await self.read_index()
         self._core.abstains = False
 
     def require(self, lease_holders: frozenset[int]) -> None:
@@ -374,6 +378,7 @@ class RaftNode:
             self._restore(ready.snapshot)
             self._applied_index = ready.snapshot.index
             self._transport.update_peers(self._peers())
+            self._reads.leader_changed()  # a node that did not know its leader for a member has not heard the answers
         for message in ready.after_persist:
             if message.to == self._core.id:
                 self._core.step(message)

@@ -22,4 +22,4 @@ def broadcast(core: Core, context: bytes) -> None:
 def on_heartbeat(core: Core, message: Message) -> None:
     core.election_elapsed, core.leader = 0, message.sender
     core.log.commit_to(message.commit)
-    core.send(Kind.HEARTBEAT_REPLY, message.sender, context=message.context)
+    core.send(Kind.HEARTBEAT_REPLY, message.sender, reject=core.abstains, context=message.context)

@@ -112,7 +112,7 @@ class Message:
     entries: tuple[Entry, ...] = ()
     commit: int = 0
     snapshot: Snapshot | None = None
-    reject: bool = False
+    reject: bool = False  # of a heartbeat: not the leader, but to vote for anybody just now
     hint: int = 0  # with reject: where the sender's log may still agree
     context: bytes = b""
 

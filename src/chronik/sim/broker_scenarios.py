@@ -13,14 +13,14 @@ from chronik.client.topology import TopicPartition
 from chronik.metadata.image import NO_LEADER
 from chronik.sim.checkers.interface import Checker
 from chronik.sim.checkers.records import AUDITOR
-from chronik.sim.checkers.sets import GROUP_CHECKERS, METADATA_CHECKERS, RECORD_CHECKERS
+from chronik.sim.checkers.sets import GROUP_CHECKERS, MEMBERS_CHECKERS, METADATA_CHECKERS, RECORD_CHECKERS
 from chronik.sim.cluster import Cluster
-from chronik.sim.faults import Fault
+from chronik.sim.faults import Fault, draw_changes
 from chronik.sim.group_clients import GroupClients, look_up_commits
 from chronik.sim.history import OK, History
 from chronik.sim.programs import broker_programs
 from chronik.sim.record_clients import TOPIC, RecordClients, routing_of
-from chronik.sim.scenario import HEALED_MS_MAX, PACES_MS, Clients, Scenario, end_half_open, require
+from chronik.sim.scenario import HEALED_MS_MAX, PACES_MS, RECOVERY, Clients, Scenario, end_half_open, require
 from chronik.sim.wire_clients import TopicClients, WireClient, make_client
 from chronik.sim.world import World
 
@@ -33,7 +33,7 @@ class TopicsScenario(Scenario):
     brokers: ClassVar[dict[str, object]] = {}
 
     def build(self, world: World) -> Cluster:
-        programs = broker_programs(self.node_count, **self.brokers)
+        programs = broker_programs(self.node_count, self.brokers)
         return Cluster(world, self.node_count, programs, raft_directory="/data/raft")
 
     def clients(self, cluster: Cluster, history: History) -> Clients:
@@ -45,11 +45,47 @@ class TopicsScenario(Scenario):
         auditor = make_client(cluster, "auditor")
 
         async def look() -> None:
-            for node_id in cluster.machines:
+            for node_id in [machine.node_id for machine in cluster.members()]:
                 for key in sorted({operation.key for operation in history.operations}):
                     await clients.ask(auditor, node_id, "read", key)
 
         _run_in(world, auditor, look())
+
+
+class MembersScenario(TopicsScenario):
+    """As topics; meanwhile operators take nodes into the quorum and out of it, while others fail. In the end all who
+    belong to it then serve."""
+
+    name = "members"
+    spare_count = 2
+    checkers: Sequence[type[Checker]] = MEMBERS_CHECKERS
+
+    def build(self, world: World) -> Cluster:
+        programs = broker_programs(self.node_count, self.brokers, lambda node_id: cluster.machines[node_id].joins)
+        cluster = Cluster(world, self.node_count, programs, raft_directory="/data/raft", spare_count=self.spare_count)
+        return cluster
+
+    def draw_faults(self, world: World) -> list[Fault]:
+        changes = draw_changes(
+            world.random("members"), node_count=self.node_count, spare_count=self.spare_count, span_ms=self.fault_ms
+        )
+        return sorted([*super().draw_faults(world), *changes])
+
+    def has_recovered(self, cluster: Cluster) -> bool:
+        return all(task.done() for task in cluster.operators) and super().has_recovered(cluster)
+
+    def repair(self, world: World, cluster: Cluster) -> None:
+        """Nothing to repair, but to see: a cluster in which nothing can be committed looks well as long as it rests."""
+        clients = TopicClients(cluster, History(world), client_count=0, think_ms=(0, 0), topic_count=0)
+        writer = make_client(cluster, "writer")
+
+        async def write() -> None:
+            for node_id in [machine.node_id for machine in cluster.members()]:
+                done = await clients.ask(writer, node_id, "create", f"written-through-{node_id}")
+                if done is None or done.status != OK:
+                    world.violated(RECOVERY, f"nothing can be written through node {node_id}: {done}")
+
+        _run_in(world, writer, write())
 
 
 class RecordsScenario(TopicsScenario):

@@ -46,10 +46,15 @@ class Machine:
         self.extra_disk_ns = 0  # slow: every piece of work takes so much longer
         self.stalled_until_ns = 0
         self.disk_was_broken = False  # then the process may end by itself
+        self.may_end = False  # so may one that the cluster was once told to forget: that may take its time
+        self.is_attended = False  # an operator takes it in, or out
+        self.is_away = False  # off, and nobody starts it: it is no member, or somebody is about to remove it
+        self.is_forgotten = False  # by the cluster, or never known to it: it comes with an empty disk, or not at all
         self.watch: Callable[[Machine], Callable[[], None] | None] = lambda _: None  # what looks at each process
         self.on_start: Callable[[Machine], None] = lambda _: None  # called before anything of a new process runs
         self.on_end: Callable[[Machine], None] = lambda _: None  # called when a process is to be gone
         self.is_rotten = False  # its disk returns what was never written
+        self.is_spare = False  # it did not found the cluster
         self._raft_directory = raft_directory
         self._booted_ns = 0
 
@@ -76,7 +81,7 @@ class Machine:
         return raft is not None and not raft.stopped and raft.role is Role.LEADER
 
     def start(self) -> None:
-        if self.loop is not None:
+        if self.loop is not None or self.is_away:
             return
         self.starts += 1
         self.world.wires.power_returned(self.host)
@@ -116,7 +121,7 @@ class Machine:
         if loop is not self.loop:
             return
         self.world.note(self.host, f"ended by itself: {type(error).__name__}: {error}")
-        if not self.disk_was_broken:
+        if not self.disk_was_broken and not self.may_end:
             self.world.violated(SELF_STOP, f"{self.host}: {type(error).__name__}: {error}")
         self.crash()
         self.world.time.after_ms(RESTART_MS, self.start)
@@ -157,6 +162,27 @@ class Machine:
         self.is_rotten = False
         self.disk = SimDisk(self.random.getrandbits(64))
         self.disk.latency_s = self._disk_latency_s
+
+    def retire(self) -> None:
+        """Stopped, and not to be started."""
+        self.crash()
+        self.is_away = True
+
+    def return_to_service(self) -> None:
+        """With its disk as it was left."""
+        self.is_away = False
+        self.start()
+
+    def come_new(self) -> None:
+        """To be started like a machine that was never there."""
+        self.is_away = self.is_forgotten = False
+        if self.starts:
+            self.wipe()
+
+    @property
+    def joins(self) -> bool:
+        """Whether its disk began empty in a cluster that was there."""
+        return self.is_spare or self.wipes > 0
 
     def _power_went(self, loop: ProcessLoop) -> None:
         """In the middle of a call to the disk. The rest of the callback under way can touch nothing any more."""
@@ -202,11 +228,18 @@ class Machine:
 
 
 class Cluster:
-    """Machines by node id, from 1."""
+    """Machines by node id, from 1. Spare ones come last; they are off, and no members, until somebody takes them in."""
 
-    def __init__(self, world: World, node_count: int, make: Maker, *, raft_directory: str) -> None:
+    def __init__(
+        self, world: World, node_count: int, make: Maker, *, raft_directory: str, spare_count: int = 0
+    ) -> None:
         self.world = world
-        self.machines = {node_id: Machine(world, node_id, make, raft_directory) for node_id in range(1, node_count + 1)}
+        ids = range(1, node_count + spare_count + 1)
+        self.machines = {node_id: Machine(world, node_id, make, raft_directory) for node_id in ids}
+        for node_id in ids[node_count:]:
+            spare = self.machines[node_id]
+            spare.is_spare = spare.is_away = spare.is_forgotten = True
+        self.operators: list[asyncio.Task[None]] = []  # who change members, at work or done
 
     def start(self) -> None:
         for machine in self.machines.values():
@@ -217,19 +250,31 @@ class Cluster:
         leaders = [machine for machine in self.machines.values() if machine.is_up and machine.leads]
         return max(leaders, key=_term_of, default=None)
 
-    def has_settled(self) -> bool:
-        """Whether every machine is up and follows one leader."""
-        if not all(machine.is_up and machine.is_ready for machine in self.machines.values()):
-            return False
+    def members(self) -> list[Machine]:
+        """Those of the configuration that the leader has. Who only listens may have been switched off for good."""
         leader = self.leader()
+        raft = leader.program.raft if leader is not None and leader.program is not None else None
+        if raft is None:
+            return []
+        return [
+            machine
+            for node_id, machine in self.machines.items()
+            if node_id in raft.members.voters or (node_id in raft.members.learners and not machine.is_away)
+        ]
+
+    def has_settled(self) -> bool:
+        """Whether every member is up and follows one leader."""
+        leader, members = self.leader(), self.members()
         if leader is None or leader.program is None:
+            return False
+        if not all(machine.is_up and machine.is_ready for machine in members):
             return False
         store = leader.program.store
         if store is not None and not (store.is_controller and store.image.cluster_id):
             return False
         return all(
             (raft := machine.program.raft) is not None and raft.leader_id == leader.node_id  # type: ignore[union-attr]
-            for machine in self.machines.values()
+            for machine in members
         )
 
 

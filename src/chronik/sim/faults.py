@@ -2,6 +2,7 @@
 
 Every fault ends by itself after its duration, so any part of a schedule is a schedule: that is what lets `shrink` take
 faults out one by one. `node` 0 means whoever leads the quorum when the fault begins, which is where faults hurt.
+Members that come and go are faults as well: somebody asks for that, and gives up when it takes too long.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import NamedTuple
 
+from chronik.sim import operators
 from chronik.sim.cluster import Cluster, Machine
 from chronik.sim.loop import NS_PER_MS
 from chronik.wire.batches import LENGTH_COVERS_FROM
@@ -164,6 +166,16 @@ def _wall_jump(cluster: Cluster, machine: Machine, fault: Fault) -> None:
     machine.jump_wall(fault.amount)
 
 
+def _join(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+    """Somebody takes it into the quorum, asking `other` first, and gives up after the duration."""
+    operators.take_in(cluster, machine, through=fault.other, patience_ms=fault.duration_ms)
+
+
+def _leave(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+    """Somebody takes it out of the quorum; `amount` says what becomes of it."""
+    operators.let_go(cluster, machine, fate=fault.amount, through=fault.other, patience_ms=fault.duration_ms)
+
+
 KINDS: Mapping[str, Callable[[Cluster, Machine, Fault], None]] = {
     "kill": _kill,
     "power": _power,
@@ -182,6 +194,8 @@ KINDS: Mapping[str, Callable[[Cluster, Machine, Fault], None]] = {
     "stall disk": _stall_disk,
     "sync error": _sync_error,
     "wall jump": _wall_jump,
+    "join": _join,
+    "leave": _leave,
 }
 
 
@@ -303,3 +317,34 @@ def _all_down(random: Random, at_ms: int, node: int, node_count: int) -> list[Fa
 
 
 COURSES = (_deposed_and_restarted, _leaders_in_turn, _voter_restarted, _slow_leader, _far_follower, _all_down)
+
+
+def draw_changes(random: Random, *, node_count: int, spare_count: int, span_ms: int) -> list[Fault]:
+    """Members come and go, one after the other or at once."""
+    faults: list[Fault] = []
+    founders = range(1, node_count + 1)
+    spares = range(node_count + 1, node_count + spare_count + 1)
+    for _ in range(random.randint(1, 3)):
+        at_ms = random.randrange(span_ms)
+        leaving = random.choice((LEADER, *founders))
+        gone = _left(random, at_ms, leaving)
+        later_ms = at_ms + random.randint(0, gone.duration_ms)
+        course = random.randrange(4)
+        if course == 0:  # replaced, the new one first or last
+            faults += [gone, _joined(random, random.choice((at_ms, later_ms)), random.choice(spares))]
+        elif course == 1:  # back again
+            faults += [gone, _joined(random, later_ms, leaving or random.choice(founders))]
+        elif course == 2:  # more of them
+            faults += [_joined(random, at_ms, spare) for spare in random.sample(spares, random.randint(1, spare_count))]
+        else:  # came, and goes
+            spare = random.choice(spares)
+            faults += [_joined(random, at_ms, spare), _left(random, later_ms, spare)]
+    return faults
+
+
+def _joined(random: Random, at_ms: int, node: int) -> Fault:
+    return Fault(at_ms, "join", node, random.randint(500, 4000), random.randint(1, 5))
+
+
+def _left(random: Random, at_ms: int, node: int) -> Fault:
+    return Fault(at_ms, "leave", node, random.randint(500, 4000), random.randint(1, 5), random.randint(0, 2))

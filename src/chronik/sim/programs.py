@@ -130,18 +130,29 @@ class BrokerProgram:
             self.failed(error)
 
 
-def broker_programs(node_count: int, **more: object) -> Maker:
+def broker_programs(
+    node_count: int, brokers: Mapping[str, object], joins: Callable[[int], bool] = lambda _: False
+) -> Maker:
+    """Of so many founders; `joins` says which node comes later, to be taken in by those who are there."""
+
     def make(runtime: Runtime, node_id: int) -> Program:
-        return BrokerProgram(runtime, broker_settings(node_id, node_count, tuple(sorted(more.items()))))
+        settings = broker_settings(node_id, node_count, tuple(sorted(brokers.items())), joins=joins(node_id))
+        return BrokerProgram(runtime, settings)
 
     return make
 
 
 @functools.cache  # a start of a node would spend more on reading its settings than on all the rest
-def broker_settings(node_id: int, node_count: int, more: tuple[tuple[str, object], ...]) -> Settings:
+def broker_settings(
+    node_id: int, node_count: int, more: tuple[tuple[str, object], ...], *, joins: bool = False
+) -> Settings:
     ids = range(1, node_count + 1)
     host = host_of(node_id)
-    voters = ",".join(f"{each}@{host_of(each)}:{CONTROLLER_PORT}" for each in ids)
+    founders = {each: f"{host_of(each)}:{CONTROLLER_PORT}" for each in ids}
+    if joins:
+        quorum = ("controller_quorum_bootstrap_servers", ",".join(founders.values()))
+    else:
+        quorum = ("controller_quorum_voters", ",".join(f"{each}@{at}" for each, at in founders.items()))
     settings: dict[str, object] = {
         "node_id": node_id,
         "process_roles": "broker,controller",
@@ -149,7 +160,7 @@ def broker_settings(node_id: int, node_count: int, more: tuple[tuple[str, object
         "listeners": f"PLAINTEXT://{host}:{BROKER_PORT},CONTROLLER://{host}:{CONTROLLER_PORT}",
         "advertised_listeners": f"PLAINTEXT://{host}:{BROKER_PORT}",
         "controller_listener_names": "CONTROLLER",
-        "controller_quorum_voters": voters,
+        quorum[0]: quorum[1],
         "admin_listener": "none",
         "group_initial_rebalance_delay_ms": 0,
         "offsets_topic_num_partitions": 2,

@@ -8,7 +8,7 @@ goes into the history as `read` operations of (offset, value); nothing is judged
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from typing import Any
 
 from chronik.client.addresses import Address
@@ -197,13 +197,13 @@ class RecordClients:
             self.history.complete(operation, OK, found[COMMITTED_AT].offset if found else 0)
 
 
-def routing_of(cluster: Cluster, client: WireClient) -> Routing:
-    """The product's client in this process, knowing every node to begin with."""
+def routing_of(cluster: Cluster, client: WireClient, node_ids: Iterable[int] | None = None) -> Routing:
+    """The product's client in this process, knowing every node to begin with, or some."""
     runtime = Runtime(
         SimClock(client.loop),
         SimDisk(0),
         client.network,
         SimRandomness(cluster.world.random(f"{client.name} of the product")),
     )
-    bootstrap = [Address(host_of(node_id), BROKER_PORT) for node_id in cluster.machines]
+    bootstrap = [Address(host_of(node_id), BROKER_PORT) for node_id in node_ids or cluster.machines]
     return Routing(runtime, bootstrap, client_id=client.name, connect_timeout_ms=1000)

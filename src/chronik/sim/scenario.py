@@ -64,6 +64,7 @@ class Scenario:
 
     name = ""
     node_count = 3
+    spare_count = 0  # machines that are there and no members, to begin with
     fault_ms = 9_000
     fault_count = (3, 9)
     weights = fault_module.METADATA_WEIGHTS
@@ -73,7 +74,7 @@ class Scenario:
         random = world.random("faults")
         return fault_module.draw(
             random,
-            node_count=self.node_count,
+            node_count=self.node_count + self.spare_count,
             span_ms=self.fault_ms,
             count=random.randint(*self.fault_count),
             weights=self.weights,

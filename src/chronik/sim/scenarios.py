@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from chronik.sim.broker_scenarios import DamageScenario, GroupsScenario, RecordsScenario, TopicsScenario
+from chronik.sim.broker_scenarios import (
+    DamageScenario,
+    GroupsScenario,
+    MembersScenario,
+    RecordsScenario,
+    TopicsScenario,
+)
 from chronik.sim.errors import UnknownScenario
 from chronik.sim.faults import Fault
 from chronik.sim.quorum_scenarios import MetadataScenario, QuorumScenario
@@ -10,7 +16,15 @@ from chronik.sim.scenario import Outcome, Scenario, run
 
 SCENARIOS: dict[str, type[Scenario]] = {
     each.name: each
-    for each in (QuorumScenario, MetadataScenario, TopicsScenario, RecordsScenario, GroupsScenario, DamageScenario)
+    for each in (
+        QuorumScenario,
+        MetadataScenario,
+        TopicsScenario,
+        MembersScenario,
+        RecordsScenario,
+        GroupsScenario,
+        DamageScenario,
+    )
 }
 
 

@@ -1,12 +1,16 @@
 """Invariant 3: what any node takes for committed is on the platters of a majority at that moment; it is one entry, no
-other is ever committed at its index; and a leader commits by an entry of its own term."""
+other is ever committed at its index; and a leader commits by an entry of its own term.
+
+Whose majority: that of the members in force. A change of members is in force once it is applied, so it is committed by
+those before it. What is committed together with it may be so by either: a look does not show which came first.
+"""
 
 from __future__ import annotations
 
 import zlib
 
 from chronik.raft.driver import RaftNode
-from chronik.raft.messages import Role
+from chronik.raft.messages import Entry, EntryKind, Membership, Role
 from chronik.sim.checkers.interface import Checker, Quorum
 from chronik.sim.cluster import Cluster, Machine
 from chronik.sim.history import History
@@ -19,20 +23,26 @@ class DurableCommit(Checker):
     def __init__(self, world: World, cluster: Cluster, history: History) -> None:
         super().__init__(world, cluster, history)
         self._committed: dict[int, tuple[int, int]] = {}  # by index: term and checksum of the entry
+        self._members: dict[int, Membership] = {}  # by node: in force when it was last looked at
+
+    def started(self, machine: Machine, raft: RaftNode, now: Quorum) -> None:
+        self._members[machine.node_id] = raft.members
 
     def changed(self, machine: Machine, raft: RaftNode, before: Quorum, now: Quorum) -> None:
+        members, self._members[machine.node_id] = self._members[machine.node_id], raft.members
         if now.committed == before.committed:
             return
         entries = raft._core.log.entries(before.committed + 1, 1 << 62, now.committed + 1)
         if not entries:
             return  # by a snapshot: its entries were judged when somebody first committed them
-        newest = None
+        newest = change = None
         for entry in entries:
             found = (entry.term, zlib.crc32(entry.data))
             known = self._committed.get(entry.index)
             if known is None:
                 self._committed[entry.index] = found
                 newest = entry
+                change = change or (entry if entry.kind is not EntryKind.NORMAL else None)
             elif known != found:
                 self.violated(
                     f"index {entry.index} was committed with term {known[0]}, node {machine.node_id} "
@@ -43,15 +53,24 @@ class DurableCommit(Checker):
         if now.role is Role.LEADER and newest.term != now.term:
             # Counted by itself it could still be overwritten by a later leader; only one of the own term carries it.
             self.violated(f"node {machine.node_id} leads term {now.term} and commits an entry of term {newest.term}")
-        voters = raft.members.voters
-        holders = []
-        for voter in voters:
-            log = self.cluster.machines[voter].durable_log
-            log.refresh()
-            if log.holds(newest.index, newest.term):
-                holders.append(voter)
-        if 2 * len(holders) <= len(voters):
-            self.violated(
-                f"node {machine.node_id} commits index {newest.index} of term {newest.term}, "
-                f"which only {holders} of {list(voters)} have on disk"
-            )
+        if change is not None:
+            self._require_majority(machine, change, members)
+        if newest is not change:
+            self._require_majority(machine, newest, members, raft.members)
+
+    def _require_majority(self, machine: Machine, entry: Entry, *either: Membership) -> None:
+        for members in either:
+            holders = [voter for voter in members.voters if self._holds(voter, entry)]
+            if 2 * len(holders) > len(members.voters):
+                return
+        voters = either[-1].voters
+        holders = [voter for voter in voters if self._holds(voter, entry)]
+        self.violated(
+            f"node {machine.node_id} commits index {entry.index} of term {entry.term}, "
+            f"which only {holders} of {list(voters)} have on disk"
+        )
+
+    def _holds(self, voter: int, entry: Entry) -> bool:
+        log = self.cluster.machines[voter].durable_log
+        log.refresh()
+        return log.holds(entry.index, entry.term)

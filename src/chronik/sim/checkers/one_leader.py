@@ -1,5 +1,6 @@
 """Invariant 1: a term has one leader, and a node gives one vote in a term, restarts included.
 
+A disk that was lost took the vote on it along; the node must not give another one in that term all the same.
 A vote counts from when it is on the platter: before, nobody may have heard of it. So a leader must have a majority of
 votes on platters when it begins to lead; a voter that moved on to a later term since is believed.
 """
@@ -21,10 +22,18 @@ class OneLeader(Checker):
         super().__init__(world, cluster, history)
         self._leaders: dict[int, int] = {}  # by term
         self._votes: dict[tuple[int, int], int] = {}  # by node and term: whom
+        self._lost: dict[int, tuple[int, int]] = {}  # by node: wipes, and the last term it voted in before them
+
+    def starting(self, machine: Machine) -> None:
+        node_id = machine.node_id
+        if machine.wipes > self._lost.get(node_id, (0, 0))[0]:
+            terms = [term for voter, term in self._votes if voter == node_id]
+            self._lost[node_id] = (machine.wipes, max(terms, default=0))
 
     def started(self, machine: Machine, raft: RaftNode, now: Quorum) -> None:
         known = self._votes.get((machine.node_id, now.term), now.vote)
-        if now.vote != known:
+        is_lost = now.vote == NOBODY and now.term <= self._lost.get(machine.node_id, (0, 0))[1]
+        if now.vote != known and not is_lost:
             self.violated(f"node {machine.node_id} voted for {known} in term {now.term}, and begins with {now.vote}")
         self._take_vote(machine)
 

@@ -1,5 +1,5 @@
-"""Invariant 4: nodes that have applied the log up to the same index have the same state, by log or by snapshot; and in
-the end they agree who belongs to the quorum.
+"""Invariant 4: nodes that have applied the log up to the same index have the same state, by log or by snapshot, and the
+same members; and in the end all who belong to the quorum agree who does.
 
 The hash of a whole image is dear, so it is taken at every fourth version, which all nodes agree on, and in the end.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from chronik.metadata.snapshot import state_hash
 from chronik.raft.driver import RaftNode
+from chronik.raft.messages import Membership
 from chronik.sim.checkers.interface import Checker, Quorum
 from chronik.sim.cluster import Cluster, Machine
 from chronik.sim.history import History
@@ -23,14 +24,20 @@ class SameState(Checker):
         super().__init__(world, cluster, history)
         self._hashes: dict[int, tuple[str, int]] = {}  # by version: hash, and who had it first
         self._last: dict[int, int] = {}
+        self._members: dict[int, tuple[Membership, int]] = {}  # by applied index: members, and who had them first
 
     def changed(self, machine: Machine, raft: RaftNode, before: Quorum, now: Quorum) -> None:
         if now.applied != before.applied:
             self._look(machine, every=EVERY)
+            known, who = self._members.setdefault(now.applied, (raft.members, machine.node_id))
+            if known != raft.members:
+                self.violated(
+                    f"at index {now.applied} node {who} has {known}, node {machine.node_id} has {raft.members}"
+                )
 
     def finish(self) -> None:
         members: dict[int, object] = {}
-        for machine in self.cluster.machines.values():
+        for machine in self.cluster.members():
             self._look(machine, every=1)
             raft = machine.program.raft if machine.program is not None else None
             if raft is not None:

@@ -7,6 +7,7 @@ from chronik.sim.checkers.durable_commit import DurableCommit
 from chronik.sim.checkers.durable_progress import DurableProgress
 from chronik.sim.checkers.leases import Leases
 from chronik.sim.checkers.linearizability import LinearizableMetadata
+from chronik.sim.checkers.one_change import OneChange
 from chronik.sim.checkers.one_leader import OneLeader
 from chronik.sim.checkers.owners import OneOwner
 from chronik.sim.checkers.partitions import Elections, Followers, IdenticalReplicas, Watermarks
@@ -17,6 +18,7 @@ from chronik.sim.checkers.silence import Silence
 
 RAFT_CHECKERS = (OneLeader, DurableProgress, Recovery, DurableCommit, SameState, Leases)
 METADATA_CHECKERS = (*RAFT_CHECKERS, Silence, LinearizableMetadata)
+MEMBERS_CHECKERS = (*METADATA_CHECKERS, OneChange)
 RECORD_CHECKERS = (
     *RAFT_CHECKERS, Silence, Watermarks, Followers, Elections, IdenticalReplicas,
     OneValuePerOffset, AcknowledgedIsReadable, ProducerOrder, CommitsStay, DamageIsNotServed, CommittedIsKept,

@@ -1,0 +1,146 @@
+"""Operators who take nodes into the quorum and out of it, as `chronik cluster add` and `remove` do, through any node.
+
+Each is a process of its own with one thing to do and so much patience: what fails is asked again through the next node,
+what takes too long is given up, and what became of it the operator does not know. Several may be at work at once, on
+different nodes. An operator judges nothing, and wipes no disk before the cluster said that it has forgotten the node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from chronik.client.addresses import Address
+from chronik.client.admin import quorum
+from chronik.client.errors import ClientError, Refused
+from chronik.client.routing import Cluster as Routing
+from chronik.sim.cluster import Cluster, Machine
+from chronik.sim.programs import CONTROLLER_PORT
+from chronik.sim.record_clients import routing_of
+from chronik.sim.wire_clients import WireClient, make_client
+from chronik.wire.error_codes import ErrorCode
+
+PAUSE_S = 0.1  # before the next node is asked
+LISTENS_ON, IS_STOPPED, RUNS_ON = range(3)  # a node that votes no more: what becomes of it
+
+# What an operator hears who asks for what is there already; a request that was given up may have come to be.
+DONE_BEFORE = frozenset({ErrorCode.DUPLICATE_VOTER, ErrorCode.VOTER_NOT_FOUND, ErrorCode.BROKER_ID_NOT_REGISTERED})
+
+Ask = Callable[[Routing], Awaitable[None]]
+Work = Callable[["_Operator"], Awaitable[None]]
+
+
+def take_in(cluster: Cluster, machine: Machine, *, through: int, patience_ms: int) -> None:
+    """The machine votes from then on. One that the cluster has forgotten, or never knew, comes with an empty disk."""
+    at = Address(machine.host, CONTROLLER_PORT)
+
+    async def work(operator: _Operator) -> None:
+        if machine.is_forgotten and not machine.is_away:
+            # It runs on, and a request that was given up may have taken it in since: its disk must not be in use.
+            machine.retire()
+            if not await operator.remove(machine):
+                machine.return_to_service()
+                return
+        if machine.is_forgotten:
+            machine.come_new()
+        machine.start()
+        await operator.ask("add", machine, lambda to: quorum.add(to, machine.node_id, at, timeout_ms=operator.left_ms))
+
+    _begin(cluster, machine, work, through, patience_ms)
+
+
+def let_go(cluster: Cluster, machine: Machine, *, fate: int, through: int, patience_ms: int) -> None:
+    """The machine votes no more, and unless it listens on the cluster forgets it.
+
+    One that runs on was taken for dead, and may be cut off: whatever it does when it is back is no harm to the rest.
+    """
+
+    async def work(operator: _Operator) -> None:
+        if machine.is_away:
+            return  # it is no member
+        if fate == IS_STOPPED:
+            machine.retire()
+        is_gone = await operator.remove(machine)
+        if is_gone and fate != LISTENS_ON:
+            machine.is_forgotten = is_gone = await operator.forget(machine)
+        if fate == IS_STOPPED and not is_gone:
+            machine.return_to_service()
+
+    _begin(cluster, machine, work, through, patience_ms)
+
+
+def _begin(cluster: Cluster, machine: Machine, work: Work, through: int, patience_ms: int) -> None:
+    client = make_client(cluster, f"operator-{len(cluster.operators) + 1}")
+    operator = _Operator(cluster, client, through, patience_ms)
+
+    async def begin() -> None:
+        if machine.is_attended:
+            return  # two would not know what the other did to it
+        machine.is_attended = True
+        await work(operator)
+        machine.is_attended = False
+
+    def ended(task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            cluster.world.violated("no unhandled error", f"{client.name}: {error!r}")
+
+    task = client.loop.create_task(begin(), name=client.name)
+    task.add_done_callback(ended)
+    cluster.operators.append(task)
+
+
+class _Operator:
+    def __init__(self, cluster: Cluster, client: WireClient, through: int, patience_ms: int) -> None:
+        self._cluster, self._client = cluster, client
+        self._through = through
+        self._routings: dict[int, Routing] = {}
+        self._give_up_s = client.loop.time() + patience_ms / 1000
+
+    @property
+    def left_ms(self) -> int:
+        return max(0, int((self._give_up_s - self._client.loop.time()) * 1000))
+
+    async def forget(self, machine: Machine) -> bool:
+        """As a broker first. It leaves the quorum with that, unless somebody failed in between: that is asked too."""
+        machine.may_end = True  # it hears that it is not registered, and ends
+        is_gone = await self.ask("forget", machine, lambda to: quorum.unregister(to, machine.node_id))
+        return is_gone and await self.remove(machine)
+
+    async def remove(self, machine: Machine) -> bool:
+        return await self.ask("remove", machine, lambda to: quorum.remove(to, machine.node_id))
+
+    async def ask(self, what: str, machine: Machine, ask: Ask) -> bool:
+        """Whether it is so now. False: the operator gave up, and it may be so or not, now or later."""
+        while self.left_ms:
+            node_id = self._next_node(machine)
+            try:
+                async with asyncio.timeout(self.left_ms / 1000):
+                    await ask(self._to(node_id))
+            except (ClientError, TimeoutError) as error:
+                is_done = isinstance(error, Refused) and error.kafka_error in DONE_BEFORE
+                self._note(f"{what} {machine}, through node-{node_id}: {type(error).__name__} {error}")
+                if is_done:
+                    return True
+            else:
+                self._note(f"{what} {machine}, through node-{node_id}: done")
+                return True
+            await asyncio.sleep(PAUSE_S)
+        self._note(f"{what} {machine}: given up")
+        return False
+
+    def _to(self, node_id: int) -> Routing:
+        """Left open: it ends with the process."""
+        if node_id not in self._routings:
+            self._routings[node_id] = routing_of(self._cluster, self._client, [node_id])
+        return self._routings[node_id]
+
+    def _next_node(self, machine: Machine) -> int:
+        """In turn, but nobody asks a node about itself that is to come or to go."""
+        while True:
+            node_id = 1 + (self._through - 1) % len(self._cluster.machines)
+            self._through += 1
+            if node_id != machine.node_id:
+                return node_id
+
+    def _note(self, what: str) -> None:
+        self._cluster.world.note(self._client.name, what)

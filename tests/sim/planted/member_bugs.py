@@ -1,0 +1,85 @@
+"""Bugs that nobody notices before a node joins the quorum or leaves it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from chronik.metadata.commands import Command, Reply
+from chronik.metadata.leased_reads import LEASE_GRANT, LeasedReads
+from chronik.metadata.leases import Grant, encode_grant
+from chronik.metadata.quorum import QuorumDuties
+from chronik.raft import appending, changes, membership
+from chronik.raft.changes import ChangeSet
+from chronik.raft.core import Core
+from chronik.raft.driver import RaftNode
+from chronik.raft.messages import Entry, Membership, Role
+from chronik.raft.quorum import committed_index
+from chronik.raft.read_points import ReadPoints
+
+
+def commits_counted_by_the_members_before(patch: pytest.MonkeyPatch) -> None:
+    """Who leads goes on counting as it did before the last change."""
+    before: dict[Core, Membership] = {}
+    apply = membership.apply
+
+    def remember(node: Core, change: ChangeSet) -> Membership:
+        before[node] = node.members
+        return apply(node, change)
+
+    def advance_commit(node: Core) -> bool:
+        voters = before.get(node, node.members).voters
+        index = committed_index([each for each in voters if each in node.progress], lambda at: node.progress[at].match)
+        return node.log.matches(index, node.term) and node.log.commit_to(index)
+
+    patch.setattr(membership, "apply", remember)
+    patch.setattr(appending, "advance_commit", advance_commit)
+
+
+def changes_made_at_once(patch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for the change before."""
+    work = QuorumDuties._work
+
+    async def unlocked(self: QuorumDuties, raft: RaftNode, command: Command) -> Reply:
+        self._changing = asyncio.Lock()
+        return await work(self, raft, command)
+
+    def may_propose(node: Core, entry: Entry) -> bool:
+        return changes.changed(node.members, ChangeSet.of(entry).changes) is not None
+
+    patch.setattr(QuorumDuties, "_work", unlocked)
+    patch.setattr(appending, "may_propose", may_propose)
+
+
+def followers_pass_changes_over(patch: pytest.MonkeyPatch) -> None:
+    """Only who leads knows of them; the others would elect by the members that there were."""
+    apply = membership.apply
+
+    def by_leaders(node: Core, change: ChangeSet) -> Membership:
+        return apply(node, change) if node.role is Role.LEADER else node.members
+
+    patch.setattr(membership, "apply", by_leaders)
+
+
+def leases_for_nodes_that_were_removed(patch: pytest.MonkeyPatch) -> None:
+    """Whoever asks is granted one, and what is to be committed waits for who gets nothing to hold."""
+
+    def answer(self: LeasedReads, peer: int, number: int) -> None:
+        raft, now_ns = self._raft, self._clock.monotonic_ns()
+        if self.grants is None or len(raft.members.voters) == 1 or not raft.holds_lease(now_ns):
+            return
+        duration_ns = self.grants.grant_ns(peer, now_ns, raft.lease_until_ns)
+        if duration_ns:
+            raft.require(self.grants.holders(now_ns))
+            grant = Grant(number, raft.term, raft.commit_index, duration_ns)
+            self._notes.send_note(peer, LEASE_GRANT + encode_grant(grant))
+
+    patch.setattr(LeasedReads, "_answer", answer)
+
+
+def voters_that_would_not_vote(patch: pytest.MonkeyPatch) -> None:
+    """A node that waits for a leader's word before it votes is one of those whose votes make a leader. It takes a while
+    to ask again, when its first question went to nobody."""
+    patch.setattr(RaftNode, "may_vote", lambda self, node_id: True)
+    patch.setattr(ReadPoints, "leader_changed", lambda self: None)
