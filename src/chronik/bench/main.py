@@ -51,7 +51,7 @@ app = App(
 def bench(
     *,
     bootstrap_servers: Annotated[
-        str, Parameter(name=["--bootstrap-servers", "--bootstrap"], env_var="CHRONIK_BOOTSTRAP")
+        str, Parameter(name=["--bootstrap-servers", "--bootstrap-server", "--bootstrap"], env_var="CHRONIK_BOOTSTRAP")
     ] = "localhost:9092",
     topic: str = "bench-test",
     message_size: int = 256,

@@ -38,9 +38,9 @@ Format = Literal["table", "json"]
 class Options:
     """What every command takes."""
 
-    bootstrap: Annotated[str, Parameter(name=["--bootstrap", "--bootstrap-server"], env_var="CHRONIK_BOOTSTRAP")] = (
-        "localhost:9092"
-    )
+    bootstrap: Annotated[
+        str, Parameter(name=["--bootstrap", "--bootstrap-server", "--bootstrap-servers"], env_var="CHRONIK_BOOTSTRAP")
+    ] = "localhost:9092"
     """Brokers to ask first: host:port, several with commas; localhost:9092 when left out."""
 
     format: Format = "table"

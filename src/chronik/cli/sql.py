@@ -41,7 +41,7 @@ def sql(
     as_bytes: Annotated[bool, Parameter(name="--bytes")] = False,
     master: str | None = None,
     bootstrap: Annotated[
-        str, Parameter(name=["--bootstrap", "--bootstrap-server"], env_var="CHRONIK_BOOTSTRAP")
+        str, Parameter(name=["--bootstrap", "--bootstrap-server", "--bootstrap-servers"], env_var="CHRONIK_BOOTSTRAP")
     ] = "localhost:9092",
     format_: Annotated[Literal["table", "json", "csv"], Parameter(name="--format")] = "table",
 ) -> int:
