@@ -32,7 +32,7 @@ pytestmark = [
     pytest.mark.java,
     pytest.mark.slow,
     pytest.mark.spark,
-    pytest.mark.xdist_group("spark"),
+    pytest.mark.xdist_group("spark-kills"),  # its drivers are its own; those who share a session need not wait
     pytest.mark.timeout(3600),
 ]
 
