@@ -40,8 +40,8 @@ def base_key() -> str:
 
 
 def profile_key(profile: str) -> str:
-    """What makes a profile stale when it changes: its lock, the build tools, and what pyproject.toml declares."""
-    digest = hashlib.sha256(base_key().encode())
+    """What makes a profile stale when it changes: lock, build tools, what pyproject.toml declares, byte code."""
+    digest = hashlib.sha256(f"{base_key()} {compiled_packages(profile)}".encode())
     for path in (BUILD_LOCK, LOCKS[profile], ROOT / "pyproject.toml"):
         digest.update(path.read_bytes())
     return digest.hexdigest()
@@ -75,8 +75,7 @@ def prepare(profile: str) -> None:
     pip("--require-hashes", "-r", str(BUILD_LOCK))
     pip("--require-hashes", "--use-pep517", "-r", str(LOCKS[profile]))
     pip("--editable", str(ROOT))
-    packages = START_PACKAGES + (SPARK_PACKAGES if profile == "all" else ())
-    compile_modules(ROOT / "src", *[site_packages() / name for name in packages])
+    compile_modules(ROOT / "src", *[site_packages() / name for name in compiled_packages(profile)])
     stamp_of(profile).write_text(profile_key(profile))
     print(f"chronik: .venv is ready after {time.monotonic() - started:.0f} s", flush=True)
 
@@ -107,6 +106,10 @@ def compile_modules(*folders: Path) -> None:
         *map(str, folders),
     ]
     subprocess.run(compiling, stdout=subprocess.DEVNULL)  # a module that does not compile says so when it is imported
+
+
+def compiled_packages(profile: str) -> tuple[str, ...]:
+    return START_PACKAGES + (SPARK_PACKAGES if profile == "all" else ())
 
 
 def site_packages() -> Path:
