@@ -53,6 +53,14 @@ def test_a_change_of_what_is_wanted_makes_it_stale(clone: Path, changed: str) ->
     assert not prepare_venv.is_ready("dev")
 
 
+def test_an_environment_without_the_byte_code_that_is_wanted_now_is_stale(
+    clone: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would be the slow one of two that look alike."""
+    monkeypatch.setattr(prepare_venv, "START_PACKAGES", (*prepare_venv.START_PACKAGES, "another"))
+    assert not prepare_venv.is_ready("dev")
+
+
 def test_the_lock_of_another_profile_does_not_matter(clone: Path) -> None:
     """A new Spark is no reason to keep a developer of the broker waiting."""
     (clone / "all.txt").write_text("something else")

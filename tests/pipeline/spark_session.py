@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
+from chronik.pipeline import spark_home
 from tests.house.repository import ROOT, SOURCE
 from tests.oracle.jars import spark_kafka_jars
 
@@ -24,6 +25,9 @@ T = TypeVar("T")
 _running: pytest.StashKey[Any] = pytest.StashKey()
 SPARK_KAFKA = "4.2.0"
 STARTS_MAX = 10
+# A JVM that lives for a minute on few rows: whatever is compiled is hardly used, and of the time until it is ready most
+# goes into classes, which are not checked again.
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -32,11 +36,10 @@ SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.streaming.metricsEnabled": "false",
-    # A JVM that lives for a minute on few rows: whatever is compiled is hardly used.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto",
+    "spark.driver.extraJavaOptions": JAVA_OPTIONS,
 }
 
 
@@ -55,6 +58,7 @@ def _start() -> SparkSession:
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["TZ"] = "UTC"
     os.environ["PYTHONPATH"] = os.pathsep.join([str(SOURCE), str(ROOT)])  # of workers
+    spark_home.settle_in()
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master("local[2]").appName("chronik-tests")

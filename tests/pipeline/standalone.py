@@ -18,7 +18,9 @@ import time
 from pathlib import Path
 from typing import Final, Self
 
+from chronik.pipeline import spark_home
 from tests.house.repository import ROOT, SOURCE
+from tests.pipeline.spark_session import JAVA_OPTIONS
 
 MASTER: Final = "org.apache.spark.deploy.master.Master"
 WORKER: Final = "org.apache.spark.deploy.worker.Worker"
@@ -26,8 +28,6 @@ WORKERS: Final = 2
 START_S_MAX: Final = 120
 POLL_S: Final = 0.05
 LOG_LINES_SHOWN: Final = 40
-# Processes that live for half a minute: quick compilation beats good compilation.
-JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 
 
 class Standalone:
@@ -75,10 +75,8 @@ class Standalone:
     @property
     def environment(self) -> dict[str, str]:
         """For drivers that are to run here."""
-        import pyspark
-
+        spark_home.settle_in()
         return os.environ | {
-            "SPARK_HOME": str(Path(pyspark.__file__).parent),
             "SPARK_CONF_DIR": str(self._folder),
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_DAEMON_JAVA_OPTS": f"{JAVA_OPTIONS} -Dspark.master.rest.enabled=false",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
 import pytest
 
-from chronik.pipeline import session
+from chronik.pipeline import session, spark_home
 from chronik.pipeline.conditions import PipelineFault
 
 
@@ -67,3 +69,23 @@ def test_a_missing_extra_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(PipelineFault) as told:
         session.require_spark()
     assert told.value.sentence == "SPARK_MISSING: pyspark is not installed: pip install 'chronik[spark]'"
+
+
+def test_workers_get_a_pyspark_that_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of pyspark's folder but its zip of sources, which would be first on the path of every worker."""
+    pyspark = pytest.importorskip("pyspark")
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    spark_home.settle_in()
+    home, installed = Path(os.environ["SPARK_HOME"]), Path(pyspark.__file__).parent
+    assert {entry.name for entry in installed.iterdir()} - {entry.name for entry in home.iterdir()} == {"python"}
+    assert (home / "jars").resolve() == installed / "jars"
+
+
+@pytest.mark.parametrize(("name", "value"), [("SPARK_HOME", "/opt/spark"), ("PYSPARK_PYTHON", "/usr/bin/python3")])
+def test_a_home_or_a_python_of_the_users_own_stays(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+    """Another Python may have no pyspark but that of the zip."""
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    monkeypatch.setenv(name, value)
+    spark_home.settle_in()
+    assert os.environ.get("SPARK_HOME") == (value if name == "SPARK_HOME" else None)

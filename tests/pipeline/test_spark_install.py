@@ -15,6 +15,7 @@ import pytest
 from chronik.testing import Cluster
 from tests.house.repository import ROOT
 from tests.pipeline import topics
+from tests.pipeline.readme import readme_query
 
 # Half a gigabyte is installed, which takes a minute or two and, the first time, a network.
 pytestmark = [
@@ -50,10 +51,7 @@ def test_the_query_of_the_readme_runs_where_nothing_else_is_installed(
     run(sys.executable, "-m", "venv", str(tmp_path / "env"))
     python = str(tmp_path / "env/bin/python")
     run(python, "-m", "pip", "install", "--quiet", "--no-compile", "-c", str(locked(tmp_path)), f"{wheel}[spark]")
-    [query] = re.findall(
-        r"^    (spark\.readStream\.format\(\"chronik\"\).*)$", (ROOT / "README.md").read_text(), re.MULTILINE
-    )
-    query = query.replace("localhost:9092", our_broker.bootstrap).replace('"orders"', f'"{topic}"')
+    query = readme_query(our_broker.bootstrap, topic)
     told = run(python, "-c", SCRIPT.format(query=query), cwd=tmp_path)
     found = [literal_eval(line.removeprefix("row ")) for line in told.splitlines() if line.startswith("row ")]
     assert found == [(row[0], row[1], row[4]) for row in topics.dump(our_broker.bootstrap, topic, count=COUNT)]

@@ -14,6 +14,7 @@ from pyspark.errors import PySparkException
 
 from chronik.testing import Cluster
 from tests.pipeline import topics
+from tests.pipeline.readme import readme_query
 from tests.pipeline.spark_session import patiently
 
 if TYPE_CHECKING:
@@ -91,6 +92,29 @@ def test_rows_are_those_that_librdkafka_reads(
     assert (
         read(spark, our_broker, topic, subscribe=topic, endingOffsets=f'{{"{topic}":{{"0":0,"1":0}}}}').collect() == []
     )
+
+
+def test_the_query_of_the_readme_runs(spark: SparkSession, our_broker: Cluster, unique: Callable[[str], str]) -> None:
+    """As it stands there; `test_spark_install` runs it where nothing but the wheel is installed."""
+    topic = topics.create(our_broker.bootstrap, unique("readme"))
+    topics.fill(our_broker.bootstrap, topic, 50)
+    reader = eval(readme_query(our_broker.bootstrap, topic), {"spark": spark})
+    writer = reader.option("startingOffsets", "earliest").load().writeStream.format("memory").queryName("readme")
+    run_to_end(writer)
+    found = [as_tuple((*row, None)) for row in spark.table("readme").orderBy("offset").collect()]
+    assert found == topics.dump(our_broker.bootstrap, topic, count=50)
+
+
+def test_workers_import_a_compiled_pyspark(spark: SparkSession) -> None:
+    """Out of the zip that Spark puts first on their path, each of ten processes would compile it anew."""
+
+    def where(_: int) -> str:
+        import pyspark
+
+        return str(pyspark.__file__)
+
+    [found] = spark.sparkContext.parallelize([0], 1).map(where).collect()
+    assert ".zip" not in found
 
 
 def test_a_users_schema_leaves_columns_out_and_must_be_one_of_topics(

@@ -23,7 +23,15 @@ from tests.pipeline.standalone import WORKERS, Standalone
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.spark, pytest.mark.xdist_group("spark")]
+# Six JVMs: a master, two workers with an executor each, and a driver.
+pytestmark = [
+    pytest.mark.java,
+    pytest.mark.slow,
+    pytest.mark.spark,
+    pytest.mark.long,
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.timeout(900),
+]
 
 EXAMPLE = ROOT / "examples/orders_cdc/pipeline.py"
 TABLES = ("order_changes", "orders", "spending")
@@ -37,7 +45,7 @@ def digest(storage: Path, table: str) -> str:
     return hashlib.sha256("\n".join(sorted(repr(sorted(row.items())) for row in rows)).encode()).hexdigest()
 
 
-@pytest.mark.parametrize("only", ["order_changes", pytest.param(None, marks=pytest.mark.long)])
+@pytest.mark.parametrize("only", ["order_changes", None])
 def test_a_standalone_master_with_two_workers_gives_the_same_tables(
     spark: SparkSession, our_broker: Cluster, unique: Callable[[str], str], tmp_path: Path, only: str | None
 ) -> None:
@@ -69,7 +77,6 @@ def test_a_standalone_master_with_two_workers_gives_the_same_tables(
     assert {name: digest(lake, name) for name in tables} == {name: digest(local.storage, name) for name in tables}
 
 
-@pytest.mark.long
 def test_a_spark_that_does_not_start_is_told_in_one_sentence(
     our_broker: Cluster, unique: Callable[[str], str], tmp_path: Path
 ) -> None:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from chronik.pipeline import spark_home
 from chronik.pipeline.conditions import PipelineFault
 
 if TYPE_CHECKING:
@@ -79,6 +80,8 @@ def spark_session(name: str, master: str | None = None, settings: Mapping[str, s
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     chosen = master or os.environ.get("SPARK_MASTER") or "local[2]"
+    if chosen.startswith("local"):  # a cluster hands the zip to its machines
+        spark_home.settle_in()
     builder = SparkSession.builder.appName(f"chronik {name}")
     builder = builder.remote(chosen) if chosen.startswith("sc://") else builder.master(chosen)
     for key, value in (

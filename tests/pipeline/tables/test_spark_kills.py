@@ -7,11 +7,13 @@ same without Spark, and so many more kills in the same time, is `test_kills`; wr
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -20,6 +22,7 @@ import pytest
 from confluent_kafka import Producer
 from deltalake import DeltaTable
 
+from chronik.pipeline import spark_home
 from chronik.pipeline.tables.place import Place
 from chronik.testing import Cluster
 from tests.pipeline.tables.rows import batches_in_history
@@ -29,18 +32,26 @@ pytestmark = [
     pytest.mark.java,
     pytest.mark.slow,
     pytest.mark.spark,
-    pytest.mark.long,
-    pytest.mark.xdist_group("spark"),
+    pytest.mark.xdist_group("spark-kills"),  # its drivers are its own; those who share a session need not wait
     pytest.mark.timeout(3600),
 ]
 
-KILLS = int(os.environ.get("CHRONIK_SPARK_KILLS", "3"))  # CHRONIK_SPARK_KILLS=30 is the long run
+SHORT_KILLS = 3
+KILLS = int(os.environ.get("CHRONIK_SPARK_KILLS", SHORT_KILLS))  # CHRONIK_SPARK_KILLS=30 is the long run
 SEED = int(os.environ.get("CHRONIK_SPARK_KILLS_SEED", "3"))
 TOPIC = "killed"
 PARTITIONS = 3
 BATCH_ROWS = 400
+BATCHES_PER_DRIVER = 5
+DRIVER = "driver"
 # Python processes of a driver, by what they run: tasks; the table's commits; the source's planning.
-WORKERS = ["pyspark.worker", "pyspark.sql.worker.python_streaming_sink_runner", "pyspark.sql.worker.plan_data_source"]
+TASKS = "pyspark.worker"
+COMMITS = "pyspark.sql.worker.python_streaming_sink_runner"
+PLANNING = "pyspark.sql.streaming.python_streaming_source_runner"
+VICTIMS = [DRIVER, TASKS, COMMITS, PLANNING]
+# After a kill, or after planning has begun, the next kill comes within so long: a few batches of a warm driver, or the
+# first of one that is cold.
+SPAN_S = 4.0
 
 
 class Run:
@@ -95,10 +106,20 @@ class Run:
         if 0 not in ended:  # each stopped the other
             self.finish()
 
-    def progress(self) -> int:
-        """Grows with every file, every commit and every batch: where in its life a run is."""
-        places = [Path(self.place.uri), Path(self.place.uri) / "_delta_log", *self.checkpoint.glob("[oc]*s")]
-        return sum(len(list(each.iterdir())) for each in places if each.is_dir())
+    def phase(self) -> str:
+        """Where in its life the batch under way is, by the files that Spark and its tasks leave."""
+        planned, done = (
+            max((int(each.name) for each in (self.checkpoint / folder).glob("[0-9]*")), default=-1)
+            for folder in ("offsets", "commits")
+        )
+        if planned == done:
+            return "planning"
+        table = self.place.find()
+        query = json.loads((self.checkpoint / "metadata").read_text())["id"]
+        if table is not None and (table.transaction_version(query) or -1) >= planned:
+            return "committed, not noted"
+        finished = {each.name.split("-")[1] for each in Path(self.place.uri).glob(f"b{planned}-*")}
+        return ("reading and writing", "writing", "writing", "committing")[len(finished)]
 
     def check(self) -> None:
         rows = DeltaTable(self.place.uri).to_pyarrow_table(columns=["_partition", "_offset", "value", "_topic_id"])
@@ -116,9 +137,14 @@ class Run:
         assert [number for _, number in batches] == list(range(len(batches))), "a batch id has not exactly one commit"
         assert len({application for application, _ in batches}) == 1
 
+    def summary(self) -> str:
+        records = sum(map(len, self.values.values()))
+        return f"{records} records in {len(batches_in_history(self.place))} batches, each once"
+
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Run]:
+    spark_home.settle_in()  # once, for all drivers
     with Cluster(settings={"num.partitions": str(PARTITIONS)}) as cluster:
         yield Run(tmp_path, cluster)
 
@@ -148,37 +174,49 @@ def workers_of(pid: int, module: str) -> list[int]:
     return [each for each in found if not set(descendants(each)) & set(found)]
 
 
-def test_kills_of_drivers_and_workers_lose_and_double_nothing(run: Run) -> None:
-    """Each kill falls at another point: while files are written, before the commit, after it, between batches.
+def wait_until_planning(process: subprocess.Popen[bytes]) -> None:
+    """A driver that starts has no batch under way: nothing that a kill could break."""
+    while process.poll() is None and not workers_of(process.pid, PLANNING):
+        time.sleep(0.05)
 
-    What is left to do is then done by two drivers at once, as when somebody starts the job again while it runs.
+
+def test_kills_of_drivers_and_workers_lose_and_double_nothing(run: Run) -> None:
+    """Each kill falls at any moment of a batch: while it is planned, read, written, committed, or noted as committed.
+
+    In the long run, what is left to do is then done by two drivers at once, as when somebody starts the job again while
+    it runs.
     """
     random = Random(SEED)
-    kills = 0
-    while kills < KILLS:
-        run.produce(BATCH_ROWS * 6)
+    fallen: list[tuple[str, str]] = []
+    while len(fallen) < KILLS:
+        run.produce(BATCH_ROWS * BATCHES_PER_DRIVER)
         with run.driver() as process:
-            while process.poll() is None and kills < KILLS:
-                wanted = run.progress() + random.randrange(1, 12)
-                while run.progress() < wanted and process.poll() is None:
-                    time.sleep(0.005)
-                if process.poll() is not None:
-                    break
-                time.sleep(random.random() * 0.1)
-                victim = random.choice(["driver", *WORKERS])
-                pids = [process.pid] if victim == "driver" else workers_of(process.pid, victim)
-                if not pids:
+            wait_until_planning(process)
+            while process.poll() is None and len(fallen) < KILLS:
+                time.sleep(random.random() * SPAN_S)
+                victim = VICTIMS[(len(fallen) + SEED) % len(VICTIMS)]
+                pids = [process.pid] if victim == DRIVER else workers_of(process.pid, victim)
+                if process.poll() is not None or not pids:
                     continue
-                kills += 1
-                if victim == "driver":
-                    break  # leaving kills all of its group
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(random.choice(pids), signal.SIGKILL)
-    run.produce(BATCH_ROWS * 2)
-    run.finish_twice()
+                phase = run.phase()
+                if victim == DRIVER:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
+                else:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(random.choice(pids), signal.SIGKILL)
+                fallen.append((victim.rpartition(".")[2], phase))
+            ended = process.wait()  # a driver whose task was killed goes on
+    if KILLS > SHORT_KILLS:
+        run.produce(BATCH_ROWS * 2)
+        run.finish_twice()
+    elif ended != 0:
+        run.finish()
     run.check()
+    print(f"{len(fallen)} kills: {dict(Counter(fallen))}; {run.summary()}")
 
 
+@pytest.mark.long
 def test_two_drivers_on_one_checkpoint_commit_each_batch_once(run: Run) -> None:
     """Somebody starts the job twice, on an empty table."""
     run.produce(BATCH_ROWS * 4)

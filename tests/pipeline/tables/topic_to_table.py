@@ -9,13 +9,9 @@ import sys
 
 from chronik.pipeline.session import spark_session
 from chronik.pipeline.tables.provenance import with_provenance
+from tests.pipeline.spark_session import SETTINGS as SHORT_LIVED
 
-SETTINGS = {
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # starts sooner, and lives a minute
-    "spark.sql.streaming.minBatchesToRetain": "1000",
-}
+SETTINGS = SHORT_LIVED | {"spark.driver.host": "127.0.0.1", "spark.sql.streaming.minBatchesToRetain": "1000"}
 
 
 def main(bootstrap: str, topic: str, table: str, checkpoint: str, batch_rows: str) -> None:
