@@ -192,6 +192,8 @@ class Node:
             await asyncio.sleep(0.01)
         self.has_begun = True
         self.replicas.begin(self.image)
+        while self.replicas.begin_more():
+            await asyncio.sleep(0.01)
         while True:
             if world.wires.reaches(self.node_id, 0):
                 self.heard_s = asyncio.get_running_loop().time()

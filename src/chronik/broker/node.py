@@ -59,6 +59,7 @@ from chronik.wire.notation import Shared
 log = logging.getLogger("chronik.broker")
 
 TURNS_TO_CLOSE = 10
+BEGIN_PAUSE_S = 0.05  # between steps of taking up topics
 
 
 class Node:
@@ -182,6 +183,7 @@ class Node:
         await self.lifecycle.join()
         self._serves = True
         self.connections.begin()
+        self.tasks.start("topics without records", self._begin_more())
         self.tasks.start("heartbeats", self.lifecycle.keep_alive())
         self.tasks.start("connections", self.connections.sweep())
         self.tasks.start("maintenance", self._maintain())
@@ -234,6 +236,13 @@ class Node:
         return kept[1]
 
     # --- background work
+
+    async def _begin_more(self) -> None:
+        """After a restart among thousands of topics clients come first, then those of which this node has nothing."""
+        are_more = True
+        while are_more:
+            await asyncio.sleep(BEGIN_PAUSE_S)
+            are_more = self.replicas.begin_more()
 
     async def _maintain(self) -> None:
         while True:

@@ -24,6 +24,8 @@ from chronik.storage.errors import StorageError
 from chronik.storage.log import Log
 from chronik.storage.logs import Logs
 
+TOPICS_AT_ONCE = 500  # taken up by a node that begins: clients wait no longer than for these
+
 
 class Replicas:
     refusals = (StorageError, ReplicationError)  # what reading may meet, and a peer is told
@@ -50,6 +52,7 @@ class Replicas:
         self._fetchers = fetchers
         fetchers.attach(self._make_follower)
         self._has_begun = False
+        self._later: list[bytes] = []  # topics that are not taken up yet
         self._replicas: dict[Key, Replica] = {}
         self._followers: dict[Key, dict[int, Progress]] = {}  # of partitions led here, by broker id
 
@@ -146,9 +149,22 @@ class Replicas:
     # --- following the image
 
     def begin(self, image: Image) -> None:
-        """The image shows this node's registration: from now on it leads and follows as the image says."""
+        """The image shows this node's registration: from now on it leads and follows as the image says.
+
+        Topics of which nothing is here come last; where there are many, call `begin_more` until all are taken up.
+        """
         self._has_begun = True
-        self.follow(image, image.topics.values(), ())
+        here = {log.topic_id for log in self.logs.all()}
+        self._later = [topic_id for topic_id in image.topics if topic_id not in here]
+        self.follow(image, [topic for topic_id, topic in image.topics.items() if topic_id in here], ())
+        self.begin_more()
+
+    def begin_more(self) -> bool:
+        """Takes up some more topics; whether there are others still."""
+        some, self._later = self._later[:TOPICS_AT_ONCE], self._later[TOPICS_AT_ONCE:]
+        known = [self.image.topics.get(topic_id) for topic_id in some]
+        self.follow(self.image, [topic for topic in known if topic is not None], ())
+        return bool(self._later)
 
     def follow(
         self, image: Image, changed: Iterable[Topic], removed: Iterable[Topic], brokers: Iterable[int] = ()
