@@ -20,7 +20,7 @@ from tests.pipeline.pipelines import as_json
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.spark, pytest.mark.long, pytest.mark.xdist_group("spark")]
 
 
 def create(bootstrap: str, topic: str, **config: str) -> str:

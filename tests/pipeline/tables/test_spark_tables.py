@@ -102,7 +102,8 @@ def test_a_stream_is_appended_once_per_batch_and_read_at_any_version(spark: Spar
     assert {each["_file"][:3] for each in older.select("_file").distinct().collect()} == {"b0-"}
 
 
-def test_updates_and_tombstones_of_a_stream_equal_a_dict(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["merged", pytest.param("rewritten", marks=pytest.mark.long)])
+def test_updates_and_tombstones_of_a_stream_equal_a_dict(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """Through format("chronik-table"), and through foreachBatch with the rewrite in Spark; the same oracle for both."""
     rng = random.Random(10)
     topic, expected = Topic(tmp_path / "topic"), dict[int, str]()
@@ -117,12 +118,12 @@ def test_updates_and_tombstones_of_a_stream_equal_a_dict(spark: SparkSession, tm
             upsert(str(tmp_path / "rewritten"), keys=["id"], merge_rows_max=0)
         ),
     }
-    for name, writer in writers.items():
-        writer = writer.option("path", str(tmp_path / name)).option("checkpointLocation", str(tmp_path / f"{name}-c"))
-        query = writer.trigger(availableNow=True).start()
-        query.awaitTermination()
-        assert contents(str(tmp_path / name)) == expected, name
-        assert batches_in_history(Place.of(str(tmp_path / name))) == [(str(query.id), n) for n in range(3)], name
+    path = str(tmp_path / name)
+    writer = writers[name].option("path", path).option("checkpointLocation", f"{path}-c")
+    query = writer.trigger(availableNow=True).start()
+    query.awaitTermination()
+    assert contents(path) == expected
+    assert batches_in_history(Place.of(path)) == [(str(query.id), n) for n in range(3)]
 
 
 @pytest.mark.long
@@ -190,6 +191,7 @@ def test_batches_append_overwrite_and_repeat_by_name(spark: SparkSession, tmp_pa
     assert spark.read.format("chronik-table").load(table).count() == 4
 
 
+@pytest.mark.long
 def test_what_is_wrong_is_named_in_sparks_own_error(spark: SparkSession, tmp_path: Path) -> None:
     """People read the last line of a stack trace; alerts match the name. One error of the driver's, one of a task's."""
     frame = spark.range(10)
@@ -204,6 +206,7 @@ def test_what_is_wrong_is_named_in_sparks_own_error(spark: SparkSession, tmp_pat
         spark.read.format("chronik-table").load(str(tmp_path / "none"))
 
 
+@pytest.mark.long
 def test_spark_answers_the_same_questions_as_duckdb(spark: SparkSession, tmp_path: Path) -> None:
     """`chronik sql --engine spark`: a topic and a table in one query, and the nearest name for a wrong one."""
     spark.range(10).write.format("chronik-table").mode("append").save(str(tmp_path / "tables" / "ids"))
