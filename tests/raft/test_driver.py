@@ -160,12 +160,12 @@ async def test_a_full_disk_is_waited_for() -> None:
     quorum = Quorum(1)
     await quorum.start(1)
     quorum.disks[1].capacity_bytes = 0
-    command = quorum.nodes[1].propose(b"patient")
+    command = quorum.nodes[1].propose(b"patient" * 1000)
     await asyncio.sleep(1)
     assert not command.done()
     quorum.disks[1].capacity_bytes = None
     await command
-    assert quorum.ledgers[1].values == [b"patient"]
+    assert quorum.ledgers[1].values == [b"patient" * 1000]
 
 
 @in_virtual_time

@@ -82,7 +82,7 @@ async def test_a_refused_write_is_counted(caplog: pytest.LogCaptureFixture) -> N
     await quorum.start(1)
     node = quorum.nodes[1]
     quorum.disks[1].capacity_bytes = 0
-    command = node.propose(b"patient")
+    command = node.propose(b"patient" * 1000)
     await asyncio.sleep(0.9)
     assert node.health.write_errors == 5, "at once, and every 200 ms"
     quorum.disks[1].capacity_bytes = None

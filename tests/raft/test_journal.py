@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from itertools import pairwise
+from itertools import pairwise, product
 from random import Random
 from typing import NamedTuple
 
@@ -93,18 +93,19 @@ def test_an_empty_directory_is_a_new_node() -> None:
 
 
 def test_a_torn_round_is_cut_and_the_rounds_before_it_stay() -> None:
-    """At every byte of the last round: nobody was told about it, so it may be gone, but nothing else may."""
+    """At every byte of the last round, with and without zeros that were written ahead: nobody was told about it, so it
+    may be gone, but nothing else may."""
     disk = SimDisk(1)
     journal = founded(disk)
     write(journal, HardState(2, 3, 1), entries(2, 4, 2))
     path = next(f"{DIRECTORY}/{name}" for name in disk.list(DIRECTORY) if name.startswith("journal-"))
-    whole = disk.read_file(path)
+    whole = disk.read_file(path)[: journal.size_bytes]
     last_round = encode_frame(len(whole), [HardState(2, 3, 3), *entries(5, 6, 2)])
-    for size in range(len(last_round)):
+    for size, zeros in product(range(len(last_round)), (0, 1, 600)):
         torn = SimDisk(2)
         torn.make_directory(DIRECTORY)
         torn.replace_file(f"{DIRECTORY}/snapshot", disk.read_file(f"{DIRECTORY}/snapshot"))
-        torn.replace_file(path, whole + last_round[:size])
+        torn.replace_file(path, whole + last_round[:size] + bytes(zeros))
         recovered = reopened(torn)
         assert [entry.index for entry in recovered.entries] == [2, 3, 4]
         assert recovered.hard_state == HardState(2, 3, 1)
@@ -117,7 +118,7 @@ def test_damage_below_a_durable_round_is_reported_and_nothing_is_cut(rounds_behi
     journal = founded(disk)
     write(journal, HardState(2, 3, 1), entries(2, 4, 2))
     path = next(f"{DIRECTORY}/{name}" for name in disk.list(DIRECTORY) if name.startswith("journal-"))
-    start = len(disk.read_file(path)) - 20
+    start = journal.size_bytes - 20
     for at in range(rounds_behind):
         write(journal, None, entries(5 + at, 5 + at, 2))
     disk.flip_bit(path, start)
@@ -178,7 +179,7 @@ def test_a_full_disk_keeps_nothing_of_the_round_and_the_next_one_fits() -> None:
     write(journal, HardState(1, 0, 1), entries(2, 3))
     disk.capacity_bytes = 0
     with pytest.raises(DiskFull):
-        write(journal, None, entries(4, 5))
+        write(journal, None, entries(4, 500))
     disk.capacity_bytes = None
     write(journal, None, entries(4, 4))
     assert [entry.index for entry in reopened(disk.power_cut()).entries] == [2, 3, 4]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from chronik.runtime.errors import DiskInUse
-from chronik.runtime.interfaces import Disk
+from chronik.runtime.interfaces import Disk, File
 from chronik.runtime.real_disk import RealDisk
 from chronik.sim.disk import SimDisk
 
@@ -26,9 +26,14 @@ def directory(disk: Disk, tmp_path: Path) -> str:
     return directory
 
 
-def test_append_returns_the_position_where_the_first_byte_landed(disk: Disk, directory: str) -> None:
+@pytest.fixture(params=["grows", "is written ahead"])
+def file(disk: Disk, directory: str, request: pytest.FixtureRequest) -> File:
+    path = f"{directory}/f"
+    return disk.open(path, create=True) if request.param == "grows" else disk.create_ahead(path, 4096)
+
+
+def test_append_returns_the_position_where_the_first_byte_landed(file: File) -> None:
     """Indexes store this position; an error of one byte makes every later read wrong."""
-    file = disk.open(f"{directory}/f", create=True)
     assert file.append([b"abc"]) == 0
     assert file.append([b"de", memoryview(b"fgh"), bytearray(b"i")]) == 3
     assert file.append([]) == 9
@@ -36,9 +41,8 @@ def test_append_returns_the_position_where_the_first_byte_landed(disk: Disk, dir
     assert bytes(file.read(0, 100)) == b"abcdefghi"
 
 
-def test_one_append_may_have_more_buffers_than_one_system_call_takes(disk: Disk, directory: str) -> None:
+def test_one_append_may_have_more_buffers_than_one_system_call_takes(file: File) -> None:
     """A fetched or journaled round may gather thousands of pieces; Linux takes 1,024 at a time."""
-    file = disk.open(f"{directory}/f", create=True)
     pieces = [bytes([index % 251]) * (index % 7) for index in range(5000)]
     assert file.append(pieces) == 0
     assert bytes(file.read(0, 1 << 20)) == b"".join(pieces)
@@ -48,11 +52,8 @@ def test_one_append_may_have_more_buffers_than_one_system_call_takes(disk: Disk,
     ("position", "size_bytes", "expected"),
     [(0, 4, b"0123"), (3, 4, b"3456"), (8, 4, b"89"), (10, 4, b""), (50, 4, b""), (4, 0, b"")],
 )
-def test_read_is_short_only_at_the_end_of_the_file(
-    disk: Disk, directory: str, position: int, size_bytes: int, expected: bytes
-) -> None:
+def test_read_is_short_only_at_the_end_of_the_file(file: File, position: int, size_bytes: int, expected: bytes) -> None:
     """Readers take a short answer for the end of the file."""
-    file = disk.open(f"{directory}/f", create=True)
     file.append([b"0123456789"])
     assert bytes(file.read(position, size_bytes)) == expected
 
@@ -80,9 +81,8 @@ def test_a_read_outlives_what_happens_to_the_file(disk: Disk, directory: str) ->
     assert bytes(view) == b"x" * 10_000
 
 
-def test_appends_after_a_truncation_land_at_the_new_end(disk: Disk, directory: str) -> None:
+def test_appends_after_a_truncation_land_at_the_new_end(file: File) -> None:
     """A follower that truncates to the leader's epoch goes on appending to the same open file."""
-    file = disk.open(f"{directory}/f", create=True)
     file.append([b"0123456789"])
     file.truncate(4)
     assert file.append([b"ab"]) == 4
@@ -96,6 +96,22 @@ def test_a_reopened_file_is_appended_to_not_overwritten(disk: Disk, directory: s
     assert file.size_bytes() == 3
     assert file.append([b"new"]) == 3
     assert disk.read_file(f"{directory}/f") == b"oldnew"
+
+
+def test_what_is_written_ahead_are_zeros_and_whatever_was_there_before_is_gone(disk: Disk, directory: str) -> None:
+    """A journal's reader takes zeros for the end; bytes of an older journal could be taken for more of it."""
+    path = f"{directory}/f"
+    disk.open(path, create=True).append([b"older" * 5000])
+    file = disk.create_ahead(path, 4096)
+    written = b""
+    for size_bytes in (1, 4000, 300, 9000, 7):
+        piece = b"x" * size_bytes
+        assert file.append([piece]) == len(written)
+        written += piece
+        assert file.size_bytes() == len(written)
+        found = disk.read_file(path)
+        assert found.startswith(written)
+        assert not found[len(written) :].strip(b"\0")
 
 
 def test_what_is_missing_is_said_to_be_missing(disk: Disk, directory: str) -> None:

@@ -43,6 +43,37 @@ def test_a_short_write_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert bytes(file.read(0, 100)) == b"0123456789abcdefgh"
 
 
+def test_a_disk_too_full_to_write_ahead_takes_what_still_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Freeing space takes a note in the journal: it must not need half a megabyte."""
+    file = RealDisk().create_ahead(f"{tmp_path}/f", 4096)
+    file.append([b"x" * 4000])
+    pwrite, room_bytes = os.pwrite, 4200
+
+    def nearly_full(fd: int, data: bytes, position: int) -> int:
+        if position >= room_bytes:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return pwrite(fd, data[: room_bytes - position], position)
+
+    monkeypatch.setattr(os, "pwrite", nearly_full)
+    assert file.append([b"y" * 200]) == 4000
+    with pytest.raises(DiskFull, match="free some disk space"):
+        file.append([b"z" * 10])
+    assert (file.size_bytes(), Path(file.path).stat().st_size) == (4200, 4200)
+    monkeypatch.undo()
+    assert file.append([b"z" * 10]) == 4200, "appends work again when space is back"
+    assert bytes(file.read(4000, 500)) == b"y" * 200 + b"z" * 10
+
+
+def test_a_short_write_of_what_was_written_ahead_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pwrite = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, position: pwrite(fd, data[:300], position))
+    monkeypatch.setattr(os, "pwritev", lambda fd, buffers, position: pwrite(fd, b"".join(buffers)[:300], position))
+    file = RealDisk().create_ahead(f"{tmp_path}/f", 4096)
+    file.append([b"a" * 1000])
+    file.append([b"b" * 500, b"c" * 5000])
+    assert bytes(file.read(0, 9000)) == b"a" * 1000 + b"b" * 500 + b"c" * 5000
+
+
 def test_a_short_read_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = RealDisk().open(f"{tmp_path}/f", create=True)
     file.append([b"0123456789"])

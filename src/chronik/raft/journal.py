@@ -35,6 +35,7 @@ from chronik.runtime.interfaces import Disk, File
 logger = logging.getLogger("chronik.raft")
 SNAPSHOT_NAME = "snapshot"
 JOURNAL_PREFIX = "journal-"
+AHEAD_BYTES = 256 << 10  # of zeros behind the end; a round in a thousand writes more of them
 
 
 class Recovered(NamedTuple):
@@ -87,8 +88,8 @@ class Journal:
                 raise LogDamaged(path, whole, "a frame is broken and whole ones follow it")
             if whole == 0:
                 continue  # the crash came while it was being made; the one before it still counts
-            if whole < len(data):
-                logger.info("%s: cut %d bytes of a round that never ended", path, len(data) - whole)
+            if bytes(data[whole:]).strip(b"\0"):
+                logger.info("%s: cut a round that never ended, at byte %d", path, whole)
             replayed = replay(record for body in frames(data) for record in records(body))
             if replayed.hole_at:
                 raise LogDamaged(path, whole, f"index {replayed.hole_at} does not join the entries before it")
@@ -128,8 +129,7 @@ class Journal:
 
     def rewrite(self, hard_state: HardState, base: Base, entries: Sequence[Entry]) -> None:
         """Goes on in a new file that begins with exactly this."""
-        file = self._disk.open(self._journal_path(self._number + 1), create=True)
-        file.truncate(0)
+        file = self._disk.create_ahead(self._journal_path(self._number + 1), AHEAD_BYTES)
         file.append([encode_frame(0, [base, hard_state, *entries])])
         file.sync()
         self._disk.sync_directory(self._directory)

@@ -76,6 +76,10 @@ class Disk(Protocol):
     def open(self, path: str, *, create: bool = False) -> File:
         """Opens for reading and appending. Without `create` a missing file raises FileNotFoundError."""
 
+    def create_ahead(self, path: str, ahead_bytes: int) -> File:
+        """A new file in the place of whatever is there, for a journal: zeros stand behind its end, so many bytes ahead
+        or fewer, which makes a sync of small appends cheap. Who opens it later finds them, and must tell them apart."""
+
     def exists(self, path: str) -> bool: ...
 
     def list(self, directory: str) -> list[str]:

@@ -1,18 +1,12 @@
-"""The machine's disk: files by plain system calls, and lanes, the threads that wait for them.
+"""The machine's disk: directories by plain system calls, and lanes, the threads that wait for them. Files: `real_file`.
 
 It never caches, retries or hides an error: what fsync says is passed on, because after a failed fsync the kernel may
 have dropped the bytes while a second fsync succeeds.
-
-Reads copy (pread) instead of mapping. A mapped megabyte reaches a socket at 0.17 ms of CPU against 0.25 ms, but a file
-cut or failing under a mapping ends the process with SIGBUS, and responses hold on to their bytes for as long as a slow
-consumer takes.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import errno
 import fcntl
 import os
 import shutil
@@ -24,100 +18,15 @@ from queue import SimpleQueue
 from typing import Any, TypeVar, cast
 
 from chronik.runtime.errors import DiskFull, DiskInUse
-from chronik.runtime.interfaces import Buffer, File, Lane
+from chronik.runtime.interfaces import File, Lane
 from chronik.runtime.kernel_sync import KernelSync
+from chronik.runtime.real_file import FULL, AheadFile, RealFile, fdatasync
 
 T = TypeVar("T")
 
 # A thread back from fdatasync must take the GIL from the loop; Python makes the loop give it up after this time.
 # The default of 5 ms would be twenty times the fdatasync itself. Shorter than 0.2 ms gained nothing when measured.
 SWITCH_INTERVAL_S = 0.0002
-BUFFERS_PER_WRITE_MAX = 1024  # IOV_MAX of Linux
-COPY_BYTES = 4 << 20  # read and written at once
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-
-class RealFile:
-    """Position is kept here, not asked of the kernel: one process owns the directory (see RealDisk.lock)."""
-
-    __slots__ = ("_fd", "_size_bytes", "path")
-
-    def __init__(self, path: str, fd: int) -> None:
-        self.path = path
-        self._fd = fd
-        self._size_bytes = os.fstat(fd).st_size
-
-    def size_bytes(self) -> int:
-        return self._size_bytes
-
-    def append(self, buffers: Sequence[Buffer]) -> int:
-        position = self._size_bytes
-        is_one = len(buffers) == 1
-        expected = len(buffers[0]) if is_one else sum(map(len, buffers))
-        try:
-            fd = self._fd
-            written = os.write(fd, buffers[0]) if is_one else os.writev(fd, buffers[:BUFFERS_PER_WRITE_MAX])
-            if written != expected:
-                self._write_rest(b"".join(buffers), written)
-        except OSError as error:
-            self._cut_back(position)
-            if error.errno in FULL:
-                raise DiskFull(f"no space to write {expected} bytes to {self.path}: free some disk space") from error
-            raise
-        self._size_bytes = position + expected
-        return position
-
-    def _write_rest(self, data: bytes, written: int) -> None:
-        """A short write is how a nearly full disk begins to fail, and how Linux limits one call to 2 GiB."""
-        view = memoryview(data)
-        while written < len(view):
-            written += os.write(self._fd, view[written:])
-
-    def _cut_back(self, position: int) -> None:
-        with contextlib.suppress(OSError):
-            os.ftruncate(self._fd, position)
-        self._size_bytes = os.fstat(self._fd).st_size
-
-    def read(self, position: int, size_bytes: int) -> memoryview:
-        data = os.pread(self._fd, size_bytes, position)
-        if len(data) != size_bytes and position + len(data) < self._size_bytes:
-            return self._read_rest(data, position, min(size_bytes, self._size_bytes - position))
-        return memoryview(data)
-
-    def _read_rest(self, data: bytes, position: int, size_bytes: int) -> memoryview:
-        parts = [data]
-        got = len(data)
-        while got < size_bytes and (data := os.pread(self._fd, size_bytes - got, position + got)):
-            parts.append(data)
-            got += len(data)
-        return memoryview(b"".join(parts))
-
-    def truncate(self, size_bytes: int) -> None:
-        os.ftruncate(self._fd, size_bytes)
-        self._size_bytes = size_bytes
-
-    def write_again(self, position: int, size_bytes: int) -> None:
-        fd = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)  # ours appends wherever it is told to write
-        try:
-            end = min(position + size_bytes, self._size_bytes)
-            while position < end:
-                data = self.read(position, min(COPY_BYTES, end - position))
-                position += os.pwrite(fd, data, position)
-        finally:
-            os.close(fd)
-
-    def fileno(self) -> int:
-        return self._fd
-
-    def sync(self) -> None:
-        _fdatasync(self._fd)
-
-    def close(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
-
-    __del__ = close  # a lane may still sync a file whose log was deleted: it holds the last reference
 
 
 class RealLane:
@@ -200,6 +109,9 @@ class RealDisk:
         flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | (os.O_CREAT if create else 0)
         return RealFile(path, os.open(path, flags, 0o644))
 
+    def create_ahead(self, path: str, ahead_bytes: int) -> AheadFile:
+        return AheadFile(path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644), ahead_bytes)
+
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
 
@@ -231,7 +143,7 @@ class RealDisk:
                 view = memoryview(data)
                 while view:
                     view = view[file.write(view) :]
-                _fdatasync(fd)
+                fdatasync(fd)
         except OSError as error:
             os.unlink(temporary)
             if error.errno in FULL:
@@ -278,11 +190,3 @@ class RealDisk:
 
     def lane(self, name: str) -> Lane:
         return RealLane(name)
-
-
-def _fdatasync(fd: int) -> None:
-    """macOS has no fdatasync, and its fsync leaves the bytes in the drive's cache; F_FULLFSYNC does not."""
-    if hasattr(os, "fdatasync"):
-        os.fdatasync(fd)
-    else:
-        fcntl.fcntl(fd, getattr(fcntl, "F_FULLFSYNC"))  # noqa: B009 - typeshed knows it on macOS only

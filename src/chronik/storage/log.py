@@ -241,10 +241,6 @@ class Log:
             return self._journal.running
         return self._journal.when_durable(self)
 
-    @property
-    def entries_synced(self) -> bool:
-        return not self.segments or self.segments[-1].entry_synced
-
     def capture(self) -> Capture:
         """For the round that starts now."""
         self._round_offset = self.end_offset

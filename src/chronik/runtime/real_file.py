@@ -1,0 +1,178 @@
+"""The machine's files, by plain system calls: one that grows by what is appended, and one written ahead of it.
+
+Reads copy (pread) instead of mapping. A mapped megabyte reaches a socket at 0.17 ms of CPU against 0.25 ms, but a file
+cut or failing under a mapping ends the process with SIGBUS, and responses hold on to their bytes for as long as a slow
+consumer takes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+from collections.abc import Sequence
+
+from chronik.runtime.errors import DiskFull
+from chronik.runtime.interfaces import Buffer
+
+BUFFERS_PER_WRITE_MAX = 1024  # IOV_MAX of Linux
+COPY_BYTES = 4 << 20  # read and written at once
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class RealFile:
+    """Position is kept here, not asked of the kernel: one process owns the directory (see RealDisk.lock)."""
+
+    __slots__ = ("_fd", "_size_bytes", "path")
+
+    def __init__(self, path: str, fd: int) -> None:
+        self.path = path
+        self._fd = fd
+        self._size_bytes = os.fstat(fd).st_size
+
+    def size_bytes(self) -> int:
+        return self._size_bytes
+
+    def append(self, buffers: Sequence[Buffer]) -> int:
+        position = self._size_bytes
+        is_one = len(buffers) == 1
+        expected = len(buffers[0]) if is_one else sum(map(len, buffers))
+        try:
+            fd = self._fd
+            written = os.write(fd, buffers[0]) if is_one else os.writev(fd, buffers[:BUFFERS_PER_WRITE_MAX])
+            if written != expected:
+                self._write_rest(b"".join(buffers), written)
+        except OSError as error:
+            self._cut_back(position)
+            if error.errno in FULL:
+                raise DiskFull(f"no space to write {expected} bytes to {self.path}: free some disk space") from error
+            raise
+        self._size_bytes = position + expected
+        return position
+
+    def _write_rest(self, data: bytes, written: int) -> None:
+        """A short write is how a nearly full disk begins to fail, and how Linux limits one call to 2 GiB."""
+        view = memoryview(data)
+        while written < len(view):
+            written += os.write(self._fd, view[written:])
+
+    def _cut_back(self, position: int) -> None:
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._fd, position)
+        self._size_bytes = os.fstat(self._fd).st_size
+
+    def read(self, position: int, size_bytes: int) -> memoryview:
+        data = os.pread(self._fd, size_bytes, position)
+        if len(data) != size_bytes and position + len(data) < self._size_bytes:
+            return self._read_rest(data, position, min(size_bytes, self._size_bytes - position))
+        return memoryview(data)
+
+    def _read_rest(self, data: bytes, position: int, size_bytes: int) -> memoryview:
+        parts = [data]
+        got = len(data)
+        while got < size_bytes and (data := os.pread(self._fd, size_bytes - got, position + got)):
+            parts.append(data)
+            got += len(data)
+        return memoryview(b"".join(parts))
+
+    def truncate(self, size_bytes: int) -> None:
+        os.ftruncate(self._fd, size_bytes)
+        self._size_bytes = size_bytes
+
+    def write_again(self, position: int, size_bytes: int) -> None:
+        fd = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)  # ours appends wherever it is told to write
+        try:
+            end = min(position + size_bytes, self._size_bytes)
+            while position < end:
+                data = self.read(position, min(COPY_BYTES, end - position))
+                position += os.pwrite(fd, data, position)
+        finally:
+            os.close(fd)
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def sync(self) -> None:
+        fdatasync(self._fd)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    __del__ = close  # a lane may still sync a file whose log was deleted: it holds the last reference
+
+
+class AheadFile(RealFile):
+    """Zeros are written before the bytes that take their place, so that a sync finds the file's size and blocks as they
+    were: it writes the bytes alone, where a grown file costs the file system a transaction. On ext4 that is 0.19 ms
+    against 0.27, and it does not wait for what other files of the same disk have in such a transaction."""
+
+    __slots__ = ("_ahead_bytes", "_zeroed_bytes")
+
+    def __init__(self, path: str, fd: int, ahead_bytes: int) -> None:
+        super().__init__(path, fd)
+        self._ahead_bytes = ahead_bytes
+        self._zeroed_bytes = 0  # the file's own size
+
+    def append(self, buffers: Sequence[Buffer]) -> int:
+        position = self._size_bytes
+        is_one = len(buffers) == 1
+        expected = len(buffers[0]) if is_one else sum(map(len, buffers))
+        end = position + expected
+        try:
+            if end > self._zeroed_bytes:
+                self._write_ahead(end)
+            fd = self._fd
+            if is_one:
+                written = os.pwrite(fd, buffers[0], position)
+            else:
+                written = os.pwritev(fd, buffers[:BUFFERS_PER_WRITE_MAX], position)
+            if written != expected:
+                self._write_at(position + written, memoryview(b"".join(buffers))[written:])
+        except OSError as error:
+            if error.errno in FULL:
+                raise DiskFull(f"no space to write {expected} bytes to {self.path}: free some disk space") from error
+            raise
+        self._size_bytes = end
+        return position
+
+    def read(self, position: int, size_bytes: int) -> memoryview:
+        return super().read(position, max(0, min(size_bytes, self._size_bytes - position)))
+
+    def _write_ahead(self, end: int) -> None:
+        """Where the disk has no room for that, what is to be written must do: it still may fit."""
+        whole_steps = -(-end // self._ahead_bytes) * self._ahead_bytes
+        try:
+            self._grow(whole_steps)
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            self._grow(end)
+
+    def _grow(self, size_bytes: int) -> None:
+        try:
+            self._write_at(self._zeroed_bytes, memoryview(bytes(size_bytes - self._zeroed_bytes)))
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._fd, self._zeroed_bytes)
+            raise
+        self._zeroed_bytes = size_bytes
+
+    def _write_at(self, position: int, view: memoryview) -> None:
+        while view:
+            written = os.pwrite(self._fd, view, position)
+            position, view = position + written, view[written:]
+
+    def truncate(self, size_bytes: int) -> None:
+        super().truncate(size_bytes)
+        self._zeroed_bytes = size_bytes
+
+
+def fdatasync(fd: int) -> None:
+    """macOS has no fdatasync, and its fsync leaves the bytes in the drive's cache; F_FULLFSYNC does not."""
+    if hasattr(os, "fdatasync"):
+        os.fdatasync(fd)
+    else:
+        fcntl.fcntl(fd, getattr(fcntl, "F_FULLFSYNC"))  # noqa: B009 - typeshed knows it on macOS only
