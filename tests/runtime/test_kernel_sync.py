@@ -14,7 +14,8 @@ import pytest
 
 from chronik.runtime import kernel_sync
 from chronik.runtime.kernel_sync import KernelSync
-from chronik.runtime.real_disk import RealDisk, RealFile
+from chronik.runtime.real_disk import RealDisk, RealLane
+from chronik.runtime.real_file import RealFile
 
 GET_EVENTS = {"x86_64": 208, "aarch64": 4}.get(os.uname().machine)
 
@@ -38,9 +39,13 @@ def test_one_future_stands_for_all_files_of_a_round(tmp_path: Path) -> None:
 
     async def rounds() -> None:
         kernel = await opened()
-        waits = [kernel.sync(files(tmp_path, count)) for count in (1, 7, 3)]
-        assert [count for _, count in waits] == [1, 7, 3]
-        await asyncio.wait_for(asyncio.gather(*[future for future, _ in waits]), 30)
+        futures: list[asyncio.Future[None]] = [asyncio.Future() for _ in range(3)]
+        counts = [
+            kernel.sync(files(tmp_path, count), future).by_kernel_count
+            for count, future in zip((1, 7, 3), futures, strict=True)
+        ]
+        assert counts == [1, 7, 3]
+        await asyncio.wait_for(asyncio.gather(*futures), 30)
         kernel.close()
 
     asyncio.run(rounds())
@@ -63,11 +68,13 @@ def test_a_failed_sync_fails_its_round_and_no_other(tmp_path: Path) -> None:
 
         told: list[int] = []
         kernel._call = second_of_four_fails  # type: ignore[assignment]
-        first, _ = kernel.sync(files(tmp_path, 4))
+        first: asyncio.Future[None] = asyncio.Future()
+        kernel.sync(files(tmp_path, 4), first)
         with pytest.raises(OSError, match="Input/output error"):
             await asyncio.wait_for(first, 30)
         assert len(told) == 4, "a round has ended only when all its files have"
-        after, _ = kernel.sync(files(tmp_path, 1))
+        after: asyncio.Future[None] = asyncio.Future()
+        kernel.sync(files(tmp_path, 1), after)
         await asyncio.wait_for(after, 30)
         kernel.close()
 
@@ -118,12 +125,35 @@ def test_a_sync_that_is_refused_at_once_is_not_taken_for_done() -> None:
     asyncio.run(refused())
 
 
+def test_what_is_about_to_be_sent_leaves_before_a_sync_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beginning one takes the loop a while; a follower that could write meanwhile would wait for the leader's disk."""
+    order: list[str] = []
+    begin = RealLane._begin
+
+    def told(lane: RealLane, *arguments: Any) -> None:
+        order.append("sync")
+        begin(lane, *arguments)
+
+    monkeypatch.setattr(RealLane, "_begin", told)
+
+    async def sending() -> None:
+        loop = asyncio.get_running_loop()
+        lane = RealDisk().lane("test")
+        loop.call_soon(order.append, "send")
+        await asyncio.wait_for(lane.sync(files(tmp_path, 1)), 30)
+        assert order == ["send", "sync"]
+        lane.close()
+
+    asyncio.run(sending())
+
+
 def test_closing_waits_for_what_is_under_way_and_hands_the_context_on(tmp_path: Path) -> None:
     """A journal is closed between rounds, but a clean end must not depend on that; contexts are not leaked."""
 
     async def closing() -> None:
         kernel = await opened()
-        future, _ = kernel.sync(files(tmp_path, 5))
+        future: asyncio.Future[None] = asyncio.Future()
+        kernel.sync(files(tmp_path, 5), future)
         context = kernel._context
         kernel.close()
         assert future.done()

@@ -122,6 +122,16 @@ CASES = [
         faults=[Fault(500, "slow disk", 0, duration_ms=8000, amount=65)],
         story="a leader with a slow disk answered by its lease what it had not applied, though followers had",
     ),
+    Found(
+        "members",
+        seed=100102,
+        faults=[
+            Fault(1804, "leave", 0, duration_ms=3, other=2),
+            Fault(2446, "leave", 2, duration_ms=104, other=5),
+            Fault(9582, "kill", 3, duration_ms=1, amount=1),
+        ],
+        story="the last voter led in a new term before the checker first looked at it, which took that for a lost vote",
+    ),
 ]
 
 

@@ -10,7 +10,6 @@ import pytest
 from chronik.sim.disk import SimDisk
 from chronik.storage.config import LogConfig
 from chronik.storage.errors import CorruptJournal, CorruptSegment, LogFull, StorageFailed
-from chronik.storage.journal import SYNC_SEGMENT_BYTES_MIN
 from chronik.storage.log import Log
 from chronik.wire.error_codes import ErrorCode
 from tests.storage.driving import NOW_MS, append, batch, batches_of, durable, open_logs, run, topic_id, values_of
@@ -180,6 +179,25 @@ async def _three_durable_batches(disk: SimDisk) -> None:
     await logs.close()
 
 
+def test_behind_the_durable_mark_no_gap_between_offsets_is_believed() -> None:
+    """No checksum covers a batch's offset: a sector that the power cut spoilt would move the end of the log anywhere."""
+
+    async def scenario() -> None:
+        disk = SimDisk(1)
+        log = (await open_logs(disk)).create("t", topic_id(1), 0, LogConfig())
+        append(log, batch([b"a"]))
+        await durable(log)
+        spoilt_at = len(disk.read_file(FIRST))
+        append(log, batch([b"b"]))
+        disk = disk.process_killed()
+        disk.flip_bit(FIRST, spoilt_at + 3)
+        again = (await open_logs(disk)).get(topic_id(1), 0)
+        assert again is not None
+        assert (again.end_offset, values_of(again), again.damage) == (1, [b"a"], None)
+
+    run(scenario)
+
+
 def test_damage_below_the_durable_mark_is_reported_and_not_cut() -> None:
     """Cutting it as a torn tail would silently lose what was acknowledged."""
 
@@ -193,7 +211,7 @@ def test_damage_below_the_durable_mark_is_reported_and_not_cut() -> None:
         append(log, batch([b"b" * 50]))
         await durable(log)
         size = len(disk.read_file(FIRST)) // 2
-        append(log, batch([b"c" * SYNC_SEGMENT_BYTES_MIN]))
+        append(log, batch([b"c" * disk.journal_bytes_max]))
         await durable(log)  # by its segment, of which the journal gets a mark only
         whole_size = len(disk.read_file(FIRST))
         disk = disk.process_killed()

@@ -71,7 +71,13 @@ class Lane(Protocol):
 
 
 class Disk(Protocol):
-    """Files by absolute path. Methods block; call the long ones on a lane."""
+    """Files by absolute path. Methods block; call the long ones on a lane.
+
+    Up to `journal_bytes_max` it costs less to write bytes once more, into a file written ahead, and sync that, than to
+    sync the file that has grown by them.
+    """
+
+    journal_bytes_max: int
 
     def open(self, path: str, *, create: bool = False) -> File:
         """Opens for reading and appending. Without `create` a missing file raises FileNotFoundError."""

@@ -47,7 +47,7 @@ class KernelSync:
         first = ctypes.addressof(self._requests)
         self._addresses = (ctypes.c_void_p * SLOTS)(*[first + _REQUEST.size * slot for slot in range(SLOTS)])
         self._events = ctypes.create_string_buffer(_EVENT.size * SLOTS)
-        self._waiting: dict[int, _Waiting] = {}
+        self._waiting: dict[int, Waiting] = {}
         self._count = 0  # of everything ever waited for
         self._in_flight = 0
         loop.add_reader(self._eventfd, self._tell)
@@ -64,12 +64,10 @@ class KernelSync:
             return None
         return cls(loop, context.value, calls)
 
-    def sync(self, files: Sequence[OpenFile]) -> tuple[asyncio.Future[None], int]:
-        """A future that resolves when the first so many of `files` are synced, and how many those are: 0 is possible.
-
-        The caller's list keeps them open for as long as it takes.
+    def sync(self, files: Sequence[OpenFile], synced: asyncio.Future[None]) -> Waiting:
+        """Resolves `synced` when the first so many of `files` are synced, as many as the kernel takes: 0 is possible.
+        For the rest the caller makes it wait longer.
         """
-        future: asyncio.Future[None] = self._loop.create_future()
         count = min(len(files), SLOTS - self._in_flight)
         self._count += 1
         for slot, file in enumerate(files[:count]):
@@ -79,12 +77,11 @@ class KernelSync:
         accepted = (
             self._call(self._submit, self._context, count, ctypes.addressof(self._addresses), 0, 0) if count else 0
         )
-        if accepted <= 0:
-            future.set_result(None)
-            return future, 0
-        self._in_flight += accepted
-        self._waiting[self._count] = _Waiting(future, accepted, files)
-        return future, accepted
+        waiting = Waiting(synced, max(0, accepted), files)
+        if accepted > 0:
+            self._in_flight += accepted
+            self._waiting[self._count] = waiting
+        return waiting
 
     def _tell(self) -> None:
         os.eventfd_read(self._eventfd)
@@ -97,12 +94,10 @@ class KernelSync:
             number, _, result, _ = _EVENT.unpack_from(self._events, index * _EVENT.size)
             self._in_flight -= 1
             waiting = self._waiting[number]
-            waiting.left_count -= 1
-            if result < 0:
-                waiting.error = OSError(-result, os.strerror(-result))
-            if not waiting.left_count:
+            waiting.by_kernel_count -= 1
+            if not waiting.by_kernel_count:
                 del self._waiting[number]
-                waiting.tell()
+            waiting.one_ended(OSError(-result, os.strerror(-result)) if result < 0 else None)
 
     def close(self) -> None:
         """Waits for what was submitted."""
@@ -113,22 +108,30 @@ class KernelSync:
         _idle_contexts.append(self._context)
 
 
-class _Waiting:
-    __slots__ = ("error", "files", "future", "left_count")
+class Waiting:
+    """For so many syncs. Holds the files, which stay open by that for as long as it takes."""
 
-    def __init__(self, future: asyncio.Future[None], left_count: int, files: Sequence[OpenFile]) -> None:
-        self.future = future
-        self.left_count = left_count
-        self.files = files
-        self.error: OSError | None = None
+    __slots__ = ("_error", "_files", "_left_count", "_synced", "by_kernel_count")
 
-    def tell(self) -> None:
-        if self.future.cancelled():
+    def __init__(self, synced: asyncio.Future[None], by_kernel_count: int, files: Sequence[OpenFile]) -> None:
+        self.by_kernel_count = self._left_count = by_kernel_count
+        self._synced = synced
+        self._files = files
+        self._error: BaseException | None = None
+
+    def wait_for(self, more: asyncio.Future[None]) -> None:
+        self._left_count += 1
+        more.add_done_callback(lambda ended: self.one_ended(ended.exception()))
+
+    def one_ended(self, error: BaseException | None) -> None:
+        self._left_count -= 1
+        self._error = self._error or error
+        if self._left_count or self._synced.cancelled():
             return
-        if self.error is not None:
-            self.future.set_exception(self.error)
+        if self._error is not None:
+            self._synced.set_exception(self._error)
         else:
-            self.future.set_result(None)
+            self._synced.set_result(None)
 
 
 def _system_call() -> ctypes._NamedFuncPointer:

@@ -50,14 +50,21 @@ class RealLane:
         return future
 
     def sync(self, files: Sequence[File]) -> asyncio.Future[None]:
+        """Not at once: the kernel begins with the sync on our core, 0.1 ms or more, and what is about to be sent to a
+        follower should leave before that."""
+        synced: asyncio.Future[None] = self._loop.create_future()
+        self._loop.call_soon(self._begin, files, synced)
+        return synced
+
+    def _begin(self, files: Sequence[File], synced: asyncio.Future[None]) -> None:
         if not self._is_asked:
             self._is_asked, self._kernel = True, KernelSync.open(self._loop)
         if self._kernel is None:
-            return self.run(partial(_sync_each, files))
-        synced, count = self._kernel.sync(cast("Sequence[RealFile]", files))
-        if count == len(files):
-            return synced
-        return asyncio.ensure_future(_both(synced, self.run(partial(_sync_each, files[count:]))))
+            self._queue.put((synced, partial(_sync_each, files)))
+            return
+        waiting = self._kernel.sync(cast("Sequence[RealFile]", files), synced)
+        if waiting.by_kernel_count < len(files) or not files:
+            waiting.wait_for(self.run(partial(_sync_each, files[waiting.by_kernel_count :])))
 
     def close(self) -> None:
         if self._kernel is not None:
@@ -87,10 +94,6 @@ def _sync_each(files: Sequence[File]) -> None:
         file.sync()
 
 
-async def _both(first: asyncio.Future[None], second: asyncio.Future[None]) -> None:
-    await asyncio.gather(first, second)
-
-
 def _deliver(future: asyncio.Future[Any], result: object, fault: BaseException | None) -> None:
     if future.cancelled():
         return
@@ -101,6 +104,10 @@ def _deliver(future: asyncio.Future[Any], result: object, fault: BaseException |
 
 
 class RealDisk:
+    # Measured on ext4: 32 KB take 0.20 ms by the journal and 0.39 ms by their own file, 128 KB 0.30 and 0.49, 256 KB
+    # 0.67 and 0.60.
+    journal_bytes_max = 192 << 10
+
     def __init__(self) -> None:
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         self._locks: dict[str, int] = {}

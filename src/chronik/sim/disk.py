@@ -27,6 +27,7 @@ from chronik.sim.inodes import Directory, Inode
 T = TypeVar("T")
 
 AHEAD_STEP_BYTES = 2048
+JOURNAL_BYTES_MAX = (300, 192 << 10, 0)  # some bytes go each way, all by the journal, all by their own files
 
 
 class PowerCut(BaseException):
@@ -172,6 +173,7 @@ class SimDisk:
     """A Disk. `capacity_bytes` bounds all files together; `delay_s` is how long a lane takes for a piece of work."""
 
     def __init__(self, seed: int, capacity_bytes: int | None = None) -> None:
+        self.journal_bytes_max = JOURNAL_BYTES_MAX[seed % 3]
         self._random = Random(seed)
         self._root = Directory()
         self._locked: set[str] = set()

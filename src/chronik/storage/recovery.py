@@ -148,7 +148,7 @@ def restore(log: Log, known: Known, disk: Disk) -> None:
         segments.append(segment)
         end_offset = bases[index + 1] if index + 1 < len(bases) else FOREVER
         try:
-            expected = _scan(log, segment, file, scan_from, size_bytes, max(expected, base), end_offset)
+            expected = _scan(log, segment, file, scan_from, size_bytes, max(expected, base), end_offset, durable)
         except CorruptSegment as damage:  # met below the checkpoint, by a look at the batches before
             log.damage = damage
             expected = max(expected, durable[2])
@@ -235,8 +235,21 @@ def _durable_bytes(segment: Segment, durable: tuple[int, int, int]) -> int:
     return min(segment.size_bytes, durable[1]) if segment.base_offset == durable[0] else 0
 
 
-def _scan(log: Log, segment: Segment, file: File, position: int, end: int, expected: int, end_offset: int) -> int:
-    """Takes whole, undamaged batches below `end_offset` into the log's state; returns the offset behind them."""
+def _scan(
+    log: Log,
+    segment: Segment,
+    file: File,
+    position: int,
+    end: int,
+    expected: int,
+    end_offset: int,
+    durable: tuple[int, int, int],
+) -> int:
+    """Takes whole, undamaged batches below `end_offset` into the log's state; returns the offset behind them.
+
+    Compaction leaves gaps between offsets. Behind the durable mark none is believed: no checksum covers a batch's
+    offset, and a sector that was not written in time may hold anything. What is cut there was promised to nobody.
+    """
     while position < end:
         data = file.read(position, min(SCAN_BYTES, end - position))
         batches, needed = _whole(data)
@@ -249,6 +262,8 @@ def _scan(log: Log, segment: Segment, file: File, position: int, end: int, expec
                 return expected
         for batch in batches:
             if batch.base_offset < expected or batch.last_offset_delta < 0 or not crc_holds(batch):
+                return expected
+            if batch.base_offset > expected and (segment.base_offset, position) >= durable[:2]:
                 return expected
             if batch.base_offset >= end_offset or batch.partition_leader_epoch < log.epochs.latest:
                 return expected  # of before a truncation: leaders never write an older epoch behind a newer one
