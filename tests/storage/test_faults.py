@@ -180,7 +180,7 @@ async def _three_durable_batches(disk: SimDisk) -> None:
 
 
 def test_behind_the_durable_mark_no_gap_between_offsets_is_believed() -> None:
-    """No checksum covers a batch's offset: a sector that the power cut spoilt would move the end of the log anywhere."""
+    """No checksum covers a batch's offset: a sector that the power cut spoilt would move the log's end anywhere."""
 
     async def scenario() -> None:
         disk = SimDisk(1)
