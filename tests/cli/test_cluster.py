@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from chronik.cli.moving import Standing, carry_out
 from chronik.cli.session import Options, run
 from chronik.client.routing import Cluster as Client
 from chronik.client.topology import TopicPartition
+from chronik.metadata.commands import Command, UnregisterBroker
 from chronik.testing import Cluster
 from chronik.testing.cluster import _InThread
 from chronik.testing.ports import free_ports
@@ -53,6 +55,13 @@ class Joiner:
     def wait_ready(self) -> None:
         self._thread.join(30)
         assert not self._thread.is_alive()
+
+    def submit(self, command: Command) -> None:
+        """By its own store, past everything that a client goes through."""
+        loop, node = self._runner._loop, self._runner._node
+        assert loop is not None
+        assert node is not None
+        asyncio.run_coroutine_threadsafe(node.store.submit(command), loop).result(30)
 
     def stop(self) -> None:
         self._thread.join(30)
@@ -139,6 +148,27 @@ def test_a_cluster_grows_is_rebalanced_and_loses_a_node_without_losing_a_record(
 
             consumed = chronik("consume", "orders", "--from", "earliest")
             assert sorted(consumed.lines) == sorted(lines.decode().splitlines())
+
+
+def test_a_removal_that_broke_off_can_be_finished(
+    run_command: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its broker was forgotten, and the node still counts as one that listens to the quorum: nobody else ends that."""
+    chronik = run_command
+    founder = Joiner(1, tmp_path, [])
+    del founder.settings["controller.quorum.bootstrap.servers"]
+    second = Joiner(2, tmp_path, [f"{HOST}:{founder.quorum_port}"])
+    with joining(founder):
+        founder.wait_ready()
+        monkeypatch.setenv("CHRONIK_BOOTSTRAP", f"{HOST}:{founder.port}")
+        with joining(second):
+            assert chronik("cluster", "add", f"2@{HOST}:{second.quorum_port}").exit_code == 0
+            second.wait_ready()
+            assert chronik("cluster", "remove", "2").out == "node 2 votes no more\n"
+        founder.submit(UnregisterBroker(broker_id=2))
+        assert chronik("cluster", "remove", "2").out == "node 2 has left the quorum\n"
+        done = chronik("cluster", "remove", "2")
+        assert (done.exit_code, "there is no node 2; there are 1" in done.err) == (1, True), done.err
 
 
 def test_a_node_alone_becomes_a_cluster_that_survives_it(

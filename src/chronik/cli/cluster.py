@@ -235,14 +235,19 @@ def remove(node: int, *, force: bool = False, options: Options = DEFAULTS) -> in
                 "or lose them with --force"
             )
         votes, is_gone = node in told.voters, broker is not None and broker.is_fenced
-        if votes:
+        only_listens = not votes and broker is None  # an earlier removal broke off when the broker was forgotten
+        if votes or only_listens:
             await quorum.remove(cluster, node)
         if is_gone:
             await quorum.unregister(cluster, node)
         if options.wants_json:
             print_json({"node": node, "voter_removed": votes, "broker_forgotten": is_gone})
         else:
-            done = [*(["votes no more"] if votes else []), *(["is forgotten as a broker"] if is_gone else [])]
+            done = [
+                *(["votes no more"] if votes else []),
+                *(["has left the quorum"] if only_listens else []),
+                *(["is forgotten as a broker"] if is_gone else []),
+            ]
             print(f"node {node} {' and '.join(done) or 'does not vote'}")
         if broker is not None and not is_gone:
             print(f"its broker still runs: stop it, then `chronik cluster remove {node}` again", file=sys.stderr)
