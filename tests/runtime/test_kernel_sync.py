@@ -147,6 +147,37 @@ def test_what_is_about_to_be_sent_leaves_before_a_sync_begins(tmp_path: Path, mo
     asyncio.run(sending())
 
 
+def test_a_lane_that_closes_has_synced_what_it_was_given(tmp_path: Path) -> None:
+    """Also what it has not begun with; and nobody waits for ever who asks too late."""
+
+    async def closing() -> None:
+        lane = RealDisk().lane("test")
+        synced = lane.sync(files(tmp_path, 3))
+        lane.close()
+        await asyncio.wait_for(synced, 30)
+        with pytest.raises(RuntimeError, match="closed"):
+            await asyncio.wait_for(lane.sync(files(tmp_path, 1)), 30)
+
+    asyncio.run(closing())
+
+
+def test_a_sync_that_cannot_even_begin_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever waits for it must hear that, or a node would acknowledge nothing and say nothing."""
+
+    def no_memory(kernel: KernelSync, *_: Any) -> None:
+        raise MemoryError
+
+    async def beginning() -> None:
+        await opened()
+        lane = RealDisk().lane("test")
+        monkeypatch.setattr(KernelSync, "sync", no_memory)
+        with pytest.raises(MemoryError):
+            await asyncio.wait_for(lane.sync(files(tmp_path, 1)), 30)
+        lane.close()
+
+    asyncio.run(beginning())
+
+
 def test_closing_waits_for_what_is_under_way_and_hands_the_context_on(tmp_path: Path) -> None:
     """A journal is closed between rounds, but a clean end must not depend on that; contexts are not leaked."""
 

@@ -64,6 +64,25 @@ def test_a_disk_too_full_to_write_ahead_takes_what_still_fits(tmp_path: Path, mo
     assert bytes(file.read(4000, 500)) == b"y" * 200 + b"z" * 10
 
 
+def test_a_refused_write_leaves_nothing_behind_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where even overwriting takes space, half of a refused frame would stand behind the next, shorter one."""
+    file = RealDisk().create_ahead(f"{tmp_path}/f", 4096)
+    file.append([b"kept"])
+    pwrite = os.pwrite
+
+    def half(fd: int, data: bytes, position: int) -> int:
+        if len(data) <= 50:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return pwrite(fd, data[:50], position)
+
+    monkeypatch.setattr(os, "pwrite", half)
+    with pytest.raises(DiskFull, match="free some disk space"):
+        file.append([b"z" * 100])
+    monkeypatch.undo()
+    assert file.append([b"next"]) == 4
+    assert Path(file.path).read_bytes().rstrip(b"\0") == b"keptnext"
+
+
 def test_a_short_write_of_what_was_written_ahead_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pwrite = os.pwrite
     monkeypatch.setattr(os, "pwrite", lambda fd, data, position: pwrite(fd, data[:300], position))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from random import Random
 
 import pytest
@@ -15,7 +16,18 @@ from chronik.wire import records
 from chronik.wire.batches import build, split
 from chronik.wire.compression import Codec
 from chronik.wire.records import Record
-from tests.storage.driving import NOW_MS, append, batch, batches_of, marker, open_logs, records_of, run, topic_id
+from tests.storage.driving import (
+    NOW_MS,
+    append,
+    batch,
+    batches_of,
+    durable,
+    marker,
+    open_logs,
+    records_of,
+    run,
+    topic_id,
+)
 
 CONFIG = LogConfig(cleanup_policy="compact", segment_bytes=600, min_cleanable_dirty_ratio=0.0, delete_retention_ms=1000)
 
@@ -283,6 +295,64 @@ def test_a_power_cut_at_any_call_of_a_pass_leaves_all_or_nothing_of_it() -> None
         assert finished > 3
 
     run(scenario)
+
+
+@pytest.mark.parametrize("is_power_cut", [False, True])
+def test_what_a_log_rolled_since_its_checkpoint_is_not_compacted(is_power_cut: bool) -> None:
+    """The checkpoint, and the journal since, name positions in those segments: other files there would look damaged."""
+
+    async def scenario(seed: int) -> None:
+        disk = SimDisk(seed)
+        logs, log = await compacted_log(disk)
+        other = logs.create("z", topic_id(2), 0, LogConfig())
+        put(other, b"k", b"v")
+        for index in range(20):
+            put(log, b"k%d" % (index % 3), b"v%d" % index)
+        await asyncio.gather(durable(log), durable(other))
+        log.high_watermark = log.end_offset
+        disk.delay_s = 0.02
+        maintaining = asyncio.ensure_future(logs.maintain(NOW_MS))
+        while (log.topic_id, 0) not in logs._checkpointed:
+            await asyncio.sleep(0.001)
+        for index in range(20):  # the log's line is written, the checkpoint goes on with others
+            put(log, b"k%d" % (index % 3), b"w%d" % index)
+        await durable(log)
+        log.high_watermark = log.end_offset
+        await maintaining
+        held = latest_per_key(records_of(log))
+        again = (await open_logs(disk.power_cut() if is_power_cut else disk.process_killed())).get(topic_id(1), 0)
+        assert again is not None
+        assert (again.damage, again.end_offset) == (None, 40)
+        assert latest_per_key(records_of(again)) == held
+
+    for seed in range(10):
+        run(partial(scenario, seed))
+
+
+@pytest.mark.parametrize("is_power_cut", [False, True])
+def test_a_compacted_log_that_was_truncated_is_found_whole(is_power_cut: bool) -> None:
+    """It is read anew from its beginning then, and a compacted segment ends before the next one begins."""
+
+    async def scenario(seed: int) -> None:
+        disk = SimDisk(seed)
+        logs, log = await compacted_log(disk)
+        for index in range(22):
+            put(log, b"k%d" % (index % 3), b"v%d" % index)
+        await durable(log)
+        log.high_watermark = 20
+        await logs.maintain(NOW_MS)
+        await logs.checkpoint()
+        log.truncate_to(21)
+        put(log, b"k0", b"new")
+        await durable(log)
+        held = latest_per_key(records_of(log))
+        again = (await open_logs(disk.power_cut() if is_power_cut else disk.process_killed())).get(topic_id(1), 0)
+        assert again is not None
+        assert (again.damage, again.end_offset) == (None, 22)
+        assert latest_per_key(records_of(again)) == held
+
+    for seed in range(10):
+        run(partial(scenario, seed))
 
 
 def test_values_and_headers_of_kept_records_are_untouched() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from functools import partial
 
 import pytest
 
@@ -11,8 +12,20 @@ from chronik.sim.disk import SimDisk
 from chronik.storage.config import LogConfig
 from chronik.storage.errors import CorruptJournal, CorruptSegment, LogFull, StorageFailed
 from chronik.storage.log import Log
+from chronik.wire.batches import patch
 from chronik.wire.error_codes import ErrorCode
-from tests.storage.driving import NOW_MS, append, batch, batches_of, durable, open_logs, run, topic_id, values_of
+from tests.storage.driving import (
+    NOW_MS,
+    append,
+    batch,
+    batches_of,
+    durable,
+    open_logs,
+    records_of,
+    run,
+    topic_id,
+    values_of,
+)
 
 FIRST = "/data/t-0/00000000000000000000.log"
 
@@ -54,17 +67,22 @@ def test_after_a_failed_sync_nothing_is_acknowledged_any_more() -> None:
     run(scenario)
 
 
-@pytest.mark.parametrize("logs_count", [1, 3], ids=["by segment", "by journal"])
-@pytest.mark.parametrize("broken", ["/t-0/", ".journal"])
+@pytest.mark.parametrize(
+    ("journal_bytes_max", "broken"),
+    [(0, "/t-0/"), (1 << 20, "/t-0/"), (1 << 20, ".journal")],
+    ids=["by segment", "by journal, the checkpoint fails", "by journal"],
+)
+@pytest.mark.parametrize("logs_count", [1, 3])
 @pytest.mark.parametrize("checkpoints", [False, True])
 def test_what_a_failed_sync_left_in_the_page_cache_is_written_again(
-    logs_count: int, broken: str, checkpoints: bool
+    logs_count: int, broken: str, checkpoints: bool, journal_bytes_max: int
 ) -> None:
     """A process that starts after a failed sync reads bytes that are in the page cache only and count as written: its
     own syncs succeed without them. What it then calls durable must be on the disk when the power goes."""
 
     async def scenario() -> None:
         disk = SimDisk(1)
+        disk.journal_bytes_max = journal_bytes_max
         logs = await open_logs(disk)
         many = [logs.create("t", topic_id(1), number, LogConfig()) for number in range(logs_count)]
         for number, log in enumerate(many):
@@ -198,6 +216,117 @@ def test_behind_the_durable_mark_no_gap_between_offsets_is_believed() -> None:
     run(scenario)
 
 
+def fetched(*records: tuple[int, bytes]) -> memoryview:
+    """Batches of one record each at these offsets, as a leader whose log was compacted sends them."""
+    made = b""
+    for offset, value in records:
+        data = bytearray(batch([value]).data)
+        patch(data, 0, offset, 0)
+        made += data
+    return memoryview(made)
+
+
+@pytest.mark.parametrize("journal_bytes_max", [0, 300, 1 << 20])
+@pytest.mark.parametrize("durability", ["fsync", "os"])
+def test_what_a_follower_of_a_compacted_log_holds_is_there_again(journal_bytes_max: int, durability: str) -> None:
+    """Its gaps are the leader's. The mark of a synced segment may be lost with the power, what it marks may not."""
+
+    async def scenario(seed: int) -> None:
+        disk = SimDisk(seed)
+        disk.journal_bytes_max = journal_bytes_max
+        logs = await open_logs(disk)
+        log = logs.create("t", topic_id(1), 0, LogConfig(durability=durability, segment_bytes=1500))
+        held = [(0, b"a")]
+        log.append_fetched(fetched(*held))
+        await logs.checkpoint()
+        for offset in range(7, 60, 9):
+            some = [(offset, b"b" * 200), (offset + 1, b"c" * 600), (offset + 4, b"d")]
+            log.append_fetched(fetched(*some))
+            held += some
+            if durability == "fsync":
+                await durable(log)
+        disk = disk.power_cut() if durability == "fsync" else disk.process_killed()
+        again = (await open_logs(disk)).get(topic_id(1), 0)
+        assert again is not None
+        assert [(record.offset, record.value) for record in records_of(again)] == held
+
+    for seed in range(20):
+        run(partial(scenario, seed))
+
+
+def test_a_round_that_found_no_space_for_its_declarations_makes_them_later() -> None:
+    """A record of a log that the journal never declared would keep the node from starting."""
+
+    async def scenario() -> None:
+        disk = SimDisk(1)
+        logs = await open_logs(disk)
+        two = [logs.create("t", topic_id(1), partition, LogConfig()) for partition in range(2)]
+        for value in (b"a", b"b" * 5000, b"c"):
+            for log in two:
+                append(log, batch([value]))
+            if len(value) > 1:
+                await logs.checkpoint()  # a new file: nothing is declared in it
+                for log in two:
+                    append(log, batch([value]))
+                disk.capacity_bytes = used_bytes(disk) + 200
+            await asyncio.gather(*[durable(log) for log in two])
+            disk.capacity_bytes = None
+        again = await open_logs(disk.process_killed())
+        assert [values_of(log) for log in again.all()] == [[b"a", b"b" * 5000, b"b" * 5000, b"c"]] * 2
+
+    run(scenario)
+
+
+def test_a_log_deleted_while_its_segment_is_synced_is_no_failure_of_the_disk() -> None:
+    """Much is written to a new topic, and it is deleted at once: the round then finds its directory gone."""
+
+    async def scenario() -> None:
+        disk = SimDisk(1)
+        disk.journal_bytes_max, disk.delay_s = 0, 0.02
+        logs = await open_logs(disk)
+        doomed, kept = (logs.create(name, topic_id(index), 0, LogConfig()) for index, name in enumerate("ab"))
+        for log in (doomed, kept):
+            append(log, batch([b"x"]))
+        waiting = kept.when_durable(1)
+        doomed.when_durable(1)
+        await asyncio.sleep(0.01)
+        await asyncio.gather(logs.delete(doomed), durable(kept))
+        assert waiting is not None
+        await waiting
+        assert logs.failed is None
+
+    run(scenario)
+
+
+def test_a_journal_is_rotated_once_although_the_first_who_asked_gave_up() -> None:
+    """A node that stops cancels its maintenance and closes: two files of one number would overwrite each other."""
+
+    async def scenario() -> None:
+        disk = SimDisk(1)
+        logs = await open_logs(disk)
+        log = logs.create("t", topic_id(1), 0, LogConfig())
+        number = logs.journal.number
+        disk.delay_s = 0.05
+        first = asyncio.ensure_future(logs.journal.rotate())
+        await asyncio.sleep(0.01)
+        append(log, batch([b"a"]))
+        running = log.when_durable(1)
+        while logs.journal._next_file is None:
+            await asyncio.sleep(0.001)
+        first.cancel()  # it waits for the round that is under way
+        await logs.journal.rotate()
+        assert running is not None
+        await running
+        assert logs.journal.number == number + 1
+        append(log, batch([b"b"]))
+        await durable(log)
+        again = (await open_logs(disk.power_cut())).get(topic_id(1), 0)
+        assert again is not None
+        assert values_of(again) == [b"a", b"b"]
+
+    run(scenario)
+
+
 def test_damage_below_the_durable_mark_is_reported_and_not_cut() -> None:
     """Cutting it as a torn tail would silently lose what was acknowledged."""
 
@@ -276,6 +405,7 @@ def test_journaled_bytes_repair_a_segment_that_lost_them() -> None:
             for log in two:
                 append(log, batch([value * 50]))
             await asyncio.gather(*[durable(log) for log in two])
+        disk.journal_bytes_max = 0
         append(two[0], batch([b"c" * 50]))
         await durable(two[0])  # by its segment
         disk = disk.process_killed()

@@ -57,12 +57,17 @@ class KernelSync:
         calls = _CALLS.get(os.uname().machine) if hasattr(os, "eventfd") else None
         if calls is None:
             return None
-        if _idle_contexts:
-            return cls(loop, _idle_contexts.pop(), calls)
-        context = ctypes.c_ulong(0)
-        if _system_call()(calls[0], SLOTS, ctypes.addressof(context), 0, 0, 0) < 0:
+        if not _idle_contexts:
+            context = ctypes.c_ulong(0)
+            if _system_call()(calls[0], SLOTS, ctypes.addressof(context), 0, 0, 0) < 0:
+                return None
+            _idle_contexts.append(context.value)
+        try:
+            made = cls(loop, _idle_contexts[-1], calls)
+        except OSError:  # no file descriptor is left: a thread needs none
             return None
-        return cls(loop, context.value, calls)
+        _idle_contexts.pop()
+        return made
 
     def sync(self, files: Sequence[OpenFile], synced: asyncio.Future[None]) -> Waiting:
         """Resolves `synced` when the first so many of `files` are synced, as many as the kernel takes: 0 is possible.

@@ -40,6 +40,8 @@ class RealLane:
         self._loop = asyncio.get_running_loop()
         self._kernel: KernelSync | None = None  # from the first sync on, where there is one
         self._is_asked = False  # whether the kernel was asked for one
+        self._is_closed = False
+        self._to_sync: list[tuple[Sequence[File], asyncio.Future[None]]] = []  # not begun yet
         self._queue: SimpleQueue[tuple[asyncio.Future[Any], Callable[[], Any]] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
@@ -53,10 +55,22 @@ class RealLane:
         """Not at once: the kernel begins with the sync on our core, 0.1 ms or more, and what is about to be sent to a
         follower should leave before that."""
         synced: asyncio.Future[None] = self._loop.create_future()
-        self._loop.call_soon(self._begin, files, synced)
+        if not self._to_sync:
+            self._loop.call_soon(self._begin_all)
+        self._to_sync.append((files, synced))
         return synced
 
+    def _begin_all(self) -> None:
+        to_sync, self._to_sync = self._to_sync, []
+        for files, synced in to_sync:
+            try:
+                self._begin(files, synced)
+            except Exception as fault:  # noqa: BLE001 - whoever waits for the sync gets it
+                _deliver(synced, None, fault)
+
     def _begin(self, files: Sequence[File], synced: asyncio.Future[None]) -> None:
+        if self._is_closed:
+            raise RuntimeError("a closed lane is asked to sync")
         if not self._is_asked:
             self._is_asked, self._kernel = True, KernelSync.open(self._loop)
         if self._kernel is None:
@@ -67,6 +81,8 @@ class RealLane:
             waiting.wait_for(self.run(partial(_sync_each, files[waiting.by_kernel_count :])))
 
     def close(self) -> None:
+        self._begin_all()
+        self._is_closed = True
         if self._kernel is not None:
             self._kernel.close()
         self._queue.put(None)

@@ -132,6 +132,8 @@ class AheadFile(RealFile):
             if written != expected:
                 self._write_at(position + written, memoryview(b"".join(buffers))[written:])
         except OSError as error:
+            with contextlib.suppress(OSError):
+                self.truncate(position)  # where overwriting takes space, a part may be there
             if error.errno in FULL:
                 raise DiskFull(f"no space to write {expected} bytes to {self.path}: free some disk space") from error
             raise

@@ -89,4 +89,11 @@ class Capture:
 
 
 def syncs_of(files: list[File], directories: list[str], disk: Disk) -> list[Callable[[], None]]:
-    return [*[file.sync for file in files], *[partial(disk.sync_directory, each) for each in directories]]
+    return [*[file.sync for file in files], *[partial(_sync_directory, disk, each) for each in directories]]
+
+
+def _sync_directory(disk: Disk, directory: str) -> None:
+    try:
+        disk.sync_directory(directory)
+    except FileNotFoundError:
+        return  # the log was deleted meanwhile: nobody waits for what was in it

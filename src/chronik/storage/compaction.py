@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Disk, Lane
+from chronik.storage.config import FOREVER
 from chronik.storage.errors import CorruptSegment
 from chronik.storage.log import Log
 from chronik.storage.segment import OFFSET_SPAN_MAX, Segment, segment_path
@@ -53,10 +54,12 @@ def is_due(log: Log, now_ms: int) -> bool:
     return 0 <= oldest_ms < now_ms - log.config.max_compaction_lag_ms
 
 
-def _cleanable(log: Log, now_ms: int) -> Cleanable:
+def _cleanable(log: Log, now_ms: int, below_offset: int = FOREVER) -> Cleanable:
     settled = log.last_stable_offset(log.high_watermark)
     end_index = 0
     for index, segment in enumerate(log.segments[:-1]):
+        if segment.base_offset >= below_offset:
+            break
         is_young = segment.max_timestamp_ms > now_ms - log.config.min_compaction_lag_ms
         if log.segments[index + 1].base_offset > settled or (is_young and log.config.min_compaction_lag_ms > 0):
             break
@@ -68,8 +71,13 @@ def _cleanable(log: Log, now_ms: int) -> Cleanable:
 
 
 async def compact(log: Log, now_ms: int, disk: Disk, lane: Lane, keys_max: int) -> None:
-    """One pass. Gives up without a trace if the log is truncated or deleted meanwhile, or the disk is full."""
-    dirty_index, end_index = _cleanable(log, now_ms)
+    """One pass. Gives up without a trace if the log is truncated or deleted meanwhile, or the disk is full.
+
+    Segments that the log has rolled since the checkpoint stay: it, and the journal since, name positions in them.
+    """
+    dirty_index, end_index = _cleanable(log, now_ms, log.checkpointed_segment)
+    if dirty_index >= end_index:
+        return
     segments = log.segments[:end_index]
     generation = log.generation
     try:

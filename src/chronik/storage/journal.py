@@ -109,9 +109,11 @@ class Journal:
         """Goes on in a new file; everything written before stays in the files below `number`."""
         if self.failed is not None:
             raise self.failed
-        file = await self._lane.run(lambda: self._create(self.number + 1))
-        switched = self._loop.create_future()
-        self._next_file = (file, switched)
+        if self._next_file is None:  # else one is ready, made for somebody who gave up waiting for it
+            number = self.number + 1
+            file = await self._lane.run(lambda: self._create(number))
+            self._next_file = (file, self._loop.create_future())
+        _, switched = self._next_file
         while not switched.done():
             await self.flush_notes()
 
@@ -156,6 +158,7 @@ class Journal:
             self._switch_file()
         captures = self._captures = self._capture(logs)
         parts: list[bytes | memoryview] = []
+        undeclared = [capture.log for capture in captures if capture.log not in self._handles]
         try:
             for capture in captures:
                 if capture.by_sync:
@@ -174,6 +177,8 @@ class Journal:
                 # which a log that was declared in an earlier file survives, and a new one had its note refused.
                 for capture in captures:
                     capture.by_sync = True
+                for log in undeclared:
+                    self._handles.pop(log, None)  # whatever is written of it later declares it first
         files: list[File] = []
         directories: list[str] = []
         if self._notes_unsynced:
@@ -235,9 +240,9 @@ class Journal:
         self.running = None
         if marks:
             self._mark(marks)
+        future.set_result(None)  # before the next round begins: answers leave first
         if self._gathered is not None:
             self._start()
-        future.set_result(None)
 
     def _mark(self, marks: list[bytes | memoryview]) -> None:
         """Tells recovery how far synced segments can be trusted. Not synced: it may be lost, never wrong."""

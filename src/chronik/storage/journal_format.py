@@ -33,6 +33,7 @@ class Kind(IntEnum):
     START = 5  # the log starts at `offset`
     DROP = 6  # the log was deleted
     ROLL = 7  # `segment` was started: a file of the log's directory that no roll tells of is none of the log
+    GAP = 8  # the batch at `position` of `segment` begins at `offset`, which does not join the one before it
 
 
 class Record(NamedTuple):

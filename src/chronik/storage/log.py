@@ -93,6 +93,7 @@ class Log:
         self.snapshot: tuple[int, bytes] = (0, b"")  # (offset, producers as of it), from where truncation replays
         self.deleted = False
         self.on_durable: Callable[[], None] | None = None  # called whenever durable_offset has moved forward
+        self.checkpointed_segment = 0  # the one that the checkpoint ends in; it and those behind it are not compacted
         self.directory_durably = False  # a deleted log had this directory: its removal must not come undone later
         self._disk = disk
         self._journal = journal
@@ -173,6 +174,7 @@ class Log:
         size_bytes = sum([batch.size_bytes for batch in batches])
         next_offset = batches[-1].next_offset
         segment = self._room_for(size_bytes, next_offset, batches[0].max_timestamp)
+        self._note_gaps(segment, batches)
         whole = buffer[:size_bytes]
         # Bytes of a few small batches go to the journal as they are, without being read again from the file.
         position = self._write(segment, [bytes(whole) if size_bytes < JOINED_BYTES_MAX else whole], size_bytes)
@@ -180,6 +182,14 @@ class Log:
             self.note_batch(segment, position, batch)
             position += batch.size_bytes
         self.end_offset = next_offset
+
+    def _note_gaps(self, segment: Segment, batches: list[BatchView]) -> None:
+        """Where the leader's log was compacted. Recovery believes no other gap: no checksum covers a batch's offset."""
+        position, expected = segment.size_bytes, self.end_offset
+        for batch in batches:
+            if batch.base_offset != expected:
+                self._journal.note(self, Kind.GAP, segment.base_offset, position, batch.base_offset)
+            position, expected = position + batch.size_bytes, batch.next_offset
 
     def note_batch(self, segment: Segment, position: int, batch: BatchView) -> None:
         """Takes a batch that is in the segment into everything derived from the log; recovery and followers use it."""

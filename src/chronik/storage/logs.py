@@ -269,6 +269,7 @@ class Logs:
                 if not log.deleted:
                     self._lines[key] = point.line()
                     self._checkpointed[key] = state
+                    log.checkpointed_segment = point.segment
                 return capture
         return None
 

@@ -45,6 +45,8 @@ class Known:
         self.start_offset = 0
         self.pieces: list[tuple[int, int, bytes | memoryview]] = []  # segment, position, bytes
         self.rolls: set[int] = set()  # segments started since the checkpoint
+        self.gaps: set[tuple[int, int, int]] = set()  # segment, position and offset of batches behind one
+        self.is_read_anew = False  # from its beginning, compacted segments too
         self.last_trusted = -1  # up to this segment the directory, as the checkpoint left it, is right
         self.dropped = False
 
@@ -67,6 +69,8 @@ class Known:
             self._truncate(record.segment, record.position, record.offset)
         elif record.kind == Kind.ROLL:
             self.rolls.add(record.segment)
+        elif record.kind == Kind.GAP:
+            self.gaps.add((record.segment, record.position, record.offset))
         elif record.kind == Kind.START:
             self.start_offset = record.offset
         elif record.kind == Kind.DROP:
@@ -81,6 +85,7 @@ class Known:
                 kept.append((piece_segment, piece_position, data))
         self.pieces = kept
         self.rolls = {base for base in self.rolls if base <= segment}
+        self.gaps = {gap for gap in self.gaps if gap[:2] < (segment, position)}
         self.last_trusted = min(self.last_trusted, segment)
         if self.durable[2] >= offset:
             self.durable = (segment, position, offset)
@@ -88,6 +93,7 @@ class Known:
         if point.offset > offset:
             # Epochs and producers of the checkpoint are from behind the cut: everything is read anew.
             self.point = LogPoint(self.topic, self.partition, self.topic_id, 0, 0, 0, point.start_offset, 0, [], b"")
+            self.is_read_anew = True
 
 
 def gather(points: Iterable[LogPoint], journals: Iterable[tuple[str, bytes]]) -> dict[LogKey, Known]:
@@ -97,11 +103,11 @@ def gather(points: Iterable[LogPoint], journals: Iterable[tuple[str, bytes]]) ->
         frames, torn = read_frames(memoryview(data))
         if torn.damaged:
             raise CorruptJournal(path, torn.position)
-        _apply(known, frames)
+        _apply(known, frames, path)
     return known
 
 
-def _apply(known: dict[LogKey, Known], frames: list[Frame]) -> None:
+def _apply(known: dict[LogKey, Known], frames: list[Frame], path: str) -> None:
     by_handle: dict[int, Known] = {}
     for frame in frames:
         for record in frame.records:
@@ -111,8 +117,10 @@ def _apply(known: dict[LogKey, Known], frames: list[Frame]) -> None:
                 if log is None or log.dropped:
                     log = known[topic_id, partition] = Known(topic, topic_id, partition)
                 by_handle[record.handle] = log
-            else:
+            elif record.handle in by_handle:
                 by_handle[record.handle].apply(record)
+            else:
+                raise CorruptJournal(path, frame.position)  # it tells of a log that it never declared
 
 
 def restore(log: Log, known: Known, disk: Disk) -> None:
@@ -125,6 +133,7 @@ def restore(log: Log, known: Known, disk: Disk) -> None:
     point, durable = known.point, known.durable
     log.start_offset = max(known.start_offset, bases[0] if bases else 0)
     log.compacted_offset = point.compacted_offset
+    log.checkpointed_segment = point.segment
     log.durable_mark = durable
     log.epochs = LeaderEpochs(point.epochs)
     # An epoch that had written nothing yet may have been taken back since: older batches behind it are no torn tail.
@@ -148,7 +157,7 @@ def restore(log: Log, known: Known, disk: Disk) -> None:
         segments.append(segment)
         end_offset = bases[index + 1] if index + 1 < len(bases) else FOREVER
         try:
-            expected = _scan(log, segment, file, scan_from, size_bytes, max(expected, base), end_offset, durable)
+            expected = _scan(log, segment, file, scan_from, size_bytes, max(expected, base), end_offset, known)
         except CorruptSegment as damage:  # met below the checkpoint, by a look at the batches before
             log.damage = damage
             expected = max(expected, durable[2])
@@ -157,6 +166,8 @@ def restore(log: Log, known: Known, disk: Disk) -> None:
         segment.synced_bytes = scan_from if base == point.segment else 0
         segment.entry_synced = base == point.segment and scan_from > 0
         segment.checked(scan_from)
+        if known.is_read_anew and segment.size_bytes == size_bytes and base < durable[0]:
+            expected = end_offset  # compaction may have taken what stood between its last batch and the next segment
         if expected < end_offset and (base, segment.size_bytes) < durable[:2]:
             log.damage = CorruptSegment(segment.path, segment.size_bytes, expected, "below the durable mark")
             logger.error("%s", log.damage)
@@ -243,13 +254,14 @@ def _scan(
     end: int,
     expected: int,
     end_offset: int,
-    durable: tuple[int, int, int],
+    known: Known,
 ) -> int:
     """Takes whole, undamaged batches below `end_offset` into the log's state; returns the offset behind them.
 
-    Compaction leaves gaps between offsets. Behind the durable mark none is believed: no checksum covers a batch's
-    offset, and a sector that was not written in time may hold anything. What is cut there was promised to nobody.
+    Compaction leaves gaps between offsets. Behind the durable mark only those are believed that were noted: no checksum
+    covers a batch's offset, and a sector that was not written in time may hold anything.
     """
+    durable, gaps = known.durable, known.gaps
     while position < end:
         data = file.read(position, min(SCAN_BYTES, end - position))
         batches, needed = _whole(data)
@@ -263,7 +275,8 @@ def _scan(
         for batch in batches:
             if batch.base_offset < expected or batch.last_offset_delta < 0 or not crc_holds(batch):
                 return expected
-            if batch.base_offset > expected and (segment.base_offset, position) >= durable[:2]:
+            place = (segment.base_offset, position, batch.base_offset)
+            if batch.base_offset > expected and place[:2] >= durable[:2] and place not in gaps:
                 return expected
             if batch.base_offset >= end_offset or batch.partition_leader_epoch < log.epochs.latest:
                 return expected  # of before a truncation: leaders never write an older epoch behind a newer one

@@ -2,7 +2,9 @@
 other is ever committed at its index; and a leader commits by an entry of its own term.
 
 Whose majority: that of the members in force. A change of members is in force once it is applied, so it is committed by
-those before it. What is committed together with it may be so by either: a look does not show which came first.
+those before it. What is committed together with it may be so by either: a look does not show which came first. A leader
+that has begun again may not know yet that the last change was committed: its term's first entry may be committed by
+those before that change, and any two such majorities have a node in common.
 """
 
 from __future__ import annotations
@@ -24,12 +26,17 @@ class DurableCommit(Checker):
         super().__init__(world, cluster, history)
         self._committed: dict[int, tuple[int, int]] = {}  # by index: term and checksum of the entry
         self._members: dict[int, Membership] = {}  # by node: in force when it was last looked at
+        self._before: dict[Membership, Membership] = {}  # of each that a change led to
 
     def started(self, machine: Machine, raft: RaftNode, now: Quorum) -> None:
-        self._members[machine.node_id] = raft.members
+        # One that leads at the first look was the only voter when it began; it may have let others in since.
+        began_alone = Membership(voters=(machine.node_id,), learners=())
+        self._members[machine.node_id] = began_alone if now.role is Role.LEADER else raft.members
 
     def changed(self, machine: Machine, raft: RaftNode, before: Quorum, now: Quorum) -> None:
         members, self._members[machine.node_id] = self._members[machine.node_id], raft.members
+        if members != raft.members:
+            self._before[raft.members] = members
         if now.committed == before.committed:
             return
         entries = raft._core.log.entries(before.committed + 1, 1 << 62, now.committed + 1)
@@ -56,7 +63,9 @@ class DurableCommit(Checker):
         if change is not None:
             self._require_majority(machine, change, members)
         if newest is not change:
-            self._require_majority(machine, newest, members, raft.members)
+            is_first = self._committed.get(newest.index - 1, (0, 0))[0] < newest.term
+            earlier = [self._before[raft.members]] if is_first and raft.members in self._before else []
+            self._require_majority(machine, newest, *earlier, members, raft.members)
 
     def _require_majority(self, machine: Machine, entry: Entry, *either: Membership) -> None:
         for members in either:

@@ -29,8 +29,8 @@ class Recovery(Checker):
         state, base, terms = self._found[machine.node_id]
         if state == HardState():
             return  # a new node
-        # The only voter leads at once, in the next term, before anybody has looked.
-        leads_alone = now.role is Role.LEADER and raft._core.members.voters == (machine.node_id,)
+        # The only voter leads at once, in the next term, before anybody has looked. No other could lead so soon.
+        leads_alone = now.role is Role.LEADER
         kept = (state.term + 1, machine.node_id) if leads_alone else (state.term, state.vote)
         if (now.term, now.vote) != kept:
             self.violated(f"{machine} begins with {now}, its disk held {state}")
