@@ -132,6 +132,22 @@ CASES = [
         ],
         story="the last voter led in a new term before the checker first looked at it, which took that for a lost vote",
     ),
+    Found(
+        "members",
+        seed=500199,
+        faults=[
+            Fault(2954, "leave", 3, duration_ms=669, other=3, amount=1),
+            Fault(3752, "wall jump", 3, other=4, amount=-75602),
+            Fault(4053, "join", 3, duration_ms=674, other=2),
+        ],
+        story="a node that came back with a new disk and an earlier clock was taken for its own past, and never joined",
+    ),
+    Found(
+        "members",
+        seed=500521,
+        faults=[Fault(2477, "leave", 3, duration_ms=176, other=5, amount=2)],
+        story="a node that the cluster had forgotten waited for ever to see what it was told in its own image",
+    ),
 ]
 
 

@@ -102,7 +102,7 @@ class Controller:
                 self.sessions.forget(command.broker_id)
             else:
                 self.sessions.heard(command.broker_id, now_ns)
-        elif isinstance(command, FenceBroker | UnregisterBroker):
+        elif isinstance(command, (FenceBroker, UnregisterBroker)):
             self.sessions.forget(command.broker_id)
         return decision
 

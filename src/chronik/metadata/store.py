@@ -277,26 +277,47 @@ class MetadataStore:
     async def _carry_out(self, command: c.Command, request: c.RequestId) -> c.Reply:
         """Until the controller has answered, whoever that is; the request id makes repeating it harmless."""
         give_up_s = self._loop.time() + self._config.submit_timeout_ms / 1000
+        asked = self.leader_id
         while True:
             try:
                 if self._writer is not None:
                     return await self._decide(command, request)
-                return await self._forward(command, request)
-            except NotController:
+                return await self._forward(asked, command, request)
+            except NotController as error:
                 if not self._may_forward(command) or self._loop.time() > give_up_s:
                     raise
                 await self._pause()
+                asked = self._next_to_ask(asked, error.leader_id)
+
+    def _next_to_ask(self, asked: int | None, named: int | None) -> int | None:
+        """Who leads as far as this node knows; if that one was asked in vain, whom it named, or else the next in turn.
+
+        A node that no leader talks to any more, because the cluster has forgotten it, can find out only so.
+        """
+        if self.leader_id not in (None, asked):
+            return self.leader_id
+        if named not in (None, asked):
+            return named
+        others = sorted(node_id for node_id in self._node.addresses if node_id != self.node_id)
+        later = [node_id for node_id in others if asked is None or node_id > asked]
+        return next(iter(later or others), None)
 
     def _may_forward(self, command: c.Command) -> bool:
         return self._forwarding is not None and (self._config.forwarding or isinstance(command, OWN_DUTIES))
 
-    async def _forward(self, command: c.Command, request: c.RequestId) -> c.Reply:
-        leader_id = self.leader_id
+    async def _forward(self, leader_id: int | None, command: c.Command, request: c.RequestId) -> c.Reply:
         if leader_id is None or leader_id == self.node_id or not self._may_forward(command):
             raise NotController(leader_id)
         assert self._forwarding is not None
-        answer, version = await self._forwarding.ask(leader_id, command, request, self._config.answer_timeout_ms / 1000)
-        await self._caught_up(version)
+        timeout_s = self._config.answer_timeout_ms / 1000
+        answer, version = await self._forwarding.ask(leader_id, command, request, timeout_s)
+        if isinstance(answer, MetadataError) and isinstance(command, (c.RegisterBroker, c.BrokerHeartbeat)):
+            raise answer  # no client sees it, and a node that the cluster has forgotten will never catch up
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._caught_up(version)
+        except TimeoutError:
+            raise NotController(leader_id) from None
         if isinstance(answer, MetadataError):
             raise answer
         return answer
@@ -403,6 +424,10 @@ class MetadataStore:
         await self._node.stop()
 
     def _next_request(self) -> c.RequestId:
+        applied = self.image.applied.get(self.node_id)
+        if self._sequence == 0 and applied is not None:
+            # A node that lost its disk counts by the clock, which may have gone back since its last process.
+            self._incarnation = max(self._incarnation, applied.incarnation + 1)
         self._sequence += 1
         self._unanswered[self._sequence] = None
         return c.RequestId(self.node_id, self._incarnation, self._sequence, next(iter(self._unanswered)))

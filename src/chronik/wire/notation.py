@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Union, dataclass_transform
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -210,8 +210,9 @@ class StructType(type):
     def __init__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any], **keywords: Any) -> None:
         super().__init__(name, bases, body)
 
-    def __or__(cls, other: None) -> Nullable:  # type: ignore[override]
-        return Nullable(cls)
+    def __or__(cls, other: Any) -> Any:
+        """With None what a field may be; with another class what it is for every class, as isinstance wants it."""
+        return Nullable(cls) if other is None else Union[cls, other]  # noqa: UP007 - `|` is what this is
 
     @property
     def fields(cls) -> tuple[Field, ...]:

@@ -206,7 +206,7 @@ class GroupShard:
         return {
             record.key.group
             for record in self._writer.unsettled()
-            if isinstance(record.key, OffsetCommitKey | GroupMetadataKey)
+            if isinstance(record.key, (OffsetCommitKey, GroupMetadataKey))
         }
 
 

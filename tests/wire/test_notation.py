@@ -1,0 +1,15 @@
+"""What a message class is in Python's own terms."""
+
+from __future__ import annotations
+
+from chronik.metadata.commands import BrokerHeartbeat, FenceBroker, UnregisterBroker
+from chronik.wire.notation import Nullable
+
+
+def test_a_union_of_messages_is_one_for_isinstance() -> None:
+    """`|` with None is the notation's; with another class it must not quietly mean the first of the two."""
+    either = FenceBroker | UnregisterBroker
+    assert isinstance(FenceBroker(broker_id=1, broker_epoch=1), either)
+    assert isinstance(UnregisterBroker(broker_id=1), either)
+    assert not isinstance(BrokerHeartbeat(broker_id=1, broker_epoch=1, want_shut_down=False), either)
+    assert FenceBroker | None == Nullable(FenceBroker)
