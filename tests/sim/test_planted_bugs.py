@@ -119,7 +119,7 @@ CASES = [
     Planted(replication_bugs.high_watermark_is_the_end_of_the_log, "records", 0, [], "10"),
     Planted(replication_bugs.in_sync_member_not_counted_while_it_is_behind, "records", 0, None, "10"),
     Planted(replication_bugs.shrinks_take_effect_before_the_controller_agrees, "records", 0, None, "10"),
-    Planted(replication_bugs.no_truncation_at_all, "records", 3, ALL_LOSE_POWER, "9"),
+    Planted(replication_bugs.no_truncation_at_all, "records", 3, ALL_LOSE_POWER, ("9", "25")),
     Planted(record_bugs.offset_commit_acknowledged_before_it_is_replicated, "records", 3, ALL_LOSE_POWER, "17"),
     Planted(record_bugs.coordinator_serves_before_it_has_loaded, "records", 0, IN_TURN, "17"),
     Planted(

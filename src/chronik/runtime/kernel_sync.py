@@ -57,17 +57,14 @@ class KernelSync:
         calls = _CALLS.get(os.uname().machine) if hasattr(os, "eventfd") else None
         if calls is None:
             return None
-        if not _idle_contexts:
-            context = ctypes.c_ulong(0)
-            if _system_call()(calls[0], SLOTS, ctypes.addressof(context), 0, 0, 0) < 0:
-                return None
-            _idle_contexts.append(context.value)
-        try:
-            made = cls(loop, _idle_contexts[-1], calls)
-        except OSError:  # no file descriptor is left: a thread needs none
+        context = _take_context(calls[0])
+        if context is None:
             return None
-        _idle_contexts.pop()
-        return made
+        try:
+            return cls(loop, context, calls)
+        except OSError:  # no file descriptor is left: a thread needs none
+            _idle_contexts.append(context)
+            return None
 
     def sync(self, files: Sequence[OpenFile], synced: asyncio.Future[None]) -> Waiting:
         """Resolves `synced` when the first so many of `files` are synced, as many as the kernel takes: 0 is possible.
@@ -137,6 +134,16 @@ class Waiting:
             self._synced.set_exception(self._error)
         else:
             self._synced.set_result(None)
+
+
+def _take_context(set_up: int) -> int | None:
+    """An idle one or a new one, for this caller alone: nodes of one process run on loops and threads of their own."""
+    try:
+        return _idle_contexts.pop()
+    except IndexError:
+        made = ctypes.c_ulong(0)
+        accepted = _system_call()(set_up, SLOTS, ctypes.addressof(made), 0, 0, 0)
+        return made.value if accepted >= 0 else None
 
 
 def _system_call() -> ctypes._NamedFuncPointer:
