@@ -96,6 +96,7 @@ def test_what_a_failed_sync_left_in_the_page_cache_is_written_again(
             await logs.checkpoint()
         assert logs.failed is not None
         disk = disk.process_killed()
+        disk.journal_bytes_max = journal_bytes_max
         logs = await open_logs(disk)
         many = [logs.create("t", topic_id(1), number, LogConfig()) for number in range(logs_count)]
         for log in many:

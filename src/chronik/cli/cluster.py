@@ -241,7 +241,7 @@ def remove(node: int, *, force: bool = False, options: Options = DEFAULTS) -> in
         if is_gone:
             await quorum.unregister(cluster, node)
         if options.wants_json:
-            print_json({"node": node, "voter_removed": votes, "broker_forgotten": is_gone})
+            print_json({"node": node, "voter_removed": votes, "left_quorum": only_listens, "broker_forgotten": is_gone})
         else:
             done = [
                 *(["votes no more"] if votes else []),

@@ -105,9 +105,9 @@ class RealFile:
 
 
 class AheadFile(RealFile):
-    """Zeros are written before the bytes that take their place, so that a sync finds the file's size and blocks as they
-    were: it writes the bytes alone, where a grown file costs the file system a transaction. On ext4 that is 0.19 ms
-    against 0.27, and it does not wait for what other files of the same disk have in such a transaction."""
+    """Zeros are written before the bytes that take their place, so that nearly every sync finds the file's size and
+    blocks as they were: it writes the bytes alone, where a grown file costs the file system a transaction. On ext4 4 KB
+    take 0.19 ms against 0.27, and do not wait for what other files of the same disk have in such a transaction."""
 
     __slots__ = ("_ahead_bytes", "_zeroed_bytes")
 

@@ -79,11 +79,15 @@ class Journal:
 
     def note(self, log: Log, kind: Kind, segment: int = 0, position: int = 0, offset: int = 0) -> None:
         """Writes down what recovery could not see in the segments. Durable with the next round, or by `sync_notes`."""
+        self.note_all(log, kind, [(segment, position, offset)])
+
+    def note_all(self, log: Log, kind: Kind, places: list[tuple[int, int, int]]) -> None:
+        """As `note` for each (segment, position, offset), all or none."""
         if self.failed is not None:
             raise self.failed
         parts: list[bytes | memoryview] = []
         handle = self._handle(log, parts)
-        parts.append(record_header(kind, handle, segment, position, offset, 0))
+        parts += [record_header(kind, handle, *place, 0) for place in places]
         try:
             self._write(parts)
         except DiskFull as error:
@@ -158,7 +162,7 @@ class Journal:
             self._switch_file()
         captures = self._captures = self._capture(logs)
         parts: list[bytes | memoryview] = []
-        undeclared = [capture.log for capture in captures if capture.log not in self._handles]
+        first_new_handle = self._handle_next
         try:
             for capture in captures:
                 if capture.by_sync:
@@ -177,8 +181,8 @@ class Journal:
                 # which a log that was declared in an earlier file survives, and a new one had its note refused.
                 for capture in captures:
                     capture.by_sync = True
-                for log in undeclared:
-                    self._handles.pop(log, None)  # whatever is written of it later declares it first
+                # Whatever is written of those logs later declares them first.
+                self._handles = {log: handle for log, handle in self._handles.items() if handle < first_new_handle}
         files: list[File] = []
         directories: list[str] = []
         if self._notes_unsynced:

@@ -186,10 +186,13 @@ class Log:
     def _note_gaps(self, segment: Segment, batches: list[BatchView]) -> None:
         """Where the leader's log was compacted. Recovery believes no other gap: no checksum covers a batch's offset."""
         position, expected = segment.size_bytes, self.end_offset
+        gaps: list[tuple[int, int, int]] = []
         for batch in batches:
             if batch.base_offset != expected:
-                self._journal.note(self, Kind.GAP, segment.base_offset, position, batch.base_offset)
+                gaps.append((segment.base_offset, position, batch.base_offset))
             position, expected = position + batch.size_bytes, batch.next_offset
+        if gaps:
+            self._journal.note_all(self, Kind.GAP, gaps)
 
     def note_batch(self, segment: Segment, position: int, batch: BatchView) -> None:
         """Takes a batch that is in the segment into everything derived from the log; recovery and followers use it."""
