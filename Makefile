@@ -51,7 +51,7 @@ help:  ## this list
 demo: venv  ## shows what works today
 	@$(BIN)/python tools/demo.py $(ARGS)
 
-test: jdk lint $(KAFKA_JARS) $(SPARK_JARS)  ## everything that CI runs: lint, types, layers, all tests but the long ones; under 12 minutes on 2 cores
+test: jdk lint $(KAFKA_JARS) $(SPARK_JARS)  ## everything that CI runs: lint, types, layers, all tests but the long ones; about 13 minutes on 2 cores
 	$(PYTEST) -m "not long" $(ARGS)
 
 spark: jdk venv $(SPARK_JARS) $(KAFKA_JARS)  ## all tests with a real Spark, the long ones too; SPARK_KILLS=30 kills of drivers and workers
