@@ -9,14 +9,14 @@ from chronik.storage.journal_format import Kind, declaration, frame, identity, r
 
 TOPIC_ID = bytes(range(16))
 DECLARED = (
-    "43484a31 e7a81e3b 0000003b 0000000000000000"  # magic, crc, body_bytes, synced_bytes
+    "43484a31 e5ba8f54 0000003b 0000000000000000"  # magic, crc, body_bytes, synced_bytes
     " 01 00000007 0000000000000000 0000000000000000 0000000000000000 0000001a"  # DECLARE, handle 7
     " 000102030405060708090a0b0c0d0e0f 00000003 6f7264657273"  # topic id, partition 3, "orders"
 )
 
 
-def whole(parts: list[bytes], synced_bytes: int = 0) -> bytes:
-    return b"".join(frame(parts, synced_bytes))
+def whole(parts: list[bytes], position: int = 0, synced_bytes: int = 0) -> bytes:
+    return b"".join(frame(parts, position, synced_bytes))
 
 
 def test_a_frame_has_these_bytes() -> None:
@@ -47,7 +47,9 @@ def encoded(rows: list[tuple[int, int, int, int, int, bytes]]) -> list[bytes]:
 
 @given(st.lists(records, max_size=4))
 def test_what_is_written_is_read(rounds: list[list[tuple[int, int, int, int, int, bytes]]]) -> None:
-    data = b"".join(whole(encoded(rows)) for rows in rounds)
+    data = b""
+    for rows in rounds:
+        data += whole(encoded(rows), len(data))
     frames, torn = read_frames(memoryview(data))
     assert [[(*record[:5], bytes(record.data)) for record in each.records] for each in frames] == rounds
     assert torn == (len(data), False)
@@ -56,7 +58,7 @@ def test_what_is_written_is_read(rounds: list[list[tuple[int, int, int, int, int
 def test_a_frame_is_whole_or_void_at_every_cut() -> None:
     """A round whose frame is not whole was never acknowledged, and none of it may be taken."""
     first = whole(encoded([(Kind.BYTES, 1, 0, 0, 3, b"abc")]))
-    second = whole(encoded([(Kind.BYTES, 1, 0, 3, 6, b"def"), (Kind.MARK, 2, 0, 3, 6, b"")]), synced_bytes=len(first))
+    second = whole(encoded([(Kind.BYTES, 1, 0, 3, 6, b"def"), (Kind.MARK, 2, 0, 3, 6, b"")]), len(first), len(first))
     for size in range(len(first), len(first) + len(second)):
         frames, torn = read_frames(memoryview((first + second)[:size]))
         assert len(frames) == 1
@@ -66,7 +68,7 @@ def test_a_frame_is_whole_or_void_at_every_cut() -> None:
 def test_every_flipped_bit_is_noticed_and_damage_is_told_from_a_torn_tail() -> None:
     """Frame 2 was written when frame 1 was known to be synced: frame 1 can only be damaged, frame 2 may be torn."""
     first = whole(encoded([(Kind.BYTES, 1, 0, 0, 3, b"abc")]))
-    second = whole(encoded([(Kind.BYTES, 1, 0, 3, 6, b"def")]), synced_bytes=len(first))
+    second = whole(encoded([(Kind.BYTES, 1, 0, 3, 6, b"def")]), len(first), len(first))
     for bit in range(len(first + second) * 8):
         data = bytearray(first + second)
         data[bit // 8] ^= 1 << bit % 8
@@ -74,3 +76,16 @@ def test_every_flipped_bit_is_noticed_and_damage_is_told_from_a_torn_tail() -> N
         in_first = bit // 8 < len(first)
         assert len(frames) == (0 if in_first else 1)
         assert torn == (0 if in_first else len(first), in_first)
+
+
+def test_a_copy_of_a_journal_sent_as_a_record_proves_nothing() -> None:
+    """Backups of data directories travel through brokers. A frame that stands elsewhere than it was written is none:
+    neither is it read, nor does it show that the torn bytes around it had been synced."""
+    first = whole(encoded([(Kind.BYTES, 1, 0, 0, 3, b"abc")]))
+    copied = whole(encoded([(Kind.BYTES, 9, 0, 0, 3, b"xyz")]), len(first), synced_bytes=2**40)
+    second = whole(encoded([(Kind.BYTES, 1, 0, 3, 6, copied + b"tail")]), len(first), len(first))
+    for end in range(len(first) + 1, len(first) + len(second)):
+        frames, torn = read_frames(memoryview((first + second)[:end]))
+        assert len(frames) == 1
+        assert torn == (len(first), False)
+    assert read_frames(memoryview(copied))[0] == []

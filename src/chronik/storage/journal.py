@@ -257,7 +257,7 @@ class Journal:
 
     def _write(self, parts: list[bytes | memoryview]) -> None:
         try:
-            self._file.append(frame(parts, self._synced_bytes))
+            self._file.append(frame(parts, self._file.size_bytes(), self._synced_bytes))
         except OSError as error:
             raise self.fail(error) from error
 

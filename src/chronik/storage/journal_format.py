@@ -4,9 +4,11 @@ A frame is whole or void: its checksum covers everything in it. Only the last fr
 round is synced before the next one is written; `synced_bytes` in each frame says how far the file was known to be on
 disk when the frame was written, which tells a torn tail (cut it) from damage to what had been acknowledged (report it).
 
-    frame   magic u32, crc32c u32 (of what follows), body_bytes u32, synced_bytes u64, records
+    frame   magic u32, crc32c u32 (of its own position in the file as u64 and of what follows), body_bytes u32,
+            synced_bytes u64, records
     record  kind u8, handle u32, segment i64, position i64, offset i64, data_bytes u32, data
-A handle stands for a log within one journal file; DECLARE introduces it.
+A handle stands for a log within one journal file; DECLARE introduces it. The position is what keeps a copy of a journal
+that somebody sends as records from being taken for frames of this one.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from chronik.wire.checksums import crc32c
 
 MAGIC = 0x43484A31
 FRAME = struct.Struct(">IIIQ")
-FRAME_CHECKED = struct.Struct(">IQ")  # what the checksum covers of the header
+POSITION = struct.Struct(">Q")
+FRAME_CHECKED = struct.Struct(">QIQ")  # position, and what the checksum covers of the header
 RECORD = struct.Struct(">BIqqqI")
 IDENTITY = struct.Struct(">16si")
 
@@ -71,12 +74,12 @@ def identity(data: bytes | memoryview) -> tuple[str, bytes, int]:
     return bytes(data[IDENTITY.size :]).decode(), topic_id, partition
 
 
-def frame(parts: Sequence[bytes | memoryview], synced_bytes: int) -> list[bytes | memoryview]:
-    """The frame around records given in parts, ready to append. The parts are not copied."""
+def frame(parts: Sequence[bytes | memoryview], position: int, synced_bytes: int) -> list[bytes | memoryview]:
+    """The frame around records given in parts, to be written at `position`. The parts are not copied."""
     body_bytes = 0
     for part in parts:
         body_bytes += len(part)
-    checksum = crc32c(FRAME_CHECKED.pack(body_bytes, synced_bytes))
+    checksum = crc32c(FRAME_CHECKED.pack(position, body_bytes, synced_bytes))
     for part in parts:
         checksum = crc32c(part, checksum)
     return [FRAME.pack(MAGIC, checksum, body_bytes, synced_bytes), *parts]
@@ -100,9 +103,10 @@ def _frame_at(data: memoryview, position: int) -> tuple[int, int] | None:
         return None
     magic, checksum, body_bytes, synced_bytes = FRAME.unpack_from(data, position)
     end = position + FRAME.size + body_bytes
-    if magic != MAGIC or end > len(data) or crc32c(data[position + 8 : end]) != checksum:
+    if magic != MAGIC or end > len(data):
         return None
-    return body_bytes, synced_bytes
+    expected = crc32c(data[position + 8 : end], crc32c(POSITION.pack(position)))
+    return (body_bytes, synced_bytes) if checksum == expected else None
 
 
 def _synced_past(data: memoryview, position: int) -> bool:
