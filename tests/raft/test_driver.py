@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from functools import wraps
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from chronik.raft.addresses import Address
 from chronik.raft.changes import Action, Change
+from chronik.raft.codec import decode_message
 from chronik.raft.config import RaftConfig
 from chronik.raft.errors import MembershipRefused, NotLeader, OutcomeUnknown, Stopped
 from chronik.raft.messages import Kind, Message, Role
 from chronik.runtime.invariants import InvariantBroken
-from tests.raft.quorum_in_memory import CONFIG, DIRECTORY, Quorum
+from tests.raft.quorum_in_memory import CONFIG, DIRECTORY, Port, Quorum
 from tests.raft.virtual_time import run
 
 
@@ -216,6 +218,29 @@ async def test_founders_do_not_wait_for_an_election_timeout() -> None:
     await quorum.start(2)
     await (await quorum.leader()).propose(b"first")
     assert loop.time() - before < 0.05 < CONFIG.election_ticks * CONFIG.tick_ms / 1000
+
+
+@in_virtual_time
+async def test_a_founder_that_led_once_waits_like_all_others() -> None:
+    """Asking at every tick would stand in the way of those whom it has just given its vote."""
+    quorum = Quorum(1, 2, 3)
+    await quorum.start(1, 2, 3)
+    assert (await quorum.leader()).node_id == 1
+    await asyncio.sleep(0.1)
+    asked: list[float] = []
+    carry = quorum.network.carry
+
+    def watched(sender: Port, to: int, data: bytes) -> None:
+        if sender.node_id == 1 and decode_message(data).kind is Kind.PRE_VOTE:
+            asked.append(asyncio.get_running_loop().time())
+        carry(sender, to, data)
+
+    quorum.network.carry = watched  # type: ignore[method-assign]
+    quorum.network.isolate(1)
+    await quorum.until(lambda: len(asked) >= 6)
+    rounds = sorted(set(asked))
+    timeout_s = CONFIG.election_ticks * CONFIG.tick_ms / 1000
+    assert all(later - earlier >= timeout_s - 0.001 for earlier, later in pairwise(rounds))
 
 
 @in_virtual_time

@@ -148,6 +148,16 @@ CASES = [
         faults=[Fault(2477, "leave", 3, duration_ms=176, other=5, amount=2)],
         story="a node that the cluster had forgotten waited for ever to see what it was told in its own image",
     ),
+    Found(
+        "quorum",
+        seed=600192,
+        faults=[
+            Fault(8744, "slow link", 0, duration_ms=2837, other=2, amount=206),
+            Fault(8784, "isolate", 1, duration_ms=1695, other=1),
+            Fault(8898, "sync error", 3, other=1),
+        ],
+        story="a founder that had led asked for votes at every tick, right after it had given its own to another",
+    ),
 ]
 
 

@@ -35,6 +35,12 @@ class Planted(NamedTuple):
 SLOW_LEADER = [Fault(500, "slow disk", 0, duration_ms=8000, amount=65)]
 DEPOSED_AND_RESTARTED = [Fault(1000, "isolate", 1, duration_ms=2000), Fault(3300, "kill", 1, duration_ms=300)]
 LEADERS_IN_TURN = [Fault(at_ms, "isolate", 0, duration_ms=2000) for at_ms in (500, 3500, 6500)]
+# Disks that are slow leave entries on a minority when their leader goes, for a later one to find.
+SLOW_DISKS_AND_LEADERS_IN_TURN = [
+    Fault(300, "slow disk", 1, duration_ms=9000, amount=40),
+    Fault(300, "slow disk", 2, duration_ms=9000, amount=60),
+    *(Fault(500 + 1100 * number, "isolate", 0, duration_ms=1300) for number in range(8)),
+]
 VOTER_RESTARTED = [
     Fault(300, "cut", 1, duration_ms=8500, other=2),
     *(Fault(1000 + 450 * number, "kill", 3, duration_ms=40) for number in range(16)),
@@ -104,7 +110,7 @@ CASES = [
         [Fault(500, "cut", 1, duration_ms=2500, other=2), Fault(4500, "cut", 1, duration_ms=2500, other=3)],
         ("5", "a node stops by itself"),  # clients see it, or replay refuses what was applied before
     ),
-    Planted(metadata_bugs.older_terms_committed_by_counting, "metadata", 0, None, "3"),
+    Planted(metadata_bugs.older_terms_committed_by_counting, "metadata", 0, SLOW_DISKS_AND_LEADERS_IN_TURN, "3"),
     Planted(metadata_bugs.vote_not_persisted, "metadata", 0, [Fault(500, "kill", 3, duration_ms=300)], "1"),
     Planted(metadata_bugs.snapshot_without_membership, "metadata", 14, [Fault(500, "kill", 3, duration_ms=4000)], "4"),
     Planted(metadata_bugs.stale_leader_answers_reads, "metadata", 3, LEADERS_IN_TURN, "6"),

@@ -294,6 +294,8 @@ class RaftNode:
     def _take_tick(self) -> None:
         self._core.tick()
         self._reads.tick()
+        if self._core.leader != NOBODY:
+            self._founding_ticks = 0  # the quorum is founded: from now on this node waits like all others
         if self._core.role is Role.LEADER:
             self._observe_peers()
             self._renew_lease()
@@ -303,7 +305,7 @@ class RaftNode:
             self._core.hurry()
         if self._founding_ticks > 0:
             self._founding_ticks -= 1
-            if self._core.leader == NOBODY and self._core.role is not Role.CANDIDATE:
+            if self._core.role is not Role.CANDIDATE:
                 self._core.campaign()
 
     def _guarded(self, work: Callable[[], object]) -> None:

@@ -2,13 +2,16 @@
 that a machine doing one thing at a time could have gone through?
 
 Wing and Gong's search with the memory of states already tried. An operation without an answer may stand anywhere behind
-its call, or nowhere. Keys are judged one by one, as a history is linearizable when each of its objects is.
+its call, or nowhere. Of such operations many do the same as far as anybody was told: of those that do, the one called
+first is tried first, as it may stand wherever a later one may. Without that, each of them doubles the search.
+Keys are judged one by one, as a history is linearizable when each of its objects is.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from chronik.sim.checkers.interface import Checker
@@ -16,6 +19,7 @@ from chronik.sim.history import OK, REFUSED, UNKNOWN, Operation
 
 State = TypeVar("State", bound=Hashable)
 NEVER = 1 << 62
+NEVER_TOLD = "(never told)"  # in place of every value that no answer speaks of
 STEPS_MAX = 2_000_000  # beyond it a history is too entangled to judge, which is an error of the workload
 
 # The states in which a machine may be after it did the operation, with the answer given, in a state; none: impossible.
@@ -28,17 +32,22 @@ class TooEntangled(Exception):
 
 def find_order(operations: Iterable[Operation], model: Model[State], initial: State) -> list[Operation] | None:
     """An order that explains every answer, or None when there is none."""
-    ops = sorted(operations, key=lambda each: each.invoked_ns)
+    given = sorted(operations, key=lambda each: each.invoked_ns)
+    told = {op.result for op in given}
+    ops = [op if op.value in told else replace(op, value=NEVER_TOLD) for op in given]
+    twins = _earlier_twins(ops)
     ends = [NEVER if op.returned_ns is None else op.returned_ns for op in ops]
     answered = sum(1 << at for at, op in enumerate(ops) if op.returned_ns is not None)
     tried: set[tuple[int, State]] = set()
     # One frame per operation placed: what is placed, the state then, and the choices not tried yet.
-    stack: list[tuple[int, State, list[tuple[int, State]]]] = [(0, initial, _choices(ops, ends, 0, initial, model))]
+    stack: list[tuple[int, State, list[tuple[int, State]]]] = [
+        (0, initial, _choices(ops, ends, twins, 0, initial, model))
+    ]
     order: list[int] = []
     for _ in range(STEPS_MAX):
         placed, _state, choices = stack[-1]
         if placed & answered == answered:
-            return [ops[at] for at in order]
+            return [given[at] for at in order]
         if not choices:
             stack.pop()
             if not stack:
@@ -51,12 +60,28 @@ def find_order(operations: Iterable[Operation], model: Model[State], initial: St
             continue
         tried.add((after, state))
         order.append(at)
-        stack.append((after, state, _choices(ops, ends, after, state, model)))
+        stack.append((after, state, _choices(ops, ends, twins, after, state, model)))
     raise TooEntangled(f"{len(ops)} operations, {len(tried)} states tried")
 
 
+def _earlier_twins(ops: Sequence[Operation]) -> list[int]:
+    """Of each open operation the bit of the one called before it that does the same; 0: there is none."""
+    last: dict[tuple[str, Hashable], int] = {}
+    found = [0] * len(ops)
+    for at, op in enumerate(ops):
+        if op.is_open:
+            found[at] = last.get((op.kind, op.value), 0)
+            last[op.kind, op.value] = 1 << at
+    return found
+
+
 def _choices(
-    ops: Sequence[Operation], ends: Sequence[int], placed: int, state: State, model: Model[State]
+    ops: Sequence[Operation],
+    ends: Sequence[int],
+    twins: Sequence[int],
+    placed: int,
+    state: State,
+    model: Model[State],
 ) -> list[tuple[int, State]]:
     """Who may come next: whoever was called before the first answer among those not placed yet."""
     first_end = NEVER
@@ -66,7 +91,8 @@ def _choices(
             continue
         if op.invoked_ns > first_end:
             break
-        candidates.append(at)
+        if placed & twins[at] == twins[at]:
+            candidates.append(at)
         first_end = min(first_end, ends[at])
     found = [(at, after) for at in candidates if ops[at].invoked_ns <= first_end for after in model(state, ops[at])]
     # Last is tried first: answered ones early in the history explain most, open ones are tried when nothing else does.
