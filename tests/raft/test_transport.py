@@ -103,6 +103,19 @@ async def test_a_peer_without_a_known_address_is_answered_on_its_own_stream() ->
 
 
 @on_a_loop
+async def test_the_end_of_a_peers_own_stream_is_reported() -> None:
+    """What it was answered there may be lost with it; a leader that sent it a snapshot must not wait for its answer."""
+    async with end(2) as two:
+        async with end(1) as one:
+            one.transport.update_peers({2: two.transport.address})
+            await until(lambda: one.transport.connected(2))
+            two.transport.send(1, heartbeat(1, 2))
+            await until(lambda: bool(one.heard))
+            assert two.away == []
+        await until(lambda: two.away == [1])
+
+
+@on_a_loop
 async def test_an_absent_peer_is_reported_and_nothing_is_kept_for_it_but_votes() -> None:
     """Appends would be stale when it comes; the core asks it where it stands and sends what is missing."""
     async with end(1) as one:

@@ -158,6 +158,20 @@ CASES = [
         ],
         story="a founder that had led asked for votes at every tick, right after it had given its own to another",
     ),
+    Found(
+        "quorum",
+        seed=602981,
+        faults=[
+            Fault(3128, "cut", 0, duration_ms=4000, other=3),
+            Fault(5133, "kill", 2, duration_ms=90),
+            Fault(5756, "isolate", 0, duration_ms=1953, other=2),
+            Fault(5881, "deafen", 2, duration_ms=2180, other=2),
+            Fault(6101, "power", 3, duration_ms=2067, other=3),
+            Fault(6514, "kill", 2, duration_ms=1),
+            Fault(8499, "power at disk", 3, duration_ms=1, other=1, amount=2),
+        ],
+        story="a leader waited half a minute for a snapshot that died with the stream on which it was sent",
+    ),
 ]
 
 

@@ -141,10 +141,13 @@ class TcpTransport:
         self._incoming[incoming.peer] = incoming
         if before is not None:
             before.drop()
+            self.lost(incoming.peer)
 
     def forget(self, incoming: Incoming) -> None:
+        """What was sent on it may be lost with it, a snapshot too."""
         if self._incoming.get(incoming.peer) is incoming:
             del self._incoming[incoming.peer]
+            self.lost(incoming.peer)
 
     def receive(self, message: Message) -> None:
         if self._receive is not None:
