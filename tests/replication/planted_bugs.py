@@ -177,7 +177,9 @@ def committed_without_the_eligible(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def lax(self: Replica) -> None:
         self.is_elr_kept = False
+        state, self.state = self.state, self.state._replace(elr=())
         commit(self)
+        self.state = state
 
     monkeypatch.setattr(Replica, "_commit", lax)
 

@@ -83,6 +83,42 @@ def test_whoever_is_on_its_way_into_the_isr_counts_and_whoever_leaves_counts_too
     run(story)
 
 
+def test_nothing_is_committed_without_those_who_may_still_lead() -> None:
+    """Whatever the configuration says by now: the controller may elect them until it says otherwise (KIP-966)."""
+
+    async def story() -> None:
+        one = await One.make(min_insync=2, isr=(1, 2))
+        one.reports(2, await one.write_durably(b"a"))
+        one.change(isr=(1,), elr=(2,))
+        await one.write_durably(b"b")
+        assert one.replica.high_watermark == 1
+        one.replica.configure(one.replica.settings._replace(min_insync_replicas=1))
+        assert one.replica.high_watermark == 1, "2 is still counted on"
+        one.change(elr=())
+        assert one.replica.high_watermark == 2
+
+    run(story)
+
+
+def test_a_new_minimum_takes_effect_at_once() -> None:
+    """Where the cluster keeps replicas eligible, nothing is committed below the minimum; a lower one frees it."""
+
+    async def story() -> None:
+        one = await One.make(min_insync=2, isr=(1,))
+        one.replica.is_elr_kept = True
+        await one.write_durably(b"a")
+        assert one.replica.high_watermark == 0
+        one.replica.configure(one.replica.settings._replace(min_insync_replicas=1))
+        assert one.replica.high_watermark == 1
+        one.change(isr=(1, 2))
+        waiting = one.replica.when_committed(one.write(b"b"), 60_000)
+        one.replica.configure(one.replica.settings._replace(min_insync_replicas=3))
+        with pytest.raises(TooFewReplicasAfterAppend):
+            await waiting  # type: ignore[misc]
+
+    run(story)
+
+
 def test_a_follower_may_come_in_when_it_holds_what_is_committed_and_the_epochs_beginning() -> None:
     """Less than the epoch's beginning could lack what an earlier leader had acknowledged and this one not counted."""
 

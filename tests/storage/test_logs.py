@@ -115,6 +115,84 @@ def test_a_deleted_log_is_gone_and_its_name_is_free_at_once() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("pause", ["none", "one turn", "until removed", "checkpoint"])
+def test_a_log_that_leaves_and_comes_back_begins_anew(pause: str) -> None:
+    """A reassignment takes a replica away and another brings it back, perhaps before anything else is done here. The
+    same partition is another log then: nothing of the old one may show, and nothing of the new one may go with it."""
+
+    async def scenario() -> None:
+        for seed in range(30):
+            disk = SimDisk(seed)
+            logs = await open_logs(disk)
+            old = logs.create("t", topic_id(1), 0, LogConfig())
+            for _ in range(3):
+                append(old, batch([b"old" * 50]))
+            await durable(old)
+            removal = logs.delete(old)
+            assert logs.get(topic_id(1), 0) is None
+            removing = asyncio.ensure_future(removal)
+            if pause == "one turn":
+                await asyncio.sleep(0)
+            if pause == "until removed":
+                await removing
+            new = logs.create("t", topic_id(1), 0, LogConfig())
+            assert new is not old
+            append(new, batch([b"new" * 50]))
+            await durable(new)
+            if pause == "checkpoint":
+                await logs.checkpoint()
+            again = await open_logs(disk.power_cut() if seed % 3 else disk.process_killed())
+            found = again.get(topic_id(1), 0)
+            assert found is not None
+            assert values_of(found) == [b"new" * 50]
+            assert not [name for name in again._disk.list(again.directory) if name.endswith(("-delete", ".stray"))]
+            removing.cancel()
+
+    run(scenario)
+
+
+def test_a_deletion_that_a_power_cut_left_half_done_is_finished() -> None:
+    """Renamed, and the journal's word of it lost, or the other way round: the log is gone or whole, never damaged."""
+
+    async def scenario() -> None:
+        fates = set()
+        for seed in range(60):
+            disk = SimDisk(seed)
+            logs = await open_logs(disk)
+            log = logs.create("t", topic_id(1), 0, LogConfig())
+            append(log, batch([b"old" * 50]))
+            await durable(log)
+            removing = asyncio.ensure_future(logs.delete(log))
+            again = await open_logs(disk.power_cut())
+            found = again.get(topic_id(1), 0)
+            assert found is None or (found.damage is None and values_of(found) == [b"old" * 50])
+            fates.add(found is None)
+            removing.cancel()
+        assert fates == {True, False}
+
+    run(scenario)
+
+
+def test_a_full_disk_lets_logs_go() -> None:
+    """Deleting is how an operator makes room."""
+
+    async def scenario() -> None:
+        disk = SimDisk(1)
+        logs = await open_logs(disk)
+        log = logs.create("t", topic_id(1), 0, LogConfig())
+        append(log, batch([b"old" * 50]))
+        await durable(log)
+        await logs.checkpoint()
+        disk.capacity_bytes = 0
+        await logs.delete(log)
+        assert logs.failed is None
+        disk.capacity_bytes = None
+        again = await open_logs(disk.process_killed())
+        assert again.get(topic_id(1), 0) is None
+
+    run(scenario)
+
+
 def test_a_deletion_during_a_round_disturbs_nobody() -> None:
     async def scenario() -> None:
         disk = SimDisk(1)

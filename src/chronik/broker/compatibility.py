@@ -48,8 +48,8 @@ DIFFERENCES: dict[str, Difference] = {
     "what-is-served": Difference(
         "ApiVersions",
         "lists its own APIs and, from v3 on, its features; does not list Produce v0-v2 truthfully (4.x closes on them)",
-        "lists what the table above says, and no features",
-        "A client learns what there is. Features are switches for Kafka's own upgrades.",
+        "lists what the table above says, and one feature, eligible.leader.replicas.version",
+        "A client learns what there is. Other features are switches for Kafka's own upgrades.",
     ),
     "auto-create-at-once": Difference(
         "Metadata",

@@ -12,6 +12,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from chronik.broker.errors import CannotStart
+from chronik.broker.features import supported_features
 from chronik.metadata.commands import BrokerHeartbeat, BrokerHeartbeatReply, EndpointAt, RegisterBroker
 from chronik.metadata.errors import MetadataError, MetadataRefused, NotController
 from chronik.wire.error_codes import ErrorCode
@@ -75,6 +76,7 @@ class Lifecycle:
             incarnation_id=node.runtime.randomness.bytes(16),
             endpoints=[*advertised, *node.admin.endpoints()],
             rack=settings.rack,
+            features=supported_features(),
             directory_ids=[directory_id],
         )
         give_up_s = asyncio.get_running_loop().time() + settings.initial_broker_registration_timeout_ms / 1000

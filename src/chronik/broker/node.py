@@ -18,6 +18,7 @@ from chronik.broker.connections import Connections
 from chronik.broker.described_topics import DescribedTopics
 from chronik.broker.dispatch import Dispatcher
 from chronik.broker.errors import CannotStart
+from chronik.broker.features import AT_FOUNDING
 from chronik.broker.fetch_sessions import FetchSessions
 from chronik.broker.following import Following
 from chronik.broker.identity import read_identity, settle_identity
@@ -345,6 +346,7 @@ def store_config(settings: Settings) -> StoreConfig:
         forwarding=settings.metadata_forwarding_enable,
         leases=settings.metadata_leases_enable,
         answer_timeout_ms=settings.controller_quorum_request_timeout_ms,
+        features=AT_FOUNDING,
     )
 
 

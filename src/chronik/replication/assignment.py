@@ -231,7 +231,7 @@ class Replicas:
         for index in range(len(topic.partitions)):
             replica = self._replicas.get((topic.topic_id, index))
             if replica is not None:
-                replica.settings = settings
+                replica.configure(settings)
             log = self.logs.get(topic.topic_id, index)
             if log is not None:
                 log.config = settings.log

@@ -155,6 +155,12 @@ class Replica:
         # A partition of fewer replicas than min.insync.replicas needs all of them, not the impossible.
         return min(self.settings.min_insync_replicas, len(self.state.replicas))
 
+    def configure(self, settings: TopicSettings) -> None:
+        """What is to be in sync may be less now, or more."""
+        self.settings = settings
+        if self.is_leader:
+            self._reckon_isr()
+
     def require_in_sync(self) -> None:
         if len(self.state.isr) < self.isr_size_min:
             raise NotEnoughReplicas(self.name, self.state.isr, self.isr_size_min)
@@ -261,8 +267,10 @@ class Replica:
         if committed <= self.high_watermark:
             return
         has_enough = len(state.isr) >= self.isr_size_min
-        if self.is_elr_kept and not has_enough:
-            return  # replicas that left now stay eligible: nothing may be committed without them
+        if state.elr or (self.is_elr_kept and not has_enough):
+            # Replicas that left stay eligible: nothing may be committed without them, whatever the configuration says
+            # by now, until the controller no longer counts on them.
+            return
         self.high_watermark = self.log.high_watermark = committed
         self._waits.committed(committed, None if has_enough else self._too_few())
         for progress in self.followers.values():

@@ -220,6 +220,7 @@ class Journal:
     def _handle(self, log: Log, parts: list[bytes | memoryview]) -> int:
         handle = self._handles.get(log)
         if handle is None:
+            log.is_noted = True
             handle = self._handles[log] = self._handle_next
             self._handle_next += 1
             parts.append(declaration(handle, log.topic_id, log.partition, log.topic))

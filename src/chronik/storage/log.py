@@ -94,6 +94,7 @@ class Log:
         self.deleted = False
         self.on_durable: Callable[[], None] | None = None  # called whenever durable_offset has moved forward
         self.checkpointed_segment = 0  # the one that the checkpoint ends in; it and those behind it are not compacted
+        self.is_noted = False  # the journal tells of it, or did
         self.directory_durably = False  # a deleted log had this directory: its removal must not come undone later
         self._disk = disk
         self._journal = journal

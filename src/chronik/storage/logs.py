@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any
 
 from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Runtime
@@ -30,6 +31,8 @@ logger = logging.getLogger("chronik.storage")
 
 # Given up when the disk is full: deleting old segments takes a few notes in the journal, and those take space.
 RESERVE_BYTES = 1 << 20
+DOOMED = "-delete"  # how directories end that wait for their removal
+NEVER_NOTED = 1 << 62
 LOGS_PER_STEP = 50  # looked at before the loop gets its turn: about a millisecond
 
 
@@ -49,6 +52,7 @@ class Logs:
         self._checkpoint_due = False
         self._maintaining = asyncio.Lock()
         self._reserve = f"{directory}/reserve"
+        self._unnoted: list[str] = []  # directories of deleted logs that only the next checkpoint knows of
         self._renamed: set[str] = set()  # directories given free by a deletion that may not have reached the disk
 
     @classmethod
@@ -68,34 +72,37 @@ class Logs:
             path = f"{directory}/checkpoint"
             first, points = checkpoint.decode(path, disk.read_file(path))
         numbers = [int(name[:20]) for name in disk.list(journals) if name.endswith(".journal")]
-        contents = [
-            (journal_path(journals, n), disk.read_file(journal_path(journals, n))) for n in numbers if n >= first
-        ]
-        for path, data in contents:
+        contents = {
+            n: (journal_path(journals, n), disk.read_file(journal_path(journals, n))) for n in numbers if n >= first
+        }
+        for path, data in contents.values():
             # The last round may be in the page cache only, be it after kill -9 or because its sync failed; and what is
             # read here counts as durable.
             file = disk.open(path)
             file.write_again(0, len(data))
             file.sync()
-        known = recovery.gather(points, contents)
+        gathered = recovery.gather(points, contents, first)
         journal = Journal(disk, journals, max([first, *[number + 1 for number in numbers]]), on_failure)
         logs = cls(runtime, directory, config, journal)
-        logs._restore(known)
+        logs._restore(gathered)
         logs._checkpoint_due = bool(contents)
         return logs
 
-    def _restore(self, known: dict[LogKey, recovery.Known]) -> None:
+    def _restore(self, gathered: recovery.Gathered) -> None:
         expected: set[str] = set()
         names = self._disk.list(self.directory)
         for name in names:
-            if name.endswith("-delete"):
-                topic_id, _, partition = name.removesuffix("-delete").rpartition(".")[2].partition("_")
-                known.pop((bytes.fromhex(topic_id), int(partition)), None)
+            if name.endswith(DOOMED):
+                topic_id, partition, *noted_at = name.removesuffix(DOOMED).rpartition(".")[2].split("_")
+                number, position = map(int, noted_at)
+                if number >= gathered.first and position >= gathered.ends.get(number, 0):
+                    gathered.known.pop((bytes.fromhex(topic_id), int(partition)), None)
                 self._disk.remove_tree(f"{self.directory}/{name}")
-        for key, facts in known.items():
+        for key, facts in gathered.known.items():
             if facts.dropped:
                 continue
             log = self._new(facts.topic, facts.topic_id, facts.partition, LogConfig())
+            log.is_noted = True
             recovery.restore(log, facts, self._disk)
             expected.add(f"{facts.topic}-{facts.partition}")
             self._lines[key] = facts.point.line()
@@ -136,23 +143,52 @@ class Logs:
         self._logs[topic_id, partition] = log
         return log
 
-    async def delete(self, log: Log) -> None:
-        """Gone for every caller at once; files go when the journal knows it. The name is free again at once too."""
+    def delete(self, log: Log) -> Coroutine[Any, Any, None]:
+        """Gone for every caller when this returns, and its name and place are free for another log. Its files go with
+        what is returned, for the caller to run, when the journal knows of it."""
         key = (log.topic_id, log.partition)
         del self._logs[key]
         self._lines.pop(key, None)
         self._checkpointed.pop(key, None)
-        is_empty = not log.segments
+        has_files = bool(log.segments)
         log.let_go()
-        if is_empty:
-            return
-        doomed = f"{log.directory}.{log.topic_id.hex()}_{log.partition}-delete"
-        self._disk.rename(log.directory, doomed)
-        self._renamed.add(log.directory)
-        self._journal.note(log, Kind.DROP)
+        noted_at = self._note_dropped(log) if log.is_noted or has_files else None
         self._journal.forget(log)
-        await self._journal.flush_notes()
-        await self._lane.run(lambda: self._disk.remove_tree(doomed))
+        if not has_files:
+            return self._remove(None)
+        place = noted_at or f"{self._journal.number}_{NEVER_NOTED}"
+        doomed = f"{log.directory}.{log.topic_id.hex()}_{log.partition}_{place}{DOOMED}"
+        try:
+            self._disk.rename(log.directory, doomed)
+        except OSError as error:
+            self._journal.fail(error)  # what comes next under this name would mix with what is there
+            return self._remove(None)
+        self._renamed.add(log.directory)
+        if noted_at is None:
+            self._unnoted.append(doomed)
+            return self._remove(None)
+        return self._remove(doomed)
+
+    def _note_dropped(self, log: Log) -> str | None:
+        """Where the journal says so: if that is lost, recovery finds a directory that waits for its removal, and knows
+        from its name that the log went and was not made again since. None: there is no room to say it."""
+        for _ in range(2):
+            place = f"{self._journal.number}_{self._journal.size_bytes}"
+            try:
+                self._journal.note(log, Kind.DROP)
+            except LogFull:
+                self._checkpoint_due = True  # which tells it as well
+                self._free_reserve()
+            except StorageFailed:
+                break
+            else:
+                return place
+        return None
+
+    async def _remove(self, doomed: str | None) -> None:
+        if doomed is not None:
+            await self._journal.flush_notes()
+            await self._lane.run(lambda: self._disk.remove_tree(doomed))
 
     async def maintain(self, now_ms: int) -> None:
         """One step of everything that is due: retention, compaction, checkpoint. Never two at a time.
@@ -230,10 +266,14 @@ class Logs:
         for capture in captures:
             if capture is not None:
                 capture.log.made_durable(capture)
+        unnoted = list(self._unnoted)
         data = checkpoint.encode(number, list(self._lines.values()))
         await self._lane.run(lambda: self._disk.replace_file(f"{self.directory}/checkpoint", data))
         self._renamed.clear()  # replacing a file syncs the directory
         await self._lane.run(lambda: self._remove_journals(number))
+        for doomed in unnoted:
+            self._unnoted.remove(doomed)
+            await self._remove(doomed)
         await self._lane.run(self._keep_reserve)
 
     async def _checkpoint_log(self, log: Log) -> Capture | None:

@@ -11,7 +11,8 @@ log keeps its end offset, says which file and byte, serves what lies before, and
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from chronik.runtime.interfaces import Disk, File
 from chronik.storage.checkpoint import LogPoint
@@ -96,15 +97,23 @@ class Known:
             self.is_read_anew = True
 
 
-def gather(points: Iterable[LogPoint], journals: Iterable[tuple[str, bytes]]) -> dict[LogKey, Known]:
-    """Folds the journals, given as (path, content) in order, into the checkpoint."""
+class Gathered(NamedTuple):
+    known: dict[LogKey, Known]
+    first: int  # number of the first journal that the checkpoint does not cover
+    ends: dict[int, int]  # by number of a journal: where its whole frames end
+
+
+def gather(points: Iterable[LogPoint], journals: Mapping[int, tuple[str, bytes]], first: int) -> Gathered:
+    """Folds the journals, given by number as (path, content), into the checkpoint."""
     known = {(point.topic_id, point.partition): Known.at(point) for point in points}
-    for path, data in journals:
+    ends = {}
+    for number, (path, data) in sorted(journals.items()):
         frames, torn = read_frames(memoryview(data))
         if torn.damaged:
             raise CorruptJournal(path, torn.position)
         _apply(known, frames, path)
-    return known
+        ends[number] = torn.position
+    return Gathered(known, first, ends)
 
 
 def _apply(known: dict[LogKey, Known], frames: list[Frame], path: str) -> None:

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chronik.metadata.commands import BrokerHeartbeat, ConfigValue, FenceBroker, PartitionReplicas
-from chronik.metadata.image import NO_LEADER
+from chronik.metadata.commands import (
+    SET,
+    AlterConfigs,
+    BrokerHeartbeat,
+    ConfigChange,
+    ConfigValue,
+    FenceBroker,
+    PartitionReplicas,
+    ResourceChange,
+)
+from chronik.metadata.image import NO_LEADER, ResourceType
 from tests.metadata.clusters import Cluster, cluster, create, new_topic, registration
 
 ELR = {"eligible.leader.replicas.version": 1}
@@ -37,6 +47,35 @@ def test_a_replica_that_leaves_below_the_minimum_stays_eligible() -> None:
     assert on.partition("t").leader == NO_LEADER, "the third left while the others went on"
     on.ask(BrokerHeartbeat(broker_id=second, broker_epoch=on.epoch(second)))
     assert (on.partition("t").leader, on.partition("t").isr) == (second, (second,))
+
+
+@pytest.mark.parametrize(("kind", "name"), [(ResourceType.TOPIC, "t"), (ResourceType.BROKER, "")])
+def test_another_minimum_ends_eligibility(kind: ResourceType, name: str) -> None:
+    """By the new one the leader may have gone on alone; setting the old one again does not take that back."""
+    on, (first, second, third) = with_two_in_sync(ELR)
+    for broker_id in (third, second):
+        fence(on, broker_id)
+    before = on.partition("t")
+    assert before.elr == (second,)
+    for value in ("1", "2"):
+        change = ConfigChange(key="min.insync.replicas", operation=SET, value=value)
+        resource = ResourceChange(resource_type=kind, resource_name=name, configs=[change])
+        on.ask(AlterConfigs(resources=[resource], incremental=True))
+    now = on.partition("t")
+    assert (now.elr, now.isr, now.leader, now.leader_epoch) == ((), (first,), first, before.leader_epoch)
+    fence(on, first)
+    on.ask(BrokerHeartbeat(broker_id=second, broker_epoch=on.epoch(second)))
+    assert on.partition("t").leader == NO_LEADER
+
+
+def test_other_configs_leave_it_alone() -> None:
+    on, (_, second, third) = with_two_in_sync(ELR)
+    for broker_id in (third, second):
+        fence(on, broker_id)
+    change = ConfigChange(key="retention.ms", operation=SET, value="5")
+    resource = ResourceChange(resource_type=ResourceType.TOPIC, resource_name="t", configs=[change])
+    on.ask(AlterConfigs(resources=[resource], incremental=True))
+    assert on.partition("t").elr == (second,)
 
 
 def test_a_restart_ends_eligibility() -> None:

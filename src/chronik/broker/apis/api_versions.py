@@ -10,13 +10,17 @@ import re
 
 from chronik.broker.api import api, served_apis
 from chronik.broker.context import Context
+from chronik.broker.features import SUPPORTED
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
 )
 
+VERSION_FROM_0 = 4  # older clients take a feature that begins with level 0 for a mistake
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -37,4 +41,18 @@ def api_versions(request: ApiVersionsRequest | None, context: Context) -> ApiVer
         ApiVersion(api_key=served.key, min_version=served.versions.first, max_version=served.versions.last)
         for served in served_apis().values()
     ]
-    return ApiVersionsResponse(error_code=error, api_keys=apis)
+    image = context.node.store.image
+    return ApiVersionsResponse(
+        error_code=error,
+        api_keys=apis,
+        supported_features=[
+            SupportedFeatureKey(name=name, min_version=low, max_version=high)
+            for name, (low, high) in SUPPORTED.items()
+            if low > 0 or context.version >= VERSION_FROM_0
+        ],
+        finalized_features_epoch=image.version,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in image.features.items()
+        ],
+    )

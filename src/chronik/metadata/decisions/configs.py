@@ -8,7 +8,7 @@ plug-ins, but none of those that it reads only at its start. Taking a key away i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from chronik.metadata.broker_configs import BROKER_CONFIGS, PER_BROKER, PER_LISTENER
 from chronik.metadata.commands import (
@@ -24,12 +24,15 @@ from chronik.metadata.commands import (
 )
 from chronik.metadata.config_definitions import ConfigType, Definition, InvalidValue, split_list
 from chronik.metadata.decisions.decision import Decision, Rules
+from chronik.metadata.decisions.elections import Elections
 from chronik.metadata.errors import MetadataRefused, refuse
 from chronik.metadata.group_configs import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, METRICS_INTERVAL_MS
-from chronik.metadata.image import ResourceType, View
+from chronik.metadata.image import ResourceType, Topic, View
 from chronik.metadata.records import ConfigRecord, Record
 from chronik.metadata.topic_configs import INTERNAL_TOPIC_CONFIGS, TOPIC_CONFIGS, BrokerConfigs, resolve
 from chronik.wire.error_codes import ErrorCode
+
+MIN_INSYNC_REPLICAS = "min.insync.replicas"
 
 
 def alter_configs(view: View, command: AlterConfigs, rules: Rules) -> Decision[AlterConfigsReply]:
@@ -42,13 +45,24 @@ def alter_configs(view: View, command: AlterConfigs, rules: Rules) -> Decision[A
         try:
             if times[asked.resource_type, asked.resource_name] > 1:
                 refuse(ErrorCode.INVALID_REQUEST, f"{asked.resource_name!r} is in the request more than once")
-            records += _alter(view, asked, rules, incremental=command.incremental)
+            changes = _alter(view, asked, rules, incremental=command.incremental)
+            if any(change.key == MIN_INSYNC_REPLICAS for change in changes):
+                records += Elections(view, rules).without_elr(_topics_under(view, asked))
+            records += changes
         except MetadataRefused as refused:
             reply.error_code, reply.error_message = refused.error_code, refused.message
     return Decision([] if command.validate_only else records, AlterConfigsReply(resources=replies))
 
 
-def _alter(view: View, asked: ResourceChange, rules: Rules, *, incremental: bool) -> list[Record]:
+def _topics_under(view: View, asked: ResourceChange) -> Iterable[Topic]:
+    """Whose configuration may be another one."""
+    if asked.resource_type == ResourceType.BROKER:
+        return view.all_topics()
+    topic = view.topic_named(asked.resource_name)
+    return () if topic is None else (topic,)
+
+
+def _alter(view: View, asked: ResourceChange, rules: Rules, *, incremental: bool) -> list[ConfigRecord]:
     kind = KINDS.get(asked.resource_type)
     if kind is None:
         refuse(ErrorCode.INVALID_REQUEST, f"resource type {asked.resource_type} has no configs that are kept here")

@@ -9,7 +9,7 @@ lost its disk: then no replica is known to have everything, and only an unclean 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from chronik.metadata.decisions.decision import Rules
@@ -140,6 +140,17 @@ class Elections:
     def for_the_leaderless(self) -> list[Record]:
         """Elections that became possible because a broker is back."""
         return self._everywhere(lambda partition: partition.isr if partition.leader == NO_LEADER else None)
+
+    def without_elr(self, topics: Iterable[Topic]) -> list[Record]:
+        """min.insync.replicas changes: whoever left when another number held is not known to have everything that is
+        acknowledged by the new one. While somebody is eligible, leaders acknowledge nothing without it."""
+        records: list[Record] = []
+        for topic in topics:
+            for index, before in enumerate(topic.partitions):
+                if before.elr or before.last_known_elr:
+                    after = before._replace(elr=(), last_known_elr=(), partition_epoch=before.partition_epoch + 1)
+                    records.append(_record(topic.topic_id, index, before, after))
+        return records
 
     def _everywhere(
         self, isr_of: Callable[[Partition], Sequence[int] | None], *, lost: int | None = None
