@@ -117,6 +117,27 @@ def test_writes_are_replayed_in_the_order_of_the_log_whatever_is_told_first() ->
     play(story)
 
 
+def test_a_write_behind_one_that_timed_out_times_out_too() -> None:
+    """The first stays queued, because the log may still commit it; whoever comes later must not wait for ever."""
+
+    async def story(runtime: Runtime) -> None:
+        partition = FakePartition(commits_at_once=False)
+        await runtime.load(partition)
+        first = write(runtime, 1)
+        await asyncio.sleep(TIMEOUT_MS / 1000 + 1)
+        assert first == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+        later = write(runtime, 2)
+        settled: list[ErrorCode] = []
+        runtime.when_settled(0, settled.append)
+        await asyncio.sleep(TIMEOUT_MS / 1000 + 1)
+        assert (later, settled) == ([ErrorCode.COORDINATOR_NOT_AVAILABLE],) * 2
+        partition.commit()
+        await let_everything_happen()
+        assert runtime.shard(0).numbers == [1, 2]
+
+    play(story)
+
+
 def test_a_refused_append_changes_nothing() -> None:
     """What the log does not have must not be in the state."""
 

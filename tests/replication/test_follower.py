@@ -107,14 +107,16 @@ def test_a_follower_behind_the_leaders_start_begins_there() -> None:
 
 
 def test_the_leaders_start_moves_ours() -> None:
-    """DeleteRecords on the leader holds on its followers too."""
+    """DeleteRecords on the leader holds on its followers too, and they say so: the leader's client waits for that."""
 
     async def story() -> None:
         one = await One.make(leader=2)
         follower = following(one)
         follower.apply(answer(fetched([b"a", b"b", b"c"], offset=0, epoch=1), committed=3), 1)
-        assert follower.apply(answer(start=2, committed=3), 1) is Outcome.NOTHING
+        assert follower.apply(answer(start=2, committed=3), 1) is Outcome.MOVED
         assert one.replica.log.start_offset == 2
+        assert follower.position(1).log_start_offset == 2
+        assert follower.apply(answer(start=2, committed=3), 1) is Outcome.NOTHING
 
     run(story)
 

@@ -33,3 +33,34 @@ def test_a_partition_moves_to_other_nodes_while_it_is_written_to() -> None:
             assert world.nodes[node_id].replicas.opened(KEY) is None
 
     run(story)
+
+
+def test_a_replica_that_goes_and_comes_back_at_once_begins_anew() -> None:
+    """Both images reach the node in one go. What it had is void: it fetches everything before it counts."""
+
+    async def story() -> None:
+        world = World(3, replicas=2, spare=0)
+        await world.begin()
+        await world.until(lambda: world.leader is not None)
+        for _ in range(4):
+            world.produce(world.nodes[world.controller.partition.leader])
+        await world.settle()
+        (leaving,) = set(world.controller.partition.replicas) - {world.controller.partition.leader}
+        staying, node = world.controller.partition.leader, world.nodes[leaving]
+        had = node.logs.get(*KEY)
+        await world.until(lambda: node.applied_count == len(world.controller.history))
+        for replicas in ([staying], [staying, leaving]):
+            move = Reassignment(index=0, replicas=replicas)
+            moves = AlterReassignments(topics=[ReassignedTopic(name=TOPIC, partitions=[move])])
+            assert not world.controller.decide(moves).topics[0].partitions[0].error_code
+        while node.applied_count < len(world.controller.history):
+            node._apply_next()
+        await world.settle()
+        now = node.logs.get(*KEY)
+        assert now is not None
+        assert now is not had
+        assert (now.start_offset, now.end_offset) == (0, world.nodes[staying].logs.get(*KEY).end_offset)  # type: ignore[union-attr]
+        assert now.segments
+        world.model.check_end()
+
+    run(story)

@@ -16,8 +16,9 @@ from chronik.replication.errors import (
     UnknownEpoch,
 )
 from chronik.runtime.invariants import InvariantBroken
+from chronik.storage.config import LogConfig
 from tests.raft.virtual_time import run
-from tests.replication.small import One, fetched
+from tests.replication.small import One, Session, fetched
 
 
 def test_committed_is_what_every_in_sync_replica_holds_durably() -> None:
@@ -96,6 +97,90 @@ def test_nothing_is_committed_without_those_who_may_still_lead() -> None:
         assert one.replica.high_watermark == 1, "2 is still counted on"
         one.change(elr=())
         assert one.replica.high_watermark == 2
+
+    run(story)
+
+
+def test_whoever_waits_for_all_is_answered_in_time_also_if_the_leader_was_alone_when_they_began() -> None:
+    """A follower comes in before this node's own disk has answered, and stalls."""
+
+    async def story() -> None:
+        one = await One.make(isr=(1,))
+        waiting = one.replica.when_committed(one.write(b"a"), timeout_ms=1500)
+        shared = one.replica.when_committed(one.write(b"b"), timeout_ms=3000)
+        assert waiting is shared, "one journal round, one answer"
+        one.reports(2, 0)
+        one.replica.ask_for_isr((1, 2))
+        await asyncio.sleep(2)
+        assert waiting is not None
+        assert not waiting.done(), "the most patient of them still waits"
+        with pytest.raises(TimedOut):
+            await waiting
+
+    run(story)
+
+
+def test_nothing_is_taken_for_all_while_the_controller_keeps_somebody_eligible() -> None:
+    """Its min.insync.replicas may be higher than this node's own; nothing could be committed, so nothing is begun."""
+
+    async def story() -> None:
+        one = await One.make(isr=(1, 2))
+        waiting = one.replica.when_committed(one.write(b"a"), timeout_ms=60_000)
+        one.change(isr=(1,), elr=(2,))
+        with pytest.raises(TooFewReplicasAfterAppend):
+            await waiting  # type: ignore[misc]
+        with pytest.raises(NotEnoughReplicas):
+            one.replica.require_in_sync()
+
+    run(story)
+
+
+def test_records_are_deleted_when_every_in_sync_replica_starts_behind_them() -> None:
+    """Else an election could bring them back after somebody was told that they are gone."""
+
+    async def story() -> None:
+        one = await One.make(isr=(1, 2))
+        one.reports(2, await one.write_durably(b"a", b"b"))
+        news = one.followers[2].session
+        assert isinstance(news, Session)
+        told = news.committed_count
+        deleting = one.replica.delete_before(2, timeout_ms=1000)
+        assert deleting is not None
+        assert one.replica.log.start_offset == 2
+        assert news.committed_count == told + 1, "the follower hears of it although nothing was written"
+        one.followers[2].start_offset = 2
+        one.reports(2, 2)
+        await deleting
+        assert one.replica.delete_before(1, timeout_ms=1000) is None
+        late = one.replica.delete_before(2, timeout_ms=1000)
+        assert late is None
+        one.reports(2, await one.write_durably(b"c"))
+        with pytest.raises(TimedOut):
+            await one.replica.delete_before(3, timeout_ms=1000)  # type: ignore[misc]
+        left = one.replica.delete_before(3, timeout_ms=1000)
+        one.change(isr=(1,))
+        await left  # type: ignore[misc]
+        deposed = one.replica.delete_before(3, timeout_ms=1000)
+        assert deposed is None
+
+    run(story)
+
+
+def test_what_only_the_page_cache_had_may_be_cut_from_a_follower() -> None:
+    """chronik.durability=os: the only in-sync replica lost power and its tail, and leads again."""
+
+    async def story() -> None:
+        one = await One.make(leader=2, isr=(2,))
+        replica = one.replica
+        replica.configure(replica.settings._replace(log=LogConfig(durability="os")))
+        replica.log.config = replica.settings.log
+        replica.append_fetched(fetched([b"a"], offset=0, epoch=1))
+        replica.append_fetched(fetched([b"b"], offset=1, epoch=1))
+        replica.learn(2, 0)
+        one.change(leader=-1, leader_epoch=2)
+        one.change(leader=2, leader_epoch=3)
+        replica.truncate_to(1)
+        assert (replica.log.end_offset, replica.high_watermark) == (1, 1)
 
     run(story)
 

@@ -94,7 +94,7 @@ class _Slot(Generic[S]):
             settled(ErrorCode.NONE)
 
     def _await(self, end_offset: int, appended: list[Record], written: Written) -> None:
-        if not self._queue and _WRITE_TIMEOUT not in self.timers:
+        if _WRITE_TIMEOUT not in self.timers:
             self.timers.set(_WRITE_TIMEOUT, self._timeout_ns // NS_PER_MS, self._give_up_on_slow_writes)
         write = _Write(end_offset, appended, written, self._clock.monotonic_ns() + self._timeout_ns)
         self._queue.append(write)

@@ -249,11 +249,11 @@ class Fetcher:
         except (WireError, StorageError) as fault:
             logger.error("partition %d of %s: %s", follower.key[1], follower.key[0].hex(), fault)
             outcome = Outcome.REFUSED
+        log = follower.log
+        if outcome is not Outcome.NOTHING and log is not None:
+            self._unsettled[log] = None  # also if it was refused: something may have been taken before that
         if outcome is Outcome.MOVED:
             self._unnamed[follower.key] = None
-            log = follower.log
-            if log is not None:
-                self._unsettled[log] = None
         elif outcome is Outcome.REFUSED:
             soon = follower.error_code in SOON_OVER
             pause_ms = RECONNECT_MS_MIN if soon else self._config.retry_ms

@@ -80,12 +80,13 @@ class Follower:
         if answer.diverging_epoch.end_offset >= 0:
             replica.truncate_to(last_common_offset(replica.log, answer.diverging_epoch))
             return Outcome.MOVED
-        before = replica.log.end_offset
+        before = (replica.log.start_offset, replica.log.end_offset)
         if answer.records:
             replica.append_fetched(cast(memoryview, answer.records))  # as the decoder leaves it
         replica.learn(answer.high_watermark, answer.log_start_offset)
         # Data that was not a whole batch leaves us where we were, and has to be asked for again.
-        return Outcome.MOVED if answer.records or replica.log.end_offset != before else Outcome.NOTHING
+        now = (replica.log.start_offset, replica.log.end_offset)
+        return Outcome.MOVED if answer.records or now != before else Outcome.NOTHING
 
     def _replica_for(self, answer: PartitionData) -> Replica | None:
         """Something to keep makes the replica; watermarks of an empty log do not."""

@@ -28,6 +28,7 @@ class Progress:
         "last_epoch",
         "leader_epoch",
         "session",
+        "start_offset",
         "told_high_watermark",
         "told_start_offset",
     )
@@ -36,6 +37,7 @@ class Progress:
         self.key = key
         self.session = session
         self.end_offset = 0
+        self.start_offset = -1
         self.last_epoch = -1  # the leader epoch of the follower's last record
         self.leader_epoch = -1  # the epoch in which the follower asks
         self.counted_epoch = NOT_COUNTED  # the epoch in which `end_offset` was found to be a prefix of ours
@@ -54,10 +56,18 @@ class Progress:
         return self.session.broker_epoch
 
     def named(
-        self, *, end_offset: int, last_epoch: int, leader_epoch: int, bytes_max: int, high_watermark: int
+        self,
+        *,
+        start_offset: int,
+        end_offset: int,
+        last_epoch: int,
+        leader_epoch: int,
+        bytes_max: int,
+        high_watermark: int,
     ) -> None:
         """The follower says where it stands; whether that is true of our log is still to be found out."""
         self.end_offset, self.last_epoch, self.leader_epoch = end_offset, last_epoch, leader_epoch
+        self.start_offset = self.told_start_offset = start_offset
         self.bytes_max = bytes_max
         self.told_high_watermark = high_watermark
         self.counted_epoch = NOT_COUNTED

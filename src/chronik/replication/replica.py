@@ -74,6 +74,7 @@ class Replica:
         self._others: tuple[int, ...] = NOBODY  # in sync besides this node
         self._is_committed_firm = True  # nothing below the high watermark can be lost by the elections seen so far
         self._waits = Waits(clock, lambda: TimedOut(self.name, self.state.isr))
+        self._deletions = Waits(clock, lambda: TimedOut(self.name, self.state.isr))  # for others to start later too
         self._watchers: dict[Callable[[], None], None] = {}  # a dict keeps their order; a set would not
         self._begin_epoch()
 
@@ -121,15 +122,19 @@ class Replica:
         else:
             self.log.on_durable = None
             self.log.epochs.truncate_end(self.log.end_offset)  # epochs that we led and wrote nothing in
-            self._waits.fail(NotLeader(self.name, self.state.leader))
+            self._stop_waiting()
         self._reckon_isr()
 
     def end(self) -> None:
         """The partition is gone: whoever waits for it looks again and finds out."""
         self.is_gone = True
         self.log.on_durable = None
-        self._waits.fail(NotLeader(self.name, self.state.leader))
+        self._stop_waiting()
         self._wake()
+
+    def _stop_waiting(self) -> None:
+        for waits in (self._waits, self._deletions):
+            waits.fail(NotLeader(self.name, self.state.leader))
 
     def require_leader(self, epoch: int = EPOCH_UNKNOWN) -> None:
         """Refuses what only the leader of the asked epoch may answer."""
@@ -161,8 +166,14 @@ class Replica:
         if self.is_leader:
             self._reckon_isr()
 
+    @property
+    def is_below_minimum(self) -> bool:
+        """Whether nothing can be acknowledged for all: too few are in sync, by what this node is configured to, or by
+        what the controller is: it then keeps those who left eligible."""
+        return bool(self.state.elr) or len(self.state.isr) < self.isr_size_min
+
     def require_in_sync(self) -> None:
-        if len(self.state.isr) < self.isr_size_min:
+        if self.is_below_minimum:
             raise NotEnoughReplicas(self.name, self.state.isr, self.isr_size_min)
 
     # --- writing
@@ -187,8 +198,24 @@ class Replica:
         round_ = self.log.when_durable(offset)
         if offset <= self.high_watermark:
             return None
-        timeout_ms = timeout_ms if self._others else None  # this node's own disk answers, or it stops
         return self._waits.add(offset, round_, timeout_ms=timeout_ms, shared=not self._others)
+
+    def delete_before(self, offset: int, timeout_ms: int) -> asyncio.Future[None] | None:
+        """Records before `offset` are gone for readers here at once. Resolves when they are on every in-sync replica,
+        so that no election brings them back; None when they already are."""
+        self.log.advance_start(offset)
+        for progress in self.followers.values():
+            progress.session.has_committed_more(progress)
+        if self.low_watermark >= offset:
+            return None
+        return self._deletions.add(offset, None, timeout_ms=timeout_ms, shared=False)
+
+    @property
+    def low_watermark(self) -> int:
+        """Where the log starts on the in-sync replica on which it starts first, as far as they have said."""
+        followers = [self.followers.get(broker_id) for broker_id in self._others]
+        starts = [-1 if each is None else each.start_offset for each in followers]
+        return min([self.log.start_offset, *starts])
 
     # --- reading
 
@@ -222,6 +249,8 @@ class Replica:
     def count(self, progress: Progress) -> None:
         """What a follower said of itself has been found to be a prefix of this log."""
         progress.counted_epoch = self.state.leader_epoch
+        if self._deletions:
+            self._deletions.committed(self.low_watermark)
         if progress.broker_id in self._others:
             self._commit()
         else:
@@ -248,9 +277,11 @@ class Replica:
         members = dict.fromkeys((*self.state.isr, *(self.isr_pending or ())))
         members.pop(self.node_id, None)
         self._others = tuple(members)
-        if self.is_leader and len(self.state.isr) < self.isr_size_min and self._waits:
+        if self.is_leader and self._waits and self.is_below_minimum:
             self._waits.fail(self._too_few())
         self._commit()
+        if self._deletions:
+            self._deletions.committed(self.low_watermark)
 
     def _commit(self) -> None:
         """Advances the high watermark to what every in-sync replica holds durably."""
@@ -307,7 +338,7 @@ class Replica:
         self._give_up_from(offset)
         self.log.truncate_to(offset)
         kept = min(self.high_watermark, self.log.end_offset)
-        check(kept == self.high_watermark or not self._is_committed_firm, f"{self.name}: a batch is committed whole")
+        check(kept == self.high_watermark or self._may_have_lost, f"{self.name}: a batch is committed whole")
         self.high_watermark = self.log.high_watermark = kept
 
     def restart_at(self, offset: int) -> None:
@@ -321,10 +352,14 @@ class Replica:
         check(not self.is_leader, "a leader gives up nothing")
         if offset >= self.high_watermark:
             return
-        check(not self._is_committed_firm, f"{self.name}: nothing committed is given up")
-        logger.warning(
-            "%s: an unclean election lost records: %d to %d are cut", self.name, offset, self.log.end_offset - 1
-        )
+        check(self._may_have_lost, f"{self.name}: nothing committed is given up")
+        why = "chronik.durability=os and a power cut" if self._is_committed_firm else "an unclean election"
+        logger.warning("%s: %s lost records: %d to %d are cut", self.name, why, offset, self.log.end_offset - 1)
+
+    @property
+    def _may_have_lost(self) -> bool:
+        """Whether the leader may lack what is committed: by its election, or because nobody had it on disk."""
+        return not self._is_committed_firm or self.log.config.durability == "os"
 
 
 class CoordinatorPartition:

@@ -116,6 +116,7 @@ class FollowerSession:
                 if progress is None:
                     progress = self._join(key)
                 progress.named(
+                    start_offset=asked.log_start_offset,
                     end_offset=asked.fetch_offset,
                     last_epoch=asked.last_fetched_epoch,
                     leader_epoch=asked.current_leader_epoch,
@@ -322,7 +323,7 @@ class FollowerSession:
             self._refused[progress].log_start_offset = log.start_offset
             return
         replica.count(progress)
-        if progress.told_high_watermark < replica.high_watermark:
+        if progress.told_high_watermark < replica.high_watermark or progress.start_offset < log.start_offset:
             self.has_committed_more(progress)
 
     def _refuse(self, progress: Progress, error: ErrorCode, state: Partition) -> None:

@@ -43,17 +43,17 @@ class Waits:
     def add(
         self, offset: int, round_: asyncio.Future[None] | None, *, timeout_ms: int | None, shared: bool
     ) -> asyncio.Future[None]:
-        """`shared`: appends of one journal round end together, so that one future serves them all."""
+        """`shared`: appends of one journal round end together, so that one future serves them all, as long as the most
+        patient of them waits."""
         queue = self._queue
+        deadline_ns = NEVER_NS if timeout_ms is None else self._clock.monotonic_ns() + timeout_ms * NS_PER_MS
         if queue and shared and round_ is not None and queue[-1].round is round_ and queue[-1].offset <= offset:
             queue[-1].offset = offset
+            queue[-1].deadline_ns = max(queue[-1].deadline_ns, deadline_ns)
             return queue[-1].future
         loop = asyncio.get_running_loop()
-        deadline_ns = NEVER_NS
-        if timeout_ms is not None:
-            deadline_ns = self._clock.monotonic_ns() + timeout_ms * NS_PER_MS
-            if deadline_ns < self._timer_ns:
-                self._set_timer(deadline_ns, timeout_ms)
+        if timeout_ms is not None and deadline_ns < self._timer_ns:
+            self._set_timer(deadline_ns, timeout_ms)
         wait = _Wait(offset, loop.create_future(), round_, deadline_ns)
         if queue and queue[-1].offset > offset:  # a batch sent again, which is in the log already
             self._queue = deque(sorted([*queue, wait], key=lambda each: each.offset))

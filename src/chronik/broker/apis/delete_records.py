@@ -1,6 +1,8 @@
 """DeleteRecords (key 21): moves the log start forward; records before it are gone for readers at once.
 
-Offset -1 means the high watermark; beyond it is OFFSET_OUT_OF_RANGE. Files are removed when whole segments fall behind.
+Answered when the start is durable here and every in-sync replica has moved its own, or with REQUEST_TIMED_OUT: so no
+election brings back what somebody was told is gone. Offset -1 means the high watermark; beyond it is
+OFFSET_OUT_OF_RANGE. Files are removed when whole segments fall behind.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from chronik.broker.api import api
 from chronik.broker.topics import INTERNAL_TOPICS, find_replica, find_topic
+from chronik.storage.errors import StorageError
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -20,44 +23,66 @@ from chronik.wire.messages.delete_records import (
 from chronik.wire.notation import ZERO_UUID
 
 if TYPE_CHECKING:
+    import asyncio
+
     from chronik.broker.context import Context
     from chronik.metadata.image import Topic
+    from chronik.replication.replica import Replica
+
+    Waits = list[tuple[Replica, DeleteRecordsPartitionResult, asyncio.Future[None]]]
 
 HIGH_WATERMARK = -1
 
 
 @api(DeleteRecordsRequest, DeleteRecordsResponse)
-def delete_records(request: DeleteRecordsRequest, context: Context) -> DeleteRecordsResponse:
+async def delete_records(request: DeleteRecordsRequest, context: Context) -> DeleteRecordsResponse:
     topics = []
+    waits: Waits = []
     for asked in request.topics:
         topic = find_topic(context.node, asked.name, ZERO_UUID)
-        results = [_delete_before(topic, partition, context) for partition in asked.partitions]
+        results = [
+            _delete_before(topic, partition, request.timeout_ms, context, waits) for partition in asked.partitions
+        ]
         topics.append(DeleteRecordsTopicResult(name=asked.name, partitions=results))
+    try:
+        await context.node.logs.journal.flush_notes()
+    except StorageError as fault:  # the node is about to stop
+        for result in (each for topic_result in topics for each in topic_result.partitions if not each.error_code):
+            _refuse(result, fault.kafka_error)
+    for replica, result, waiting in waits:
+        try:
+            await waiting
+        except context.node.refusals as fault:
+            _refuse(result, fault.kafka_error)
+            result.low_watermark = replica.low_watermark if fault.kafka_error == ErrorCode.REQUEST_TIMED_OUT else -1
     return DeleteRecordsResponse(throttle_time_ms=0, topics=topics)
 
 
 def _delete_before(
-    topic: Topic | ErrorCode, asked: DeleteRecordsPartition, context: Context
+    topic: Topic | ErrorCode, asked: DeleteRecordsPartition, timeout_ms: int, context: Context, waits: Waits
 ) -> DeleteRecordsPartitionResult:
+    result = DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=-1, error_code=0)
     replica = topic if isinstance(topic, ErrorCode) else find_replica(context.node, topic, asked.partition_index)
     if isinstance(replica, ErrorCode):
-        return _refused(asked, replica)
+        return _refuse(result, replica)
     if replica.log.topic in INTERNAL_TOPICS:
-        return _refused(asked, ErrorCode.INVALID_TOPIC_EXCEPTION)
+        return _refuse(result, ErrorCode.INVALID_TOPIC_EXCEPTION)
     if not replica.log.config.deletes:
-        return _refused(asked, ErrorCode.POLICY_VIOLATION)
+        return _refuse(result, ErrorCode.POLICY_VIOLATION)
     try:
         replica.require_leader()
+        offset = replica.high_watermark if asked.offset == HIGH_WATERMARK else asked.offset
+        if not 0 <= offset <= replica.high_watermark:
+            return _refuse(result, ErrorCode.OFFSET_OUT_OF_RANGE)
+        waiting = replica.delete_before(offset, timeout_ms)
     except context.node.refusals as fault:
-        return _refused(asked, fault.kafka_error)
-    offset = replica.high_watermark if asked.offset == HIGH_WATERMARK else asked.offset
-    if not 0 <= offset <= replica.high_watermark:
-        return _refused(asked, ErrorCode.OFFSET_OUT_OF_RANGE)
-    replica.log.advance_start(offset)
-    return DeleteRecordsPartitionResult(
-        partition_index=asked.partition_index, low_watermark=replica.log.start_offset, error_code=0
-    )
+        return _refuse(result, fault.kafka_error)
+    if waiting is not None:
+        waits.append((replica, result, waiting))
+    result.low_watermark = replica.log.start_offset
+    return result
 
 
-def _refused(asked: DeleteRecordsPartition, error: ErrorCode) -> DeleteRecordsPartitionResult:
-    return DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=-1, error_code=error)
+def _refuse(result: DeleteRecordsPartitionResult, error: ErrorCode) -> DeleteRecordsPartitionResult:
+    result.low_watermark, result.error_code = -1, error
+    return result

@@ -1,0 +1,81 @@
+"""What a follower tells its leader: nothing that a power cut could take back."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from chronik.replication.fetcher import FetchConfig, Fetcher
+from chronik.replication.follower import Follower
+from chronik.storage.errors import LogFull
+from chronik.storage.journal_format import Kind
+from chronik.storage.log import Log
+from chronik.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from tests.raft.virtual_time import run
+from tests.replication.small import KEY, TOPIC_ID, One, fetched
+
+
+class Link:
+    """A connection that only remembers."""
+
+    is_open = True
+    in_flight_count = 0
+
+    def __init__(self) -> None:
+        self.sent: list[FetchRequest] = []
+
+    def send(self, request: FetchRequest) -> int:
+        self.sent.append(request)
+        return len(self.sent)
+
+
+def answer(records: memoryview, start_offset: int) -> FetchResponse:
+    partition = PartitionData(
+        partition_index=0,
+        error_code=0,
+        high_watermark=start_offset,
+        log_start_offset=start_offset,
+        aborted_transactions=None,
+        records=records,
+    )
+    topic = FetchableTopicResponse(topic="", topic_id=TOPIC_ID, partitions=[partition])
+    return FetchResponse(session_id=5, responses=[topic])
+
+
+def test_an_answer_that_could_only_be_taken_in_part_is_made_durable_before_more_is_asked_for() -> None:
+    """The disk is full between the records and the note of where the log starts. The leader counts what is named."""
+
+    async def story() -> None:
+        one = await One.make(leader=2)
+        replica, link = one.replica, Link()
+        fetcher = Fetcher(
+            1,
+            2,
+            None,
+            FetchConfig(retry_ms=100),
+            endpoint_of=lambda _: None,
+            broker_epoch=lambda: 7,  # type: ignore[arg-type]
+        )
+        fetcher._link = link  # type: ignore[assignment]
+        fetcher.follow(Follower(KEY, 1, opened=lambda _: replica, open_=lambda _: replica))
+        await asyncio.sleep(0.1)
+        fetcher._receive(answer(fetched([b"a", b"b"], offset=0, epoch=1), 0), 1)
+        await asyncio.sleep(0.1)
+        journal, note = one.logs.journal, one.logs.journal.note
+
+        def no_space(log: Log, kind: Kind, *rest: Any, **named: Any) -> None:
+            if kind is Kind.START:
+                raise LogFull("no space in the journal")
+            note(log, kind, *rest, **named)
+
+        journal.note = no_space  # type: ignore[method-assign]
+        fetcher._receive(answer(fetched([b"c", b"d"], offset=2, epoch=1), 2), 2)
+        journal.note = note  # type: ignore[method-assign]
+        one.disk.delay_s = 0.5
+        for _ in range(100):
+            await asyncio.sleep(0.05)
+            named = link.sent[-1].topics[0].partitions[0].fetch_offset
+            assert named <= replica.log.durable_offset
+        assert named == 4
+
+    run(story)
