@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from chronik.metadata.image import Endpoint
 from chronik.replication.fetcher import FetchConfig, Fetcher
 from chronik.replication.follower import Follower
+from chronik.replication.link import LeaderLink
 from chronik.storage.errors import LogFull
 from chronik.storage.journal_format import Kind
 from chronik.storage.log import Log
@@ -27,6 +29,14 @@ class Link:
     def send(self, request: FetchRequest) -> int:
         self.sent.append(request)
         return len(self.sent)
+
+
+HERE = Endpoint("PLAINTEXT", "host", 1, 0)
+
+
+class Network:
+    async def connect(self, host: str, port: int, make: Any) -> None:
+        """Connects to nobody."""
 
 
 def answer(records: memoryview, start_offset: int) -> FetchResponse:
@@ -77,5 +87,31 @@ def test_an_answer_that_could_only_be_taken_in_part_is_made_durable_before_more_
             named = link.sent[-1].topics[0].partitions[0].fetch_offset
             assert named <= replica.log.durable_offset
         assert named == 4
+
+    run(story)
+
+
+def test_an_answer_to_a_request_of_an_earlier_connection_is_not_taken_for_one_of_this() -> None:
+    """Requests are counted anew; a partition that was not named yet in this session hears nothing."""
+
+    async def story() -> None:
+        one = await One.make(leader=2)
+        replica = one.replica
+        fetcher = Fetcher(
+            1,
+            2,
+            Network(),
+            FetchConfig(),
+            endpoint_of=lambda _: HERE,
+            broker_epoch=lambda: 7,  # type: ignore[arg-type]
+        )
+        followed = Follower(KEY, 1, opened=lambda _: replica, open_=lambda _: replica)
+        fetcher.follow(followed)
+        followed.named_in = 3
+        first = LeaderLink("test", fetcher._receive)
+        fetcher._rounds.add(asyncio.get_running_loop().create_future())  # nothing is sent before it is over
+        await fetcher._connect(first)
+        fetcher._receive(answer(fetched([b"a"], offset=0, epoch=1), 0), 4)
+        assert replica.log.end_offset == 0
 
     run(story)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from chronik.replication.isr_changes import IsrChanges
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ReplicaState
 from tests.raft.virtual_time import run
 from tests.replication.model import KEY, TOPIC_ID
-from tests.replication.world import Node, World
+from tests.replication.world import LAG_MS_MAX, Node, World
 
 
 def by(work: Callable[[World, Node], Awaitable[None]]) -> None:
@@ -173,5 +174,30 @@ def test_a_follower_that_says_nothing_new_still_hears_what_is_committed() -> Non
         answer = (await waiting).responses[0].partitions[0]
         assert (answer.high_watermark, answer.records) == (end, b"")
         assert leader.replicas.opened(KEY) is replica
+
+    by(work)
+
+
+def test_a_follower_with_many_partitions_has_time_to_name_them_in_its_next_session() -> None:
+    """Its connection broke; not all of them fit into the first request. It lags when it has said nothing for too long,
+    not because its leader has led for long."""
+
+    async def work(world: World, leader: Node) -> None:
+        world.produce(leader)
+        replica = leader.replica
+        assert replica is not None
+        end, epoch = replica.log.end_offset, replica.leader_epoch
+        await asyncio.sleep(LAG_MS_MAX / 1000 * 2)
+        request = asking(world, at=end, last_epoch=epoch, wait_ms=10)
+        await fetch(leader, request)
+        follower_id = request.replica_state.replica_id
+        replica.isr_pending = None
+        await fetch(leader, asking(world, wait_ms=10))
+        assert follower_id not in replica.followers
+        keeper = replica._keeper
+        assert isinstance(keeper, IsrChanges)
+        assert not keeper._lags(replica, follower_id, leader.replicas.clock.monotonic_ns())
+        await asyncio.sleep(LAG_MS_MAX / 1000 + 0.1)
+        assert keeper._lags(replica, follower_id, leader.replicas.clock.monotonic_ns())
 
     by(work)

@@ -142,6 +142,9 @@ class Replicas:
         followers = self._followers.get(key, {})
         if followers.get(progress.broker_id) is progress:
             del followers[progress.broker_id]
+            replica = self._replicas.get(key)
+            if replica is not None:  # its next session may take a while to name everything
+                replica.left_ns[progress.broker_id] = self.clock.monotonic_ns()
 
     def draw_session_id(self) -> int:
         return 1 + self._randomness.below(2**31 - 1)

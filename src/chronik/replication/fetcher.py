@@ -22,7 +22,7 @@ from typing import cast
 
 from chronik.metadata.image import Endpoint
 from chronik.replication.errors import LeaderLost, ReplicationError
-from chronik.replication.follower import Follower, Outcome
+from chronik.replication.follower import NOT_NAMED, Follower, Outcome
 from chronik.replication.link import LeaderLink
 from chronik.replication.progress import Key
 from chronik.runtime.interfaces import Network
@@ -162,6 +162,8 @@ class Fetcher:
         self._forgotten.clear()
         self._invited.clear()
         self._unnamed = dict.fromkeys(self._followers)
+        for follower in self._followers.values():
+            follower.named_in = NOT_NAMED  # requests are counted anew
         self._settle()
 
     # --- requests

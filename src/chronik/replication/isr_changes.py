@@ -85,7 +85,7 @@ class IsrChanges:
         progress = replica.followers.get(broker_id)
         lag_ns_max = self._lag_ms_max * NS_PER_MS
         if progress is None:
-            return now_ns - replica.epoch_since_ns > lag_ns_max
+            return now_ns - replica.left_ns.get(broker_id, replica.epoch_since_ns) > lag_ns_max
         return progress.lags(replica.log.end_offset, now_ns, lag_ns_max)
 
     def _ask(self, replica: Replica, isr: tuple[int, ...]) -> None:

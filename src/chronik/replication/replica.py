@@ -67,6 +67,7 @@ class Replica:
         self.high_watermark = log.high_watermark = log.start_offset
         self.epoch_start_offset = log.end_offset  # of a leader: where its epoch begins
         self.epoch_since_ns = 0  # when that was
+        self.left_ns: dict[int, int] = {}  # by broker id: when a follower's session ended that named it in this epoch
         self.isr_pending: tuple[int, ...] | None = None  # what the controller was asked to make the ISR
         self.isr_retry_ns = 0  # no sooner is it asked again
         self._clock = clock
@@ -116,6 +117,7 @@ class Replica:
             self._is_committed_firm = True  # what we hold is what counts now
             self.epoch_start_offset = self.log.end_offset
             self.epoch_since_ns = self._clock.monotonic_ns()
+            self.left_ns.clear()
             self.log.epochs.assign(self.state.leader_epoch, self.log.end_offset)
             self.log.on_durable = self._commit
             self.log.when_durable(self.log.end_offset)  # what recovery found behind the durable mark counts soon
