@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 from chronik.client.admin.offsets import LATEST, look_up
@@ -15,7 +16,7 @@ from chronik.sim.checkers.interface import Checker
 from chronik.sim.checkers.records import AUDITOR
 from chronik.sim.checkers.sets import GROUP_CHECKERS, MEMBERS_CHECKERS, METADATA_CHECKERS, RECORD_CHECKERS
 from chronik.sim.cluster import Cluster
-from chronik.sim.faults import Fault, draw_changes
+from chronik.sim.faults import UPKEEP_WEIGHTS, Fault, draw_changes
 from chronik.sim.group_clients import GroupClients, look_up_commits
 from chronik.sim.history import OK, History
 from chronik.sim.programs import broker_programs
@@ -96,6 +97,7 @@ class RecordsScenario(TopicsScenario):
 
     name = "records"
     partition_count = 2
+    topic_configs: Mapping[str, str] = MappingProxyType({})
     checkers: Sequence[type[Checker]] = RECORD_CHECKERS
     brokers: ClassVar[dict[str, object]] = {
         "min_insync_replicas": 2,
@@ -111,7 +113,12 @@ class RecordsScenario(TopicsScenario):
 
         async def create() -> None:
             routing = routing_of(cluster, client)
-            new = NewTopic(TOPIC, partition_count=self.partition_count, replication_factor=len(cluster.machines))
+            new = NewTopic(
+                TOPIC,
+                partition_count=self.partition_count,
+                replication_factor=len(cluster.machines),
+                configs=self.topic_configs,
+            )
             await create_topics(routing, [new])
             await routing.close()
 
@@ -129,6 +136,7 @@ class RecordsScenario(TopicsScenario):
             producer_count=2,
             reader_count=2,
             think_ms=think_ms,
+            are_keyed=bool(self.topic_configs),
         )
 
     def has_recovered(self, cluster: Cluster) -> bool:
@@ -164,6 +172,21 @@ class RecordsScenario(TopicsScenario):
             await routing.close()
 
         _run_in(world, auditor, look())
+
+
+class UpkeepScenario(RecordsScenario):
+    """As records, in small segments that are compacted all the time, on disks that now and then are full: what storage
+    does behind everybody's back loses nothing. Every record has a key of its own, so all are kept."""
+
+    name = "upkeep"
+    weights = UPKEEP_WEIGHTS
+    brokers: ClassVar[dict[str, object]] = {**RecordsScenario.brokers, "log_retention_check_interval_ms": 150}
+    topic_configs: Mapping[str, str] = MappingProxyType(
+        {"cleanup.policy": "compact", "internal.segment.bytes": "700", "min.cleanable.dirty.ratio": "0.0"}
+    )
+
+    def clients(self, cluster: Cluster, history: History) -> Clients:
+        return self._clients(cluster, history, cluster.world.random("pace").choice(PACES_MS[:2]))
 
 
 class DamageScenario(RecordsScenario):

@@ -11,7 +11,9 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from chronik.broker.errors import CannotStart
 from chronik.raft.messages import Role
+from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Runtime
 from chronik.sim.clock import SimClock
 from chronik.sim.disk import PowerCut, SimDisk
@@ -24,6 +26,7 @@ from chronik.sim.world import World
 
 DRIFT_PPM_MAX = 4_900  # either way, so that two clocks differ by less than the 10 permille that leases allow for
 SYNC_NS = (200_000, 900_000)  # of a lane's piece of work, as measured on a disk that is not busy
+# Or when it cannot start for lack of space; once it runs, it goes on.
 SELF_STOP = "a node stops by itself only after a disk error"
 RESTART_MS = 300  # after which a supervisor starts a process that ended by itself
 
@@ -121,7 +124,8 @@ class Machine:
         if loop is not self.loop:
             return
         self.world.note(self.host, f"ended by itself: {type(error).__name__}: {error}")
-        if not self.disk_was_broken and not self.may_end:
+        lacks_room = isinstance(error, CannotStart) and isinstance(error.__cause__, DiskFull)
+        if not self.disk_was_broken and not self.may_end and not lacks_room:
             self.world.violated(SELF_STOP, f"{self.host}: {type(error).__name__}: {error}")
         self.crash()
         self.world.time.after_ms(RESTART_MS, self.start)

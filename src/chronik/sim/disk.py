@@ -211,8 +211,13 @@ class SimDisk:
         """The next `operation` (append, read, sync, truncate, ...) on a path containing `path_part` fails."""
         self._failing.append((operation, path_part, code))
 
+    def fill(self, left_bytes: int | None) -> None:
+        """From now on there is room for so much more, and for no more than that; None: for everything."""
+        self.capacity_bytes = None if left_bytes is None else _used_bytes(self._root) + left_bytes
+
     def heal(self) -> None:
-        """No failure that was asked for and has not come yet will come."""
+        """No failure that was asked for and has not come yet will come, and there is room."""
+        self.capacity_bytes = None
         self._failing.clear()
         self._steps_left = -1
 

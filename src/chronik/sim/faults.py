@@ -158,6 +158,12 @@ def _stall_disk(cluster: Cluster, machine: Machine, fault: Fault) -> None:
     machine.stalled_until_ns = cluster.world.time.now_ns + fault.duration_ms * NS_PER_MS
 
 
+def _full_disk(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+    """Somebody else has taken all but `amount` bytes."""
+    machine.disk.fill(fault.amount)
+    _after(cluster, fault, lambda: machine.disk.fill(None))  # which may be another object by then
+
+
 def _sync_error(cluster: Cluster, machine: Machine, fault: Fault) -> None:
     machine.break_sync()
 
@@ -192,6 +198,7 @@ KINDS: Mapping[str, Callable[[Cluster, Machine, Fault], None]] = {
     "reset": _reset,
     "slow disk": _slow_disk,
     "stall disk": _stall_disk,
+    "full disk": _full_disk,
     "sync error": _sync_error,
     "wall jump": _wall_jump,
     "join": _join,
@@ -247,6 +254,16 @@ METADATA_WEIGHTS = (
     Weight("stall disk", 3, (200, 2500)),
     Weight("sync error", 1),
     Weight("wall jump", 2, (0, 0), (-100_000, 100_000)),
+)
+
+
+UPKEEP_WEIGHTS = (
+    Weight("kill", 6, (50, 2500)),
+    Weight("power", 6, (100, 2500)),
+    Weight("power at disk", 10, (300, 2500), (0, 40)),
+    Weight("isolate", 3, (300, 3500)),
+    Weight("slow disk", 2, (500, 3000), (5, 200)),
+    Weight("full disk", 6, (300, 4000), (0, 4000)),
 )
 
 

@@ -49,10 +49,12 @@ class RecordClients:
         reader_count: int,
         think_ms: tuple[int, int],
         commits: bool = True,
+        are_keyed: bool = False,
     ) -> None:
         self.cluster, self.history, self.world = cluster, history, cluster.world
         self._partition_count, self._think_ms = partition_count, think_ms
         self._producer_count, self._reader_count, self._commits = producer_count, reader_count, commits
+        self._are_keyed = are_keyed  # each record with a key of its own
         self._is_over = False
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -100,7 +102,9 @@ class RecordClients:
                 operation = self.history.invoke(client.name, "-", "produce", f"{TOPIC}-{partition}", value)
                 try:
                     # One after the other: only what is handed over in order has an order.
-                    delivery = await producer.send(TOPIC, value.encode(), partition=partition)
+                    delivery = await producer.send(
+                        TOPIC, value.encode(), key=value.encode() if self._are_keyed else None, partition=partition
+                    )
                 except ClientError as error:
                     self.history.complete(operation, UNKNOWN, type(error).__name__)
                 else:

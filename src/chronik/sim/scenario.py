@@ -67,7 +67,7 @@ class Scenario:
     spare_count = 0  # machines that are there and no members, to begin with
     fault_ms = 9_000
     fault_count = (3, 9)
-    weights = fault_module.METADATA_WEIGHTS
+    weights: tuple[fault_module.Weight, ...] = fault_module.METADATA_WEIGHTS
     checkers: Sequence[type[Checker]] = ()
 
     def draw_faults(self, world: World) -> list[Fault]:

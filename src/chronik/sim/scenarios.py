@@ -8,6 +8,7 @@ from chronik.sim.broker_scenarios import (
     MembersScenario,
     RecordsScenario,
     TopicsScenario,
+    UpkeepScenario,
 )
 from chronik.sim.errors import UnknownScenario
 from chronik.sim.faults import Fault
@@ -24,6 +25,7 @@ SCENARIOS: dict[str, type[Scenario]] = {
         RecordsScenario,
         GroupsScenario,
         DamageScenario,
+        UpkeepScenario,
     )
 }
 
