@@ -67,6 +67,9 @@ def test_nothing_is_granted_to_a_node_that_was_removed() -> None:
         members = Membership((1, 2), (3,))
         required: frozenset[int] = frozenset()
 
+        def lag_ms(self) -> dict[int, int]:
+            return {}
+
         def holds_lease(self, now_ns: int) -> bool:
             return True
 

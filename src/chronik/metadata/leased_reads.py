@@ -100,12 +100,15 @@ class LeasedReads:
     def _answer(self, peer: int, number: int) -> None:
         """A leader of one voter could be back from a crash before a grant is over, so it gives none.
 
-        Nor does anybody to a node that was removed: it gets no entries, and commits would wait for it for ever.
+        Nor does anybody to a node that was removed: it gets no entries, and commits would wait for it for ever. So they
+        would for one whose disk is full or stalled: who has lacked an entry for as long as a lease lasts gets none.
         """
         raft, now_ns = self._raft, self._clock.monotonic_ns()
         if self.grants is None or len(raft.members.voters) == 1 or not raft.holds_lease(now_ns):
             return
         if peer not in raft.members.voters and peer not in raft.members.learners:
+            return
+        if raft.lag_ms().get(peer, 0) >= self._config.lease_ms:
             return
         duration_ns = self.grants.grant_ns(peer, now_ns, raft.lease_until_ns)
         if duration_ns:

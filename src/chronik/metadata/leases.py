@@ -5,7 +5,8 @@ disk, so no node can have seen, and nobody can have been told of, what a holder 
 applied all that it holds. Each grant ends before the leader's own lease does, so no later leader can commit behind it,
 and the holder counts from when it ASKED, which is before the leader granted; the rates of two clocks may differ by the
 drift that is taken off. A holder that is known to be dead is not waited for; one that is cut off delays commits by what
-is left of its grant, and no more.
+is left of its grant, and no more; one that asks on though its disk is stalled, by two leases: it may lack an entry for
+one, since what is on its way is no stall, and for another its last grant runs.
 
 Knows no clock: every time is monotonic ns of the node that calls.
 """

@@ -1,0 +1,166 @@
+"""Members whose disks are slow, stalled or lost: the others go on, and nothing that was acknowledged is forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from chronik.metadata.commands import RemoveVoter
+from chronik.metadata.store import MetadataStore, StoreConfig
+from chronik.raft.addresses import Address
+from chronik.raft.config import RaftConfig
+from chronik.raft.messages import Message
+from chronik.sim.disk import SimDisk
+from tests.metadata.clusters import registration
+from tests.raft.test_driver import in_virtual_time
+from tests.raft.virtual_time import machine
+
+VOTERS = {node_id: Address("nowhere", node_id) for node_id in (1, 2, 3)}
+WAY_S = 0.001
+LEASE_S = RaftConfig().lease_ms / 1000
+AN_HOUR_S = 3600.0
+CLUSTER_ID = "cluster-of-the-tests"
+
+
+class Port:
+    """One node's streams: messages and notes arrive in order, a millisecond later, where somebody is."""
+
+    def __init__(self, ports: dict[int, Port], node_id: int) -> None:
+        self.ports, self.node_id = ports, node_id
+        ports[node_id] = self
+
+    def attach(self, receive: Callable[[Message], None], unreachable: Callable[[int], None]) -> None:
+        self.receive = receive
+
+    def attach_notes(self, receive: Callable[[int, bytes], None], met: Callable[[str], None]) -> None:
+        self.receive_note = receive
+
+    def update_peers(self, peers: Mapping[int, Address]) -> None:
+        pass
+
+    def has_died(self, peer: int) -> bool:
+        return False
+
+    def send(self, to: int, message: Message) -> None:
+        self._carry(to, lambda peer: peer.receive(message))
+
+    def send_note(self, to: int, note: bytes) -> bool:
+        self._carry(to, lambda peer: peer.receive_note(self.node_id, note))
+        return to in self.ports
+
+    def _carry(self, to: int, bring: Callable[[Port], None]) -> None:
+        def arrive() -> None:
+            if self.ports.get(self.node_id) is self and to in self.ports:
+                bring(self.ports[to])
+
+        asyncio.get_running_loop().call_later(WAY_S, arrive)
+
+
+class Members:
+    """Stores of three voters that know their cluster's id, as nodes with a meta.properties do."""
+
+    def __init__(self) -> None:
+        self.ports: dict[int, Port] = {}
+        self.disks = {node_id: SimDisk(node_id) for node_id in VOTERS}
+        self.stores: dict[int, MetadataStore] = {}
+
+    @classmethod
+    async def started(cls) -> Members:
+        members = cls()
+        for node_id in VOTERS:
+            await members.start(node_id)
+        await asyncio.gather(*(store.ready() for store in members.stores.values()))
+        return members
+
+    async def start(self, node_id: int) -> None:
+        port = Port(self.ports, node_id)
+        self.stores[node_id] = await MetadataStore.open(
+            machine(self.disks[node_id], node_id),
+            "/meta",
+            node_id=node_id,
+            cluster_id=CLUSTER_ID,
+            config=StoreConfig(voters=VOTERS),
+            transport=port,
+            notes=port,
+        )
+
+    async def stop(self, *node_ids: int) -> None:
+        for node_id in node_ids or list(self.stores):
+            self.ports.pop(node_id, None)
+            await self.stores.pop(node_id).close()
+
+    async def controller(self) -> MetadataStore:
+        while not (leading := [store for store in self.stores.values() if store.is_controller]):
+            await asyncio.sleep(0.01)
+        return leading[0]
+
+    async def followers(self) -> list[MetadataStore]:
+        leader = await self.controller()
+        return [store for store in self.stores.values() if store is not leader]
+
+
+async def seconds_to_register(leader: MetadataStore, broker_id: int) -> float:
+    loop = asyncio.get_running_loop()
+    since_s = loop.time()
+    await leader.submit(registration(broker_id))
+    return loop.time() - since_s
+
+
+@pytest.mark.parametrize("votes", [True, False], ids=["voter", "learner"])
+@in_virtual_time
+async def test_a_member_whose_disk_stalls_delays_a_commit_by_two_leases_and_no_other(votes: bool) -> None:
+    """It asks for leases as before, for its loop runs; were they granted, all would wait for its disk for ever. What
+    lags by less than a lease may be on its way, so the last grant is given at most so long after the stall."""
+    members = await Members.started()
+    leader, (stalled, _) = await members.controller(), await members.followers()
+    if not votes:
+        await leader.submit(RemoveVoter(node_id=stalled.node_id))
+    await asyncio.sleep(2)
+    disk = members.disks[stalled.node_id]
+    disk.delay_s = AN_HOUR_S
+    async with asyncio.timeout(60):
+        assert await seconds_to_register(leader, 7) <= 2 * LEASE_S + LEASE_S / 2
+        for broker_id in range(8, 18):
+            assert await seconds_to_register(leader, broker_id) < LEASE_S / 10
+    assert stalled.current() is None, "it lacks what was acknowledged"
+
+
+@in_virtual_time
+async def test_members_a_little_behind_keep_their_leases_under_steady_writes() -> None:
+    """At no moment does the slower one have all that the leader has: what counts is for how long it lacked it."""
+    members = await Members.started()
+    leader, (slow, quick) = await members.controller(), await members.followers()
+    members.disks[slow.node_id].delay_s = 0.05
+    await asyncio.sleep(2)
+    before = slow.lease_expirations, quick.lease_expirations
+    until_s = asyncio.get_running_loop().time() + 5
+
+    async def write(number: int) -> None:
+        while asyncio.get_running_loop().time() < until_s:
+            await leader.submit(registration(number))
+            number += 10
+
+    await asyncio.gather(*(write(number) for number in range(10, 13)))
+    assert (slow.lease_expirations, quick.lease_expirations) == before
+    await asyncio.sleep(1)
+    assert slow.current() is not None
+    assert slow.image.version == leader.image.version
+
+
+@in_virtual_time
+async def test_a_member_reads_by_itself_again_once_its_disk_has_caught_up() -> None:
+    """A stall costs it leases for as long as it lasts, not for ever."""
+    members = await Members.started()
+    leader, (stalled, _) = await members.controller(), await members.followers()
+    await asyncio.sleep(2)
+    members.disks[stalled.node_id].delay_s = 5.0
+    await seconds_to_register(leader, 7)
+    members.disks[stalled.node_id].delay_s = 0.0
+    await asyncio.sleep(1)
+    assert stalled.current() is None
+    await asyncio.sleep(10)
+    image = stalled.current()
+    assert image is not None
+    assert 7 in image.brokers
