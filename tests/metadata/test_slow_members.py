@@ -164,3 +164,84 @@ async def test_a_member_reads_by_itself_again_once_its_disk_has_caught_up() -> N
     image = stalled.current()
     assert image is not None
     assert 7 in image.brokers
+
+
+@in_virtual_time
+async def test_a_member_that_lost_its_log_alone_does_not_vote_until_it_has_caught_up() -> None:
+    """It knows its cluster, as only its raft directory is gone; what it acknowledged together with node 1 it has
+    forgotten, and node 2 has never heard of it: the two must not lead without node 1."""
+    members = await Members.started()
+    await members.stop(2)
+    await seconds_to_register(await members.controller(), 9)
+    await members.stop()
+    members.disks[3].remove_tree("/meta/raft")
+    await members.start(2)
+    await members.start(3)
+    await asyncio.sleep(10)
+    assert not any(store.is_controller for store in members.stores.values()), "a forgetful node elected a leader"
+    await members.stop(3)
+    await members.start(3)
+    await asyncio.sleep(10)
+    assert not any(store.is_controller for store in members.stores.values()), "a restart is no memory"
+    await members.start(1)
+    async with asyncio.timeout(10):
+        await asyncio.gather(*(store.joined() for store in members.stores.values()))
+        images = await asyncio.gather(*(store.barrier() for store in members.stores.values()))
+    assert all(9 in image.brokers for image in images)
+    await members.stop(1)
+    async with asyncio.timeout(10):
+        await members.controller()
+
+
+@in_virtual_time
+async def test_the_first_founder_that_lost_its_log_leads_nobody() -> None:
+    """A founder asks for votes at once, and one that has heard nothing yet would give it its own: node 3 knows what
+    they forgot."""
+    members = Members()
+    await members.start(1)
+    await members.start(3)
+    await seconds_to_register(await members.controller(), 9)
+    await members.stop()
+    members.disks[1].remove_tree("/meta/raft")
+    await members.start(2)
+    await members.start(1)
+    await asyncio.sleep(10)
+    assert not any(store.is_controller for store in members.stores.values())
+    await members.start(3)
+    async with asyncio.timeout(10):
+        await asyncio.gather(*(store.ready() for store in members.stores.values()))
+        images = await asyncio.gather(*(store.barrier() for store in members.stores.values()))
+    assert all(9 in image.brokers for image in images)
+
+
+@pytest.mark.parametrize("steps", range(40))
+@in_virtual_time
+async def test_a_first_start_that_was_cut_short_founds_the_cluster_at_the_next(steps: int) -> None:
+    """Nothing was promised yet, so nothing can be forgotten; who waited to be told would wait for ever."""
+    members = Members()
+    for node_id in VOTERS:
+        members.disks[node_id].cut_after(steps)
+        await asyncio.wait([asyncio.ensure_future(members.start(node_id))], timeout=0.01)
+        members.ports.clear()
+        members.disks[node_id] = members.disks[node_id].power_cut()
+    for node_id in VOTERS:
+        await members.start(node_id)
+    async with asyncio.timeout(5):
+        await asyncio.gather(*(store.ready() for store in members.stores.values()))
+
+
+@in_virtual_time
+async def test_a_quorum_of_one_that_lost_its_log_begins_anew() -> None:
+    """There is nobody who could tell it what it forgot."""
+    disk = SimDisk(1)
+
+    async def start() -> MetadataStore:
+        alone = StoreConfig(voters={1: VOTERS[1]})
+        return await MetadataStore.open(machine(disk, 1), "/meta", node_id=1, cluster_id=CLUSTER_ID, config=alone)
+
+    await (await start()).close()
+    disk.remove_tree("/meta/raft")
+    async with asyncio.timeout(5):
+        store = await start()
+        await store.joined()
+        await seconds_to_register(store, 9)

@@ -24,6 +24,7 @@ from chronik.metadata.errors import MetadataError, NotController, StoreClosed, W
 from chronik.metadata.forwarding import Forwarding
 from chronik.metadata.image import EMPTY, Image
 from chronik.metadata.leased_reads import LEASE_ASK, LEASE_GRANT, LeasedReads
+from chronik.metadata.own_files import OwnFiles
 from chronik.metadata.quorum import QUORUM_COMMANDS, QuorumDuties
 from chronik.metadata.records import ClusterRecord, FeatureLevelRecord, decode_batch
 from chronik.metadata.replay import replay_onto
@@ -44,7 +45,6 @@ logger = logging.getLogger("chronik.metadata")
 
 NS_PER_MS = 1_000_000
 WATCH_S = 0.1  # how often the controller looks for brokers that have gone
-JOINING = "joining"
 PAUSE_S = 0.05  # before a command looks for a controller again, unless one is elected meanwhile
 # What a node tells the controller about itself has nowhere else to go.
 OWN_DUTIES = (c.RegisterBroker, c.BrokerHeartbeat, c.AlterPartition, c.AllocateProducerIds)
@@ -84,12 +84,14 @@ class MetadataStore:
     ) -> MetadataStore:
         """Recovers what the directory holds, or founds a cluster in an empty one; None draws a cluster id then.
 
-        A quorum of one is ready when this returns. In a larger one `ready` waits for the first leader's word.
+        A quorum of one is ready when this returns. In a larger one `ready` waits for the first leader's word. Where the
+        log alone is gone, a node does not vote until it has caught up, unless it is the quorum: nobody could tell it.
         """
-        store = cls(
-            runtime, _next_incarnation(runtime, directory), node_id=node_id, cluster_id=cluster_id, config=config
-        )
-        store._joining_path = f"{directory}/{JOINING}"
+        files = OwnFiles(runtime, directory)
+        store = cls(runtime, files, node_id=node_id, cluster_id=cluster_id, config=config)
+        is_alone = config.voters is not None and set(config.voters) == {node_id}
+        if not is_alone and files.has_lost_its_log():
+            files.begin_joining()  # before there is a log again, which would hide the loss from the next process
         if notes is not None:
             store._forwarding = Forwarding(
                 notes, store._decide, lambda: store.image.version, incarnation=store._incarnation
@@ -98,13 +100,19 @@ class MetadataStore:
             notes.attach_notes(store._receive_note, store._met)
         store._raft = await RaftNode.open(
             runtime,
-            f"{directory}/raft",
+            files.log_directory,
             node_id=node_id,
-            voters=config.voters,
+            # Who forgot founds nothing: founders ask for votes, and one that has heard nothing yet would give its own.
+            voters=None if files.is_joining else config.voters,
             transport=transport or _Alone(),
             machine=_Machine(store),
             config=config.raft,
         )
+        try:
+            files.keep_incarnation(store._incarnation)
+        except Exception:
+            await store._raft.stop()
+            raise
         store._raft.on_failure = store._raft_failed
         store._abstain_if_new()
         if notes is not None and config.leases:
@@ -119,7 +127,7 @@ class MetadataStore:
         return store
 
     def __init__(
-        self, runtime: Runtime, incarnation: int, *, node_id: int, cluster_id: str | None, config: StoreConfig
+        self, runtime: Runtime, files: OwnFiles, *, node_id: int, cluster_id: str | None, config: StoreConfig
     ) -> None:
         self.image: Image = EMPTY
         self.node_id = node_id
@@ -137,12 +145,12 @@ class MetadataStore:
         self._quorum = QuorumDuties(runtime.clock)
         self._leads = False
         self._listeners: list[Listener] = []
-        self._incarnation, self._sequence = incarnation, 0
+        self._files = files
+        self._incarnation, self._sequence = files.next_incarnation(), 0
         self._unanswered: dict[int, None] = {}  # sequences, ascending
         self._ready: asyncio.Future[None] = self._loop.create_future()
         self._cluster_met = ""  # that a peer belongs to, while this node knew of none
         self._catching_up: asyncio.Task[None] | None = None  # of a node that joins empty
-        self._joining_path = ""  # exists from when such a node met the cluster until it has caught up
         self._elected = asyncio.Event()  # set when the leader changes, and cleared by who waits for that
         self._behind: list[tuple[int, asyncio.Future[None]]] = []  # who waits for which version of the image
         self._timer: asyncio.TimerHandle | None = None
@@ -365,11 +373,10 @@ class MetadataStore:
         """Also after a restart half way: what it has by then is not yet what it forgot."""
         if self._raft is None or self._catching_up is not None:
             return
-        disk = self._runtime.disk
-        if not disk.exists(self._joining_path):
+        if not self._files.is_joining:
             if not self._cluster_met or self.image.cluster_id:
                 return
-            disk.replace_file(self._joining_path, b"")
+            self._files.begin_joining()
         logger.info("this node has lost its disk, or is new: it does not vote until it has caught up")
         self._raft.abstain()
         self._catching_up = self._loop.create_task(self._catch_up(self._raft))
@@ -385,9 +392,7 @@ class MetadataStore:
             else:
                 break
         # Before the leader hears that this node votes: back from a power cut it must not wait for a leader once more.
-        directory, _, _ = self._joining_path.rpartition("/")
-        self._runtime.disk.remove(self._joining_path)
-        self._runtime.disk.sync_directory(directory)
+        self._files.end_joining()
         raft.take_part()
 
     def majority_is_dead(self) -> bool:
@@ -577,16 +582,6 @@ class _Alone:
 
     def has_died(self, peer: int) -> bool:
         return False
-
-
-def _next_incarnation(runtime: Runtime, directory: str) -> int:
-    """Higher than any this node had: by its own count, or by the clock if the directory is a new one."""
-    path = f"{directory}/incarnation"
-    runtime.disk.make_directory(directory)
-    earlier = int(runtime.disk.read_file(path)) if runtime.disk.exists(path) else 0
-    incarnation = max(earlier + 1, runtime.clock.wall_ms())
-    runtime.disk.replace_file(path, b"%d\n" % incarnation)
-    return incarnation
 
 
 def _draw_cluster_id(runtime: Runtime) -> str:

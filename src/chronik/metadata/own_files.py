@@ -1,0 +1,43 @@
+"""What a node keeps beside the quorum's log: how many processes it has had, and whether it has forgotten something.
+
+`incarnation` is the number of the newest process. It is written once the log is there, so it is also the sign that
+there was one. `joining` exists from when a node knows that it is new in its cluster, or has lost its log, until it has
+caught up: what it has by then is not yet what it forgot, however often it is restarted.
+"""
+
+from __future__ import annotations
+
+from chronik.runtime.interfaces import Runtime
+
+
+class OwnFiles:
+    def __init__(self, runtime: Runtime, directory: str) -> None:
+        self._disk, self._clock, self._directory = runtime.disk, runtime.clock, directory
+        self._incarnation_path, self._joining_path = f"{directory}/incarnation", f"{directory}/joining"
+        self.log_directory = f"{directory}/raft"
+        self._disk.make_directory(directory)
+
+    def next_incarnation(self) -> int:
+        """Higher than any this node had: by its own count, or by the clock if the directory is a new one."""
+        path = self._incarnation_path
+        earlier = int(self._disk.read_file(path)) if self._disk.exists(path) else 0
+        return max(earlier + 1, self._clock.wall_ms())
+
+    def keep_incarnation(self, incarnation: int) -> None:
+        """To be called behind the log's first round and before the process asks for anything."""
+        self._disk.replace_file(self._incarnation_path, b"%d\n" % incarnation)
+
+    def has_lost_its_log(self) -> bool:
+        """Whether there was a log, by which this node voted and acknowledged, and there is none."""
+        return self._disk.exists(self._incarnation_path) and not self._disk.list(self.log_directory)
+
+    @property
+    def is_joining(self) -> bool:
+        return self._disk.exists(self._joining_path)
+
+    def begin_joining(self) -> None:
+        self._disk.replace_file(self._joining_path, b"")
+
+    def end_joining(self) -> None:
+        self._disk.remove(self._joining_path)
+        self._disk.sync_directory(self._directory)
