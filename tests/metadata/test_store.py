@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from chronik.metadata import writer
 from chronik.metadata.commands import (
     AllocateProducerIds,
     BrokerHeartbeat,
@@ -361,6 +362,33 @@ def test_a_silent_broker_is_fenced_and_this_nodes_own_is_not() -> None:
         clock.now_ns += 40_000_000
         image = await asyncio.wait_for(fenced, 10)
         assert [broker.broker_id for broker in image.live_brokers] == [1]
+        await store.close()
+
+    run(test)
+
+
+def test_a_look_for_silent_brokers_that_is_refused_leaves_no_request_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest request that is waited for says which replies may be forgotten: one that nobody waits for, left open,
+    would keep every later reply in the image and in all snapshots. The next look fences."""
+
+    async def test() -> None:
+        store = await with_broker(SimDisk(1), broker_session_timeout_ms=40)
+        asked = registration(2)
+        asked.cluster_id = store.image.cluster_id
+        epoch = (await store.submit(asked)).broker_epoch
+        await store.submit(BrokerHeartbeat(broker_id=2, broker_epoch=epoch))
+        clock = store._runtime.clock
+        assert isinstance(clock, StillClock)
+        clock.now_ns += 40_000_000
+        monkeypatch.setattr(writer, "WAITING_MAX", 0)
+        store._watch_sessions()
+        assert not store._unanswered
+        monkeypatch.undo()
+        store._watch_sessions()
+        await store.submit(creation("t"))
+        assert store.image.brokers[2].fenced
+        await store.submit(creation("u"))
+        assert len(store.image.applied[1].replies) == 1
         await store.close()
 
     run(test)

@@ -20,7 +20,7 @@ from chronik.metadata import commands as c
 from chronik.metadata.controller import Controller
 from chronik.metadata.decisions.decision import Rules
 from chronik.metadata.delta import Changes
-from chronik.metadata.errors import MetadataError, NotController, StoreClosed, WrongCluster
+from chronik.metadata.errors import MetadataError, MetadataRefused, NotController, StoreClosed, WrongCluster
 from chronik.metadata.forwarding import Forwarding
 from chronik.metadata.image import EMPTY, Image
 from chronik.metadata.leased_reads import LEASE_ASK, LEASE_GRANT, LeasedReads
@@ -526,7 +526,11 @@ class MetadataStore:
             broker = controller.newest.brokers.get(broker_id)
             if broker is not None and broker_id != self.node_id:
                 request = self._next_request()
-                done = self._writer.submit(c.FenceBroker(broker_id=broker_id, broker_epoch=broker.epoch), request)
+                try:
+                    done = self._writer.submit(c.FenceBroker(broker_id=broker_id, broker_epoch=broker.epoch), request)
+                except MetadataRefused:  # too much waits already: the next look finds the broker as silent as this one
+                    del self._unanswered[request.sequence]
+                    return
                 done.add_done_callback(partial(self._fenced, request.sequence))
 
     def _fenced(self, sequence: int, done: asyncio.Future[c.Reply]) -> None:
