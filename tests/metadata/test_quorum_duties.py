@@ -148,6 +148,22 @@ async def test_a_repeated_request_is_the_same_request() -> None:
 
 
 @in_virtual_time
+async def test_a_request_refused_while_the_leadership_was_in_doubt_is_carried_out_when_it_is_not() -> None:
+    """A hand-over that comes to nothing passes; the node that asks again, under the same id, must not hear of it for
+    ever."""
+    _, leader = await Leader.of(1, 2, 3)
+    other = next(node_id for node_id in (1, 2, 3) if node_id != leader.raft.node_id)
+    leader.raft._core.transferee = other
+    request = RequestId(2, 7, 1, 1)
+    with pytest.raises(NotController):
+        await leader.ask(RemoveVoter(node_id=other), request)
+    await asyncio.sleep(1)
+    assert leader.raft.role is Role.LEADER
+    await leader.ask(RemoveVoter(node_id=other), request)
+    assert leader.raft.members.learners == (other,)
+
+
+@in_virtual_time
 async def test_the_description_is_true() -> None:
     quorum, leader = await Leader.of(1, 2, 3)
     silent = next(node_id for node_id in (1, 2, 3) if node_id != leader.raft.node_id)

@@ -10,6 +10,7 @@ One change at a time; a request that is repeated while it is under way, or soon 
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from chronik.metadata.commands import (
     AddVoter,
@@ -54,8 +55,14 @@ class QuorumDuties:
             if len(self._answers) >= REMEMBERED_MAX:
                 del self._answers[next(iter(self._answers))]
             done = self._answers[key] = asyncio.ensure_future(self._work(raft, command))
-            done.add_done_callback(lambda _: done.cancelled() or done.exception())  # whoever asked may have gone
+            done.add_done_callback(partial(self._ended, key))
         return asyncio.shield(self._answers[key])
+
+    def _ended(self, key: tuple[int, int, int], done: asyncio.Future[Reply]) -> None:
+        """That this node does not lead is no answer to keep: it may lead again when it is asked again."""
+        error = None if done.cancelled() else done.exception()  # read here: whoever asked may have gone
+        if (done.cancelled() or isinstance(error, NotController)) and self._answers.get(key) is done:
+            del self._answers[key]
 
     async def _work(self, raft: RaftNode, command: Command) -> Reply:
         try:
