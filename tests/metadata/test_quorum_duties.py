@@ -164,6 +164,34 @@ async def test_a_request_refused_while_the_leadership_was_in_doubt_is_carried_ou
 
 
 @in_virtual_time
+async def test_a_voter_that_the_majority_needs_is_not_removed() -> None:
+    """With one of three down, the other two decide; of one and the one that is down neither could, nor take it back."""
+    quorum, leader = await Leader.of(1, 2, 3)
+    down, other = [node_id for node_id in (1, 2, 3) if node_id != leader.raft.node_id]
+    quorum.network.isolate(down)
+    await asyncio.sleep(3)
+    for needed in (other, leader.raft.node_id):
+        assert await leader.refuses(RemoveVoter(node_id=needed)) == "INVALID_REQUEST"
+    with pytest.raises(MetadataRefused, match=rf"\[{down}\] are down or far behind"):
+        await leader.ask(RemoveVoter(node_id=other))
+    await leader.ask(RemoveVoter(node_id=down))
+    await leader.ask(RemoveVoter(node_id=other))
+    assert leader.raft.members == Membership((leader.raft.node_id,), tuple(sorted((down, other))))
+
+
+@in_virtual_time
+async def test_a_voter_whose_disk_stalls_is_none_to_count_on() -> None:
+    """It answers heartbeats, and acknowledges nothing."""
+    quorum, leader = await Leader.of(1, 2, 3)
+    stalled, other = [node_id for node_id in (1, 2, 3) if node_id != leader.raft.node_id]
+    quorum.disks[stalled].delay_s = 3600.0
+    await leader.raft.propose(b"x")
+    await asyncio.sleep(3)
+    assert await leader.refuses(RemoveVoter(node_id=other)) == "INVALID_REQUEST"
+    await leader.ask(RemoveVoter(node_id=stalled))
+
+
+@in_virtual_time
 async def test_the_description_is_true() -> None:
     quorum, leader = await Leader.of(1, 2, 3)
     silent = next(node_id for node_id in (1, 2, 3) if node_id != leader.raft.node_id)

@@ -4,13 +4,15 @@ These commands write no records: members are in the log as changes of their own.
 has all that was committed when it asked and says that it would vote, and votes from then on: a wrong address costs the
 cluster nothing but a wait. One that does not vote yet, made a voter, could keep the others from electing a leader, for
 whose word it waits itself.
-One change at a time; a request that is repeated while it is under way, or soon after, is the same request.
+A voter goes only where those that stay can decide without it, or nobody could undo it. One change at a time; a request
+that is repeated while it is under way, or soon after, is the same request.
 """
 
 from __future__ import annotations
 
 import asyncio
 from functools import partial
+from math import inf
 
 from chronik.metadata.commands import (
     AddVoter,
@@ -37,6 +39,7 @@ QUORUM_COMMANDS = (DescribeQuorum, AddVoter, RemoveVoter)
 REMEMBERED_MAX = 64  # answers that a node may ask for again
 LOOK_EVERY_S = 0.02  # how far a node that joins has come
 NOWHERE = Address("", 0)  # of a founder that nobody could join
+ABSENT_MS = 1_000  # many heartbeats; a voter that is silent or lags for so long cannot be counted on
 NS_PER_MS = 1_000_000
 
 
@@ -132,9 +135,31 @@ class QuorumDuties:
             refuse(ErrorCode.VOTER_NOT_FOUND, f"node {node_id} does not vote; these do: {list(members.voters)}")
         if members.voters == (node_id,):
             refuse(ErrorCode.INVALID_REQUEST, f"node {node_id} is the only voter: add another one first")
+        if node_id in members.voters:
+            self._require_majority_without(raft, node_id)
         action = Action.REMOVE if command.entirely else Action.ADD_LEARNER
         await raft.change_membership(Change(action, node_id))
         return RemoveVoterReply()
+
+    def _require_majority_without(self, raft: RaftNode, node_id: int) -> None:
+        """Voters that are down or far behind commit nothing: were they the majority, none could be added either."""
+        stay = [voter for voter in raft.members.voters if voter != node_id]
+        lags_ms = raft.lag_ms()
+        lost = [
+            voter
+            for voter in stay
+            if voter != raft.node_id and (self._silent_ms(raft, voter) > ABSENT_MS or lags_ms.get(voter, 0) > ABSENT_MS)
+        ]
+        if 2 * (len(stay) - len(lost)) <= len(stay):
+            refuse(
+                ErrorCode.INVALID_REQUEST,
+                f"without node {node_id} the quorum could decide nothing: of the voters that stay, {stay}, "
+                f"{lost} are down or far behind; bring them back or remove them first",
+            )
+
+    def _silent_ms(self, raft: RaftNode, peer: int) -> float:
+        heard_ns = raft.health.heard_ns(peer)
+        return inf if heard_ns is None else (self._clock.monotonic_ns() - heard_ns) / NS_PER_MS
 
 
 async def _confirm(raft: RaftNode) -> None:
