@@ -18,6 +18,7 @@ from chronik.metadata.commands import (
     DeleteTopics,
     FeatureUpdate,
     NewTopic,
+    RequestId,
     TopicName,
     UpdateFeatures,
 )
@@ -31,7 +32,7 @@ from chronik.raft.config import RaftConfig
 from chronik.runtime.interfaces import Runtime
 from chronik.sim.disk import SimDisk
 from chronik.wire.error_codes import ErrorCode
-from tests.metadata.clusters import registration
+from tests.metadata.clusters import new_topic, registration
 
 T = TypeVar("T")
 ALONE = {1: Address("nowhere", 1)}
@@ -389,6 +390,25 @@ def test_a_look_for_silent_brokers_that_is_refused_leaves_no_request_open(monkey
         assert store.image.brokers[2].fenced
         await store.submit(creation("u"))
         assert len(store.image.applied[1].replies) == 1
+        await store.close()
+
+    run(test)
+
+
+def test_a_copy_of_a_command_that_waits_is_never_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its asker would believe that nothing was done: a partition's leader would no longer count a member that the
+    first copy is about to bring in. New commands are told to come again."""
+
+    async def test() -> None:
+        store = await with_broker(SimDisk(1))
+        monkeypatch.setattr(writer, "WAITING_MAX", 1)
+        assert store._writer is not None
+        first = store._writer.submit(CreateTopics(topics=[new_topic("t")]), RequestId(2, 1, 1, 1))
+        copy = store._writer.submit(CreateTopics(topics=[new_topic("t")]), RequestId(2, 1, 1, 1))
+        with pytest.raises(MetadataRefused, match="metadata commands are waiting already"):
+            store._writer.submit(CreateTopics(topics=[new_topic("u")]), RequestId(2, 1, 2, 1))
+        assert await first == await copy
+        assert [topic.name for topic in store.image.all_topics()] == ["t"]
         await store.close()
 
     run(test)

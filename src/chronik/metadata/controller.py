@@ -80,6 +80,13 @@ class Controller:
         self.assume(decision.records)
         return decision
 
+    def has_decided(self, request: RequestId) -> bool:
+        """Whether this very request changed the newest state, and its reply is there to be given again."""
+        applied = self._delta.applied.get(request.node_id)
+        return (
+            applied is not None and applied.incarnation == request.incarnation and request.sequence in applied.replies
+        )
+
     def assume(self, records: list[Record]) -> None:
         """Goes on from a state in which these records hold."""
         replay(self._delta, records)

@@ -62,7 +62,8 @@ class Writer:
 
     def submit(self, command: Command, request: RequestId) -> asyncio.Future[Reply]:
         """Decided before this returns. Cancelling the future does not take the command back."""
-        if self._waiting >= WAITING_MAX:
+        if self._waiting >= WAITING_MAX and not self.controller.has_decided(request):
+            # Never a copy of what waits here itself: its asker would take for undone what is about to be done.
             refuse(ErrorCode.REQUEST_TIMED_OUT, f"{WAITING_MAX} metadata commands are waiting already: try again later")
         done: asyncio.Future[Reply] = self._loop.create_future()
         self._waiting += 1
