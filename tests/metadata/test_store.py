@@ -395,6 +395,25 @@ def test_a_look_for_silent_brokers_that_is_refused_leaves_no_request_open(monkey
     run(test)
 
 
+def test_who_gave_up_waiting_for_an_image_is_forgotten() -> None:
+    """A node whose disk is full hears answers and applies nothing: who asks there, time after time, costs nothing."""
+
+    async def test() -> None:
+        store = await with_broker(SimDisk(1))
+        for _ in range(3):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(store._caught_up(store.image.version + 1), 0.001)
+        assert not store._behind
+        waits = asyncio.ensure_future(store._caught_up(store.image.version + 1))
+        await asyncio.sleep(0)
+        await store.submit(creation("t"))
+        await asyncio.wait_for(waits, 10)
+        assert not store._behind
+        await store.close()
+
+    run(test)
+
+
 def test_a_copy_of_a_command_that_waits_is_never_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its asker would believe that nothing was done: a partition's leader would no longer count a member that the
     first copy is about to bring in. New commands are told to come again."""

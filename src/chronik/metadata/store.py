@@ -152,7 +152,7 @@ class MetadataStore:
         self._cluster_met = ""  # that a peer belongs to, while this node knew of none
         self._catching_up: asyncio.Task[None] | None = None  # of a node that joins empty
         self._elected = asyncio.Event()  # set when the leader changes, and cleared by who waits for that
-        self._behind: list[tuple[int, asyncio.Future[None]]] = []  # who waits for which version of the image
+        self._behind: dict[asyncio.Future[None], int] = {}  # who waits for which version of the image
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
 
@@ -343,8 +343,11 @@ class MetadataStore:
         """Until this node's image shows what another's does."""
         if self.image.version < version:
             waits: asyncio.Future[None] = self._loop.create_future()
-            self._behind.append((version, waits))
-            await waits
+            self._behind[waits] = version
+            try:
+                await waits
+            finally:  # also who gave up: on a node that hears answers and applies nothing, they would only grow
+                self._behind.pop(waits, None)
 
     def _decide(self, command: c.Command, request: c.RequestId) -> asyncio.Future[c.Reply]:
         """What a node asks of the controller."""
@@ -418,7 +421,7 @@ class MetadataStore:
         """Whoever waits is told that the store is closed; what they asked for may or may not come to be."""
         self._closed = True
         self._step_down(StoreClosed())
-        for _, waits in self._behind:
+        for waits in self._behind:
             waits.cancel()
         if self._catching_up is not None:
             self._catching_up.cancel()
@@ -459,13 +462,9 @@ class MetadataStore:
             listener(before, self.image, changes)
         if self.image.cluster_id and not self._ready.done():
             self._ready.set_result(None)
-        if self._behind:
-            behind, self._behind = self._behind, []
-            for version, waits in behind:
-                if self.image.version < version:
-                    self._behind.append((version, waits))
-                elif not waits.done():
-                    waits.set_result(None)
+        for waits, version in self._behind.items():
+            if self.image.version >= version and not waits.done():
+                waits.set_result(None)
 
     def _leadership_changed(self, leader_id: int | None, *, is_self: bool) -> None:
         self._step_down(NotController(leader_id))
@@ -544,7 +543,7 @@ class MetadataStore:
         self._closed = True
         self._elected.set()
         self._step_down(StoreClosed())
-        for _, waits in self._behind:
+        for waits in self._behind:
             if not waits.done():
                 waits.set_exception(StoreClosed())
         if not self._ready.done():
