@@ -29,6 +29,7 @@ from chronik.metadata.snapshot import state_hash
 from chronik.metadata.store import MetadataStore, StoreConfig
 from chronik.raft.addresses import Address
 from chronik.raft.config import RaftConfig
+from chronik.raft.errors import Dropped
 from chronik.runtime.interfaces import Runtime
 from chronik.sim.disk import SimDisk
 from chronik.wire.error_codes import ErrorCode
@@ -428,6 +429,34 @@ def test_a_copy_of_a_command_that_waits_is_never_refused(monkeypatch: pytest.Mon
             store._writer.submit(CreateTopics(topics=[new_topic("u")]), RequestId(2, 1, 2, 1))
         assert await first == await copy
         assert [topic.name for topic in store.image.all_topics()] == ["t"]
+        await store.close()
+
+    run(test)
+
+
+def test_a_controller_that_begins_again_knows_who_was_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proposal failed and the node leads on: a second process under a live broker's id, on another disk, is refused
+    as before."""
+
+    async def test() -> None:
+        store = await with_broker(SimDisk(1))
+        asked = registration(2, process=1, directory=b"a" * 16)
+        asked.cluster_id = store.image.cluster_id
+        epoch = (await store.submit(asked)).broker_epoch
+        await store.submit(BrokerHeartbeat(broker_id=2, broker_epoch=epoch))
+        before = store._writer
+        failed: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        failed.set_exception(Dropped("too much is uncommitted"))
+        monkeypatch.setattr(store.raft, "propose", lambda _: failed)
+        with pytest.raises(NotController):
+            await store.submit(creation("t"))
+        monkeypatch.undo()
+        assert store._writer not in (None, before)
+        second = registration(2, process=2, directory=b"b" * 16)
+        second.cluster_id = store.image.cluster_id
+        with pytest.raises(MetadataRefused) as refused:
+            await store.submit(second)
+        assert refused.value.error_code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
         await store.close()
 
     run(test)

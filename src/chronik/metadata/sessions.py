@@ -20,6 +20,11 @@ class BrokerSessions:
         self._since_ns[broker_id] = now_ns
         self._heard.add(broker_id)
 
+    def go_on_from(self, earlier: BrokerSessions) -> None:
+        """Of the same leadership, whose last decisions did not come to be: who was heard was heard all the same."""
+        for broker_id in earlier._heard & self._since_ns.keys():
+            self.heard(broker_id, earlier._since_ns[broker_id])
+
     def forget(self, broker_id: int) -> None:
         self._since_ns.pop(broker_id, None)
         self._heard.discard(broker_id)

@@ -28,6 +28,7 @@ from chronik.metadata.own_files import OwnFiles
 from chronik.metadata.quorum import QUORUM_COMMANDS, QuorumDuties
 from chronik.metadata.records import ClusterRecord, FeatureLevelRecord, decode_batch
 from chronik.metadata.replay import replay_onto
+from chronik.metadata.sessions import BrokerSessions
 from chronik.metadata.snapshot import decode_snapshot, difference, encode_snapshot
 from chronik.metadata.writer import Writer
 from chronik.raft.addresses import Address
@@ -479,13 +480,15 @@ class MetadataStore:
 
     # Being the controller
 
-    def _take_lead_when_due(self) -> None:
+    def _take_lead_when_due(self, heard: BrokerSessions | None = None) -> None:
         """The state is complete: everything that earlier leaders committed is applied."""
         if not self._leads or self._writer is not None or self._closed:
             return
         session_ns = self._config.broker_session_timeout_ms * NS_PER_MS
         now_ns = self._runtime.clock.monotonic_ns()
         controller = Controller(self.image, self._config.rules, session_timeout_ns=session_ns, now_ns=now_ns)
+        if heard is not None:
+            controller.sessions.go_on_from(heard)
         self._writer = Writer(
             controller,
             self._node,
@@ -510,8 +513,9 @@ class MetadataStore:
         """Nothing of what was decided since holds. If this node still leads, it begins again from what is applied."""
         if self._timer:
             self._timer.cancel()  # who watches is the writer that is gone; the next one sets its own
+        heard = self._writer.controller.sessions if self._writer else None
         self._writer = None
-        self._take_lead_when_due()
+        self._take_lead_when_due(heard)
 
     def _watch_sessions(self) -> None:
         """Fences brokers that fell silent or have died; not the one in this process: it runs this line."""
