@@ -298,7 +298,8 @@ def test_a_power_cut_at_any_call_of_a_pass_leaves_all_or_nothing_of_it() -> None
 
 
 @pytest.mark.parametrize("is_power_cut", [False, True])
-def test_what_a_log_rolled_since_its_checkpoint_is_not_compacted(is_power_cut: bool) -> None:
+@pytest.mark.parametrize("kept", [20, 9], ids=["all kept", "truncated"])
+def test_what_a_log_rolled_since_its_checkpoint_is_not_compacted(kept: int, is_power_cut: bool) -> None:
     """The checkpoint, and the journal since, name positions in those segments: other files there would look damaged."""
 
     async def scenario(seed: int) -> None:
@@ -314,6 +315,7 @@ def test_what_a_log_rolled_since_its_checkpoint_is_not_compacted(is_power_cut: b
         maintaining = asyncio.ensure_future(logs.maintain(NOW_MS))
         while (log.topic_id, 0) not in logs._checkpointed:
             await asyncio.sleep(0.001)
+        log.truncate_to(kept)
         for index in range(20):  # the log's line is written, the checkpoint goes on with others
             put(log, b"k%d" % (index % 3), b"w%d" % index)
         await durable(log)
@@ -322,11 +324,67 @@ def test_what_a_log_rolled_since_its_checkpoint_is_not_compacted(is_power_cut: b
         held = latest_per_key(records_of(log))
         again = (await open_logs(disk.power_cut() if is_power_cut else disk.process_killed())).get(topic_id(1), 0)
         assert again is not None
-        assert (again.damage, again.end_offset) == (None, 40)
+        assert (again.damage, again.end_offset) == (None, kept + 20)
         assert latest_per_key(records_of(again)) == held
 
     for seed in range(10):
         run(partial(scenario, seed))
+
+
+@pytest.mark.parametrize("is_power_cut", [False, True])
+@pytest.mark.parametrize("event", ["none", "truncated", "made anew"])
+def test_a_log_that_goes_on_while_others_are_checkpointed_is_found_as_it_was(event: str, is_power_cut: bool) -> None:
+    """The journal that a checkpoint keeps begins before a log's turn comes: what it says of segments that were rolled
+    since, and then compacted, must not be put into the files that took their place."""
+
+    async def scenario(seed: int) -> bool:
+        random = Random(seed)
+        disk = SimDisk(seed)
+        logs = await open_logs(disk)
+        config = LogConfig(cleanup_policy="compact", segment_bytes=3000, min_cleanable_dirty_ratio=0.0)
+        others = [logs.create("a", topic_id(2), partition, config) for partition in range(60)]
+        log = logs.create("t", topic_id(1), 0, config)
+        epoch = 0
+
+        def put_some(count: int) -> None:
+            for _ in range(count):
+                append(log, batch([b"%d" % log.end_offset], keys=[b"k%d" % random.randrange(200)]), epoch=epoch)
+
+        for other in others:
+            put(other, b"k", b"v")
+        put_some(90)
+        await asyncio.gather(*[durable(each) for each in (log, *others)])
+        log.high_watermark = log.end_offset
+        happens_after = random.randint(0, 70)
+        maintaining = asyncio.ensure_future(logs.maintain(NOW_MS))
+        while not maintaining.done():
+            put_some(random.randint(1, 4))
+            if random.random() < 0.7:
+                await durable(log)
+            else:
+                await asyncio.sleep(0)
+            happens_after -= 1
+            if event == "truncated" and not happens_after:
+                log.truncate_to(log.end_offset - random.randint(0, 80))
+                epoch += 1
+            elif event == "made anew" and not happens_after:
+                deleting = asyncio.ensure_future(logs.delete(log))
+                log = logs.create("t", topic_id(1), 0, config)
+            log.high_watermark = log.end_offset
+        await maintaining
+        if event == "made anew" and happens_after <= 0:
+            await deleting
+        put_some(3)
+        await durable(log)
+        is_compacted = len(records_of(log)) < log.end_offset
+        held = latest_per_key(records_of(log))
+        again = (await open_logs(disk.power_cut() if is_power_cut else disk.process_killed())).get(topic_id(1), 0)
+        assert again is not None
+        assert (again.damage, again.end_offset) == (None, log.end_offset)
+        assert latest_per_key(records_of(again)) == held
+        return is_compacted
+
+    assert sum([run(partial(scenario, seed)) for seed in range(25)]) > 5
 
 
 @pytest.mark.parametrize("is_power_cut", [False, True])

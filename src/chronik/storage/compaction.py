@@ -73,7 +73,8 @@ def _cleanable(log: Log, now_ms: int, below_offset: int = FOREVER) -> Cleanable:
 async def compact(log: Log, now_ms: int, disk: Disk, lane: Lane, keys_max: int) -> None:
     """One pass. Gives up without a trace if the log is truncated or deleted meanwhile, or the disk is full.
 
-    Segments that the log has rolled since the checkpoint stay: it, and the journal since, name positions in them.
+    Segments that the log has rolled since the checkpoint stay: it, and the journal since, name positions in them, and
+    recovery goes by these (see there).
     """
     dirty_index, end_index = _cleanable(log, now_ms, log.checkpointed_segment)
     if dirty_index >= end_index:

@@ -93,7 +93,7 @@ class Log:
         self.snapshot: tuple[int, bytes] = (0, b"")  # (offset, producers as of it), from where truncation replays
         self.deleted = False
         self.on_durable: Callable[[], None] | None = None  # called whenever durable_offset has moved forward
-        self.checkpointed_segment = 0  # the one that the checkpoint ends in; it and those behind it are not compacted
+        self.checkpointed_segment = 0  # compaction stays below it: recovery puts no journaled bytes there
         self.is_noted = False  # the journal tells of it, or did
         self.directory_durably = False  # a deleted log had this directory: its removal must not come undone later
         self._disk = disk
@@ -389,6 +389,7 @@ class Log:
         self._durable_offset = self._round_offset = min(self._durable_offset, offset)
         self.high_watermark = min(self.high_watermark, offset)
         self.compacted_offset = min(self.compacted_offset, offset)
+        self.checkpointed_segment = min(self.checkpointed_segment, self.segments[-1].base_offset)
         self.generation += 1
 
     def _rebuild_producers(self) -> None:

@@ -259,9 +259,10 @@ class Logs:
 
     async def _checkpoint(self) -> None:
         self._checkpoint_due = False
+        generations = {log: log.generation for log in self._logs.values()}
         await self._journal.rotate()
         number = self._journal.number
-        captures = [await self._checkpoint_log(log) for log in list(self._logs.values())]
+        captures = [await self._checkpoint_log(log, generations.get(log)) for log in list(self._logs.values())]
         await self._journal.flush_notes()
         for capture in captures:
             if capture is not None:
@@ -276,8 +277,11 @@ class Logs:
             await self._remove(doomed)
         await self._lane.run(self._keep_reserve)
 
-    async def _checkpoint_log(self, log: Log) -> Capture | None:
-        """Syncs a log's segments and writes its line; what that makes durable, once the journal is synced too."""
+    async def _checkpoint_log(self, log: Log, generation: int | None) -> Capture | None:
+        """Syncs a log's segments and writes its line; what that makes durable, once the journal is synced too.
+
+        `generation` is the log's before the journal began, None if it was not there.
+        """
         key = (log.topic_id, log.partition)
         if log.damage is not None:
             # Its line stays as it is, so the new journal must tell how far it had been durable.
@@ -308,8 +312,9 @@ class Logs:
                 log.snapshot = snapshot
                 if not log.deleted:
                     self._lines[key] = point.line()
-                    self._checkpointed[key] = state
-                    log.checkpointed_segment = point.segment
+                    if log.generation == generation:
+                        self._checkpointed[key] = state
+                        log.checkpointed_segment = point.segment
                 return capture
         return None
 

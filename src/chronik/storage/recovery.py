@@ -6,6 +6,14 @@ became durable after that, and carry the bytes of small appends; the segments ho
 For each log: the journal's bytes are put where segments lack them; then all batches behind the checkpoint are read. A
 batch that is not whole is a torn tail if it lies behind the durable mark, and is cut. Below the mark it is damage: the
 log keeps its end offset, says which file and byte, serves what lies before, and takes no appends.
+
+Compaction changes positions, so what is journaled must never meet a compacted segment. A checkpoint begins a journal
+first and then takes one log after the other; meanwhile a log may write, roll and be truncated, and the new journal
+tells of that. Whatever it tells of a segment before the one that the checkpoint, or a truncation, ends in, the
+checkpoint has synced there: it is passed over. So compaction may touch those segments and no others. It knows them as
+`Log.checkpointed_segment`, which goes back with a truncation, and forward only with a checkpoint whose journal holds no
+truncation of the log and nothing of an earlier log in its place from before it was taken: recovery could not tell that
+these are older than the checkpoint.
 """
 
 from __future__ import annotations
@@ -61,16 +69,18 @@ class Known:
         return known
 
     def apply(self, record: Record) -> None:
+        is_trusted = record.segment < self.last_trusted  # that segment is whole, and perhaps compacted by now
         if record.kind == Kind.BYTES:
-            self.pieces.append((record.segment, record.position, record.data))
+            if not is_trusted:
+                self.pieces.append((record.segment, record.position, record.data))
             self.durable = max(self.durable, (record.segment, record.position + len(record.data), record.offset))
         elif record.kind == Kind.MARK:
             self.durable = max(self.durable, (record.segment, record.position, record.offset))
         elif record.kind == Kind.TRUNCATE:
             self._truncate(record.segment, record.position, record.offset)
-        elif record.kind == Kind.ROLL:
+        elif record.kind == Kind.ROLL and not is_trusted:
             self.rolls.add(record.segment)
-        elif record.kind == Kind.GAP:
+        elif record.kind == Kind.GAP and not is_trusted:
             self.gaps.add((record.segment, record.position, record.offset))
         elif record.kind == Kind.START:
             self.start_offset = record.offset
