@@ -14,6 +14,7 @@ from chronik.storage.log import Log
 from chronik.storage.logs import Logs
 from chronik.wire import records
 from chronik.wire.batches import build, split
+from chronik.wire.checksums import crc32c
 from chronik.wire.compression import Codec
 from chronik.wire.records import Record
 from tests.storage.driving import (
@@ -428,5 +429,71 @@ def test_values_and_headers_of_kept_records_are_untouched() -> None:
         assert [record.offset for record in records_of(log)] == [1, 3, 4]
         for each in batches_of(log):
             assert each.max_timestamp == max(record.timestamp for record in records.iterate(each, 10**6))
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("event", ["deleted", "made anew", "truncated"])
+def test_a_log_that_goes_or_is_cut_at_any_turn_of_a_pass_ends_only_that(event: str) -> None:
+    """The pass is the node's maintenance: if it failed, no other log would be retained or compacted any more."""
+
+    async def scenario(turns: int) -> bool:
+        config = LogConfig(cleanup_policy="compact", segment_bytes=60_000, min_cleanable_dirty_ratio=0.0)
+        disk = SimDisk(turns)
+        logs, log = await compacted_log(disk, config)
+        for _ in range(60):
+            append(log, batch([b"v" * 20] * 100, keys=[b"k%d" % number for number in range(100)]))
+        log.roll()
+        put(log, b"z", b"z")
+        await logs.checkpoint()
+        log.high_watermark = log.end_offset
+        maintaining = asyncio.ensure_future(logs.maintain(NOW_MS))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        was_done = maintaining.done()
+        if event == "truncated":
+            log.truncate_to(2000)
+        else:
+            deleting = asyncio.ensure_future(logs.delete(log))
+            if event == "made anew":
+                put(logs.create("t", topic_id(1), 0, config), b"new", b"new")
+            await deleting
+        await maintaining
+        assert logs.failed is None
+        assert not [name for name in disk.list(log.directory) if name.endswith((".cleaned", ".swap"))]
+        again = (await open_logs(disk.process_killed())).get(topic_id(1), 0)
+        if event == "deleted":
+            assert again is None
+        else:
+            assert again is not None
+            assert again.damage is None
+            assert again.end_offset == (2000 if event == "truncated" else 1)
+        return was_done
+
+    turns = 0
+    while not run(partial(scenario, turns)):
+        turns += 1
+    assert turns > 20
+
+
+def test_records_that_nobody_can_read_keep_no_other_log_from_being_compacted() -> None:
+    """A broker does not look into batches of a topic that is not compacted, and that may change later."""
+
+    async def scenario() -> None:
+        logs, log = await compacted_log()
+        garbage = bytearray(batch([b"v" * 700], keys=[b"k"]).data)
+        garbage[61:] = b"\xff" * (len(garbage) - 61)
+        garbage[17:21] = crc32c(bytes(garbage[21:])).to_bytes(4, "big")
+        append(log, split(memoryview(garbage))[0])
+        other = logs.create("z", topic_id(2), 0, CONFIG)
+        for each in (log, other):
+            put(each, b"k", b"old")
+            put(each, b"k", b"new")
+            each.roll()
+            put(each, b"z", b"z")
+            each.high_watermark = each.end_offset
+        await logs.maintain(NOW_MS)
+        assert len(batches_of(log)) == 4
+        assert [record.value for record in records_of(other)] == [b"new", b"z"]
 
     run(scenario)

@@ -134,3 +134,27 @@ def test_a_config_change_takes_effect_with_the_next_step() -> None:
         assert append(log, batch([b"y"]), now_ms=NOW_MS + 3) == 10
 
     run(scenario)
+
+
+def test_a_damaged_log_keeps_no_other_from_being_retained() -> None:
+    """One bad sector on one partition would fill the disk with all the others."""
+
+    async def scenario() -> None:
+        disk = SimDisk(1)
+        config = LogConfig(segment_bytes=1000, retention_ms=10_000)
+        logs = await open_logs(disk)
+        for number in (1, 2):
+            log = logs.create("t", topic_id(number), number, config)
+            for _ in range(50):
+                append(log, batch([b"v" * 20]))
+        await logs.close()
+        damaged = sorted(name for name in disk.list("/data/t-1") if name.endswith(".log"))[1]
+        disk.flip_bit(f"/data/t-1/{damaged}", 16)  # the magic of its first batch
+        logs = await open_logs(disk)
+        for number in (1, 2):
+            log = logs.create("t", topic_id(number), number, config)
+            log.high_watermark = log.end_offset
+        await logs.maintain(NOW_MS + 10**9)
+        assert [log.start_offset for log in logs.all()] == [0, 50]
+
+    run(scenario)

@@ -14,17 +14,18 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Disk, Lane
 from chronik.storage.config import FOREVER
-from chronik.storage.errors import CorruptSegment
+from chronik.storage.errors import StorageError, StorageFailed
 from chronik.storage.log import Log
 from chronik.storage.segment import OFFSET_SPAN_MAX, Segment, segment_path
 from chronik.wire import records
 from chronik.wire.batches import BatchView, build
+from chronik.wire.errors import WireError
 from chronik.wire.records import ControlType, Record
 from chronik.wire.records import TimestampType as Stamp
 
@@ -70,37 +71,72 @@ def _cleanable(log: Log, now_ms: int, below_offset: int = FOREVER) -> Cleanable:
     return Cleanable(dirty_index, end_index)
 
 
-async def compact(log: Log, now_ms: int, disk: Disk, lane: Lane, keys_max: int) -> None:
+async def compact(
+    log: Log, now_ms: int, disk: Disk, lane: Lane, keys_max: int, fail: Callable[[OSError], StorageFailed]
+) -> None:
     """One pass. Gives up without a trace if the log is truncated or deleted meanwhile, or the disk is full.
 
     Segments that the log has rolled since the checkpoint stay: it, and the journal since, name positions in them, and
-    recovery goes by these (see there).
+    recovery goes by these (see there). `fail` is told of a failed sync and returns what to raise.
     """
     dirty_index, end_index = _cleanable(log, now_ms, log.checkpointed_segment)
     if dirty_index >= end_index:
         return
     segments = log.segments[:end_index]
-    generation = log.generation
+    turns = _Turns(log, lane, fail)
     try:
-        latest, end_offset = await _latest_offsets(log, segments[dirty_index:], keys_max)
+        latest, end_offset = await _latest_offsets(log, segments[dirty_index:], keys_max, turns)
         cleaning = _Cleaning(log, latest, end_offset, now_ms)
         for group in _groups([segment for segment in segments if segment.base_offset < end_offset], log):
-            if not await _replace(log, group, cleaning, generation, disk, lane):
-                return
+            await _replace(log, group, cleaning, disk, turns)
     except DiskFull as error:
         logger.warning("%r is not compacted for now: %s", log, error)
         return
-    except CorruptSegment as error:
-        logger.error("%r is not compacted: %s", log, error)
+    except _LogChanged:
         return
     log.compacted_offset = max(log.compacted_offset, end_offset)
 
 
-async def _latest_offsets(log: Log, segments: list[Segment], keys_max: int) -> tuple[dict[bytes, int], int]:
+class _LogChanged(Exception):
+    """The log was truncated or deleted: what the pass knows of it is void."""
+
+
+class _Turns:
+    """Gives the loop or the lane its turn. Whoever comes back from one finds the log as it was, or does not come."""
+
+    def __init__(self, log: Log, lane: Lane, fail: Callable[[OSError], StorageFailed]) -> None:
+        self._log = log
+        self._lane = lane
+        self._fail = fail
+        self._generation = log.generation
+        self._count = 0
+
+    async def after(self, batch: BatchView) -> None:
+        self._count += batch.record_count
+        if self._count >= RECORDS_PER_STEP:
+            self._count = 0
+            await asyncio.sleep(0)
+            self._check()
+
+    async def syncing(self, sync: Callable[[], None]) -> None:
+        try:
+            await self._lane.run(sync)
+        except OSError as error:
+            if not (self._log.deleted and isinstance(error, FileNotFoundError)):
+                raise self._fail(error) from error
+        self._check()
+
+    def _check(self) -> None:
+        if self._log.deleted or self._log.generation != self._generation:
+            raise _LogChanged
+
+
+async def _latest_offsets(
+    log: Log, segments: list[Segment], keys_max: int, turns: _Turns
+) -> tuple[dict[bytes, int], int]:
     """The last offset of each key, and where the map ends: at a segment's end, or before when it is full."""
     latest: dict[bytes, int] = {}
     aborted = _Aborted(log, segments[0].base_offset)
-    count = 0
     end_offset = segments[0].base_offset
     for segment in segments:
         for batch in _batches(segment):
@@ -108,14 +144,9 @@ async def _latest_offsets(log: Log, segments: list[Segment], keys_max: int) -> t
                 for record in records.iterate(batch, DECOMPRESSED_BYTES_MAX):
                     if record.key is not None:
                         latest[_held(record.key)] = record.offset
-                count += batch.record_count
-            if count >= RECORDS_PER_STEP:
-                count = 0
-                await asyncio.sleep(0)
+                await turns.after(batch)
             if len(latest) >= keys_max:
                 return latest, batch.next_offset
-        if segment not in log.segments:
-            break
         end_offset = log.segments[log.segments.index(segment) + 1].base_offset
     return latest, end_offset
 
@@ -225,42 +256,32 @@ def _groups(segments: list[Segment], log: Log) -> Iterator[list[Segment]]:
         yield group
 
 
-async def _replace(
-    log: Log, group: list[Segment], cleaning: _Cleaning, generation: int, disk: Disk, lane: Lane
-) -> bool:
-    """Writes what stays of a group into one new segment and puts it in place; False if the log has changed."""
+async def _replace(log: Log, group: list[Segment], cleaning: _Cleaning, disk: Disk, turns: _Turns) -> None:
+    """Writes what stays of a group into one new segment and puts it in place."""
     directory, base = log.directory, group[0].base_offset
     cleaned_path = segment_path(directory, base, "cleaned")
     cleaned = disk.open(cleaned_path, create=True)
     cleaned.truncate(0)
-    count = 0
     try:
         for segment in group:
             for batch in _batches(segment):
                 kept = cleaning.keep(batch)
                 if kept is not None:
                     cleaned.append([kept])
-                count += batch.record_count
-                if count >= RECORDS_PER_STEP:
-                    count = 0
-                    await asyncio.sleep(0)
-                    if _changed(log, generation):
-                        return False
-    except (DiskFull, CorruptSegment):
-        disk.remove(cleaned_path)
+                await turns.after(batch)
+        await turns.syncing(cleaned.sync)
+    except (DiskFull, StorageError, WireError, _LogChanged):
+        _forget(cleaned_path, disk)
         raise
-    await lane.run(cleaned.sync)
-    if _changed(log, generation):
-        return False
     first = log.segments.index(group[0])
     end = first + len(group)
     swap_path = f"{directory}/{base:020}-{log.segments[end].base_offset:020}.swap"
     disk.rename(cleaned_path, swap_path)
-    await lane.run(lambda: disk.sync_directory(directory))
-    if _changed(log, generation):
-        if disk.exists(swap_path):
-            disk.remove(swap_path)
-        return False
+    try:
+        await turns.syncing(lambda: disk.sync_directory(directory))
+    except _LogChanged:
+        _forget(swap_path, disk)
+        raise
     for segment in group:
         segment.remove()
     disk.rename(swap_path, segment_path(directory, base))
@@ -269,12 +290,12 @@ async def _replace(
     if replacement.size_bytes:
         replacement.rebuild_index(log.config.index_interval_bytes)
     log.replace_segments(first, end, [replacement])
-    await lane.run(lambda: disk.sync_directory(directory))
-    return True
+    await turns.syncing(lambda: disk.sync_directory(directory))
 
 
-def _changed(log: Log, generation: int) -> bool:
-    return log.deleted or log.generation != generation
+def _forget(path: str, disk: Disk) -> None:
+    if disk.exists(path):  # else it went with its log
+        disk.remove(path)
 
 
 def finish_swaps(directory: str, disk: Disk) -> None:

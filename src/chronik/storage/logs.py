@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from chronik.runtime.errors import DiskFull
@@ -20,12 +21,13 @@ from chronik.storage import checkpoint, compaction, recovery
 from chronik.storage.capture import Capture
 from chronik.storage.checkpoint import LogPoint
 from chronik.storage.config import LogConfig, LogsConfig
-from chronik.storage.errors import LogFull, StorageFailed
+from chronik.storage.errors import LogFull, StorageError, StorageFailed
 from chronik.storage.journal import Journal, in_order, journal_path
 from chronik.storage.journal_format import Kind
 from chronik.storage.log import Log
 from chronik.storage.recovery import LogKey
 from chronik.storage.retention import start_after_retention
+from chronik.wire.errors import WireError
 
 logger = logging.getLogger("chronik.storage")
 
@@ -193,7 +195,8 @@ class Logs:
     async def maintain(self, now_ms: int) -> None:
         """One step of everything that is due: retention, compaction, checkpoint. Never two at a time.
 
-        A full disk puts off what needs space until the next step; retention, which makes some, has a reserve.
+        A full disk puts off what needs space until the next step; retention, which makes some, has a reserve. What is
+        wrong with one log is said, and keeps nothing from the others; only a failed sync is raised.
         """
         async with self._maintaining:
             try:
@@ -202,10 +205,17 @@ class Logs:
                 logger.warning("maintenance of %s waits for space: %s", self.directory, error)
                 self._checkpoint_due = True
                 self._free_reserve()
+            except OSError as error:
+                logger.error("maintenance of %s failed and will be tried again: %s", self.directory, error)
+                self._checkpoint_due = True
 
     async def _maintain(self, now_ms: int) -> None:
         await self._retain(now_ms)
-        due = [log for log in self._logs.values() if compaction.is_due(log, now_ms)]
+        due: list[Log] = []
+        for log in self._logs.values():
+            with self._told_of(log, "compacted"):
+                if compaction.is_due(log, now_ms):
+                    due.append(log)
         unsynced_bytes = sum([Capture.unsynced_bytes(log) for log in self._logs.values()])
         if (
             due
@@ -216,7 +226,19 @@ class Logs:
             await self._checkpoint()
         for log in due:
             if not log.deleted:
-                await compaction.compact(log, now_ms, self._disk, self._lane, self.config.compaction_keys_max)
+                with self._told_of(log, "compacted"):
+                    keys_max = self.config.compaction_keys_max
+                    await compaction.compact(log, now_ms, self._disk, self._lane, keys_max, self._journal.fail)
+
+    @contextmanager
+    def _told_of(self, log: Log, done: str) -> Iterator[None]:
+        """Around work on one log, which is not `done` then: whatever is wrong with it is told to the operator."""
+        try:
+            yield
+        except (LogFull, StorageFailed):
+            raise
+        except (StorageError, WireError, OSError) as error:
+            logger.error("%r is not %s: %s", log, done, error)
 
     async def checkpoint(self) -> None:
         """Syncs every segment and cuts the journal behind that."""
@@ -245,7 +267,8 @@ class Logs:
             if log.deleted or log.damage is not None:
                 continue
             log.producers.expire(now_ms, self.config.producer_id_expiration_ms)
-            log.advance_start(start_after_retention(log, now_ms))
+            with self._told_of(log, "shortened"):
+                log.advance_start(start_after_retention(log, now_ms))
             if len(log.segments) > 1 and log.segments[1].base_offset <= log.start_offset:
                 shortened.append(log)
             for segment in log.segments[:-1]:
@@ -255,7 +278,8 @@ class Logs:
             await self._journal.flush_notes()
             for log in shortened:
                 if not log.deleted:
-                    log.drop_below_start()
+                    with self._told_of(log, "shortened"):
+                        log.drop_below_start()
 
     async def _checkpoint(self) -> None:
         self._checkpoint_due = False
