@@ -181,6 +181,8 @@ def restore(log: Log, known: Known, disk: Disk) -> None:
             log.damage = damage
             expected = max(expected, durable[2])
             break
+        if (base, segment.size_bytes) == durable[:2]:
+            expected = max(expected, durable[2])  # a cut where compaction had left nothing: no batch reaches it
         segment.durable_bytes = _durable_bytes(segment, durable)
         segment.synced_bytes = scan_from if base == point.segment else 0
         segment.entry_synced = base == point.segment and scan_from > 0
