@@ -497,3 +497,24 @@ def test_records_that_nobody_can_read_keep_no_other_log_from_being_compacted() -
         assert [record.value for record in records_of(other)] == [b"new", b"z"]
 
     run(scenario)
+
+
+def test_a_segment_with_more_keys_than_are_held_at_once_is_compacted_in_several_passes() -> None:
+    """Each goes on where the last one ended. One that began anew would rewrite the log for ever and free nothing."""
+
+    async def scenario() -> None:
+        logs = await open_logs(SimDisk(1), compaction_keys_max=10)
+        log = logs.create("t", topic_id(1), 0, LogConfig(cleanup_policy="compact", segment_bytes=20_000))
+        for _ in range(5):
+            for number in range(20):
+                put(log, b"k%d" % number, b"v" * 20)
+        log.roll()
+        put(log, b"z", b"z")
+        ends = []
+        for _ in range(12):
+            await compact(logs, log)
+            ends.append(log.compacted_offset)
+        assert ends == [*range(10, 101, 10), 100, 100]
+        assert len(records_of(log)) == 21
+
+    run(scenario)

@@ -134,12 +134,18 @@ class _Turns:
 async def _latest_offsets(
     log: Log, segments: list[Segment], keys_max: int, turns: _Turns
 ) -> tuple[dict[bytes, int], int]:
-    """The last offset of each key, and where the map ends: at a segment's end, or before when it is full."""
+    """The last offset of each key, and where the map ends: at a segment's end, or before when it is full.
+
+    It begins where the last pass ended, be that within a segment, so every pass gets on by one batch at the least.
+    """
     latest: dict[bytes, int] = {}
     aborted = _Aborted(log, segments[0].base_offset)
     end_offset = segments[0].base_offset
     for segment in segments:
-        for batch in _batches(segment):
+        for position, header in segment.headers():
+            if header.next_offset <= log.compacted_offset:
+                continue
+            batch = segment.batch_at(position, header)
             if not batch.is_control and not aborted.covers(batch):
                 for record in records.iterate(batch, DECOMPRESSED_BYTES_MAX):
                     if record.key is not None:
