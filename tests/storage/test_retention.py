@@ -158,3 +158,25 @@ def test_a_damaged_log_keeps_no_other_from_being_retained() -> None:
         assert [log.start_offset for log in logs.all()] == [0, 50]
 
     run(scenario)
+
+
+def test_a_segment_that_compaction_has_emptied_goes_with_those_behind_it() -> None:
+    """It has no time of its own: waiting for that, a compacted and retained topic would keep everything."""
+
+    async def scenario() -> None:
+        logs = await open_logs(SimDisk(1))
+        config = LogConfig(cleanup_policy="compact,delete", segment_bytes=1000, retention_ms=10_000)
+        log = logs.create("t", topic_id(1), 0, config)
+        for _ in range(2):
+            for number in range(10):
+                append(log, batch([b"v" * 20], keys=[b"k%d" % number]))
+            log.roll()
+        append(log, batch([b"z"], keys=[b"z"], timestamps=[NOW_MS + 20_000]))
+        log.high_watermark = log.end_offset
+        await logs.maintain(NOW_MS)
+        assert [segment.size_bytes > 0 for segment in log.segments] == [False, True, True]
+        assert log.start_offset == 0
+        await logs.maintain(NOW_MS + 20_000)
+        assert (log.start_offset, len(log.segments)) == (20, 1)
+
+    run(scenario)

@@ -28,11 +28,13 @@ def _too_old(log: Log, now_ms: int) -> int:
     limit_ms = now_ms - log.config.retention_ms
     count = 0
     for index, segment in enumerate(log.segments):
+        if not segment.size_bytes:
+            continue  # emptied by compaction: it goes with the next one that does. Or the last, which stays.
         latest_ms = segment.max_timestamp_ms
         # Without a timestamp nobody can say how old a record is, so it stays.
-        if not segment.size_bytes or latest_ms < 0 or latest_ms >= limit_ms or not _settled(log, index):
+        if latest_ms < 0 or latest_ms >= limit_ms or not _settled(log, index):
             break
-        count += 1
+        count = index + 1
     return count
 
 
