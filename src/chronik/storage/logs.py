@@ -33,6 +33,7 @@ logger = logging.getLogger("chronik.storage")
 
 # Given up when the disk is full: deleting old segments takes a few notes in the journal, and those take space.
 RESERVE_BYTES = 1 << 20
+CHECKPOINT_BYTES_MIN = 64 << 10  # free on the disk, besides twice the last checkpoint, before another is begun
 DOOMED = "-delete"  # how directories end that wait for their removal
 NEVER_NOTED = 1 << 62
 LOGS_PER_STEP = 50  # looked at before the loop gets its turn: about a millisecond
@@ -204,7 +205,6 @@ class Logs:
             except (DiskFull, LogFull) as error:
                 logger.warning("maintenance of %s waits for space: %s", self.directory, error)
                 self._checkpoint_due = True
-                self._free_reserve()
             except OSError as error:
                 logger.error("maintenance of %s failed and will be tried again: %s", self.directory, error)
                 self._checkpoint_due = True
@@ -235,8 +235,10 @@ class Logs:
         """Around work on one log, which is not `done` then: whatever is wrong with it is told to the operator."""
         try:
             yield
-        except (LogFull, StorageFailed):
+        except StorageFailed:
             raise
+        except (DiskFull, LogFull) as error:
+            logger.warning("%r is not %s for now: %s", log, done, error)
         except (StorageError, WireError, OSError) as error:
             logger.error("%r is not %s: %s", log, done, error)
 
@@ -268,7 +270,12 @@ class Logs:
                 continue
             log.producers.expire(now_ms, self.config.producer_id_expiration_ms)
             with self._told_of(log, "shortened"):
-                log.advance_start(start_after_retention(log, now_ms))
+                try:
+                    log.advance_start(start_after_retention(log, now_ms))
+                except (DiskFull, LogFull):
+                    # Used up before anybody else comes to write: what is given free for long, producers take.
+                    self._free_reserve()
+                    log.advance_start(start_after_retention(log, now_ms))
             if len(log.segments) > 1 and log.segments[1].base_offset <= log.start_offset:
                 shortened.append(log)
             for segment in log.segments[:-1]:
@@ -280,8 +287,13 @@ class Logs:
                 if not log.deleted:
                     with self._told_of(log, "shortened"):
                         log.drop_below_start()
+        await self._lane.run(self._keep_reserve)  # now, while there is room
 
     async def _checkpoint(self) -> None:
+        # Before anything is done: a journal begun in vain has no room written ahead, in which retention could note.
+        needed_bytes = CHECKPOINT_BYTES_MIN + 2 * sum(map(len, self._lines.values()))
+        if self._disk.free_bytes(self.directory) < needed_bytes:
+            raise DiskFull(f"no space for a checkpoint of {self.directory}, {needed_bytes} bytes: free some disk space")
         self._checkpoint_due = False
         generations = {log: log.generation for log in self._logs.values()}
         await self._journal.rotate()
