@@ -211,6 +211,33 @@ def test_aborted_records_go_and_markers_stay_while_they_are_needed() -> None:
     run(scenario)
 
 
+def test_an_aborted_transaction_is_forgotten_before_its_marker_goes() -> None:
+    """Told of one whose marker is gone, a read_committed consumer drops all that its producer commits later: it is the
+    marker that ends the dropping."""
+
+    async def scenario() -> None:
+        disk = SimDisk(1)
+        logs, log = await compacted_log(disk)
+        put(log, b"x", b"aborted", producer=(7, 0, 0), transactional=True)
+        append(log, marker(7, 0, committed=False))
+        put(log, b"a", b"committed", producer=(7, 0, 1), transactional=True)
+        append(log, marker(7, 0, committed=True))
+        put(log, b"y", b"the last of its producer", producer=(8, 0, 0), transactional=True)
+        append(log, marker(8, 0, committed=False))
+        log.roll()
+        put(log, b"z", b"z")
+        assert [aborted.producer_id for aborted in log.aborted_transactions(0, 100)] == [7, 8]
+        await compact(logs, log)
+        assert [each.base_offset for each in batches_of(log) if each.is_control] == [1, 3, 5]
+        assert [aborted.producer_id for aborted in log.aborted_transactions(0, 100)] == [8], "its empty batch stays"
+        await logs.maintain(NOW_MS)
+        again = (await open_logs(disk.process_killed())).get(topic_id(1), 0)
+        assert again is not None
+        assert [aborted.producer_id for aborted in again.aborted_transactions(0, 100)] == [8], "nor does it come back"
+
+    run(scenario)
+
+
 def test_an_open_transaction_and_what_follows_it_are_not_touched() -> None:
     """Whether its records count is not known yet."""
 

@@ -22,6 +22,7 @@ from chronik.runtime.interfaces import Disk, Lane
 from chronik.storage.config import FOREVER
 from chronik.storage.errors import StorageError, StorageFailed
 from chronik.storage.log import Log
+from chronik.storage.producer_state import AbortedTransaction
 from chronik.storage.segment import OFFSET_SPAN_MAX, Segment, segment_path
 from chronik.wire import records
 from chronik.wire.batches import BatchView, build
@@ -95,6 +96,7 @@ async def compact(
     except _LogChanged:
         return
     log.compacted_offset = max(log.compacted_offset, end_offset)
+    log.producers.forget_aborted(end_offset, cleaning.aborted_kept)
 
 
 class _LogChanged(Exception):
@@ -146,7 +148,7 @@ async def _latest_offsets(
             if header.next_offset <= log.compacted_offset:
                 continue
             batch = segment.batch_at(position, header)
-            if not batch.is_control and not aborted.covers(batch):
+            if not batch.is_control and aborted.transaction_of(batch) is None:
                 for record in records.iterate(batch, DECOMPRESSED_BYTES_MAX):
                     if record.key is not None:
                         latest[_held(record.key)] = record.offset
@@ -161,15 +163,17 @@ class _Aborted:
     """Which batches belong to aborted transactions; asked in the order of offsets."""
 
     def __init__(self, log: Log, first_offset: int) -> None:
-        self._ranges: dict[int, list[tuple[int, int]]] = {}
+        self._of_producer: dict[int, list[AbortedTransaction]] = {}
         for aborted in log.aborted_transactions(first_offset, log.end_offset):
-            self._ranges.setdefault(aborted.producer_id, []).append((aborted.first_offset, aborted.last_offset))
+            self._of_producer.setdefault(aborted.producer_id, []).append(aborted)
 
-    def covers(self, batch: BatchView) -> bool:
+    def transaction_of(self, batch: BatchView) -> AbortedTransaction | None:
         if not batch.is_transactional or batch.is_control:
-            return False
-        ranges = self._ranges.get(batch.producer_id, ())
-        return any(first <= batch.base_offset < last for first, last in ranges)
+            return None
+        for aborted in self._of_producer.get(batch.producer_id, ()):
+            if aborted.first_offset <= batch.base_offset < aborted.last_offset:
+                return aborted
+        return None
 
 
 class _Cleaning:
@@ -182,6 +186,7 @@ class _Cleaning:
         self._horizon_ms = now_ms + log.config.delete_retention_ms
         self._aborted = _Aborted(log, log.segments[0].base_offset)
         self._with_data: set[int] = set()  # producers with a batch kept since their last marker
+        self.aborted_kept: set[AbortedTransaction] = set()  # those of which a batch stays, and so their marker
         self._last_offsets = {
             producer_id: producer.batches[-1].last_offset if producer.batches else -1
             for producer_id, producer in log.producers.producers.items()
@@ -196,7 +201,8 @@ class _Cleaning:
             return self._keep_marker(batch, horizon_passed=horizon_passed)
         kept: list[Record] = []
         has_tombstone = False
-        if not self._aborted.covers(batch):
+        aborted = self._aborted.transaction_of(batch)
+        if aborted is None:
             for record in records.iterate(batch, DECOMPRESSED_BYTES_MAX):
                 if record.key is None or record.offset < self._latest.get(_held(record.key), -1):
                     continue
@@ -209,6 +215,8 @@ class _Cleaning:
             return None
         if batch.is_transactional:
             self._with_data.add(batch.producer_id)
+        if aborted is not None:
+            self.aborted_kept.add(aborted)
         sets_horizon = has_tombstone and not batch.has_delete_horizon
         if len(kept) == batch.record_count and not sets_horizon:
             return batch.data

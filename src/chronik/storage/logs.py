@@ -229,6 +229,9 @@ class Logs:
                 with self._told_of(log, "compacted"):
                     keys_max = self.config.compaction_keys_max
                     await compaction.compact(log, now_ms, self._disk, self._lane, keys_max, self._journal.fail)
+                # Its line is written anew though no offset has changed: it tells of aborted transactions that are gone.
+                self._checkpointed.pop((log.topic_id, log.partition), None)
+                self._checkpoint_due = True
 
     @contextmanager
     def _told_of(self, log: Log, done: str) -> Iterator[None]:

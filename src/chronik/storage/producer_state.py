@@ -229,6 +229,11 @@ class ProducerState:
         index = bisect_left(self._aborted, offset, key=lambda aborted: aborted.last_offset)
         del self._aborted[:index]
 
+    def forget_aborted(self, offset: int, kept: set[AbortedTransaction]) -> None:
+        """Compaction has left nothing of those that ended below `offset`, besides of those `kept`. Once the markers of
+        the others go too, a reader who was told of them would take what their producers did next for aborted."""
+        self._aborted = [aborted for aborted in self._aborted if aborted.last_offset >= offset or aborted in kept]
+
     def clear(self) -> None:
         self.producers.clear()
         self._open.clear()
