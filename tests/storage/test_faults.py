@@ -115,6 +115,44 @@ def test_what_a_failed_sync_left_in_the_page_cache_is_written_again(
     run(scenario)
 
 
+@pytest.mark.parametrize(
+    ("operation", "path"),
+    [
+        ("sync_directory", "/data/journal"),
+        ("sync", "/checkpoint.tmp"),
+        ("sync", ".cleaned"),
+        ("sync_directory", "/data/t-0"),
+        ("rename", ".swap"),
+        ("sync", ".index"),
+    ],
+)
+def test_maintenance_whose_sync_fails_stops_the_node(operation: str, path: str) -> None:
+    """What was to be synced is unknown then, and the old files may be gone already: only a restart reads it anew. A
+    rename after the decision counts as one, because the log is in neither place."""
+
+    async def scenario() -> None:
+        disk = SimDisk(1)
+        logs = await open_logs(disk)
+        config = LogConfig(cleanup_policy="compact", segment_bytes=600, min_cleanable_dirty_ratio=0.0)
+        log = logs.create("t", topic_id(1), 0, config)
+        for index in range(20):
+            append(log, batch([b"%d" % index], keys=[b"k%d" % (index % 3)]))
+        await logs.checkpoint()
+        log.high_watermark = log.end_offset
+        table = {record.key: record.value for record in records_of(log)}
+        append(log, batch([b"new"], keys=[b"new"]))
+        await durable(log)
+        disk.fail(operation, path)
+        with pytest.raises(StorageFailed):
+            await logs.maintain(NOW_MS)
+        assert logs.failed is not None
+        again = (await open_logs(disk.process_killed())).get(topic_id(1), 0)
+        assert again is not None
+        assert {record.key: record.value for record in records_of(again)} == {**table, b"new": b"new"}
+
+    run(scenario)
+
+
 def test_a_full_disk_refuses_appends_and_heals() -> None:
     """Produces get KAFKA_STORAGE_ERROR while fetches go on; with space the same log goes on."""
 
@@ -165,7 +203,7 @@ def test_a_disk_that_producers_keep_full_heals_when_its_records_have_outlived_re
 
     async def scenario() -> None:
         disk = SimDisk(1, capacity_bytes=12_000_000)
-        logs = await open_logs(disk, unsynced_bytes_max=1_000_000)
+        logs = await open_logs(disk, journal_bytes_max=1_000_000, unsynced_bytes_max=1_000_000)
         await logs.checkpoint()
         log = logs.create("t", topic_id(1), 0, LogConfig(segment_bytes=1_000_000, retention_ms=1_000_000))
         now_ms = NOW_MS

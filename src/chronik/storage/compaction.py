@@ -109,7 +109,7 @@ class _Turns:
     def __init__(self, log: Log, lane: Lane, fail: Callable[[OSError], StorageFailed]) -> None:
         self._log = log
         self._lane = lane
-        self._fail = fail
+        self.fail = fail
         self._generation = log.generation
         self._count = 0
 
@@ -125,7 +125,7 @@ class _Turns:
             await self._lane.run(sync)
         except OSError as error:
             if not (self._log.deleted and isinstance(error, FileNotFoundError)):
-                raise self._fail(error) from error
+                raise self.fail(error) from error
         self._check()
 
     def _check(self) -> None:
@@ -296,15 +296,25 @@ async def _replace(log: Log, group: list[Segment], cleaning: _Cleaning, disk: Di
     except _LogChanged:
         _forget(swap_path, disk)
         raise
-    for segment in group:
-        segment.remove()
-    disk.rename(swap_path, segment_path(directory, base))
+    try:
+        for segment in group:
+            segment.remove()
+        disk.rename(swap_path, segment_path(directory, base))
+    except OSError as error:
+        raise turns.fail(error) from error  # half done: the next start finishes it
     replacement = Segment(disk, directory, base, cleaned.size_bytes())
     replacement.checked(0)
     if replacement.size_bytes:
         replacement.rebuild_index(log.config.index_interval_bytes)
     log.replace_segments(first, end, [replacement])
-    await turns.syncing(lambda: disk.sync_directory(directory))
+    files = replacement.files()
+
+    def sync() -> None:
+        for file in files:  # the index too: no checkpoint will, because the segment is synced
+            file.sync()
+        disk.sync_directory(directory)
+
+    await turns.syncing(sync)
 
 
 def _forget(path: str, disk: Disk) -> None:

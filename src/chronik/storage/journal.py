@@ -115,7 +115,10 @@ class Journal:
             raise self.failed
         if self._next_file is None:  # else one is ready, made for somebody who gave up waiting for it
             number = self.number + 1
-            file = await self._lane.run(lambda: self._create(number))
+            try:
+                file = await self._lane.run(lambda: self._create(number))
+            except OSError as error:
+                raise self.fail(error) from error
             self._next_file = (file, self._loop.create_future())
         _, switched = self._next_file
         while not switched.done():

@@ -290,7 +290,7 @@ class Logs:
                 if not log.deleted:
                     with self._told_of(log, "shortened"):
                         log.drop_below_start()
-        await self._lane.run(self._keep_reserve)  # now, while there is room
+        await self._synced(self._keep_reserve)  # now, while there is room
 
     async def _checkpoint(self) -> None:
         # Before anything is done: a journal begun in vain has no room written ahead, in which retention could note.
@@ -308,13 +308,13 @@ class Logs:
                 capture.log.made_durable(capture)
         unnoted = list(self._unnoted)
         data = checkpoint.encode(number, list(self._lines.values()))
-        await self._lane.run(lambda: self._disk.replace_file(f"{self.directory}/checkpoint", data))
+        await self._synced(lambda: self._disk.replace_file(f"{self.directory}/checkpoint", data))
         self._renamed.clear()  # replacing a file syncs the directory
         await self._lane.run(lambda: self._remove_journals(number))
         for doomed in unnoted:
             self._unnoted.remove(doomed)
             await self._remove(doomed)
-        await self._lane.run(self._keep_reserve)
+        await self._synced(self._keep_reserve)
 
     async def _checkpoint_log(self, log: Log, generation: int | None) -> Capture | None:
         """Syncs a log's segments and writes its line; what that makes durable, once the journal is synced too.
@@ -359,10 +359,12 @@ class Logs:
 
     async def _sync(self, capture: Capture) -> None:
         calls = capture.syncs(self._disk)
-        if not calls:
-            return
+        if calls:
+            await self._synced(in_order(calls))
+
+    async def _synced(self, work: Callable[[], None]) -> None:
         try:
-            await self._lane.run(in_order(calls))
+            await self._lane.run(work)
         except OSError as error:
             raise self._journal.fail(error) from error
 
