@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 from functools import partial
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from chronik.sim.disk import SimDisk
 from chronik.storage.config import LogConfig
 from chronik.storage.errors import CorruptJournal, CorruptSegment, LogFull, StorageFailed
+from chronik.storage.indexes import CHUNK_ENTRIES
 from chronik.storage.log import Log
 from chronik.wire.batches import patch
 from chronik.wire.error_codes import ErrorCode
@@ -169,6 +171,64 @@ def test_a_full_disk_refuses_appends_and_heals() -> None:
         append(log, batch([b"x" * 3000]))
         await durable(log)
         assert log.end_offset == 2
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENOSPC, errno.EIO])
+@pytest.mark.parametrize("operation", ["open", "truncate", "append"])
+def test_an_append_does_not_depend_on_its_index_file(operation: str, code: int) -> None:
+    """The index is written behind the records: an error that left the rest of the append undone would let a repeated
+    batch be written twice, and a follower go on at an offset that it has already."""
+
+    async def scenario() -> None:
+        disk = SimDisk(1)
+        logs = await open_logs(disk)
+        config = LogConfig(index_interval_bytes=1)
+        leader = logs.create("t", topic_id(1), 0, config)
+        for number in range(CHUNK_ENTRIES - 1):
+            append(leader, batch([b"%d" % number], producer=(7, 0, number)))
+        disk.fail(operation, ".index", code)
+        repeated = batch([b"once"], producer=(7, 0, CHUNK_ENTRIES - 1))
+        first = append(leader, repeated)
+        assert not disk._failing, "the index was to be written"
+        assert leader.append([repeated], leader_epoch=0, now_ms=NOW_MS) == (first, first, NOW_MS, True)
+
+        follower = logs.create("f", topic_id(2), 0, config)
+        copied = b"".join(bytes(each.data) for each in batches_of(leader))
+        disk.fail(operation, "f-0/00000000000000000000.index", code)
+        follower.append_fetched(memoryview(copied))
+        assert not disk._failing
+        assert follower.end_offset == leader.end_offset
+        for log in (leader, follower):
+            for number in range(CHUNK_ENTRIES):  # the next chunk is written where the first should have been
+                append(log, batch([b"later"], timestamps=[NOW_MS + 1 + number]))
+        await durable(leader)
+        await durable(follower)
+        held = values_of(leader)
+        logs = await open_logs(disk.process_killed())
+        for log in logs.all():
+            assert (log.damage, values_of(log)) == (None, held)
+            for number in range(CHUNK_ENTRIES):
+                expected = (CHUNK_ENTRIES + number, NOW_MS + 1 + number, 0)
+                assert log.offset_for_timestamp(NOW_MS + 1 + number, log.end_offset) == expected
+
+    run(scenario)
+
+
+def test_what_an_append_must_know_of_its_segment_is_read_before_it_writes() -> None:
+    """After a start the segment's latest time is not known yet. If it cannot be read, nothing may have been written."""
+
+    async def scenario() -> None:
+        disk = SimDisk(1)
+        await _three_durable_batches(disk)
+        size = len(disk.read_file(FIRST)) // 3
+        disk.flip_bit(FIRST, size + 16)  # the format's version, in the header of the second batch
+        log = (await open_logs(disk)).get(topic_id(1), 0)
+        assert log is not None
+        with pytest.raises(CorruptSegment):
+            append(log, batch([b"d"], producer=(7, 0, 0)))
+        assert (log.end_offset, len(disk.read_file(FIRST))) == (3, size * 3)
 
     run(scenario)
 

@@ -81,20 +81,22 @@ class Index:
         return len(self._positions) - self._written
 
     def write(self, disk: Disk) -> None:
-        """Puts what is not yet in the file there."""
-        if self.file is None:
-            self.file = disk.open(self.path, create=True)
-            self.file.truncate(self._written * ENTRY.size)
+        """Puts what is not yet in the file there. After an error the next call tries it all again."""
+        file, self.file = self.file, None  # if this fails, the file may end in half an entry: it is cut when reopened
+        if file is None:
+            file = disk.open(self.path, create=True)
+            file.truncate(self._written * ENTRY.size)
         start = self._written
         rows = zip(self._offsets[start:], self._positions[start:], self._timestamps[start:], strict=True)
-        self.file.append([b"".join([ENTRY.pack(*row) for row in rows])])
+        file.append([b"".join([ENTRY.pack(*row) for row in rows])])
         self._written = len(self._positions)
+        self.file = file
 
     def load(self, disk: Disk, size_bytes: int) -> None:
         """Takes the file's entries as far as they are in order and point into a log of `size_bytes`."""
         try:
             data = disk.read_file(self.path)
-        except FileNotFoundError:
+        except OSError:  # missing, or not to be read: as good as empty
             data = b""
         self._take(data[: len(data) // ENTRY.size * ENTRY.size])
         rows = (self._offsets, self._positions, self._timestamps)

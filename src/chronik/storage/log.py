@@ -159,9 +159,9 @@ class Log:
             next_offset = offset + batch.last_offset_delta + 1
             end = position + batch.length_bytes + LENGTH_COVERS_FROM
             timestamp_ms = now_ms if stamps_time else batch.max_timestamp
-            segment.note(offset, next_offset, position, end, timestamp_ms, config.index_interval_bytes)
             if batch.producer_id != NO_PRODUCER_ID:
                 self.producers.note_batch(batch, offset, timestamp_ms)
+            segment.note(offset, next_offset, position, end, timestamp_ms, config.index_interval_bytes)
             position, offset = end, next_offset
         return _new(Appended, (first_offset, offset - 1, now_ms if stamps_time else -1, False))
 
@@ -179,10 +179,10 @@ class Log:
         whole = buffer[:size_bytes]
         # Bytes of a few small batches go to the journal as they are, without being read again from the file.
         position = self._write(segment, [bytes(whole) if size_bytes < JOINED_BYTES_MAX else whole], size_bytes)
+        self.end_offset = next_offset
         for batch in batches:
             self.note_batch(segment, position, batch)
             position += batch.size_bytes
-        self.end_offset = next_offset
 
     def _note_gaps(self, segment: Segment, batches: list[BatchView]) -> None:
         """Where the leader's log was compacted. Recovery believes no other gap: no checksum covers a batch's offset."""
@@ -197,12 +197,12 @@ class Log:
 
     def note_batch(self, segment: Segment, position: int, batch: BatchView) -> None:
         """Takes a batch that is in the segment into everything derived from the log; recovery and followers use it."""
-        end = position + batch.size_bytes
-        interval_bytes = self.config.index_interval_bytes
-        segment.note(batch.base_offset, batch.next_offset, position, end, batch.max_timestamp, interval_bytes)
         self.epochs.assign(batch.partition_leader_epoch, batch.base_offset)
         if batch.producer_id != NO_PRODUCER_ID:
             self.producers.note_batch(batch, batch.base_offset, batch.max_timestamp)
+        end = position + batch.size_bytes
+        interval_bytes = self.config.index_interval_bytes
+        segment.note(batch.base_offset, batch.next_offset, position, end, batch.max_timestamp, interval_bytes)
 
     def _room_for(self, size_bytes: int, next_offset: int, timestamp_ms: int) -> Segment:
         """The segment to write to; a new one when the present one is full or old enough."""

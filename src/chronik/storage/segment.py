@@ -95,6 +95,8 @@ class Segment:
     # Writing.
 
     def write(self, buffers: Sequence[Buffer], size_bytes: int) -> int:
+        if self._max_timestamp_ms is None:
+            self.make_ready()
         position = self.file.append(buffers)
         if position != self.size_bytes:
             raise CorruptSegment(self.path, self.size_bytes, -1, f"the file has {position} bytes: somebody else wrote")
@@ -106,6 +108,12 @@ class Segment:
         else:
             self._forget_tail()
         return position
+
+    def make_ready(self) -> None:
+        """Opens and reads all that adding or cutting batches needs to know: what can be refused is refused before
+        anything has changed."""
+        self._max_timestamp_ms = self.max_timestamp_ms
+        self._index, self._file = self.index, self.file
 
     def take_new(self, start: int, end: int) -> list[bytes] | list[memoryview]:
         """The bytes from `start` to `end`, which is the end, for the journal."""
@@ -124,7 +132,7 @@ class Segment:
     def note(
         self, base_offset: int, next_offset: int, position: int, end: int, max_timestamp_ms: int, interval_bytes: int
     ) -> None:
-        """Takes a batch just written, or found by recovery, into the index."""
+        """Takes a batch just written, or found by recovery, into the index. Never raises behind a `write`."""
         largest = self._max_timestamp_ms
         if largest is None:
             largest = self.max_timestamp_ms
@@ -146,7 +154,7 @@ class Segment:
     def _write_index(self, index: Index) -> None:
         try:
             index.write(self._disk)
-        except DiskFull:
+        except (DiskFull, OSError):
             return  # what is not in the file is found again by reading the log
 
     def truncate(self, position: int) -> None:
