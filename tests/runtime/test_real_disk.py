@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
+import pkgutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -100,3 +104,55 @@ def test_a_short_read_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(os, "pread", lambda fd, size, position: pread(fd, min(size, 3), position))
     assert bytes(file.read(1, 8)) == b"12345678"
     assert bytes(file.read(1, 80)) == b"123456789"
+
+
+REFUSABLE: dict[str, Callable[[RealDisk, str], object]] = {
+    "open": lambda disk, directory: disk.open(f"{directory}/new", create=True),
+    "create_ahead": lambda disk, directory: disk.create_ahead(f"{directory}/new", 4096),
+    "make_directory": lambda disk, directory: disk.make_directory(f"{directory}/new"),
+    "replace_file": lambda disk, directory: disk.replace_file(f"{directory}/there", b"new"),
+    "read_file": lambda disk, directory: disk.read_file(f"{directory}/there"),
+}
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE])
+@pytest.mark.parametrize(
+    ("work", "call", "through_count"),
+    [
+        ("open", "os.open", 0),
+        ("create_ahead", "os.open", 0),
+        ("make_directory", "os.mkdir", 0),
+        ("make_directory", "os.open", 0),  # of the directory that it is in, to sync it
+        ("replace_file", "os.open", 0),
+        ("replace_file", "os.open", 1),
+        ("replace_file", "os.replace", 0),
+        ("read_file", "builtins.open", 0),
+    ],
+)
+def test_what_finds_no_room_or_no_descriptor_is_refused_and_nothing_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, work: str, call: str, through_count: int, code: int
+) -> None:
+    """An OSError is a disk that fails, and the node stops. Inodes, blocks of a directory and descriptors come back."""
+    disk = RealDisk()
+    (tmp_path / "there").write_bytes(b"old")
+    real, calls = pkgutil.resolve_name(call), itertools.count()
+
+    def refused(*args: Any, **options: Any) -> Any:
+        if next(calls) == through_count:
+            raise OSError(code, os.strerror(code))
+        return real(*args, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(call, refused)
+        with pytest.raises(DiskFull):
+            REFUSABLE[work](disk, str(tmp_path))
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"there": b"old"}
+    REFUSABLE[work](disk, str(tmp_path))
+
+
+@pytest.mark.parametrize("work", ["open", "create_ahead", "make_directory"])
+def test_a_disk_that_fails_is_not_called_full(tmp_path: Path, work: str) -> None:
+    """Waiting for space would not help, and nobody would hear of it."""
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(OSError, match=r"Not a directory|File exists"):
+        REFUSABLE[work](RealDisk(), f"{tmp_path}/file")

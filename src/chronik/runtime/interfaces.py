@@ -73,6 +73,9 @@ class Lane(Protocol):
 class Disk(Protocol):
     """Files by absolute path. Methods block; call the long ones on a lane.
 
+    What opens, makes or replaces something raises DiskFull, having done nothing, when there is no room for it or no
+    file descriptor is left. An OSError is a failure.
+
     Up to `journal_bytes_max` it costs less to write bytes once more, into a file written ahead, and sync that, than to
     sync the file that has grown by them.
     """

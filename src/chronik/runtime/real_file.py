@@ -8,17 +8,15 @@ consumer takes.
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import os
 from collections.abc import Sequence
 
-from chronik.runtime.errors import DiskFull
+from chronik.runtime.errors import FULL, DiskFull
 from chronik.runtime.interfaces import Buffer
 
 BUFFERS_PER_WRITE_MAX = 1024  # IOV_MAX of Linux
 COPY_BYTES = 4 << 20  # read and written at once
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class RealFile:

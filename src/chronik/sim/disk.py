@@ -20,13 +20,14 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import TypeVar
 
-from chronik.runtime.errors import DiskFull, DiskInUse
+from chronik.runtime.errors import DiskFull, DiskInUse, refusal
 from chronik.runtime.interfaces import Buffer, File
 from chronik.sim.inodes import Directory, Inode
 
 T = TypeVar("T")
 
 AHEAD_STEP_BYTES = 2048
+REFUSABLE = ("open", "make_directory", "append")  # where no room is a DiskFull, and not a failure
 JOURNAL_BYTES_MAX = (300, 192 << 10, 0)  # some bytes go each way, all by the journal, all by their own files
 
 
@@ -266,7 +267,8 @@ class SimDisk:
         for rule in self._failing:
             if rule[0] == operation and rule[1] in path:
                 self._failing.remove(rule)
-                raise OSError(rule[2], f"simulated fault of {operation}", path)
+                error = OSError(rule[2], f"simulated fault of {operation}", path)
+                raise (operation in REFUSABLE and refusal(error, f"{operation} {path}")) or error
 
     def take_space(self, size_bytes: int, path: str) -> None:
         if self.capacity_bytes is not None and size_bytes > self.capacity_bytes - _used_bytes(self._root):

@@ -3,7 +3,7 @@
 StorageError
   OffsetOutOfRange, RecordTooLarge, BatchTooLarge, InvalidRecord        the client's fault
   OutOfOrderSequence, InvalidProducerEpoch, CoordinatorFenced           a producer's state disagrees
-  LogFull                                                               no space; heals when there is some
+  LogFull                                                               no space, no descriptor; heals with some
   CorruptSegment, CorruptJournal, CorruptCheckpoint                     bytes once acknowledged are damaged
   StorageFailed                                                         a sync failed; the node must stop
 """
@@ -68,7 +68,7 @@ class CoordinatorFenced(StorageError):
 
 
 class LogFull(StorageError):
-    """No space left: nothing of the append was kept. The same append succeeds when there is space again."""
+    """No space left, or no file descriptor: nothing was changed. The same call succeeds when there is some again."""
 
 
 class CorruptSegment(StorageError):

@@ -79,15 +79,17 @@ class Journal:
 
     def note(self, log: Log, kind: Kind, segment: int = 0, position: int = 0, offset: int = 0) -> None:
         """Writes down what recovery could not see in the segments. Durable with the next round, or by `sync_notes`."""
-        self.note_all(log, kind, [(segment, position, offset)])
+        self.note_all(log, [(kind, segment, position, offset)])
 
-    def note_all(self, log: Log, kind: Kind, places: list[tuple[int, int, int]]) -> None:
-        """As `note` for each (segment, position, offset), all or none."""
+    def note_all(self, log: Log, notes: list[tuple[Kind, int, int, int]]) -> None:
+        """As `note` for each (kind, segment, position, offset), all or none."""
         if self.failed is not None:
             raise self.failed
         parts: list[bytes | memoryview] = []
         handle = self._handle(log, parts)
-        parts += [record_header(kind, handle, *place, 0) for place in places]
+        parts += [
+            record_header(kind, handle, segment, position, offset, 0) for kind, segment, position, offset in notes
+        ]
         try:
             self._write(parts)
         except DiskFull as error:
@@ -172,7 +174,7 @@ class Journal:
                     self._handle(capture.log, parts)
                 else:
                     self._collect(capture, parts)
-        except CorruptSegment as error:  # bytes just written cannot be read again: this disk keeps nothing
+        except (CorruptSegment, LogFull) as error:  # bytes just written cannot be read again: this disk keeps nothing
             self.fail(error)
             return
         if parts:
@@ -192,10 +194,14 @@ class Journal:
             files.append(self._file)
             self._syncing_bytes = self._file.size_bytes()
         self._notes_unsynced = False
-        for capture in captures:
-            if capture.by_sync:
-                files += capture.files()
-                directories += capture.directories()
+        try:
+            for capture in captures:
+                if capture.by_sync:
+                    files += capture.files()
+                    directories += capture.directories()
+        except (LogFull, OSError) as error:  # nobody would hear of a round that ends here
+            self.fail(error)
+            return
         self.round_count += 1
         self.sync_count += len(files) + len(directories)
         if directories:

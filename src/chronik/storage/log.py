@@ -187,13 +187,13 @@ class Log:
     def _note_gaps(self, segment: Segment, batches: list[BatchView]) -> None:
         """Where the leader's log was compacted. Recovery believes no other gap: no checksum covers a batch's offset."""
         position, expected = segment.size_bytes, self.end_offset
-        gaps: list[tuple[int, int, int]] = []
+        gaps: list[tuple[Kind, int, int, int]] = []
         for batch in batches:
             if batch.base_offset != expected:
-                gaps.append((segment.base_offset, position, batch.base_offset))
+                gaps.append((Kind.GAP, segment.base_offset, position, batch.base_offset))
             position, expected = position + batch.size_bytes, batch.next_offset
         if gaps:
-            self._journal.note_all(self, Kind.GAP, gaps)
+            self._journal.note_all(self, gaps)
 
     def note_batch(self, segment: Segment, position: int, batch: BatchView) -> None:
         """Takes a batch that is in the segment into everything derived from the log; recovery and followers use it."""
@@ -207,7 +207,6 @@ class Log:
     def _room_for(self, size_bytes: int, next_offset: int, timestamp_ms: int) -> Segment:
         """The segment to write to; a new one when the present one is full or old enough."""
         if not self.segments:
-            self._disk.make_directory(self.directory, durable=self.directory_durably)
             return self._add_segment(self.end_offset)
         segment = self.segments[-1]
         if segment.size_bytes and (
@@ -219,19 +218,40 @@ class Log:
         return segment
 
     def roll(self) -> Segment:
-        """Starts a new segment at the end."""
+        """Starts a new segment at the end; without room for one the log goes on as it was."""
         self.segments[-1].seal()
         return self._add_segment(self.end_offset)
 
     def _add_segment(self, base_offset: int) -> Segment:
-        self._journal.note(self, Kind.ROLL, base_offset)
-        segment = Segment(self._disk, self.directory, base_offset)
+        segment = self._make_segment(base_offset)
         try:
-            segment.file.truncate(0)  # creates it; bytes of an older segment of this name are none of ours
-        except OSError as error:
-            raise self._journal.fail(error) from error
+            self._journal.note(self, Kind.ROLL, base_offset)
+        except LogFull:
+            # Not behind the file, which may find no room either: a segment noted and not begun would end the one
+            # before it, which goes on.
+            self._remove(segment)
+            raise
         self.segments.append(segment)
         return segment
+
+    def _make_segment(self, base_offset: int) -> Segment:
+        """An empty one. A file that nobody notes and that stays until the next start is removed then."""
+        segment = Segment(self._disk, self.directory, base_offset)
+        try:
+            if not self.segments:
+                self._disk.make_directory(self.directory, durable=self.directory_durably)
+            segment.file.truncate(0)  # bytes of an older segment of this name are none of ours
+        except DiskFull as error:
+            raise LogFull(str(error)) from error
+        except OSError as error:
+            raise self._journal.fail(error) from error
+        return segment
+
+    def _remove(self, segment: Segment) -> None:
+        try:
+            segment.remove()
+        except OSError as error:
+            raise self._journal.fail(error) from error
 
     def _write(self, segment: Segment, buffers: list[Buffer], size_bytes: int) -> int:
         try:
@@ -369,20 +389,20 @@ class Log:
         self._rebuild_producers()
 
     def restart_at(self, offset: int) -> None:
-        """Drops everything and goes on at `offset`."""
-        self._journal.note(self, Kind.TRUNCATE, offset, 0, offset)
-        self._journal.note(self, Kind.START, offset=offset)
+        """Drops everything and goes on at `offset`, also if LogFull says that there is no room for a file yet."""
+        notes = [(Kind.TRUNCATE, offset, 0, offset), (Kind.START, 0, 0, offset), (Kind.ROLL, offset, 0, 0)]
+        self._journal.note_all(self, notes)
         self._journal.sync_notes()
         self._drop_segments(0, len(self.segments))
-        self._disk.make_directory(self.directory, durable=False)
-        self.start_offset = offset
-        self.sync_cut(self._add_segment(offset))
         self._cut_back(offset)
-        self._durable_offset = offset
+        self.start_offset = self._durable_offset = offset
         self.damage = None
         self.epochs.clear()
         self.producers.clear()
         self.snapshot = (offset, b"")
+        segment = self._make_segment(offset)
+        self.segments.append(segment)
+        self.sync_cut(segment)
 
     def _cut_back(self, offset: int) -> None:
         self.end_offset = offset
@@ -428,7 +448,7 @@ class Log:
 
     def _drop_segments(self, first: int, end: int) -> None:
         for segment in self.segments[first:end]:
-            segment.remove()
+            self._remove(segment)
         del self.segments[first:end]
 
     def _index_at(self, offset: int) -> int:

@@ -256,7 +256,7 @@ class Logs:
             try:
                 if self._journal.failed is None:
                     await self._checkpoint()
-            except DiskFull as error:
+            except (DiskFull, LogFull) as error:
                 logger.warning("closed without a checkpoint, the next start will take longer: %s", error)
             await self._journal.close()
             self._lane.close()

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 
 from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Buffer, Disk, File
-from chronik.storage.errors import CorruptSegment
+from chronik.storage.errors import CorruptSegment, LogFull
 from chronik.storage.indexes import CHUNK_ENTRIES, Index, IndexEntry
 from chronik.wire.batches import HEADER, HEADER_BYTES, LENGTH_COVERS_FROM, MAGIC, BatchView, crc_holds, split
 from chronik.wire.errors import WireError
@@ -80,15 +80,22 @@ class Segment:
     @property
     def file(self) -> File:
         if self._file is None:
-            self._file = self._disk.open(self.path, create=True)
+            try:
+                self._file = self._disk.open(self.path, create=True)
+            except DiskFull as error:
+                raise LogFull(str(error)) from error
         self.used = True
         return self._file
 
     @property
     def index(self) -> Index:
         if self._index is None:
-            self._index = Index(segment_path(self.path.rpartition("/")[0], self.base_offset, "index"))
-            self._index.load(self._disk, self.size_bytes)
+            index = Index(segment_path(self.path.rpartition("/")[0], self.base_offset, "index"))
+            try:
+                index.load(self._disk, self.size_bytes)
+            except DiskFull as error:
+                raise LogFull(str(error)) from error
+            self._index = index
         self.used = True
         return self._index
 
