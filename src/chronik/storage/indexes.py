@@ -17,6 +17,7 @@ from operator import le
 from sys import byteorder
 from typing import NamedTuple
 
+from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Disk, File
 
 ENTRY = struct.Struct(">IIq")
@@ -30,13 +31,14 @@ class IndexEntry(NamedTuple):
 
 
 class Index:
-    def __init__(self, path: str) -> None:
+    def __init__(self, disk: Disk, path: str) -> None:
+        self._disk = disk
         self.path = path
         self._offsets = array("I")
         self._positions = array("I")
         self._timestamps = array("q")
         self._written = 0
-        self.file: File | None = None  # open since the first write
+        self.file: File | None = None  # open since the first write or cut
 
     def __len__(self) -> int:
         return len(self._positions)
@@ -68,23 +70,41 @@ class Index:
         return self.entry(index) if index >= 0 else IndexEntry(0, 0, -1)
 
     def truncate(self, position: int) -> None:
-        """Forgets entries at or behind `position`."""
+        """Forgets entries at or behind `position`, in the file too: a batch of another time may come to start at the
+        same byte and offset, and would agree with an entry that came back."""
         count = bisect_left(self._positions, position)
         del self._offsets[count:], self._positions[count:], self._timestamps[count:]
         if self._written > count:
+            self._cut_file(count)
+        elif not count and self.file is None:
+            self._remove_file()  # it may hold what was never loaded
+
+    def _cut_file(self, count: int) -> None:
+        file, self.file = self.file, None
+        try:
+            if file is None:
+                file = self._disk.open(self.path)
+            file.truncate(count * ENTRY.size)
+        except (DiskFull, OSError):
+            self._remove_file()  # which takes neither space nor a descriptor
+        else:
             self._written = count
-            if self.file is not None:
-                self.file.truncate(count * ENTRY.size)
+            self.file = file
+
+    def _remove_file(self) -> None:
+        self._written = 0
+        if self._disk.exists(self.path):
+            self._disk.remove(self.path)
 
     @property
     def unwritten(self) -> int:
         return len(self._positions) - self._written
 
-    def write(self, disk: Disk) -> None:
+    def write(self) -> None:
         """Puts what is not yet in the file there. After an error the next call tries it all again."""
         file, self.file = self.file, None  # if this fails, the file may end in half an entry: it is cut when reopened
         if file is None:
-            file = disk.open(self.path, create=True)
+            file = self._disk.open(self.path, create=True)
             file.truncate(self._written * ENTRY.size)
         start = self._written
         rows = zip(self._offsets[start:], self._positions[start:], self._timestamps[start:], strict=True)
@@ -92,10 +112,10 @@ class Index:
         self._written = len(self._positions)
         self.file = file
 
-    def load(self, disk: Disk, size_bytes: int) -> None:
-        """Takes the file's entries as far as they are in order and point into a log of `size_bytes`."""
+    def load(self, size_bytes: int) -> None:
+        """Takes the file's entries as far as they are in order and point into a log of `size_bytes`; others go."""
         try:
-            data = disk.read_file(self.path)
+            data = self._disk.read_file(self.path)
         except OSError:  # missing, or not to be read: as good as empty
             data = b""
         self._take(data[: len(data) // ENTRY.size * ENTRY.size])
@@ -103,6 +123,8 @@ class Index:
         if not len(self) or self._positions[0] or self._positions[-1] >= size_bytes or not all(map(_rises, rows)):
             self._take_while_in_order(data, size_bytes)
         self._written = len(self._positions)
+        if len(data) > self._written * ENTRY.size:
+            self._cut_file(self._written)
 
     def _take(self, data: bytes) -> None:
         """All entries at once: a segment of one gigabyte may have a quarter of a million."""

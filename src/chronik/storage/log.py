@@ -240,7 +240,7 @@ class Log:
         try:
             if not self.segments:
                 self._disk.make_directory(self.directory, durable=self.directory_durably)
-            segment.file.truncate(0)  # bytes of an older segment of this name are none of ours
+            segment.truncate(0)  # bytes of an older segment of this name are none of ours
         except DiskFull as error:
             raise LogFull(str(error)) from error
         except OSError as error:
@@ -378,11 +378,15 @@ class Log:
         position = segment.position_of(offset)
         header = next(segment.headers(position), None)
         offset = offset if header is None else min(offset, header[1].base_offset)
+        segment.make_ready_to_cut()
         # First the note: a file found shorter than the journal says would count as damaged.
         self._journal.note(self, Kind.TRUNCATE, segment.base_offset, position, offset)
         self._journal.sync_notes()
         self._drop_segments(index + 1, len(self.segments))
-        segment.truncate(position)
+        try:
+            segment.truncate(position)
+        except OSError as error:
+            raise self._journal.fail(error) from error
         self.sync_cut(segment)
         self._cut_back(offset)
         self.epochs.truncate_end(offset)
@@ -468,7 +472,8 @@ class Log:
         """Blocks until what was cut cannot come back: bytes of before and after a cut, mixed by a power cut, could look
         like a log that no leader ever had, and its epochs would not tell."""
         try:
-            segment.file.sync()
+            for file in segment.files():
+                file.sync()
             self._disk.sync_directory(self.directory)
         except OSError as error:
             raise self._journal.fail(error) from error

@@ -68,7 +68,9 @@ class Segment:
         self._is_reported = False
         self._file: File | None = None
         self._first_timestamp_ms: int | None = None
-        self._index: Index | None = Index(segment_path(directory, base_offset, "index")) if not size_bytes else None
+        self._index: Index | None = None
+        if not size_bytes:
+            self._index = Index(disk, segment_path(directory, base_offset, "index"))
         self._max_timestamp_ms: int | None = None if size_bytes else -1  # None: not known yet
         self._recent: dict[int, int] = {base_offset: 0}  # offset -> where the first batch at or behind it starts
         self._tail: list[bytes] = []  # what was written last, if it was little, from `_tail_from` on
@@ -90,9 +92,9 @@ class Segment:
     @property
     def index(self) -> Index:
         if self._index is None:
-            index = Index(segment_path(self.path.rpartition("/")[0], self.base_offset, "index"))
+            index = Index(self._disk, segment_path(self.path.rpartition("/")[0], self.base_offset, "index"))
             try:
-                index.load(self._disk, self.size_bytes)
+                index.load(self.size_bytes)
             except DiskFull as error:
                 raise LogFull(str(error)) from error
             self._index = index
@@ -102,8 +104,8 @@ class Segment:
     # Writing.
 
     def write(self, buffers: Sequence[Buffer], size_bytes: int) -> int:
-        if self._max_timestamp_ms is None:
-            self.make_ready()
+        if self._max_timestamp_ms is None:  # for `note`, and before anything is written: it may not be readable
+            self._max_timestamp_ms = self.max_timestamp_ms
         position = self.file.append(buffers)
         if position != self.size_bytes:
             raise CorruptSegment(self.path, self.size_bytes, -1, f"the file has {position} bytes: somebody else wrote")
@@ -115,12 +117,6 @@ class Segment:
         else:
             self._forget_tail()
         return position
-
-    def make_ready(self) -> None:
-        """Opens and reads all that adding or cutting batches needs to know: what can be refused is refused before
-        anything has changed."""
-        self._max_timestamp_ms = self.max_timestamp_ms
-        self._index, self._file = self.index, self.file
 
     def take_new(self, start: int, end: int) -> list[bytes] | list[memoryview]:
         """The bytes from `start` to `end`, which is the end, for the journal."""
@@ -160,9 +156,13 @@ class Segment:
 
     def _write_index(self, index: Index) -> None:
         try:
-            index.write(self._disk)
+            index.write()
         except (DiskFull, OSError):
             return  # what is not in the file is found again by reading the log
+
+    def make_ready_to_cut(self) -> None:
+        """Opens what `truncate` needs, so that a refusal comes before anything has changed."""
+        self._file, self._index = self.file, self.index
 
     def truncate(self, position: int) -> None:
         self.file.truncate(position)
