@@ -46,6 +46,19 @@ def test_a_new_epoch_starts_at_zero_and_fences_the_old() -> None:
         state.check_marker(7, 6, 1)
 
 
+def test_a_marker_that_raises_the_epoch_starts_the_sequence_at_zero() -> None:
+    """The first batch of the next transaction may be lost on the way: the second must not be taken for the first, which
+    could not be written any more when it is sent again."""
+    state = ProducerState()
+    written(state, 0, 0, epoch=3)
+    state.end_transaction(7, 4, 0, 1, 1000, committed=True)
+    state.end_transaction(8, 4, 0, 2, 1000, committed=True)  # of which no batch was ever here
+    for producer_id in (7, 8):
+        with pytest.raises(OutOfOrderSequence):
+            state.check(producer_id, 4, 1, 1)
+        assert state.check(producer_id, 4, 0, 0) is None
+
+
 def test_an_expired_producer_starts_anew_but_not_in_a_transaction() -> None:
     state = ProducerState()
     written(state, 0, 0)

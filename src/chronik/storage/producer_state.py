@@ -124,9 +124,7 @@ class ProducerState:
                 raise OutOfOrderSequence(producer_id, first_sequence, 0)
             return None
         batches = producer.batches
-        if not batches:
-            return None
-        expected = (batches[-1].last_sequence + 1) & SEQUENCE_MAX
+        expected = (batches[-1].last_sequence + 1) & SEQUENCE_MAX if batches else 0
         if first_sequence == expected:
             return None
         for written in batches:
