@@ -273,6 +273,34 @@ def test_truncation_takes_batches_epochs_and_producers_with_it() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_truncation_by_little_does_not_read_the_whole_log(restarts: bool) -> None:
+    """A replica that comes back cuts what nobody else has, also below its last checkpoint. It does so on the loop."""
+
+    async def scenario() -> None:
+        disk = SimDisk(1)
+        logs = await open_logs(disk)
+        log = logs.create("t", topic_id(1), 0, LogConfig(index_interval_bytes=1000))
+        for number in range(2000):
+            append(log, batch([b"v" * 100], producer=(number % 3, 0, number // 3)))
+        await logs.checkpoint()
+        if restarts:
+            await logs.close()
+            disk = disk.process_killed()
+            log = (await open_logs(disk)).create("t", topic_id(1), 0, LogConfig())
+        disk.calls.clear()
+        for cut in (1999, 1995):
+            log.truncate_to(cut)
+        assert disk.calls["read"] < 12
+        assert append(log, batch([b"again"], producer=(1995 % 3, 0, 1995 // 3))) == 1995
+        repeated = log.append([batch([b"v"], producer=(1994 % 3, 0, 1994 // 3))], leader_epoch=0, now_ms=NOW_MS)
+        assert (repeated.first_offset, repeated.is_duplicate) == (1994, True)
+        log.truncate_to(1900)  # none of the batches that are remembered stays: the log itself tells
+        assert append(log, batch([b"again"], producer=(1900 % 3, 0, 1900 // 3))) == 1900
+
+    run(scenario)
+
+
 def test_truncation_inside_a_batch_takes_the_whole_batch() -> None:
     async def scenario() -> None:
         log = await new_log()

@@ -171,7 +171,13 @@ class Life:
                 again.append(
                     5, 0, each.base_sequence, last, each.base_offset, each.last_offset, NOW_MS, transactional=False
                 )
-        assert log.producers.encode() == again.encode()
+        found = {producer_id: producer.batches for producer_id, producer in log.producers.producers.items()}
+        # After a truncation fewer of the last batches may be known: see ProducerState.take_back_from.
+        assert all(found.values())
+        assert found == {
+            producer_id: producer.batches[-len(found.get(producer_id, [])) :]
+            for producer_id, producer in again.producers.items()
+        }
 
 
 def _from(state: dict[int, bytes], offset: int) -> list[tuple[int, bytes]]:

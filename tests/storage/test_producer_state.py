@@ -124,3 +124,48 @@ def test_the_stable_offset_agrees_with_a_list_of_transactions() -> None:
         high_watermark = random.randint(high_watermark, offset + 1)
         undecided = [first for first, last in ended if last >= high_watermark] + list(open_ones.values())
         assert state.last_stable_offset(high_watermark) == min([high_watermark, *undecided])
+
+
+@pytest.mark.parametrize("with_transactions", [False, True])
+def test_what_is_taken_back_is_as_if_it_had_never_been_written(with_transactions: bool) -> None:
+    """Of the last batches fewer may be left, those that a producer may still send again; all else is the same."""
+    undone_count = 0
+    for seed in range(300):
+        random = Random(seed)
+        state, before = ProducerState(), ProducerState()
+        sequences: dict[int, int] = {}
+        epochs: dict[int, int] = {}
+        end = random.randint(1, 60)
+        cut = end - random.randint(0, min(end, 12))
+        for offset in range(end):
+            producer_id = random.randrange(6)
+            epoch = epochs.setdefault(producer_id, random.choice([0, 0, 3]))
+            if random.random() < 0.03:
+                epoch = epochs[producer_id] = epoch + 1
+                sequences[producer_id] = 0
+            is_marker = with_transactions and random.random() < 0.1
+            transactional = with_transactions and random.random() < 0.2
+            sequence = sequences.get(producer_id, 0)
+            for each in (state, before) if offset < cut else (state,):
+                if is_marker:
+                    each.end_transaction(producer_id, epoch, 0, offset, offset, committed=seed % 2 == 0)
+                else:
+                    each.append(
+                        producer_id, epoch, sequence, sequence, offset, offset, offset, transactional=transactional
+                    )
+            sequences[producer_id] = sequence if is_marker else sequence + 1
+        held = state.encode()
+        if not state.take_back_from(cut):
+            assert state.encode() == held
+            continue
+        undone_count += 1
+        assert set(state.producers) == set(before.producers)
+        for producer_id, producer in state.producers.items():
+            expected = before.producers[producer_id]
+            assert producer.batches
+            assert producer.batches == expected.batches[-len(producer.batches) :]
+            assert (producer.epoch, producer.last_timestamp_ms) == (expected.epoch, expected.last_timestamp_ms)
+            assert producer.transaction_first_offset == expected.transaction_first_offset
+        assert state.aborted(0, end) == before.aborted(0, end)
+        assert state.last_stable_offset(cut) == before.last_stable_offset(cut)
+    assert undone_count > (0 if with_transactions else 150)

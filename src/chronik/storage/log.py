@@ -417,7 +417,12 @@ class Log:
         self.generation += 1
 
     def _rebuild_producers(self) -> None:
+        """As of the end. Reading is the last resort: from the beginning, if the cut is below the last checkpoint."""
         offset, data = self.snapshot
+        if self.producers.take_back_from(self.end_offset):
+            if offset > self.end_offset:
+                self.snapshot = (self.end_offset, self.producers.encode())
+            return
         if offset > self.end_offset:
             offset, data = self.start_offset, b""
             self.snapshot = (offset, data)

@@ -2,7 +2,7 @@
 
 `check_batch` says whether a batch continues its producer's sequence, repeats one of its last five batches, or must be
 refused; it changes nothing. `note_batch` takes what was written, and the same calls replay the log after a restart, so
-state is always what the log says.
+state is always what the log says; only that after a truncation fewer of a producer's last batches may be known.
 """
 
 from __future__ import annotations
@@ -231,6 +231,33 @@ class ProducerState:
         """Compaction has left nothing of those that ended below `offset`, besides of those `kept`. Once the markers of
         the others go too, a reader who was told of them would take what their producers did next for aborted."""
         self._aborted = [aborted for aborted in self._aborted if aborted.last_offset >= offset or aborted in kept]
+
+    def take_back_from(self, offset: int) -> bool:
+        """Nothing at or behind `offset` was written after all. False, and nothing is changed, if the batches kept of a
+        producer do not tell how it was before; then the log does.
+
+        Of the batches kept those stay that lie before; the others were the last that the producer sent, so with them
+        they are still five.
+        """
+        if self._open or self._ended or (self._aborted and self._aborted[-1].last_offset >= offset):
+            return False
+        left: dict[int, list[WrittenBatch]] = {}
+        for producer_id, producer in self.producers.items():
+            batches = producer.batches
+            if producer.coordinator_epoch >= 0 or not batches:
+                return False  # a marker may be among what goes, and nobody remembers where it is
+            if batches[-1].last_offset >= offset:
+                left[producer_id] = [batch for batch in batches if batch.last_offset < offset]
+                is_its_first = producer.epoch == 0 and batches[0].first_sequence == 0
+                if not left[producer_id] and not is_its_first:
+                    return False
+        for producer_id, batches in left.items():
+            if batches:
+                self.producers[producer_id].batches = batches
+                self.producers[producer_id].last_timestamp_ms = batches[-1].timestamp_ms
+            else:
+                del self.producers[producer_id]
+        return True
 
     def clear(self) -> None:
         self.producers.clear()
