@@ -413,7 +413,8 @@ class Log:
         self._durable_offset = self._round_offset = min(self._durable_offset, offset)
         self.high_watermark = min(self.high_watermark, offset)
         self.compacted_offset = min(self.compacted_offset, offset)
-        self.checkpointed_segment = min(self.checkpointed_segment, self.segments[-1].base_offset)
+        last = self.segments[-1].base_offset if self.segments else offset
+        self.checkpointed_segment = min(self.checkpointed_segment, last)
         self.generation += 1
 
     def _rebuild_producers(self) -> None:
