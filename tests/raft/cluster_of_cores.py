@@ -110,17 +110,25 @@ class Watch:
 
 
 class Cluster:
-    def __init__(self, seed: int, *, nodes: int = 3, changes_members: bool = False, quiet: bool = False) -> None:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        nodes: int = 3,
+        changes_members: bool = False,
+        quiet: bool = False,
+        guards_promises: bool = False,
+    ) -> None:
         self.random = Random(seed)
         self.watch = Watch()
         self.wire: list[Message] = []
-        self.changes_members = changes_members
+        self.changes_members, self.guards_promises = changes_members, guards_promises
         self.proposals = self.contexts = 0
         # Schedules differ in kind, not only in order: some calm enough to get far, some mostly faults.
         self.loss = 0.0 if quiet else self.random.choice([0.0, 0.02, 0.1, 0.2])
         self.fault = 0.0 if quiet else self.random.choice([0.005, 0.02, 0.06])
         self.cut: set[int] = set()  # on this side of a partition; what crosses it is lost
-        self.pre_vote, self.check_quorum = self.random.random() < 0.5, self.random.random() < 0.5
+        self.pre_vote, self.check_quorum = self.random.random() < 0.5, self.random.random() < 0.5 or guards_promises
         if changes_members:
             self.pre_vote = True  # without it a node that was removed and does not know it disturbs the others for ever
         founders = Membership(tuple(range(1, nodes + 1)))
@@ -134,7 +142,7 @@ class Cluster:
         for server in self.servers.values():
             self.start(server)
 
-    def config(self, node_id: int) -> CoreConfig:
+    def config(self, node_id: int, *, is_restart: bool) -> CoreConfig:
         return CoreConfig(
             node_id=node_id,
             jitter=self.random.randrange,
@@ -147,6 +155,8 @@ class Cluster:
             committed_bytes_max=80,
             inflight_messages_max=3,
             step_down_on_removal=True,
+            guards_promises=self.guards_promises,
+            may_have_promised=self.guards_promises and is_restart,
         )
 
     def start(self, server: Server) -> None:
@@ -163,7 +173,7 @@ class Cluster:
         start = history.index if history else 0
         hard_state = replayed.hard_state._replace(commit=max(replayed.hard_state.commit, start))
         server.core = Core(
-            self.config(server.node_id),
+            self.config(server.node_id, is_restart=server.core is not None),
             server.stable,
             hard_state=hard_state,
             members=history.membership if history else Membership(),

@@ -187,7 +187,7 @@ def test_a_write_of_an_older_term_proves_nothing_about_the_same_entry_written_ag
 def test_a_restarted_voter_keeps_a_promise_it_may_have_forgotten() -> None:
     """For one election timeout it answers nobody, unless the old leader itself has agreed."""
     vote = Message(Kind.VOTE, 2, 1, 2, 1, 5)
-    node = core(2, check_quorum=True, guards_promises=True)
+    node = core(2, check_quorum=True, guards_promises=True, may_have_promised=True)
     node.step(vote)
     assert not node.has_ready()
     for _ in range(4):
@@ -197,9 +197,76 @@ def test_a_restarted_voter_keeps_a_promise_it_may_have_forgotten() -> None:
     node.tick()
     node.step(vote)
     assert [message.kind for message in node.ready().after_persist if message.to == 1] == [Kind.VOTE_REPLY]
-    forced = core(2, check_quorum=True, guards_promises=True)
+    forced = core(2, check_quorum=True, guards_promises=True, may_have_promised=True)
     forced.step(Message(Kind.VOTE, 2, 1, 2, 1, 5, context=b"transfer"))
     assert forced.has_ready()
+
+
+def vote_of(node: Core, candidate: int, term: int, **options: object) -> list[bool]:
+    """What the candidate hears: True for each vote and pre-vote granted."""
+    for kind in (Kind.PRE_VOTE, Kind.VOTE):
+        node.step(Message(kind, node.id, candidate, term, 1, 5, **options))
+    replies = (Kind.PRE_VOTE_REPLY, Kind.VOTE_REPLY)
+    return [not message.reject for message in handle(node) if message.kind in replies and message.to == candidate]
+
+
+GUARDED = {"check_quorum": True, "pre_vote": True, "guards_promises": True}
+
+
+@pytest.mark.parametrize("newer", [3, 2], ids=["of a later term still", "of the term just learnt"])
+def test_a_promise_to_a_leader_outlives_its_term(newer: int) -> None:
+    """Another message than a vote brings the later term: the leader whose heartbeat was answered, and those who read by
+    its lease, still count on this node for one election timeout."""
+    node = core(2, **GUARDED)
+    node.step(Message(Kind.HEARTBEAT, 2, 1, 1, commit=5))
+    node.step(Message(Kind.PRE_VOTE_REPLY, 2, 3, 2, reject=True))
+    assert (node.term, node.leader) == (2, NOBODY)
+    handle(node)
+    for _ in range(4):
+        assert True not in vote_of(node, 3, newer)
+        node.tick()
+    node.tick()
+    assert True in vote_of(node, 3, newer)
+
+
+def test_a_leader_that_is_deposed_keeps_its_promise_to_itself() -> None:
+    """A follower reads by the lease it granted, which counts on the leader's own voice."""
+    node = leader(check_quorum=True, guards_promises=True)
+    node.tick()
+    node.step(Message(Kind.APPEND_REPLY, 1, 3, 4))
+    assert (node.role, node.term) == (Role.FOLLOWER, 4)
+    handle(node)
+    node.campaign()
+    assert node.role is Role.FOLLOWER
+    for _ in range(4):
+        node.tick()
+        node.step(Message(Kind.VOTE, 1, 3, 4, 2, 6))
+        assert not any(message.kind is Kind.VOTE_REPLY and not message.reject for message in handle(node))
+    node.tick()
+    node.step(Message(Kind.VOTE, 1, 3, 6, 2, 6))
+    assert [message.reject for message in handle(node) if message.kind is Kind.VOTE_REPLY] == [False]
+
+
+def test_the_old_leader_itself_may_free_others_from_their_promise() -> None:
+    """It has given up its lease before it tells its heir to stand."""
+    voter, heir = core(2, **GUARDED), core(3, **GUARDED)
+    for node in (voter, heir):
+        node.step(Message(Kind.HEARTBEAT, node.id, 1, 1, commit=5))
+        handle(node)
+    heir.step(Message(Kind.TIMEOUT_NOW, 3, 1, 1))
+    assert heir.role is Role.CANDIDATE
+    for message in handle(heir):
+        if message.to == 2:
+            voter.step(message)
+    assert [message.reject for message in handle(voter) if message.kind is Kind.VOTE_REPLY] == [False]
+
+
+def test_founders_have_promised_nothing() -> None:
+    """So they elect one of them at once."""
+    first, second = core(1, **GUARDED), core(2, **GUARDED)
+    first.campaign()
+    assert first.role is Role.PRE_CANDIDATE
+    assert vote_of(second, 1, 2) == [True, True]
 
 
 # Limits

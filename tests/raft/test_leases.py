@@ -100,7 +100,9 @@ def test_forgetting_the_promise_at_a_restart_is_caught(monkeypatch: pytest.Monke
     monkeypatch.setattr(
         RaftConfig,
         "core_config",
-        lambda self, node_id, randomness, guards_promises: original(self, node_id, randomness, guards_promises=False),
+        lambda self, node_id, randomness, may_have_promised: original(
+            self, node_id, randomness, may_have_promised=False
+        ),
     )
     caught(restart_story)
 

@@ -201,7 +201,7 @@ def probe_again(core: Core, peer_id: int) -> None:
 
 
 def on_append(core: Core, message: Message) -> None:
-    core.election_elapsed, core.leader = 0, message.sender
+    roles.heed(core, message.sender)
     log = core.log
     if message.index < log.committed:
         core.send(Kind.APPEND_REPLY, message.sender, index=log.committed)

@@ -33,7 +33,7 @@ class RaftConfig:
         safe_ms = promise_ms * (1000 - self.drift_permille) // 1000
         check(self.lease_ms < safe_ms, f"lease_ms must be below {safe_ms}, the election timeout less clock drift")
 
-    def core_config(self, node_id: int, randomness: Randomness, *, guards_promises: bool) -> CoreConfig:
+    def core_config(self, node_id: int, randomness: Randomness, *, may_have_promised: bool) -> CoreConfig:
         return CoreConfig(
             node_id=node_id,
             jitter=randomness.below,
@@ -47,5 +47,6 @@ class RaftConfig:
             inflight_bytes_max=self.inflight_bytes_max,
             step_down_on_removal=True,
             forwards_proposals=False,
-            guards_promises=guards_promises,
+            guards_promises=True,
+            may_have_promised=may_have_promised,
         )

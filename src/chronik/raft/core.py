@@ -60,7 +60,8 @@ class CoreConfig(NamedTuple):
     step_down_on_removal: bool = False
     validates_changes: bool = True
     forwards_proposals: bool = True
-    guards_promises: bool = False  # after a restart, keep the promise to a leader this node may have forgotten
+    guards_promises: bool = False  # with check_quorum, a promise to a leader outlives its term: others may read by it
+    may_have_promised: bool = False  # just before this start, which forgot it
 
 
 class Core:
@@ -90,7 +91,8 @@ class Core:
         self.lease_holders: frozenset[int] = frozenset()  # as leader: nothing is committed that one of them lacks
         self.election_elapsed = self.heartbeat_elapsed = 0
         self.election_timeout_ticks = 0  # election_ticks and jitter, drawn anew each time
-        self.promise_unknown = config.guards_promises
+        # Since this node last let a leader, itself included, count on it; no change of role or term touches it.
+        self.promised_ticks_ago = 0 if config.may_have_promised else config.election_ticks
         self.abstains = False  # it lost its disk, so it may have voted and acknowledged what it does not know of
         self.outbox: list[Message] = []
         self.outbox_after_persist: list[Message] = []
@@ -143,7 +145,7 @@ class Core:
     def _take_newer_term(self, message: Message) -> bool:
         """False: the message is not to be handled."""
         if message.kind in (Kind.VOTE, Kind.PRE_VOTE):
-            if message.context != FORCED and self._keeps_promise():
+            if message.context != FORCED and (self.keeps_promise() or self._hears_leader()):
                 return False
             if message.kind is Kind.PRE_VOTE:
                 return True  # it asks about a term that nobody holds yet
@@ -152,11 +154,15 @@ class Core:
         roles.become_follower(self, message.term, message.sender if message.kind in FROM_LEADER else NOBODY)
         return True
 
-    def _keeps_promise(self) -> bool:
-        """Whether a leader may still count on this node: it was heard from within the shortest election timeout."""
-        if not self.config.check_quorum or self.election_elapsed >= self.config.election_ticks:
-            return False
-        return self.leader != NOBODY or self.promise_unknown
+    def keeps_promise(self) -> bool:
+        """Whether a leader, of whatever term, may still count on this node to elect nobody else."""
+        config = self.config
+        return config.check_quorum and config.guards_promises and self.promised_ticks_ago < config.election_ticks
+
+    def _hears_leader(self) -> bool:
+        """Whether the leader of this term was heard from within the shortest election timeout."""
+        in_time = self.election_elapsed < self.config.election_ticks
+        return self.config.check_quorum and in_time and self.leader != NOBODY
 
     def _answer_stale(self, message: Message) -> None:
         if message.kind in (Kind.HEARTBEAT, Kind.APPEND) and (self.config.check_quorum or self.config.pre_vote):
@@ -169,17 +175,17 @@ class Core:
     def tick(self) -> None:
         """One step of time. The caller decides how long it is."""
         self.election_elapsed += 1
+        self.promised_ticks_ago += 1
         if self.role is Role.LEADER:
+            self.promised_ticks_ago = 0  # its lease, and those that it grants, count on its own voice too
             appending.tick_leader(self)
             return
-        if self.election_elapsed >= self.config.election_ticks:
-            self.promise_unknown = False
         if self.promotable and self.election_elapsed >= self.election_timeout_ticks:
             self.election_elapsed = 0
             self.campaign()
 
     def campaign(self) -> None:
-        """Stands for election, unless this node leads or may not lead."""
+        """Stands for election, unless this node leads, may not lead, or has promised not to for a while."""
         election.stand(self)
 
     def propose(self, data: Sequence[bytes]) -> None:
@@ -205,7 +211,7 @@ class Core:
         self._take(Message(Kind.TRANSFER_LEADER, self.id, to))
 
     def forget_leader(self) -> None:
-        """Lets a follower vote at once, for a caller that knows its leader to be dead."""
+        """Lets a follower that guards no promises vote at once, for a caller that knows its leader to be dead."""
         if self.role is Role.FOLLOWER and self.config.read_mode is ReadMode.QUORUM:
             self.leader = NOBODY
 

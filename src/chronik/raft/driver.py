@@ -102,7 +102,9 @@ class RaftNode:
         if recovered.snapshot:
             self._restore(recovered.snapshot)
         self._core = Core(
-            config.core_config(node_id, runtime.randomness, guards_promises=not recovered.is_empty and not is_founder),
+            config.core_config(
+                node_id, runtime.randomness, may_have_promised=not recovered.is_empty and not is_founder
+            ),
             self._stable,
             hard_state=recovered.hard_state,
             members=recovered.snapshot.membership if recovered.snapshot else Membership(),

@@ -37,6 +37,8 @@ def stand(core: Core, *, forced: bool = False) -> None:
         return
     if core.log.holds_change(core.log.applied + 1, core.log.committed):
         return  # it would count votes by members that are known to be outdated
+    if core.keeps_promise() and not forced and core.members.voters != (core.id,):
+        return  # its own vote would break the promise as much as one for another; alone it owes nobody one
     if core.config.pre_vote and not forced:
         roles.become_pre_candidate(core)
         _ask(core, Kind.PRE_VOTE, core.term + 1, context=b"")
@@ -68,6 +70,8 @@ def on_vote(core: Core, message: Message) -> None:
         or (core.vote == NOBODY and core.leader == NOBODY)
         or (message.kind is Kind.PRE_VOTE and message.term > core.term)
     )
+    if core.keeps_promise() and message.context != FORCED:
+        may = False  # to the leader of an older term: the candidate's own term is known here by another message
     reply = REPLY_TO[message.kind]
     if core.abstains or not may or not core.log.is_behind_or_equal(message.log_term, message.index):
         core.send(reply, message.sender, term=core.term, reject=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from chronik.raft import roles
 from chronik.raft.messages import Kind, Message
 
 if TYPE_CHECKING:
@@ -20,6 +21,6 @@ def broadcast(core: Core, context: bytes) -> None:
 
 
 def on_heartbeat(core: Core, message: Message) -> None:
-    core.election_elapsed, core.leader = 0, message.sender
+    roles.heed(core, message.sender)
     core.log.commit_to(message.commit)
     core.send(Kind.HEARTBEAT_REPLY, message.sender, reject=core.abstains, context=message.context)

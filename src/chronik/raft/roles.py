@@ -17,6 +17,12 @@ def become_follower(core: Core, term: int, leader: int) -> None:
     core.role, core.leader = Role.FOLLOWER, leader
 
 
+def heed(core: Core, leader: int) -> None:
+    """This node's answer lets the leader of its term count on it, from now on and for one election timeout."""
+    core.election_elapsed = core.promised_ticks_ago = 0
+    core.leader = leader
+
+
 def become_pre_candidate(core: Core) -> None:
     # Term and vote stay: a pre-vote only asks, so a node that cannot win disturbs nobody.
     check(core.role is not Role.LEADER, "a leader does not stand against itself")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from chronik.raft import membership
+from chronik.raft import membership, roles
 from chronik.raft.messages import Kind, Message, Role, Snapshot
 from chronik.raft.progress import Pace
 
@@ -27,7 +27,7 @@ def report(core: Core, peer_id: int, *, delivered: bool) -> None:
 
 
 def on_snapshot(core: Core, message: Message) -> None:
-    core.election_elapsed, core.leader = 0, message.sender
+    roles.heed(core, message.sender)
     taken = message.snapshot is not None and _restore(core, message.snapshot)
     core.send(Kind.APPEND_REPLY, message.sender, index=core.log.last_index if taken else core.log.committed)
 

@@ -28,8 +28,8 @@ def promise_forgotten_at_restart(patch: pytest.MonkeyPatch) -> None:
     """A node back from a restart votes at once, though it may have promised a leader not to."""
     original = RaftConfig.core_config
 
-    def core_config(self: RaftConfig, node_id: int, randomness: Randomness, *, guards_promises: bool) -> CoreConfig:
-        return original(self, node_id, randomness, guards_promises=False)
+    def core_config(self: RaftConfig, node_id: int, randomness: Randomness, *, may_have_promised: bool) -> CoreConfig:
+        return original(self, node_id, randomness, may_have_promised=False)
 
     patch.setattr(RaftConfig, "core_config", core_config)
 
