@@ -9,7 +9,19 @@ import pytest
 from chronik.raft.changes import Action, Change, ChangeSet
 from chronik.raft.core import STEPS, Core, CoreConfig
 from chronik.raft.errors import Dropped, Refusal
-from chronik.raft.messages import NOBODY, Entry, EntryKind, HardState, Kind, Membership, Message, Ready, Role, Snapshot
+from chronik.raft.messages import (
+    ABSTAINS,
+    NOBODY,
+    Entry,
+    EntryKind,
+    HardState,
+    Kind,
+    Membership,
+    Message,
+    Ready,
+    Role,
+    Snapshot,
+)
 from chronik.raft.reads import ReadMode
 from chronik.raft.stable_log import StableLog
 
@@ -147,6 +159,66 @@ def test_a_single_voter_and_the_lease_mode_answer_at_once() -> None:
     leased = leader(check_quorum=True, read_mode=ReadMode.LEASE)
     leased.read_index(b"r")
     assert [state.index for state in leased.read_states] == [6]
+
+
+# Those who lost their disk
+
+
+def test_who_does_not_remember_its_votes_confirms_no_read() -> None:
+    """It may have elected another leader and forgotten it."""
+    node = leader()
+    node.read_index(b"r1")
+    node.step(Message(Kind.HEARTBEAT_REPLY, 1, 3, 2, reject=True, context=b"r1"))
+    assert node.read_states == []
+    node.step(Message(Kind.HEARTBEAT_REPLY, 1, 2, 2, context=b"r1"))
+    assert [state.index for state in node.read_states] == [6]
+
+
+def test_who_does_not_remember_its_votes_commits_nothing_until_it_votes_again() -> None:
+    """A later leader may have committed something else by its vote, in the same place. Once it has caught up, what it
+    holds by then counts at once."""
+    node, wiped = leader(committed=False), core(3)
+    wiped.abstains = True
+    wiped.step(Message(Kind.APPEND, 3, 1, 2, 1, 5, (Entry(2, 6),)))
+    for message in handle(wiped):
+        node.step(message)
+    assert (node.progress[3].match, node.log.committed, node.progress[3].may_vote) == (6, 5, False)
+    wiped.abstains = False
+    wiped.step(Message(Kind.HEARTBEAT, 3, 1, 2))
+    for message in handle(wiped):
+        node.step(message)
+    assert node.log.committed == 6
+
+
+def test_the_first_answer_to_an_append_commits() -> None:
+    """Whether the peer votes stands in it: nothing waits for a heartbeat."""
+    node, follower = leader(committed=False), core(2)
+    follower.step(Message(Kind.APPEND, 2, 1, 2, 1, 5, (Entry(2, 6),)))
+    for message in handle(follower):
+        node.step(message)
+    assert (node.log.committed, node.progress[2].may_vote) == (6, True)
+
+
+def test_who_does_not_remember_its_votes_keeps_no_leader_in_office() -> None:
+    node = leader(check_quorum=True)
+    for _ in range(2 * node.config.election_ticks):
+        node.tick()
+        node.step(Message(Kind.HEARTBEAT_REPLY, 1, 3, 2, reject=True))
+    assert node.role is Role.FOLLOWER
+
+
+def test_of_two_voters_the_one_that_remembers_is_enough() -> None:
+    """No leader can ever have been elected without it; or a pair would not get over the loss of one disk."""
+    node = core(members=Membership((1, 2)))
+    node.campaign()
+    handle(node)
+    node.step(Message(Kind.VOTE_REPLY, 1, 2, 2))
+    handle(node)
+    node.step(Message(Kind.APPEND_REPLY, 1, 2, 2, index=6, context=ABSTAINS))
+    assert node.log.committed == 6
+    node.read_index(b"r1")
+    node.step(Message(Kind.HEARTBEAT_REPLY, 1, 2, 2, reject=True, context=b"r1"))
+    assert [state.index for state in node.read_states] == [6]
 
 
 # Elections and the disk

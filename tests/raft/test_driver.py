@@ -221,6 +221,46 @@ async def test_founders_do_not_wait_for_an_election_timeout() -> None:
 
 
 @in_virtual_time
+async def test_a_founder_knows_by_its_vote_that_it_took_part() -> None:
+    """One that did is not taken for a node that lost its disk, however early it hears of the cluster; one that came
+    later may be."""
+    quorum = Quorum(1, 2, 3)
+    await quorum.start(1, 2)
+    await quorum.leader()
+    await quorum.start(3)
+    assert [quorum.nodes[node_id].has_taken_part for node_id in (1, 2, 3)] == [True, True, False]
+    quorum.crash(2)
+    await quorum.start(2)
+    assert quorum.nodes[2].has_taken_part
+
+
+@in_virtual_time
+async def test_a_voter_that_lost_its_disk_confirms_no_outdated_leader() -> None:
+    """It elected the new leader and has forgotten that; the old one, cut off from the others, hears only it."""
+    quorum = Quorum(1, 2, 3)
+    await quorum.start(1, 2, 3)
+    old = await quorum.leader()
+    await old.propose(b"first")
+    quorum.network.isolate(old.node_id)
+    others = [node for node in quorum.nodes.values() if node is not old]
+    await quorum.until(lambda: any(node.role is Role.LEADER for node in others), every_s=0.001)
+    new = next(node for node in others if node.role is Role.LEADER)
+    wiped = next(node.node_id for node in others if node is not new)
+    await new.propose(b"second")
+    quorum.crash(wiped)
+    del quorum.disks[wiped]
+    await quorum.start(wiped)
+    quorum.nodes[wiped].abstain()
+    quorum.network.cut = {frozenset((new.node_id, other)) for other in quorum.nodes if other != new.node_id}
+    reading = asyncio.ensure_future(quorum.nodes[wiped].read_index())
+    await asyncio.sleep(2)
+    assert not reading.done()
+    quorum.network.heal()
+    await reading
+    assert quorum.ledgers[wiped].values == [b"first", b"second"]
+
+
+@in_virtual_time
 async def test_a_founder_that_led_once_waits_like_all_others() -> None:
     """Asking at every tick would stand in the way of those whom it has just given its vote."""
     quorum = Quorum(1, 2, 3)

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from chronik.raft.quorum import INDEX_UNBOUNDED, Verdict, committed_index, majority, verdict
+from chronik.raft.quorum import INDEX_UNBOUNDED, Verdict, committed_index, confirmed, majority, verdict
 
 
 def slow_committed(voters: list[int], acknowledged: dict[int, int]) -> int:
@@ -56,3 +56,18 @@ def test_verdict_agrees_with_the_twin() -> None:
 def test_a_majority_is_more_than_half(count: int, needed: int) -> None:
     """Two majorities of the same set always share a member; half and half would not."""
     assert majority(count) == needed
+
+
+def test_answers_confirm_when_no_forgotten_vote_can_have_made_another_leader() -> None:
+    """The twin looks at every majority that may have elected somebody: one of those who answered, and who remembers its
+    votes, must be in it. And those who answered are a majority, or what they hold could be voted away."""
+    for count in range(1, 7):
+        voters = range(count)
+        majorities = [set(chosen) for chosen in combinations(voters, majority(count))]
+        for size in range(count + 1):
+            for answered in combinations(voters, size):
+                for abstaining in range(size + 1):
+                    votes = {voter: position >= abstaining for position, voter in enumerate(answered)}
+                    remember = {voter for voter in answered if votes[voter]}
+                    expected = 2 * size > count and all(remember & electors for electors in majorities)
+                    assert confirmed(voters, votes) is expected, (count, votes)

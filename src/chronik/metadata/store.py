@@ -378,8 +378,8 @@ class MetadataStore:
         if self._raft is None or self._catching_up is not None:
             return
         if not self._files.is_joining:
-            if not self._cluster_met or self.image.cluster_id:
-                return
+            if not self._cluster_met or self.image.cluster_id or self._raft.has_taken_part:
+                return  # a founder may hear of the cluster before it hears that what it voted for is committed
             self._files.begin_joining()
         logger.info("this node has lost its disk, or is new: it does not vote until it has caught up")
         self._raft.abstain()

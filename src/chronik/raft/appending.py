@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from chronik.raft import heartbeats, reads, roles
 from chronik.raft.changes import may_propose
 from chronik.raft.errors import Refusal
-from chronik.raft.messages import NOBODY, Entry, EntryKind, Kind, Message, Role
-from chronik.raft.progress import Pace
-from chronik.raft.quorum import Verdict, committed_index, verdict
+from chronik.raft.messages import ABSTAINS, NOBODY, Entry, EntryKind, Kind, Message, Role
+from chronik.raft.progress import Pace, Progress
+from chronik.raft.quorum import committed_index, confirmed, remembered_index
 
 if TYPE_CHECKING:
     from chronik.raft.core import Core
@@ -112,6 +112,7 @@ def on_append_reply(core: Core, message: Message) -> None:
     if peer is None:
         return  # this node's own answer, after it was removed
     peer.recently_active = True
+    _takes_part(core, peer, votes=message.context != ABSTAINS)
     if message.reject:
         agrees_at = message.hint
         if message.log_term:
@@ -152,7 +153,13 @@ def commit_and_tell(core: Core) -> bool:
 
 
 def advance_commit(core: Core) -> bool:
-    index = committed_index(core.members.voters, lambda voter: core.progress[voter].match)
+    voters, progress = core.members.voters, core.progress
+    index = committed_index(voters, lambda voter: progress[voter].match)
+    if any(progress[voter].may_vote is False for voter in voters):
+        # By whom another may have been elected, and committed something else: that is not known of those who forgot.
+        index = min(
+            index, remembered_index(voters, lambda voter: progress[voter].match if progress[voter].may_vote else 0)
+        )
     for holder in core.lease_holders:
         # One that was removed reads until its lease is over: it gets nothing more, so nothing is committed.
         index = min(index, core.progress[holder].match if holder in core.progress else 0)
@@ -172,8 +179,8 @@ def tick_leader(core: Core) -> None:
 
 
 def _check_quorum(core: Core) -> None:
-    heard = {node_id: peer.recently_active for node_id, peer in core.progress.items()}
-    if verdict(core.members.voters, heard) is not Verdict.WON:
+    heard = {node_id: peer.may_vote is not False for node_id, peer in core.progress.items() if peer.recently_active}
+    if not confirmed(core.members.voters, heard):
         roles.become_follower(core, core.term, NOBODY)
     for node_id, peer in core.progress.items():
         peer.recently_active = node_id == core.id
@@ -184,11 +191,19 @@ def on_heartbeat_reply(core: Core, message: Message) -> None:
     if peer is None:
         return
     peer.recently_active = True
-    peer.may_vote = not message.reject
     peer.paused_flow = False
+    _takes_part(core, peer, votes=not message.reject)
     if peer.match < core.log.last_index or peer.pace is Pace.PROBE:
         send_append(core, message.sender)
     reads.on_heartbeat_acknowledged(core, message)
+
+
+def _takes_part(core: Core, peer: Progress, *, votes: bool) -> None:
+    """As each answer says. What the peer acknowledged while it caught up counts from its first word that it votes."""
+    begins = votes and peer.may_vote is False
+    peer.may_vote = votes
+    if begins:
+        commit_and_tell(core)
 
 
 def probe_again(core: Core, peer_id: int) -> None:
@@ -204,15 +219,20 @@ def on_append(core: Core, message: Message) -> None:
     roles.heed(core, message.sender)
     log = core.log
     if message.index < log.committed:
-        core.send(Kind.APPEND_REPLY, message.sender, index=log.committed)
+        answer(core, message.sender, index=log.committed)
         return
     if not log.matches(message.index, message.log_term):
         hint, hint_term = log.agreement(min(message.index, log.last_index), message.log_term)
-        core.send(Kind.APPEND_REPLY, message.sender, index=message.index, reject=True, hint=hint, log_term=hint_term)
+        answer(core, message.sender, index=message.index, reject=True, hint=hint, log_term=hint_term)
         return
     last_index = message.index + len(message.entries)
     conflict = log.first_conflict(message.entries)
     if conflict < len(message.entries):
         log.append(message.entries[conflict:])
     log.commit_to(min(message.commit, last_index))
-    core.send(Kind.APPEND_REPLY, message.sender, index=last_index)
+    answer(core, message.sender, index=last_index)
+
+
+def answer(core: Core, to: int, *, index: int, reject: bool = False, hint: int = 0, log_term: int = 0) -> None:
+    context = ABSTAINS if core.abstains else b""
+    core.send(Kind.APPEND_REPLY, to, index=index, reject=reject, hint=hint, log_term=log_term, context=context)

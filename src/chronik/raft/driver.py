@@ -18,7 +18,7 @@ from chronik.raft.changes import Action, Change, ChangeSet
 from chronik.raft.config import RaftConfig
 from chronik.raft.core import Core
 from chronik.raft.errors import MembershipRefused, OutcomeUnknown, Stopped
-from chronik.raft.founding import found
+from chronik.raft.founding import FOUNDING, found
 from chronik.raft.health import Health
 from chronik.raft.interfaces import StateMachine, Transport
 from chronik.raft.journal import Journal, Recovered
@@ -207,7 +207,12 @@ class RaftNode:
     def may_vote(self, node_id: int) -> bool:
         """As leader: whether the member said that it would vote, were it asked to. False elsewhere."""
         peer = self._core.progress.get(node_id) if self._core.role is Role.LEADER else None
-        return peer is not None and peer.may_vote
+        return peer is not None and peer.may_vote is True
+
+    @property
+    def has_taken_part(self) -> bool:
+        """Whether this node remembers a vote, or entries of a leader: then it knows what it promised."""
+        return self._core.vote != NOBODY or self._core.log.last_index > FOUNDING.base_index
 
     def lag_ms(self) -> dict[int, int]:
         """As leader: since when each member lacks an entry that this log holds. Empty elsewhere."""

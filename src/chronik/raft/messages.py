@@ -97,6 +97,7 @@ FROM_LEADER = frozenset({Kind.APPEND, Kind.HEARTBEAT, Kind.SNAPSHOT})
 PROMISES = frozenset({Kind.APPEND_REPLY, Kind.VOTE_REPLY, Kind.PRE_VOTE_REPLY})  # true once this node's disk says so
 REPLIES = PROMISES | {Kind.HEARTBEAT_REPLY, Kind.READ_INDEX_REPLY}
 FORCED = b"transfer"  # context of a vote asked for by the old leader: the promise to it does not hold votes back
+ABSTAINS = b"abstains"  # context of an answer to an append: it is on disk, but its sender does not remember its votes
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,9 @@ class Progress:
         self.match, self.next = match, next_index
         self.is_learner, self.inflights = is_learner, inflights
         self.recently_active = recently_active  # heard from since the last quorum check
-        self.may_vote = False  # as it last answered a heartbeat: who is new, or lost its disk, catches up first
+        # As it last answered; None: not yet. Who is new, or lost its disk, catches up first: it does not remember its
+        # votes, so until then its answers prove nothing about other leaders.
+        self.may_vote: bool | None = None
         self.pace = Pace.PROBE
         self.paused_flow = False  # cleared by any answer, so that a lost append cannot stop the peer for ever
         self.pending_snapshot = 0

@@ -26,6 +26,21 @@ def committed_index(voters: Sequence[int], acknowledged: Callable[[int], int]) -
     return indexes[len(indexes) - majority(len(indexes))]
 
 
+def remembered_index(voters: Sequence[int], acknowledged: Callable[[int], int]) -> int:
+    """The highest index acknowledged by so many that every majority has one of them."""
+    if not voters:
+        return INDEX_UNBOUNDED
+    return sorted(map(acknowledged, voters))[majority(len(voters)) - 1]
+
+
+def confirmed(voters: Sequence[int], answers: Mapping[int, bool]) -> bool:
+    """Whether those who answered prove that nobody else was elected. An answer is True of a voter that remembers its
+    votes: of every majority that there may have been, one of these must be a member, whatever the others forgot.
+    """
+    answered = [answers[voter] for voter in voters if voter in answers]
+    return len(answered) >= majority(len(voters)) and sum(answered) > len(voters) - majority(len(voters))
+
+
 def verdict(voters: Sequence[int], votes: Mapping[int, bool]) -> Verdict:
     """Decides once enough voters said yes, or once so many said no that the rest cannot win it any more.
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from chronik.raft import heartbeats
 from chronik.raft.messages import NOBODY, Kind, Message, ReadState
-from chronik.raft.quorum import Verdict, verdict
+from chronik.raft.quorum import confirmed
 
 if TYPE_CHECKING:
     from chronik.raft.core import Core
@@ -30,7 +30,7 @@ class ReadMode(Enum):
 class _Read:
     request: Message
     index: int
-    acknowledged: dict[int, bool]
+    acknowledged: dict[int, bool]  # by whom, and whether it remembers its votes
 
 
 class PendingReads:
@@ -89,8 +89,8 @@ def on_heartbeat_acknowledged(core: Core, message: Message) -> None:
     read = core.reads.confirming.get(message.context)
     if read is None:
         return
-    read.acknowledged[message.sender] = True
-    if verdict(core.members.voters, read.acknowledged) is Verdict.WON:
+    read.acknowledged[message.sender] = not message.reject
+    if confirmed(core.members.voters, read.acknowledged):
         for each in core.reads.confirmed_to(message.context):
             _answer(core, each.request, each.index)
 

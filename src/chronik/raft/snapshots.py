@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from chronik.raft import membership, roles
-from chronik.raft.messages import Kind, Message, Role, Snapshot
+from chronik.raft import appending, membership, roles
+from chronik.raft.messages import Message, Role, Snapshot
 from chronik.raft.progress import Pace
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def report(core: Core, peer_id: int, *, delivered: bool) -> None:
 def on_snapshot(core: Core, message: Message) -> None:
     roles.heed(core, message.sender)
     taken = message.snapshot is not None and _restore(core, message.snapshot)
-    core.send(Kind.APPEND_REPLY, message.sender, index=core.log.last_index if taken else core.log.committed)
+    appending.answer(core, message.sender, index=core.log.last_index if taken else core.log.committed)
 
 
 def _restore(core: Core, snapshot: Snapshot) -> bool:
