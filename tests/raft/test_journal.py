@@ -128,6 +128,51 @@ def test_damage_below_a_durable_round_is_reported_and_nothing_is_cut(rounds_behi
     assert disk.read_file(path) == before
 
 
+def flip_in_journal(disk: SimDisk, position: int) -> str:
+    path = next(f"{DIRECTORY}/{name}" for name in disk.list(DIRECTORY) if name.startswith("journal-"))
+    disk.flip_bit(path, position)
+    return path
+
+
+@pytest.mark.parametrize("has_snapshot", [True, False])
+def test_damage_in_the_only_frame_is_reported_and_nothing_is_cut(has_snapshot: bool) -> None:
+    """Right after a start or a compaction the journal is one frame. That it is broken may look like a crash while it
+    was being made; but the one before it is gone, or a snapshot is there, so a whole one was durable before."""
+    disk = SimDisk(1)
+    if has_snapshot:
+        journal = founded(disk)
+    else:
+        journal = Journal(disk, DIRECTORY)  # of a node that waits to be added, and has voted
+        journal.recover()
+    write(journal, HardState(7, 2, 1 if has_snapshot else 0), entries(2, 50, 7) if has_snapshot else [])
+    assert reopened(disk).hard_state.term == 7
+    path = flip_in_journal(disk, 30)
+    before = disk.read_file(path)
+    with pytest.raises(LogDamaged, match="no whole frame"):
+        reopened(disk)
+    assert disk.read_file(path) == before
+
+
+def test_a_snapshot_without_a_journal_is_reported() -> None:
+    """The term and the vote stood in it: without them this node could vote twice."""
+    disk = SimDisk(1)
+    founded(disk)
+    for name in disk.list(DIRECTORY):
+        if name.startswith("journal-"):
+            disk.remove(f"{DIRECTORY}/{name}")
+    with pytest.raises(LogDamaged, match="no whole frame"):
+        reopened(disk)
+
+
+def test_a_crash_while_the_first_journal_was_being_made_leaves_a_new_node() -> None:
+    """Again and again, too: nothing was ever durable, so nothing is missing."""
+    disk = SimDisk(1)
+    disk.make_directory(DIRECTORY)
+    for number in (1, 2):
+        disk.replace_file(f"{DIRECTORY}/journal-{number:08d}", encode_frame(0, [HardState()])[:-1] + bytes(100))
+    assert reopened(disk).is_empty
+
+
 def test_a_damaged_snapshot_is_reported() -> None:
     disk = SimDisk(1)
     founded(disk)

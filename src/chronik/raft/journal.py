@@ -35,6 +35,7 @@ from chronik.runtime.interfaces import Disk, File
 logger = logging.getLogger("chronik.raft")
 SNAPSHOT_NAME = "snapshot"
 JOURNAL_PREFIX = "journal-"
+FIRST_NUMBER = 1  # of the journal of an empty directory
 AHEAD_BYTES = 256 << 10  # of zeros behind the end; a round in a thousand writes more of them
 
 
@@ -60,7 +61,7 @@ class Journal:
         """Reads everything, makes it durable anew, and is ready to write. Raises LogDamaged and changes nothing."""
         self._disk.make_directory(self._directory)
         snapshot = self._read_snapshot()
-        replayed, self._number = self._read_journal()
+        replayed, self._number = self._read_journal(has_snapshot=snapshot is not None)
         recovered = self._joined(snapshot, replayed)
         self.rewrite(recovered.hard_state, recovered.base, recovered.entries)
         return recovered
@@ -74,7 +75,7 @@ class Journal:
         except MalformedMessage as error:
             raise LogDamaged(path, 0, str(error)) from error
 
-    def _read_journal(self) -> tuple[Replayed, int]:
+    def _read_journal(self, *, has_snapshot: bool) -> tuple[Replayed, int]:
         numbers = sorted(
             int(name.removeprefix(JOURNAL_PREFIX))
             for name in self._disk.list(self._directory)
@@ -94,7 +95,11 @@ class Journal:
             if replayed.hole_at:
                 raise LogDamaged(path, whole, f"index {replayed.hole_at} does not join the entries before it")
             return replayed, numbers[-1]
-        return replay(()), numbers[-1] if numbers else 0
+        newest = numbers[-1] if numbers else 0
+        if has_snapshot or (numbers and numbers[0] > FIRST_NUMBER):
+            # A snapshot is written, and a journal removed, only once a journal is durable: not all can have been torn.
+            raise LogDamaged(self._journal_path(newest), 0, "no whole frame is left of the journal")
+        return replay(()), newest
 
     def _joined(self, snapshot: Snapshot | None, replayed: Replayed) -> Recovered:
         """The log behind the snapshot. One taken over from a leader may be ahead of the journal or contradict it."""
