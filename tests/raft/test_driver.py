@@ -171,6 +171,52 @@ async def test_a_full_disk_is_waited_for() -> None:
 
 
 @in_virtual_time
+async def test_a_leader_whose_disk_stays_full_hands_over() -> None:
+    """The others hold what it cannot write, and would wait for it for ever: it still beats. It does not stand again
+    before its disk takes what waits, and follows meanwhile."""
+    quorum = Quorum(1, 2, 3)
+    await quorum.start(1, 2, 3)
+    full = await quorum.leader()
+    quorum.disks[full.node_id].capacity_bytes = 0
+    command = full.propose(b"too much" * 100_000)
+    with pytest.raises(OutcomeUnknown):
+        async with asyncio.timeout(3):
+            await command
+    healthy = [node for node in quorum.nodes.values() if node is not full]
+    await quorum.until(lambda: any(node.role is Role.LEADER for node in healthy))
+    leader = next(node for node in healthy if node.role is Role.LEADER)
+    await leader.propose(b"second")
+    quorum.network.isolate(leader.node_id)
+    await asyncio.sleep(2)
+    assert full.role is Role.FOLLOWER
+    quorum.network.heal()
+    quorum.disks[full.node_id].capacity_bytes = None
+    await (await quorum.leader()).propose(b"third")
+    await quorum.until(lambda: quorum.ledgers[full.node_id].values[-2:] == [b"second", b"third"])
+    await asyncio.sleep(CONFIG.tick_ms / 1000)
+    (await quorum.leader()).transfer_leadership(full.node_id)
+    await quorum.until(lambda: full.role is Role.LEADER)
+
+
+@in_virtual_time
+async def test_a_leader_whose_disk_is_full_stays_where_no_other_could_be_elected() -> None:
+    """Of two voters, or with another one down: its vote cannot be written, so stepping down would end reads as well."""
+    quorum = Quorum(1, 2, 3)
+    await quorum.start(1, 2, 3)
+    full = await quorum.leader()
+    quorum.crash(next(node_id for node_id in quorum.nodes if node_id != full.node_id))
+    await asyncio.sleep(1)
+    quorum.disks[full.node_id].capacity_bytes = 0
+    command = full.propose(b"patient" * 100_000)
+    await asyncio.sleep(3)
+    assert full.role is Role.LEADER
+    assert not command.done()
+    await full.read_index()
+    quorum.disks[full.node_id].capacity_bytes = None
+    await command
+
+
+@in_virtual_time
 async def test_an_error_of_the_state_machine_ends_the_node() -> None:
     """Going on without that entry would give this node another state than its peers."""
     quorum = Quorum(1)

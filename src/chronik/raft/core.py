@@ -36,6 +36,7 @@ from chronik.raft.messages import (
     SoftState,
 )
 from chronik.raft.progress import Pace, Progress
+from chronik.raft.quorum import majority
 from chronik.raft.reads import PendingReads, ReadMode
 from chronik.runtime.invariants import check
 
@@ -94,6 +95,7 @@ class Core:
         # Since this node last let a leader, itself included, count on it; no change of role or term touches it.
         self.promised_ticks_ago = 0 if config.may_have_promised else config.election_ticks
         self.abstains = False  # it lost its disk, so it may have voted and acknowledged what it does not know of
+        self.cannot_write = False  # the disk takes nothing just now: a leader could commit nothing, nor apply it
         self.outbox: list[Message] = []
         self.outbox_after_persist: list[Message] = []
         self.read_states: list[ReadState] = []
@@ -117,9 +119,10 @@ class Core:
 
     @property
     def promotable(self) -> bool:
-        """Whether this node may lead: a voter whose log is not waiting for a snapshot."""
+        """Whether this node may lead: a voter whose log is not waiting for a snapshot, nor for space on the disk."""
         own = self.progress.get(self.id)
-        return own is not None and not own.is_learner and self.log.snapshot is None and not self.abstains
+        is_voter = own is not None and not own.is_learner
+        return is_voter and self.log.snapshot is None and not self.abstains and not self.cannot_write
 
     @property
     def awaiting_snapshot(self) -> list[int]:
@@ -206,6 +209,13 @@ class Core:
     def read_index(self, context: bytes) -> None:
         """Asks for a point from which a read is linearizable; the answer comes as a ReadState, or never."""
         self._take(Message(Kind.READ_INDEX, self.id, self.id, context=context))
+
+    @property
+    def heir(self) -> int:
+        """As leader: who has most of the log, if the others can elect it without this node; else NOBODY."""
+        peers = {voter: self.progress[voter] for voter in self.members.voters if voter != self.id}
+        able = {voter: peer.match for voter, peer in peers.items() if peer.recently_active and peer.may_vote}
+        return max(able, key=able.__getitem__) if len(able) >= majority(len(self.members.voters)) else NOBODY
 
     def transfer_leadership(self, to: int) -> None:
         self._take(Message(Kind.TRANSFER_LEADER, self.id, to))

@@ -32,6 +32,7 @@ from chronik.runtime.interfaces import Lane, Runtime
 from chronik.runtime.invariants import check
 
 logger = logging.getLogger("chronik.raft")
+REFUSALS_MAX = 5  # rounds in a row that a full disk refuses, before a leader hands over: about a second
 FOUNDING_TICKS = 40  # for so long the first founder asks for votes at every tick
 
 
@@ -299,6 +300,7 @@ class RaftNode:
         self._pump()
 
     def _take_tick(self) -> None:
+        self._core.cannot_write = self._rounds.refusals > 0
         self._core.tick()
         self._reads.tick()
         if self._core.leader != NOBODY:
@@ -307,6 +309,8 @@ class RaftNode:
             self._observe_peers()
             self._renew_lease()
             self._give_up_lost_snapshots()
+            if self._rounds.refusals >= REFUSALS_MAX and self._core.transferee == NOBODY:
+                self._hand_over()
             return
         if self._core.leader != NOBODY and self._transport.has_died(self._core.leader):
             self._core.hurry()
@@ -314,6 +318,12 @@ class RaftNode:
             self._founding_ticks -= 1
             if self._core.role is not Role.CANDIDATE:
                 self._core.campaign()
+
+    def _hand_over(self) -> None:
+        """The disk is full: as long as this node leads, nothing is applied here, so nobody is answered."""
+        if (heir := self._core.heir) != NOBODY:
+            logger.warning("node %d of the quorum hands over to %d: its disk is full", self._core.id, heir)
+            self._core.transfer_leadership(heir)
 
     def _guarded(self, work: Callable[[], object]) -> None:
         """The edge of the node: whatever goes wrong inside, it stops rather than goes on."""

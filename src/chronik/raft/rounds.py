@@ -50,6 +50,7 @@ class Rounds:
         self._loop = asyncio.get_running_loop()
         self._compacted_bytes = journal.size_bytes
         self.grown_bytes = 0  # of journal since the last compaction
+        self.refusals = 0  # in a row, by a full disk, of what is under way
 
     def submit(self, ready: Ready) -> None:
         self._waiting.append(ready)
@@ -154,12 +155,14 @@ class Rounds:
         if error is not None:
             self._refused()
         if isinstance(error, DiskFull):
+            self.refusals += 1
             self._loop.call_later(DISK_FULL_RETRY_S, self._run, work, done)
             return
         if error is not None:
             self._failed(error)
             return
         self._busy = False
+        self.refusals = 0
         self.grown_bytes = self._journal.size_bytes - self._compacted_bytes
         done()
         self._start()
