@@ -260,7 +260,7 @@ class RaftNode:
         self._schedule_pump()
 
     async def change_membership(self, change: Change, address: Address | None = None) -> Membership:
-        """Returns the members once the change is applied here. A node to add needs its address."""
+        """Returns the members once the change is applied here, for good. A node to add needs its address."""
         if change.action in (Action.ADD_VOTER, Action.ADD_LEARNER) and address is None:
             address = self._book.get(change.node_id)
             if address is None:
@@ -378,7 +378,7 @@ class RaftNode:
         for read_state in ready.read_states:
             if not self._lease.confirmed(read_state.context):
                 self._reads.confirmed(read_state)
-        if ready.touches_disk:
+        if ready.touches_disk or ready.commits_change:
             if ready.entries and self._core.role is Role.LEADER:
                 self.health.appended(ready.entries[-1].index, self._runtime.clock.monotonic_ns())
             self._rounds.submit(ready)
@@ -406,6 +406,7 @@ class RaftNode:
         if ready.persisted:
             self._core.persisted(ready.persisted)
             self._reads.applied(self._applied_index)
+        self._proposals.durable(ready.committed)
 
     def _apply(self, committed: tuple[Entry, ...]) -> None:
         if not committed:
@@ -414,7 +415,9 @@ class RaftNode:
             self._applied_index = entry.index  # first: applying a change may send a snapshot that includes it
             if entry.kind is not EntryKind.NORMAL:
                 self._apply_change(entry)
-            elif entry.data:
+                self._proposals.hold(entry)
+                continue
+            if entry.data:
                 self._machine.apply(entry.index, entry.term, entry.data)
             self._proposals.applied(entry)
         self._core.applied(committed)
@@ -496,7 +499,7 @@ class RaftNode:
             self._timer.cancel()
         stopped = Stopped(f"the node has stopped: {error}")
         self._proposals.refuse(stopped)
-        self._proposals.lose(OutcomeUnknown(f"the node stopped before the command was committed: {error}"))
+        self._proposals.end(OutcomeUnknown(f"the node stopped before the command was committed: {error}"))
         self._reads.fail(stopped)
         if not self._led.done():
             self._led.set_result(None)

@@ -157,5 +157,10 @@ class Ready(NamedTuple):
     must_sync: bool
 
     @property
+    def commits_change(self) -> bool:
+        """Then the commit itself must be durable before anybody acts on it: a restart must not ask those who left."""
+        return any(entry.kind is not EntryKind.NORMAL for entry in self.committed)
+
+    @property
     def touches_disk(self) -> bool:
         return bool(self.entries or self.hard_state or self.snapshot or self.after_persist)

@@ -7,6 +7,7 @@ the entry is certainly in no log; OutcomeUnknown, when it may or may not be comm
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from chronik.raft.errors import Dropped, MembershipRefused, NotLeader
@@ -27,6 +28,7 @@ class Proposals:
         self._core = core
         self._new: list[tuple[Entry, asyncio.Future[int]]] = []
         self._committing: dict[int, _Waiter] = {}  # by index
+        self._held: dict[int, _Waiter] = {}  # by index: applied, and answered when it is durable that it is committed
 
     def add(self, entry: Entry) -> asyncio.Future[int]:
         done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -53,8 +55,21 @@ class Proposals:
         for index, (entry, done) in enumerate(new, first_index):
             self._committing[index] = _Waiter(term, done, entry.kind is not EntryKind.NORMAL)
 
-    def applied(self, entry: Entry) -> None:
+    def hold(self, entry: Entry) -> None:
+        """The entry is applied. Its answer waits for `durable`, even if the leadership is lost meanwhile."""
         waiter = self._committing.pop(entry.index, None)
+        if waiter is not None:
+            self._held[entry.index] = waiter
+
+    def durable(self, entries: Sequence[Entry]) -> None:
+        """That these are committed will be known after any crash."""
+        for entry in entries if self._held else ():
+            self._answer(self._held.pop(entry.index, None), entry)
+
+    def applied(self, entry: Entry) -> None:
+        self._answer(self._committing.pop(entry.index, None), entry)
+
+    def _answer(self, waiter: _Waiter | None, entry: Entry) -> None:
         if waiter is None:
             return
         if entry.term != waiter.term:
@@ -69,6 +84,12 @@ class Proposals:
         for waiter in self._committing.values():
             _fail(waiter.done, error)
         self._committing.clear()
+
+    def end(self, error: Exception) -> None:
+        """Nothing becomes durable any more."""
+        self._committing |= self._held
+        self._held.clear()
+        self.lose(error)
 
     def refuse(self, error: Exception) -> None:
         """What has not entered the log never will."""

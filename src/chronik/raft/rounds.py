@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import TypeAlias
 
@@ -43,6 +44,7 @@ class Rounds:
         self._journal, self._lane, self._stable = journal, lane, stable
         self._persisted, self._settled, self._failed, self._refused = persisted, settled, failed, refused
         self._hard_state = hard_state  # newest asked for; a commit alone waits for the next round that must sync
+        self._durable_state = hard_state
         self._waiting: list[Ready] = []
         self._compaction: tuple[Snapshot, int] | None = None
         self._busy = False
@@ -66,11 +68,18 @@ class Rounds:
         return self._compaction is not None
 
     async def close(self) -> None:
-        """Returns when what is under way on the disk has ended; what was not begun is not begun."""
+        """Returns when what is under way on the disk has ended; of what was not begun, only a commit that waits."""
         self._closed = True
         self._waiting.clear()
+        if not self._busy and self._hard_state != self._durable_state:
+            await self._lane.run(self._write_commit)
         await self._lane.run(self._journal.close)
         self._lane.close()
+
+    def _write_commit(self) -> None:
+        """So that the next start knows it without a leader. Nobody was promised that it is there."""
+        with suppress(DiskFull, OSError):
+            self._journal.append(self._hard_state, ()).sync()
 
     def _start(self) -> None:
         while self._waiting and not self._busy and not self._closed:
@@ -163,6 +172,7 @@ class Rounds:
             return
         self._busy = False
         self.refusals = 0
+        self._durable_state = self._hard_state
         self.grown_bytes = self._journal.size_bytes - self._compacted_bytes
         done()
         self._start()
@@ -170,4 +180,4 @@ class Rounds:
 
 
 def _must_write(ready: Ready) -> bool:
-    return bool(ready.must_sync or ready.entries or ready.snapshot)
+    return bool(ready.must_sync or ready.entries or ready.snapshot or ready.commits_change)
