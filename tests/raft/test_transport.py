@@ -252,3 +252,11 @@ def test_a_peer_that_accepts_and_says_nothing_is_tried_again(monkeypatch: pytest
         await asyncio.sleep(0)
 
     asyncio.run(story())
+
+
+@on_a_loop
+async def test_an_address_that_can_be_none_is_tried_like_one_that_does_not_answer() -> None:
+    """A malformed host name or port fails in other ways than a silent one; the link must outlive them all."""
+    async with end(1) as one:
+        one.transport.update_peers({2: Address("a" * 64 + ".example", 9093), 3: Address("127.0.0.1", 70_000)})
+        await until(lambda: one.away.count(2) > 1 and one.away.count(3) > 1)

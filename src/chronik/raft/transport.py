@@ -293,6 +293,8 @@ class Link(Stream):
             return str(error)
         except TimeoutError:
             return "no answer to connecting"
+        except (ValueError, OverflowError) as error:  # a host name or a port that can be none; it may be changed yet
+            return str(error)
         return await self._ended
 
     def send(self, message: Message) -> bool:
