@@ -267,6 +267,29 @@ async def test_founders_do_not_wait_for_an_election_timeout() -> None:
 
 
 @in_virtual_time
+async def test_a_founder_that_saw_a_leader_for_a_moment_waits_like_all_others() -> None:
+    """Seen and lost between two ticks: the quorum is founded all the same."""
+    quorum = Quorum(1, 2, 3)
+    await quorum.start(1)
+    asked: list[float] = []
+    carry = quorum.network.carry
+
+    def watched(sender: Port, to: int, data: bytes) -> None:
+        if decode_message(data).kind is Kind.PRE_VOTE:
+            asked.append(asyncio.get_running_loop().time())
+        carry(sender, to, data)
+
+    quorum.network.ports[1].receive(Message(Kind.HEARTBEAT, 1, 2, 2))
+    quorum.network.ports[1].receive(Message(Kind.APPEND_REPLY, 1, 3, 3))
+    assert quorum.nodes[1].leader_id is None
+    quorum.network.carry = watched  # type: ignore[method-assign]
+    await quorum.until(lambda: len(asked) >= 6)
+    rounds = sorted(set(asked))
+    timeout_s = CONFIG.election_ticks * CONFIG.tick_ms / 1000
+    assert all(later - earlier > 0.9 * timeout_s for earlier, later in pairwise(rounds))
+
+
+@in_virtual_time
 async def test_a_founder_knows_by_its_vote_that_it_took_part() -> None:
     """One that did is not taken for a node that lost its disk, however early it hears of the cluster; one that came
     later may be."""

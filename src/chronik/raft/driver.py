@@ -287,6 +287,8 @@ class RaftNode:
         if message.to == self._core.id:
             self.health.received(message, self._core, self._runtime.clock.monotonic_ns())
             self._guarded(lambda: self._core.step(message))
+            if self._core.leader != NOBODY:
+                self._founding_ticks = 0  # the quorum is founded: from now on this node waits like all others
             self._schedule_pump()
 
     def _unreachable(self, peer: int) -> None:
@@ -303,9 +305,8 @@ class RaftNode:
         self._core.cannot_write = self._rounds.refusals > 0
         self._core.tick()
         self._reads.tick()
-        if self._core.leader != NOBODY:
-            self._founding_ticks = 0  # the quorum is founded: from now on this node waits like all others
         if self._core.role is Role.LEADER:
+            self._founding_ticks = 0
             self._observe_peers()
             self._renew_lease()
             self._give_up_lost_snapshots()
