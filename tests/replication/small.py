@@ -71,13 +71,13 @@ class One:
         )
         return one
 
-    def write(self, *values: bytes) -> int:
+    def write(self, *values: bytes, timestamp_ms: int = NOW_MS) -> int:
         """Appends a batch; returns the end of the log."""
-        made = [Record(at, NOW_MS, None, value, ()) for at, value in enumerate(values)]
+        made = [Record(at, timestamp_ms, None, value, ()) for at, value in enumerate(values)]
         return self.replica.append(split(memoryview(build(made))), now_ms=NOW_MS).last_offset + 1
 
-    async def write_durably(self, *values: bytes) -> int:
-        end_offset = self.write(*values)
+    async def write_durably(self, *values: bytes, timestamp_ms: int = NOW_MS) -> int:
+        end_offset = self.write(*values, timestamp_ms=timestamp_ms)
         waiting = self.replica.log.when_durable(end_offset)
         if waiting is not None:
             await waiting

@@ -3,9 +3,9 @@
 Times: -1 end (hw; lso when read_committed), -2 log start, -3 largest timestamp (v7+), -4 local log start (v8+, here as
 -2), -5 and -6 ask about tiers (v9+, v11+); we have none, so offset -1. Any other: first record at or after it, else -1.
 Versions: v0 a list of offsets; v1 one offset and its timestamp; v2 isolation_level; v4 leader epochs; v10 timeout_ms.
-Only the leader answers. A new one that does not know yet how far its predecessor had committed tells no end: a client
-could see it go back (KIP-207). The epoch returned is that of the record, not of the partition. A partition that is
-named twice is refused from v1 on.
+Only the leader answers, and names no record that is not committed. A new one that does not know yet how far its
+predecessor had committed tells no end, which a client could see go back (KIP-207), and denies no record. The epoch
+returned is that of the record, not of the partition. A partition that is named twice is refused from v1 on.
 """
 
 from __future__ import annotations
@@ -93,22 +93,26 @@ def _list_one(
 
 
 def find_offset(replica: Replica, timestamp: int, *, committed_only: bool) -> tuple[int, int, int]:
-    """(offset, timestamp, leader epoch); -1 for what does not exist."""
+    """(offset, timestamp, leader epoch); -1 for what does not exist, or is not committed.
+
+    While the end is not known, what is not found may be there, and committed: then the client is to ask again.
+    """
     log = replica.log
     limit = replica.last_stable_offset if committed_only else replica.high_watermark
-    if timestamp == LATEST:
-        if not replica.is_end_known:
-            raise NotYetAvailable(replica.name, replica.high_watermark)
-        return limit, -1, log.epochs.epoch_of(limit)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return log.start_offset, -1, log.epochs.epoch_of(log.start_offset)
-    if timestamp == MAX_TIMESTAMP:
-        found = log.max_timestamp()
-    elif timestamp < 0:
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NO_OFFSET
+    if timestamp == LATEST:
+        if replica.is_end_known:
+            return limit, -1, log.epochs.epoch_of(limit)
     else:
-        found = log.offset_for_timestamp(timestamp, limit)
-    return NO_OFFSET if found is None else (found.offset, found.timestamp_ms, found.leader_epoch)
+        found = log.max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp, limit)
+        if found is not None and found.offset < limit:
+            return found.offset, found.timestamp_ms, found.leader_epoch
+        if replica.is_end_known:
+            return NO_OFFSET
+    raise NotYetAvailable(replica.name, replica.high_watermark)
 
 
 def _segment_starts(replica: Replica, asked: ListOffsetsPartition, now_ms: int) -> list[int]:
