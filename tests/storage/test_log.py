@@ -123,6 +123,27 @@ def test_a_read_obeys_its_bounds() -> None:
     run(scenario)
 
 
+def test_what_is_readable_is_counted_as_reading_would() -> None:
+    """Whoever waits for many bytes asks this often, and reads once."""
+
+    async def scenario() -> None:
+        log = await new_log(segment_bytes=1000, index_interval_bytes=200)
+        for _ in range(40):
+            append(log, batch([b"v" * 30, b"w" * 30]))
+        assert len(log.segments) > 3
+        for limit in (*range(0, 81, 2), 100):
+            for offset in range(81):
+                found_bytes, found = 0, log.read(offset, bytes_max=1 << 20, offset_limit=limit)
+                while found.size_bytes:
+                    found_bytes += found.size_bytes
+                    found = log.read(found.next_offset, bytes_max=1 << 20, offset_limit=limit)
+                assert log.readable_bytes(offset, offset_limit=limit) == found_bytes
+        with pytest.raises(OffsetOutOfRange):
+            log.readable_bytes(81, offset_limit=100)
+
+    run(scenario)
+
+
 def test_a_repeated_batch_is_answered_with_its_first_offset() -> None:
     """A producer that missed the answer sends again; the record must be there once, and the answer be the same."""
 

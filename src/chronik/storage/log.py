@@ -346,6 +346,24 @@ class Log:
         segment.remember(next_offset, start + len(data))
         return _new(LogRead, ([data], len(data), next_offset))
 
+    def readable_bytes(self, offset: int, *, offset_limit: int) -> int:
+        """How much `read` would return from there on, segment after segment, told by positions alone."""
+        if not self.start_offset <= offset <= self.end_offset:
+            raise OffsetOutOfRange(offset, self.start_offset, self.end_offset)
+        limit = min(offset_limit, self.end_offset)
+        if self.damage is not None:
+            limit = min(limit, self.damage.offset)
+            if offset >= limit:
+                raise self.damage
+        if offset >= limit:
+            return 0
+        first, last = self._index_at(offset), self._index_at(limit - 1)
+        stop = self.segments[last]
+        is_whole = limit == (self.end_offset if stop is self.segments[-1] else self.segments[last + 1].base_offset)
+        before_stop = sum([segment.size_bytes for segment in self.segments[first:last]])
+        until_limit = stop.size_bytes if is_whole else stop.position_of(limit)
+        return before_stop + until_limit - self.segments[first].position_of(offset)
+
     def offset_for_timestamp(self, timestamp_ms: int, offset_limit: int) -> TimestampedOffset | None:
         """The first record at or after a time, below `offset_limit`."""
         return time_lookup.first_at_or_after(self.segments, timestamp_ms, self.start_offset, offset_limit, self.epochs)

@@ -55,23 +55,35 @@ def fetch(request: FetchRequest, context: Context) -> FetchResponse | Awaitable[
     session, wanted = opened
     work = _Fetch(request, context, session, wanted)
     work.read()
-    return work.response() if work.is_enough() else work.wait()
+    return work.response() if work.is_enough() or work.is_all_that_fits() else work.wait()
 
 
 class _Fetch:
-    """One request from reading to response. Reading again after a wait starts from nothing."""
+    """One request from reading to response. Reading again after a wait starts from nothing; a fetch that waits for more
+    than a byte does not read what is there at each step of that, but counts it by positions."""
 
     def __init__(self, request: FetchRequest, context: Context, session: Session | None, wanted: list[Wanted]) -> None:
         self.request, self.context, self.session, self.wanted = request, context, session, wanted
         self.is_incremental = session is not None and request.session_epoch > 0
+        self.bytes_min = min(request.min_bytes, max(1, request.max_bytes), limits.FETCH_BYTES_MAX)
         self.bytes_max = 0  # as of the last reading
         self.answers: list[tuple[Wanted, PartitionData]] = []
         self.replicas: list[Replica] = []
-        self.bytes_read = 0
+        self.bytes_read = 0  # or counted
         self.sizes_bytes: list[tuple[str, int]] = []  # by topic, of what was read
         self.must_return = False  # an error or a divergence, which no waiting will mend
+        self.is_counting = False
 
     def read(self) -> None:
+        self.is_counting = False
+        self._go_through()
+
+    def count(self) -> None:
+        """As `read`, without the records. Answers made here are not for the client."""
+        self.is_counting = True
+        self._go_through()
+
+    def _go_through(self) -> None:
         self.answers, self.replicas, self.bytes_read, self.sizes_bytes = [], [], 0, []
         self.bytes_max = min(self.request.max_bytes, limits.FETCH_BYTES_MAX, self.context.node.memory.room_bytes)
         for wanted in self.wanted:
@@ -79,18 +91,28 @@ class _Fetch:
 
     def is_enough(self) -> bool:
         nothing_to_wait_for = self.request.max_wait_ms <= 0 or not self.wanted
-        return self.must_return or nothing_to_wait_for or self.bytes_read >= self.request.min_bytes
+        return self.must_return or nothing_to_wait_for or self.bytes_read >= self.bytes_min
+
+    def is_all_that_fits(self) -> bool:
+        """Of what was read: whether waiting would add nothing, since more is there than a response may hold."""
+        if not self.bytes_read:
+            return False
+        found = self.answers, self.sizes_bytes
+        self.count()
+        self.answers, self.sizes_bytes = found
+        return self.is_enough()
 
     def wait(self) -> Coroutine[Any, Any, FetchResponse]:
         """Watches from now on, not from when the coroutine starts: what moves in between would not be seen."""
+        self.answers, self.sizes_bytes = [], []  # a wait may be long, and what was read large
         moved = asyncio.Event()
         for replica in self.replicas:
             replica.watch(moved.set)
         return self._wait(moved, self.replicas)
 
     async def _wait(self, moved: asyncio.Event, watched: list[Replica]) -> FetchResponse:
-        """Reads again whenever a partition moved, until it is enough or the time is up."""
-        is_over = False
+        """Looks again whenever a partition moved, until it is enough or the time is up."""
+        is_over, counts_first = False, self.bytes_min > 1
 
         def time_is_up() -> None:
             nonlocal is_over
@@ -103,11 +125,16 @@ class _Fetch:
             while not is_over and not self.is_enough():
                 await moved.wait()
                 moved.clear()
-                self.read()
+                if counts_first:
+                    self.count()
+                else:
+                    self.read()
         finally:
             timer.cancel()
             for replica in watched:
                 replica.unwatch(moved.set)
+        if counts_first:
+            self.read()
         return self.response()
 
     def response(self) -> FetchResponse:
@@ -155,7 +182,8 @@ class _Fetch:
             return self._read_replica(replica, wanted)
         except node.refusals as fault:
             self.must_return = True
-            node.metrics.topics[replica.log.topic].fetches_failed += 1
+            if not self.is_counting:
+                node.metrics.topics[replica.log.topic].fetches_failed += 1
             answer = refused(asked.partition, fault.kafka_error)
             if isinstance(fault, UnsupportedCompression):
                 answer.records, answer.aborted_transactions = None, []
@@ -193,9 +221,13 @@ class _Fetch:
                 self.must_return = True
                 answer.preferred_read_replica = nearest.broker_id
                 return answer
+        bytes_max = max(0, min(asked.partition_max_bytes, self.bytes_max - self.bytes_read))
+        if self.is_counting:
+            self.bytes_read += min(bytes_max, log.readable_bytes(asked.fetch_offset, offset_limit=limit))
+            return answer
         found = replica.read(
             asked.fetch_offset,
-            bytes_max=max(0, min(asked.partition_max_bytes, self.bytes_max - self.bytes_read)),
+            bytes_max=bytes_max,
             offset_limit=limit,
             at_least_one=self.bytes_read == 0 and self.context.version >= VERSION_WHOLE_BATCHES,
         )
