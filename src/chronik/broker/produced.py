@@ -99,6 +99,11 @@ def takes_long(data: object, version: int, settings: TopicSettings, now_ms: int)
     return is_taken_apart and (is_compressed > 0 or len(data) > QUICK_BYTES_MAX)
 
 
+def takes_long_to_open(batch: BatchView) -> bool:
+    """As `takes_long`, of a batch of the log that is to be taken apart."""
+    return batch.attributes & CODEC_BITS > 0 or batch.size_bytes > QUICK_BYTES_MAX
+
+
 def look_inside(data: object, version: int, settings: TopicSettings, now_ms: int) -> list[BatchView]:
     """As `read_produced`, and holds the batches to the topic's rules as well. Touches nothing but its arguments."""
     batches = read_produced(data, version, settings)
@@ -107,6 +112,13 @@ def look_inside(data: object, version: int, settings: TopicSettings, now_ms: int
     return batches
 
 
+def takes_long_to_convert(buffers: list[memoryview]) -> bool:
+    """Whether `to_old_magic` is no work for the event loop."""
+    if sum(map(len, buffers)) > QUICK_BYTES_MAX:
+        return True
+    return any(takes_long_to_open(batch) for buffer in buffers for batch in split(buffer))
+
+
 def to_old_magic(buffers: list[memoryview], magic: int, first_offset: int) -> bytes:
-    """Batches from the log as a message set of magic 0 or 1."""
+    """Batches from the log as a message set of magic 0 or 1. Touches nothing but its arguments."""
     return b"".join(down_convert(buffer, magic, first_offset, FETCHED_BYTES_MAX) for buffer in buffers)

@@ -366,11 +366,11 @@ class Log:
 
     def offset_for_timestamp(self, timestamp_ms: int, offset_limit: int) -> TimestampedOffset | None:
         """The first record at or after a time, below `offset_limit`."""
-        return time_lookup.first_at_or_after(self.segments, timestamp_ms, self.start_offset, offset_limit, self.epochs)
+        return time_lookup.found_by(time_lookup.first_at_or_after(self, timestamp_ms, offset_limit))
 
     def max_timestamp(self) -> TimestampedOffset | None:
         """The first record with the largest timestamp."""
-        return time_lookup.latest(self.segments, self.start_offset, self.epochs)
+        return time_lookup.found_by(time_lookup.latest(self))
 
     def last_stable_offset(self, high_watermark: int) -> int:
         return self.producers.last_stable_offset(high_watermark)

@@ -2,19 +2,26 @@
 
 Timestamps are the producers' and need not rise, so "the first record at or after a time" is found exactly: the index
 says before which byte no record can match, batch headers say which batch holds one, and the batch itself says which.
+
+Taking a batch apart may take long, so a lookup leaves that to whoever runs it: it yields a `Look`, is sent what that
+finds, and holds no segment meanwhile, so that the log may change under it. `found_by` runs one where it stands.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Generator, Iterable
+from typing import TYPE_CHECKING, NamedTuple
 
-from chronik.storage.leader_epochs import LeaderEpochs
-from chronik.storage.segment import Segment
 from chronik.wire import records
 from chronik.wire.batches import BatchView
 
+if TYPE_CHECKING:
+    from chronik.storage.log import Log
+    from chronik.storage.segment import Segment
+
 DECOMPRESSED_BYTES_MAX = 64 << 20
+
+Stamp = tuple[int, int]  # offset, timestamp in ms
 
 
 class TimestampedOffset(NamedTuple):
@@ -23,63 +30,107 @@ class TimestampedOffset(NamedTuple):
     leader_epoch: int  # that of the record
 
 
-def first_at_or_after(
-    segments: Sequence[Segment], timestamp_ms: int, start_offset: int, offset_limit: int, epochs: LeaderEpochs
-) -> TimestampedOffset | None:
+class Look(NamedTuple):
+    """A batch to be taken apart. Calling it touches nothing else, so that any thread may."""
+
+    batch: BatchView
+    start_offset: int
+    timestamp_ms: int | None  # None: the first record with the largest time is wanted, not the first at or after one
+
+    def __call__(self) -> Stamp | None:
+        found = records.iterate(self.batch, DECOMPRESSED_BYTES_MAX)
+        stamps = ((record.offset, record.timestamp) for record in found if record.offset >= self.start_offset)
+        wanted_ms = self.timestamp_ms
+        if wanted_ms is None:
+            return max(stamps, key=_timestamp_ms, default=None)
+        return next((stamp for stamp in stamps if stamp[1] >= wanted_ms), None)
+
+
+Lookup = Generator[Look, Stamp | None, TimestampedOffset | None]
+
+
+def found_by(lookup: Lookup) -> TimestampedOffset | None:
+    found: Stamp | None = None
+    try:
+        while True:
+            found = lookup.send(found)()
+    except StopIteration as end:
+        result: TimestampedOffset | None = end.value
+        return result
+
+
+def first_at_or_after(log: Log, timestamp_ms: int, offset_limit: int) -> Lookup:
     """The first record, in the order of offsets, whose timestamp is not below; None if there is none."""
+    start_offset = log.start_offset
+    while (batch := _first_that_may(log.segments, timestamp_ms, start_offset, offset_limit)) is not None:
+        found = yield Look(batch, start_offset, timestamp_ms)
+        if found is not None:
+            return _known(log, found) if found[0] < offset_limit else None
+        start_offset = batch.next_offset
+    return None
+
+
+def latest(log: Log) -> Lookup:
+    """The first of the records with the largest timestamp at or above the log's start."""
+    largest_ms = max([segment.max_timestamp_ms for segment in log.segments], default=-1)
+    if largest_ms < 0:
+        return None
+    found = yield from first_at_or_after(log, largest_ms, 2**63 - 1)
+    # If not even that is there, it lies below the start.
+    return found if found is not None else (yield from _latest_by_headers(log))
+
+
+def _latest_by_headers(log: Log) -> Lookup:
+    """The header of the batch that holds the start tells of records below it too, so that one look may not do."""
+    start_offset = log.start_offset
+    best: Stamp | None = None
+    looked_into: set[int] = set()
+    while (batch := _latest_that_may(log.segments, start_offset, best[1] if best else -1, looked_into)) is not None:
+        looked_into.add(batch.base_offset)
+        found = yield Look(batch, start_offset, None)
+        if found is not None and (best is None or found[1] > best[1]):
+            best = found
+    return None if best is None else _known(log, best)
+
+
+def _first_that_may(
+    segments: Iterable[Segment], timestamp_ms: int, start_offset: int, offset_limit: int
+) -> BatchView | None:
+    """The first batch that may hold a record at or after the time, as its header says."""
     for segment in segments:
         if segment.base_offset >= offset_limit:
             return None
         if segment.max_timestamp_ms < timestamp_ms:
             continue
-        for position, header in segment.headers_from(segment.index.before_timestamp(timestamp_ms)):
+        by_time = segment.index.before_timestamp(timestamp_ms)
+        by_offset = segment.index.before_offset(start_offset - segment.base_offset)
+        for position, header in segment.headers_from(max(by_time, by_offset)):
             if header.base_offset >= offset_limit:
                 return None
-            if header.max_timestamp < timestamp_ms or header.last_offset < start_offset or not header.record_count:
-                continue
-            found = _first_inside(segment.batch_at(position, header), timestamp_ms, start_offset)
-            if found is not None:
-                if found[0] >= offset_limit:
-                    return None
-                return TimestampedOffset(found[0], found[1], epochs.epoch_of(found[0]))
+            if header.max_timestamp >= timestamp_ms and header.last_offset >= start_offset and header.record_count:
+                return segment.batch_at(position, header)
     return None
 
 
-def latest(segments: Sequence[Segment], start_offset: int, epochs: LeaderEpochs) -> TimestampedOffset | None:
-    """The first of the records with the largest timestamp at or above `start_offset`."""
-    while segments:
-        largest_ms = max([segment.max_timestamp_ms for segment in segments])
-        if largest_ms < 0:
-            return None
-        found = first_at_or_after(segments, largest_ms, start_offset, 2**63 - 1, epochs)
-        if found is not None:
-            return found
-        # The largest lies below the start: only the first segment can hold such records.
-        return _latest_by_walking(segments, start_offset, epochs)
-    return None
-
-
-def _latest_by_walking(
-    segments: Sequence[Segment], start_offset: int, epochs: LeaderEpochs
-) -> TimestampedOffset | None:
-    best: TimestampedOffset | None = None
-    for segment in segments:
+def _latest_that_may(
+    segments: Iterable[Segment], start_offset: int, above_ms: int, except_at: set[int]
+) -> BatchView | None:
+    """The first of the batches with the largest time above one, as their headers say."""
+    best: tuple[Segment, int, BatchView] | None = None
+    for segment in sorted(segments, key=lambda each: each.max_timestamp_ms, reverse=True):
+        if segment.max_timestamp_ms <= above_ms:
+            break
         for position, header in segment.headers():
-            known_ms = best.timestamp_ms if best is not None else -1
-            if header.last_offset < start_offset or header.max_timestamp <= known_ms or not header.record_count:
+            if header.last_offset < start_offset or header.base_offset in except_at or not header.record_count:
                 continue
-            for offset, timestamp_ms in _stamps(segment.batch_at(position, header)):
-                if offset >= start_offset and timestamp_ms > (best.timestamp_ms if best is not None else -1):
-                    best = TimestampedOffset(offset, timestamp_ms, epochs.epoch_of(offset))
-    return best
+            if header.max_timestamp > above_ms:
+                best, above_ms = (segment, position, header), header.max_timestamp
+    return None if best is None else best[0].batch_at(best[1], best[2])
 
 
-def _first_inside(batch: BatchView, timestamp_ms: int, start_offset: int) -> tuple[int, int] | None:
-    for offset, stamp_ms in _stamps(batch):
-        if stamp_ms >= timestamp_ms and offset >= start_offset:
-            return offset, stamp_ms
-    return None
+def _known(log: Log, stamp: Stamp) -> TimestampedOffset:
+    return TimestampedOffset(*stamp, log.epochs.epoch_of(stamp[0]))
 
 
-def _stamps(batch: BatchView) -> list[tuple[int, int]]:
-    return [(record.offset, record.timestamp) for record in records.iterate(batch, DECOMPRESSED_BYTES_MAX)]
+def _timestamp_ms(stamp: Stamp) -> int:
+    return stamp[1]

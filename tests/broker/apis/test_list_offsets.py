@@ -24,6 +24,10 @@ async def newly_elected() -> One:
     return one
 
 
+async def offset_at(one: One, time_ms: int, *, committed_only: bool) -> tuple[int, int, int]:
+    return await find_offset(one.replica, time_ms, one.disk.lane("records"), committed_only=committed_only)
+
+
 @pytest.mark.parametrize("committed_only", [False, True])
 def test_a_new_leader_denies_no_record_that_may_be_committed(committed_only: bool) -> None:
     """Clients of the leader before may have read it: "no such record" would send one that seeks to the end."""
@@ -32,8 +36,8 @@ def test_a_new_leader_denies_no_record_that_may_be_committed(committed_only: boo
         one = await newly_elected()
         for time_ms in (LATEST, LATER_MS, LATER_MS + 1, MAX_TIMESTAMP):
             with pytest.raises(NotYetAvailable):
-                find_offset(one.replica, time_ms, committed_only=committed_only)
-        assert find_offset(one.replica, NOW_MS, committed_only=committed_only) == (0, NOW_MS, 1)
+                await offset_at(one, time_ms, committed_only=committed_only)
+        assert await offset_at(one, NOW_MS, committed_only=committed_only) == (0, NOW_MS, 1)
 
     run(story)
 
@@ -49,11 +53,11 @@ def test_a_record_that_is_not_committed_is_named_by_no_time(committed_only: bool
         one.write(b"third", timestamp_ms=LATER_MS + 1)
         assert one.replica.is_end_known
         for time_ms in (LATER_MS + 1, MAX_TIMESTAMP):
-            assert find_offset(one.replica, time_ms, committed_only=committed_only) == NO_OFFSET
-        assert find_offset(one.replica, LATER_MS, committed_only=committed_only) == (1, LATER_MS, 1)
+            assert await offset_at(one, time_ms, committed_only=committed_only) == NO_OFFSET
+        assert await offset_at(one, LATER_MS, committed_only=committed_only) == (1, LATER_MS, 1)
         await one.write_durably(b"fourth")
         one.reports(2, 4)
         one.reports(3, 4)
-        assert find_offset(one.replica, MAX_TIMESTAMP, committed_only=committed_only) == (2, LATER_MS + 1, 3)
+        assert await offset_at(one, MAX_TIMESTAMP, committed_only=committed_only) == (2, LATER_MS + 1, 3)
 
     run(story)

@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from chronik.broker import limits
 from chronik.broker.api import api
 from chronik.broker.fetch_sessions import NO_SESSION, Session, Wanted
-from chronik.broker.produced import to_old_magic
+from chronik.broker.produced import takes_long_to_convert, to_old_magic
 from chronik.broker.topics import find_replica, find_topic
 from chronik.replication.replica import Replica
 from chronik.storage.errors import OffsetOutOfRange
@@ -37,8 +38,15 @@ from chronik.wire.messages.fetch import (
 
 if TYPE_CHECKING:
     from chronik.broker.context import Context
+    from chronik.metadata.errors import MetadataError
     from chronik.metadata.image import Image
+    from chronik.replication.errors import ReplicationError
     from chronik.replication.progress import Progress
+    from chronik.storage.errors import StorageError
+    from chronik.storage.log import LogRead
+    from chronik.wire.errors import WireError
+
+    Refusal = StorageError | ReplicationError | WireError | MetadataError
 
 READ_COMMITTED = 1
 VERSION_MAGIC_1, VERSION_WHOLE_BATCHES, VERSION_MAGIC_2, VERSION_RACKS, VERSION_TOPIC_IDS = 2, 3, 4, 11, 13
@@ -55,7 +63,7 @@ def fetch(request: FetchRequest, context: Context) -> FetchResponse | Awaitable[
     session, wanted = opened
     work = _Fetch(request, context, session, wanted)
     work.read()
-    return work.response() if work.is_enough() or work.is_all_that_fits() else work.wait()
+    return work.finish() if work.is_enough() or work.is_all_that_fits() else work.wait()
 
 
 class _Fetch:
@@ -71,6 +79,7 @@ class _Fetch:
         self.replicas: list[Replica] = []
         self.bytes_read = 0  # or counted
         self.sizes_bytes: list[tuple[str, int]] = []  # by topic, of what was read
+        self.too_new: list[tuple[int, Replica, LogRead]] = []  # of answers, by index: what an old client cannot read
         self.must_return = False  # an error or a divergence, which no waiting will mend
         self.is_counting = False
 
@@ -84,7 +93,7 @@ class _Fetch:
         self._go_through()
 
     def _go_through(self) -> None:
-        self.answers, self.replicas, self.bytes_read, self.sizes_bytes = [], [], 0, []
+        self.answers, self.replicas, self.bytes_read, self.sizes_bytes, self.too_new = [], [], 0, [], []
         self.bytes_max = min(self.request.max_bytes, limits.FETCH_BYTES_MAX, self.context.node.memory.room_bytes)
         for wanted in self.wanted:
             self.answers.append((wanted, self._read_partition(wanted)))
@@ -97,14 +106,14 @@ class _Fetch:
         """Of what was read: whether waiting would add nothing, since more is there than a response may hold."""
         if not self.bytes_read:
             return False
-        found = self.answers, self.sizes_bytes
+        found = self.answers, self.sizes_bytes, self.too_new
         self.count()
-        self.answers, self.sizes_bytes = found
+        self.answers, self.sizes_bytes, self.too_new = found
         return self.is_enough()
 
     def wait(self) -> Coroutine[Any, Any, FetchResponse]:
         """Watches from now on, not from when the coroutine starts: what moves in between would not be seen."""
-        self.answers, self.sizes_bytes = [], []  # a wait may be long, and what was read large
+        self.answers, self.sizes_bytes, self.too_new = [], [], []  # a wait may be long, and what was read large
         moved = asyncio.Event()
         for replica in self.replicas:
             replica.watch(moved.set)
@@ -135,6 +144,24 @@ class _Fetch:
                 replica.unwatch(moved.set)
         if counts_first:
             self.read()
+        return await self._converted() if self.too_new else self.response()
+
+    def finish(self) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
+        return self._converted() if self.too_new else self.response()
+
+    async def _converted(self) -> FetchResponse:
+        """What lies in the log as old clients can read it; where that takes long, it is made away from the loop."""
+        node = self.context.node
+        magic = 1 if self.context.version >= VERSION_MAGIC_1 else 0
+        for index, replica, found in self.too_new:
+            wanted, answer = self.answers[index]
+            convert = partial(to_old_magic, found.buffers, magic, wanted.partition.fetch_offset)
+            try:
+                slow = takes_long_to_convert(found.buffers)
+                answer.records = await node.record_lane.run(convert) if slow else convert()
+            except node.refusals as fault:
+                self.answers[index] = wanted, self._refused(wanted, replica, fault)
+                self.sizes_bytes.remove((replica.log.topic, found.size_bytes))
         return self.response()
 
     def response(self) -> FetchResponse:
@@ -182,16 +209,17 @@ class _Fetch:
             return self._read_replica(replica, wanted)
         except node.refusals as fault:
             self.must_return = True
-            if not self.is_counting:
-                node.metrics.topics[replica.log.topic].fetches_failed += 1
-            answer = refused(asked.partition, fault.kafka_error)
-            if isinstance(fault, UnsupportedCompression):
-                answer.records, answer.aborted_transactions = None, []
-            if fault.kafka_error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
-                answer.current_leader = LeaderIdAndEpoch(
-                    leader_id=replica.state.leader, leader_epoch=replica.leader_epoch
-                )
-            return answer
+            return self._refused(wanted, replica, fault)
+
+    def _refused(self, wanted: Wanted, replica: Replica, fault: Refusal) -> PartitionData:
+        if not self.is_counting:
+            self.context.node.metrics.topics[replica.log.topic].fetches_failed += 1
+        answer = refused(wanted.partition.partition, fault.kafka_error)
+        if isinstance(fault, UnsupportedCompression):
+            answer.records, answer.aborted_transactions = None, []
+        if fault.kafka_error in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
+            answer.current_leader = LeaderIdAndEpoch(leader_id=replica.state.leader, leader_epoch=replica.leader_epoch)
+        return answer
 
     def _read_replica(self, replica: Replica, wanted: Wanted) -> PartitionData:
         asked, log = wanted.partition, replica.log
@@ -240,8 +268,7 @@ class _Fetch:
             ]
         answer.records = found.buffers
         if self.context.version < VERSION_MAGIC_2:
-            magic = 1 if self.context.version >= VERSION_MAGIC_1 else 0
-            answer.records = to_old_magic(found.buffers, magic, asked.fetch_offset)
+            self.too_new.append((len(self.answers), replica, found))
         self.bytes_read += found.size_bytes
         self.sizes_bytes.append((log.topic, found.size_bytes))
         return answer

@@ -14,8 +14,10 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from chronik.broker.api import api
+from chronik.broker.produced import takes_long_to_open
 from chronik.broker.topics import find_replica, find_topic
 from chronik.replication.errors import NotYetAvailable
+from chronik.storage.time_lookup import Lookup, Stamp, TimestampedOffset, first_at_or_after, latest
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -29,6 +31,7 @@ from chronik.wire.notation import ZERO_UUID
 if TYPE_CHECKING:
     from chronik.broker.context import Context
     from chronik.replication.replica import Replica
+    from chronik.runtime.interfaces import Lane
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 VERSION_NEVER = 2**15
@@ -46,7 +49,7 @@ NO_OFFSET = (-1, -1, -1)  # offset, timestamp, leader epoch
 
 
 @api(ListOffsetsRequest, ListOffsetsResponse)
-def list_offsets(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse:
+async def list_offsets(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse:
     topics = []
     for asked in request.topics:
         topic = find_topic(context.node, asked.name, ZERO_UUID)
@@ -57,7 +60,7 @@ def list_offsets(request: ListOffsetsRequest, context: Context) -> ListOffsetsRe
             if times[index] > 1 and context.version > 0:
                 continue
             replica = topic if isinstance(topic, ErrorCode) else find_replica(context.node, topic, index)
-            results.append(_list_one(request, partition, replica, context))
+            results.append(await _list_one(request, partition, replica, context))
         results += [
             ListOffsetsPartitionResponse(partition_index=index, error_code=ErrorCode.INVALID_REQUEST)
             for index, count in times.items()
@@ -67,7 +70,7 @@ def list_offsets(request: ListOffsetsRequest, context: Context) -> ListOffsetsRe
     return ListOffsetsResponse(topics=topics)
 
 
-def _list_one(
+async def _list_one(
     request: ListOffsetsRequest, asked: ListOffsetsPartition, replica: Replica | ErrorCode, context: Context
 ) -> ListOffsetsPartitionResponse:
     answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=0)
@@ -83,7 +86,9 @@ def _list_one(
             answer.old_style_offsets = _segment_starts(replica, asked, context.node.runtime.clock.wall_ms())
         else:
             committed_only = request.isolation_level == READ_COMMITTED
-            found = find_offset(replica, asked.timestamp, committed_only=committed_only)
+            lane = context.node.record_lane
+            found = await find_offset(replica, asked.timestamp, lane, committed_only=committed_only)
+            replica.require_leader(asked.current_leader_epoch)  # still, after what may have taken long
             answer.offset, answer.timestamp, answer.leader_epoch = found
     except context.node.refusals as fault:
         answer.error_code = fault.kafka_error
@@ -92,10 +97,11 @@ def _list_one(
     return answer
 
 
-def find_offset(replica: Replica, timestamp: int, *, committed_only: bool) -> tuple[int, int, int]:
+async def find_offset(replica: Replica, timestamp: int, lane: Lane, *, committed_only: bool) -> tuple[int, int, int]:
     """(offset, timestamp, leader epoch); -1 for what does not exist, or is not committed.
 
-    While the end is not known, what is not found may be there, and committed: then the client is to ask again.
+    While the end is not known, what is not found may be there, and committed: then the client is to ask again. Batches
+    that hold up the loop are looked into on the lane.
     """
     log = replica.log
     limit = replica.last_stable_offset if committed_only else replica.high_watermark
@@ -107,12 +113,29 @@ def find_offset(replica: Replica, timestamp: int, *, committed_only: bool) -> tu
         if replica.is_end_known:
             return limit, -1, log.epochs.epoch_of(limit)
     else:
-        found = log.max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp, limit)
+        found = await _found_by(
+            latest(log) if timestamp == MAX_TIMESTAMP else first_at_or_after(log, timestamp, limit), lane
+        )
         if found is not None and found.offset < limit:
             return found.offset, found.timestamp_ms, found.leader_epoch
         if replica.is_end_known:
             return NO_OFFSET
     raise NotYetAvailable(replica.name, replica.high_watermark)
+
+
+async def _found_by(lookup: Lookup, lane: Lane) -> TimestampedOffset | None:
+    """Headers that tell the truth need one look, or two where the log starts inside a batch. Of others there may be
+    many, so the loop takes only a first one."""
+    found: Stamp | None = None
+    is_first = True
+    try:
+        while True:
+            look = lookup.send(found)
+            found = look() if is_first and not takes_long_to_open(look.batch) else await lane.run(look.__call__)
+            is_first = False
+    except StopIteration as end:
+        result: TimestampedOffset | None = end.value
+        return result
 
 
 def _segment_starts(replica: Replica, asked: ListOffsetsPartition, now_ms: int) -> list[int]:
