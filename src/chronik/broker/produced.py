@@ -16,6 +16,7 @@ from chronik.wire.batches import (
     MAGIC,
     MAGIC_AT,
     MAX_TIMESTAMP_AT,
+    TRANSACTIONAL,
     BatchView,
     produced_batch,
     recompressed,
@@ -42,7 +43,11 @@ def plain_batch(data: object, version: int, settings: TopicSettings, now_ms: int
     if type(data) is not memoryview or version < VERSION_ZSTD or settings.compression_type != AS_SENT:
         return None
     batch = produced_batch(data, config.max_message_bytes)
-    if batch is None or not is_settled_by_header(batch.max_timestamp, config, now_ms):
+    if (
+        batch is None
+        or batch.attributes & TRANSACTIONAL
+        or not is_settled_by_header(batch.max_timestamp, config, now_ms)
+    ):
         return None
     return batch if len(data) <= config.segment_bytes else None
 

@@ -2,7 +2,8 @@
 
 Order of checks, per partition: acks, topic, partition, leader, in-sync replicas, batch, sequence, append. acks=all is
 answered when the batch is committed: durable on every in-sync replica. acks=1 is answered after the append. acks=0 has
-no answer; an error closes the connection instead, which is all that such a producer can notice.
+no answer; an error closes the connection instead, which is all that such a producer can notice. Transactional batches
+are refused: there is no transaction coordinator yet, so no transaction that they could belong to.
 Versions: v0-v2 carry message sets of magic 0 and 1, which are stored as magic 2; v13 names topics by id.
 """
 
@@ -287,6 +288,8 @@ def _append(
             batches = read_produced(data.records, context.version, replica.settings)
         if not batches:
             return PartitionProduceResponse(index=data.index, error_code=0, base_offset=-1)
+        if any(batch.is_transactional for batch in batches):
+            return _refused(data.index, _no_transaction(request))
         appended = replica.append(batches, now_ms=context.node.runtime.clock.wall_ms(), from_client=not is_checked)
     except context.node.refusals as fault:
         return _not_appended(fault, topic, data, replica, context)
@@ -295,6 +298,14 @@ def _append(
     for batch in batches:
         traffic.bytes_in += batch.size_bytes
     return replica, appended
+
+
+def _no_transaction(request: ProduceRequest) -> ErrorCode:
+    """What Kafka answers where the transaction is not one that its coordinator knows. It would never end: nothing
+    behind its first record could be read by those who read what is committed, or compacted."""
+    if request.transactional_id is None:
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    return ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
 def _not_appended(
