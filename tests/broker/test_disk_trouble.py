@@ -93,7 +93,7 @@ def test_a_disk_full_during_maintenance_does_not_end_maintenance() -> None:
         await world.produce(b"before")
         world.disk.capacity_bytes = used_bytes(world.disk)
         await asyncio.sleep(60)
-        assert any("maintenance" in name for name in world.node.tasks.names())
+        assert any("maintenance" in name for name in world.node.duties.names())
         world.disk.capacity_bytes = None
         await asyncio.sleep(60)
         await world.is_serving()

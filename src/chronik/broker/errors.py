@@ -3,7 +3,8 @@
 BrokerError
 ├── Unanswerable    a peer's request that Kafka's protocol has no answer for: its connection is closed
 ├── BadSetting      the operator's: a key, its value, the reason
-└── CannotStart     the operator's: what stands in the way, and what to do
+├── CannotStart     the operator's: what stands in the way, and what to do
+└── DutyFailed      ours: a task that must never end has ended by an error, and the node with it
 """
 
 from __future__ import annotations
@@ -27,3 +28,11 @@ class BadSetting(BrokerError):
 
 class CannotStart(BrokerError):
     """The node cannot start here and now."""
+
+
+class DutyFailed(BrokerError):
+    """Nobody would do this task until the next start."""
+
+    def __init__(self, task: str, cause: Exception) -> None:
+        super().__init__(f"task {task} failed: {type(cause).__name__}: {cause}")
+        self.__cause__ = cause

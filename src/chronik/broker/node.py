@@ -2,7 +2,8 @@
 
 Start: admin listener, data directory, logs, quorum, metadata, listeners, registration; a registered node serves.
 Stop: first the leaderships go to other nodes, then the reverse of starting, with the listeners first, so that nobody is
-answered by half a node. After a failed fsync or a broken invariant the node acknowledges nothing more and ends.
+answered by half a node. After a failed fsync, a broken invariant or the failure of a task that must never end the node
+acknowledges nothing more and ends.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from chronik.broker.connection import Connection
 from chronik.broker.connections import Connections
 from chronik.broker.described_topics import DescribedTopics
 from chronik.broker.dispatch import Dispatcher
-from chronik.broker.errors import CannotStart
+from chronik.broker.errors import CannotStart, DutyFailed
 from chronik.broker.features import AT_FOUNDING
 from chronik.broker.fetch_sessions import FetchSessions
 from chronik.broker.following import Following
@@ -81,7 +82,8 @@ class Node:
         self.runtime = runtime
         self.settings = settings
         self.node_id = settings.node_id
-        self.tasks = Tasks(f"node {settings.node_id}", self._task_failed)
+        self.duties = Tasks(f"node {settings.node_id}", self._duty_failed)  # without which it is half a node
+        self.tasks = Tasks(f"node {settings.node_id}", self._task_failed)  # each for one client, topic or partition
         self.scratch = make_scratch()  # of all connections: they share this node's event loop
         self.memory = MemoryBudget(settings.memory_budget_bytes)
         self.connections = Connections(
@@ -184,12 +186,12 @@ class Node:
         await self.lifecycle.join()
         self._serves = True
         self.connections.begin()
-        self.tasks.start("topics without records", self._begin_more())
-        self.tasks.start("heartbeats", self.lifecycle.keep_alive())
-        self.tasks.start("connections", self.connections.sweep())
-        self.tasks.start("maintenance", self._maintain())
-        self.tasks.start("group expiry", self._expire_groups())
-        self.tasks.start("preferred leaders", self._prefer_leaders())
+        self.duties.start("topics without records", self._begin_more())
+        self.duties.start("heartbeats", self.lifecycle.keep_alive())
+        self.duties.start("connections", self.connections.sweep())
+        self.duties.start("maintenance", self._maintain())
+        self.duties.start("group expiry", self._expire_groups())
+        self.duties.start("preferred leaders", self._prefer_leaders())
 
     async def _listen_to_quorum(self, cluster_id: str) -> TcpTransport | None:
         if not self.settings.controller_listeners:
@@ -280,6 +282,7 @@ class Node:
         if hasattr(self, "replication"):
             self.replication.stop()
         await self.tasks.stop()
+        await self.duties.stop()
         for _ in range(TURNS_TO_CLOSE):  # the loop must let go of its transports before anybody closes it
             await asyncio.sleep(0)
         if hasattr(self, "store"):
@@ -313,8 +316,13 @@ class Node:
         self.stop_broken(failure)
 
     def _task_failed(self, name: str, failure: Exception) -> None:
+        """It is logged, and costs whoever it was for; unless it proves that the node is not what it should be."""
         if isinstance(failure, InvariantBroken):
             self.stop_broken(failure)
+
+    def _duty_failed(self, name: str, failure: Exception) -> None:
+        if not self._ended.done():  # else it failed for the same reason, most likely
+            self.stop_broken(DutyFailed(name, failure))
 
 
 def quorum_address(settings: Settings, port: int) -> Address:

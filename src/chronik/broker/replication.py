@@ -47,8 +47,8 @@ class Replication:
         )
 
     def start(self) -> None:
-        self._node.tasks.start("changes of in-sync replicas", self.isr_changes.run())
-        self._node.tasks.start("lagging replicas", self.isr_changes.watch(self.replicas.all))
+        self._node.duties.start("changes of in-sync replicas", self.isr_changes.run())
+        self._node.duties.start("lagging replicas", self.isr_changes.watch(self.replicas.all))
 
     def stop(self) -> None:
         self.replicas.end()
@@ -68,7 +68,7 @@ class Replication:
         )
 
     def _start_fetcher(self, name: str, fetcher: Fetcher) -> asyncio.Task[None]:
-        return self._node.tasks.start(name, fetcher.run())
+        return self._node.duties.start(name, fetcher.run())
 
     def _endpoint_of(self, broker_id: int) -> Endpoint | None:
         broker = self._node.store.image.brokers.get(broker_id)
