@@ -10,7 +10,16 @@ from chronik.sim.sweep import report
 pytestmark = pytest.mark.slow
 
 SEEDS_PER_TEST = 8
-COUNTS = {"quorum": 140, "metadata": 80, "topics": 24, "members": 14, "records": 30, "groups": 16, "damage": 10}
+COUNTS = {
+    "quorum": 140,
+    "metadata": 80,
+    "topics": 24,
+    "members": 14,
+    "records": 30,
+    "groups": 16,
+    "damage": 10,
+    "upkeep": 16,
+}
 CHUNKS = [
     (scenario, range(first, min(first + SEEDS_PER_TEST, count)))
     for scenario, count in COUNTS.items()

@@ -182,11 +182,11 @@ class UpkeepScenario(RecordsScenario):
     weights = UPKEEP_WEIGHTS
     brokers: ClassVar[dict[str, object]] = {**RecordsScenario.brokers, "log_retention_check_interval_ms": 150}
     topic_configs: Mapping[str, str] = MappingProxyType(
-        {"cleanup.policy": "compact", "internal.segment.bytes": "700", "min.cleanable.dirty.ratio": "0.0"}
+        {"cleanup.policy": "compact", "internal.segment.bytes": "300", "min.cleanable.dirty.ratio": "0.0"}
     )
 
     def clients(self, cluster: Cluster, history: History) -> Clients:
-        return self._clients(cluster, history, cluster.world.random("pace").choice(PACES_MS[:2]))
+        return self._clients(cluster, history, PACES_MS[0])
 
 
 class DamageScenario(RecordsScenario):

@@ -262,7 +262,7 @@ UPKEEP_WEIGHTS = (
     Weight("power", 6, (100, 2500)),
     Weight("power at disk", 10, (300, 2500), (0, 40)),
     Weight("isolate", 3, (300, 3500)),
-    Weight("slow disk", 2, (500, 3000), (5, 200)),
+    Weight("slow disk", 12, (500, 4000), (5, 80)),
     Weight("full disk", 6, (300, 4000), (0, 4000)),
 )
 
