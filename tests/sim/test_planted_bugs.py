@@ -143,6 +143,8 @@ CASES = [
     Planted(record_bugs.damage_is_taken_for_a_torn_tail, "damage", 0, None, "22"),
     Planted(record_bugs.batches_are_not_checked, "damage", 0, None, "22"),
     Planted(record_bugs.node_goes_on_after_a_failed_fsync, "records", 3, DISKS_FAIL, "21"),
+    Planted(record_bugs.compaction_mistakes_keys_for_each_other, "upkeep", 0, [], ("7", "9")),
+    Planted(record_bugs.swap_in_progress_is_forgotten_at_recovery, "upkeep", 1, None, ("7", "9")),
 ]
 
 

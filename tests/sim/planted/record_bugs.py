@@ -19,7 +19,7 @@ from chronik.replication.follower import Follower, Outcome
 from chronik.replication.progress import Key
 from chronik.replication.replica import EPOCH_UNKNOWN, CoordinatorPartition, Replica
 from chronik.runtime.interfaces import Disk
-from chronik.storage import recovery, segment
+from chronik.storage import compaction, recovery, segment
 from chronik.storage.log import Log
 from chronik.wire.messages.fetch import PartitionData
 
@@ -124,3 +124,13 @@ def batches_are_not_checked(patch: pytest.MonkeyPatch) -> None:
     """Neither when a node starts nor when it reads what an earlier process wrote."""
     patch.setattr(recovery, "crc_holds", lambda batch: True)
     patch.setattr(segment, "crc_holds", lambda batch: True)
+
+
+def compaction_mistakes_keys_for_each_other(patch: pytest.MonkeyPatch) -> None:
+    """Whatever holds keys in little memory must not take two for one."""
+    patch.setattr(compaction, "_held", lambda key: key[:-1])
+
+
+def swap_in_progress_is_forgotten_at_recovery(patch: pytest.MonkeyPatch) -> None:
+    """A pass that was cut short between two of its renames leaves both kinds of files."""
+    patch.setattr(recovery, "finish_swaps", lambda directory, disk: None)
