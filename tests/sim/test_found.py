@@ -172,6 +172,16 @@ CASES = [
         ],
         story="a leader waited half a minute for a snapshot that died with the stream on which it was sent",
     ),
+    Found(
+        "members",
+        seed=700462,
+        faults=[
+            Fault(7320, "isolate", 0, duration_ms=48),
+            Fault(7336, "join", 5, duration_ms=4, other=3),
+            Fault(7409, "sync error", 5, other=5),
+        ],
+        story="a new node went on when its disk did not keep that it must not vote yet",
+    ),
 ]
 
 

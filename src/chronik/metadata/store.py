@@ -32,11 +32,12 @@ from chronik.metadata.sessions import BrokerSessions
 from chronik.metadata.snapshot import decode_snapshot, difference, encode_snapshot
 from chronik.metadata.writer import Writer
 from chronik.raft.addresses import Address
+from chronik.raft.alone import Alone
 from chronik.raft.config import RaftConfig
 from chronik.raft.driver import RaftNode
 from chronik.raft.errors import RaftError, Stopped
 from chronik.raft.interfaces import Notes, Transport
-from chronik.raft.messages import Message
+from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Runtime
 from chronik.runtime.invariants import InvariantBroken
 
@@ -105,7 +106,7 @@ class MetadataStore:
             node_id=node_id,
             # Who forgot founds nothing: founders ask for votes, and one that has heard nothing yet would give its own.
             voters=None if files.is_joining else config.voters,
-            transport=transport or _Alone(),
+            transport=transport or Alone(),
             machine=_Machine(store),
             config=config.raft,
         )
@@ -371,7 +372,11 @@ class MetadataStore:
     def _met(self, cluster_id: str) -> None:
         """A peer belongs to a cluster of which this node knows nothing: it is new in it, or has lost its disk."""
         self._cluster_met = cluster_id
-        self._abstain_if_new()
+        try:
+            self._abstain_if_new()
+        except (OSError, DiskFull) as error:  # it must not vote, and cannot keep that in mind
+            self._node.abstain()
+            self._raft_failed(error)
 
     def _abstain_if_new(self) -> None:
         """Also after a restart half way: what it has by then is not yet what it forgot."""
@@ -573,22 +578,6 @@ class _Machine:
 
     def leadership_changed(self, *, leader_id: int | None, term: int, is_self: bool) -> None:
         self._store._leadership_changed(leader_id, is_self=is_self)
-
-
-class _Alone:
-    """The transport of a quorum of one: there is nobody to send to."""
-
-    def attach(self, receive: Callable[[Message], None], unreachable: Callable[[int], None]) -> None:
-        pass
-
-    def send(self, to: int, message: Message) -> None:
-        pass
-
-    def update_peers(self, peers: Mapping[int, Address]) -> None:
-        pass
-
-    def has_died(self, peer: int) -> bool:
-        return False
 
 
 def _draw_cluster_id(runtime: Runtime) -> str:
