@@ -150,7 +150,7 @@ def read_all(cluster: Cluster, topic: str, partitions: int = PARTITIONS) -> dict
     """Everything that a consumer can read now, by partition and offset."""
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "reader", "log_level": 0})
     places = [TopicPartition(topic, index, 0) for index in range(partitions)]
-    ends = [consumer.get_watermark_offsets(place, timeout=PATIENCE_S)[1] for place in places]
+    ends = [eventually(lambda at=place: offsets_of(consumer, at), f"the end of {place}")[1] for place in places]
     consumer.assign(places)
     found: dict[tuple[int, int], bytes] = {}
     while len(found) < sum(ends):
@@ -161,6 +161,16 @@ def read_all(cluster: Cluster, topic: str, partitions: int = PARTITIONS) -> dict
             found[message.partition(), message.offset()] = message.value()
     consumer.close()
     return found
+
+
+def offsets_of(consumer: Consumer, place: TopicPartition) -> tuple[int, int] | None:
+    """None while a new leader does not know yet how far its predecessor had committed."""
+    try:
+        return consumer.get_watermark_offsets(place, timeout=PATIENCE_S)
+    except KafkaException as fault:
+        if fault.args[0].code() != KafkaError.OFFSET_NOT_AVAILABLE:
+            raise
+        return None
 
 
 def check_replicas_identical(cluster: Cluster, topic: str, partitions: int = PARTITIONS) -> None:

@@ -67,8 +67,8 @@ def test_the_last_that_left_leads_without_the_last_that_stayed(uncomplaining_nod
         wait_for_leader(cluster, -1)
         cluster.start_again(2)
         wait_for_leader(cluster, 2)
+        wait_for_isr(cluster, {2, 3})  # before that the leader cannot know how far its predecessor had committed
         assert read_all(cluster, TOPIC, partitions=1) == acknowledged
-        wait_for_isr(cluster, {2, 3})
         acknowledged |= write(cluster, 100)
         cluster.start_again(1)
         wait_for_isr(cluster, {1, 2, 3})
