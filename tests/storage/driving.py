@@ -8,9 +8,11 @@ from random import Random
 from typing import Any, TypeVar
 
 from chronik.runtime.interfaces import Disk, Runtime
+from chronik.storage import time_lookup
 from chronik.storage.config import LogsConfig
 from chronik.storage.log import Log
 from chronik.storage.logs import Logs
+from chronik.storage.time_lookup import TimestampedOffset
 from chronik.wire import records
 from chronik.wire.batches import BatchView, build, split
 from chronik.wire.compression import Codec
@@ -125,3 +127,23 @@ async def durable(log: Log) -> None:
 
 def random_value(random: Random, bytes_max: int) -> bytes:
     return random.randbytes(random.randint(0, bytes_max))
+
+
+def offset_for_timestamp(log: Log, timestamp_ms: int, offset_limit: int) -> TimestampedOffset | None:
+    """The first record at or after a time, below `offset_limit`."""
+    return _found_by(time_lookup.first_at_or_after(log, timestamp_ms, offset_limit))
+
+
+def max_timestamp(log: Log) -> TimestampedOffset | None:
+    """The first record with the largest timestamp."""
+    return _found_by(time_lookup.latest(log))
+
+
+def _found_by(lookup: time_lookup.Lookup) -> TimestampedOffset | None:
+    found: time_lookup.Stamp | None = None
+    try:
+        while True:
+            found = lookup.send(found)()
+    except StopIteration as end:
+        result: TimestampedOffset | None = end.value
+        return result

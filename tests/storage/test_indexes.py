@@ -10,7 +10,18 @@ import pytest
 from chronik.sim.disk import SimDisk
 from chronik.storage.config import LogConfig
 from chronik.storage.indexes import CHUNK_ENTRIES
-from tests.storage.driving import NOW_MS, append, batch, batches_of, durable, open_logs, run, topic_id, values_of
+from tests.storage.driving import (
+    NOW_MS,
+    append,
+    batch,
+    batches_of,
+    durable,
+    offset_for_timestamp,
+    open_logs,
+    run,
+    topic_id,
+    values_of,
+)
 
 FIRST = "/data/t-0/00000000000000000000.log"
 
@@ -51,7 +62,7 @@ def test_an_append_does_not_depend_on_its_index_file(operation: str, code: int) 
             assert (log.damage, values_of(log)) == (None, held)
             for number in range(CHUNK_ENTRIES):
                 expected = (CHUNK_ENTRIES + number, NOW_MS + 1 + number, 0)
-                assert log.offset_for_timestamp(NOW_MS + 1 + number, log.end_offset) == expected
+                assert offset_for_timestamp(log, NOW_MS + 1 + number, log.end_offset) == expected
 
     run(scenario)
 
@@ -89,7 +100,7 @@ def test_entries_of_what_was_cut_do_not_come_back(ends: str, checkpoints: bool) 
         assert found.segments[0].max_timestamp_ms == NOW_MS + 1029
         for number in range(30):
             expected = (10 + number, NOW_MS + 1000 + number, 1)
-            assert found.offset_for_timestamp(NOW_MS + 1000 + number, 40) == expected
+            assert offset_for_timestamp(found, NOW_MS + 1000 + number, 40) == expected
 
     for seed in range(10):
         run(partial(scenario, seed))
@@ -123,7 +134,7 @@ def test_entries_of_a_torn_tail_do_not_come_back(checkpoints: bool) -> None:
         assert found is not None
         for number in range(30):
             expected = (10 + number, NOW_MS + 1000 + number, 0)
-            assert found.offset_for_timestamp(NOW_MS + 1000 + number, 40) == expected
+            assert offset_for_timestamp(found, NOW_MS + 1000 + number, 40) == expected
 
     run(scenario)
 
@@ -153,7 +164,7 @@ def test_an_index_that_is_missing_or_wrong_changes_no_answer() -> None:
             for offset in (0, 1, 700, 803, 1200, 1499):
                 read = log.read(offset, bytes_max=3000, offset_limit=1500)
                 assert int.from_bytes(read.buffers[0][:8], "big") == offset
-                assert log.offset_for_timestamp(offset, 1500) == (offset, offset, 0)
+                assert offset_for_timestamp(log, offset, 1500) == (offset, offset, 0)
             await logs.close()
 
     run(scenario)

@@ -31,6 +31,7 @@ from tests.storage.driving import (
     batches_of,
     durable,
     marker,
+    max_timestamp,
     open_logs,
     records_of,
     run,
@@ -212,7 +213,7 @@ def test_log_append_time_replaces_the_producers() -> None:
         appended = log.append([batch([b"a", b"b"], timestamps=[5, 9])], leader_epoch=0, now_ms=NOW_MS + 7)
         assert appended.append_time_ms == NOW_MS + 7
         assert [record.timestamp for record in records_of(log)] == [NOW_MS + 7] * 2
-        assert log.max_timestamp() == (0, NOW_MS + 7, 0)
+        assert max_timestamp(log) == (0, NOW_MS + 7, 0)
 
     run(scenario)
 

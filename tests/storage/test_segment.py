@@ -8,7 +8,7 @@ from random import Random
 from chronik.sim.disk import SimDisk
 from chronik.storage.config import LogConfig
 from chronik.storage.log import Log
-from tests.storage.driving import NOW_MS, append, batch, open_logs, run, topic_id
+from tests.storage.driving import NOW_MS, append, batch, offset_for_timestamp, open_logs, run, topic_id
 
 
 async def indexed_log(disk: SimDisk, count: int, interval_bytes: int = 500) -> Log:
@@ -50,7 +50,7 @@ def test_a_lookup_reads_one_interval_not_the_segment() -> None:
             log.read(offset, bytes_max=100, offset_limit=log.end_offset)
             assert disk.calls["read"] <= 5
             disk.calls.clear()
-            log.offset_for_timestamp(NOW_MS + offset // 2, log.end_offset)
+            offset_for_timestamp(log, NOW_MS + offset // 2, log.end_offset)
             assert disk.calls["read"] <= 5
 
     run(scenario)

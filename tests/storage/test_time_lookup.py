@@ -9,7 +9,17 @@ import pytest
 from chronik.sim.disk import SimDisk
 from chronik.storage.config import LogConfig
 from chronik.wire.compression import Codec
-from tests.storage.driving import NOW_MS, append, batch, open_logs, records_of, run, topic_id
+from tests.storage.driving import (
+    NOW_MS,
+    append,
+    batch,
+    max_timestamp,
+    offset_for_timestamp,
+    open_logs,
+    records_of,
+    run,
+    topic_id,
+)
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -45,14 +55,14 @@ def test_lookup_agrees_with_a_walk_over_all_records(seed: int) -> None:
             wanted = random.randint(NOW_MS - 250, now_ms + 250)
             limit = random.choice([log.end_offset, random.randint(0, log.end_offset)])
             first = next((each for each in records if each.timestamp >= wanted), None)
-            found = log.offset_for_timestamp(wanted, limit)
+            found = offset_for_timestamp(log, wanted, limit)
             if first is None or first.offset >= limit:
                 assert found is None
             else:
                 assert found is not None
                 assert (found.offset, found.timestamp_ms) == (first.offset, first.timestamp)
                 assert found.leader_epoch == log.epochs.epoch_of(first.offset)
-        latest = log.max_timestamp()
+        latest = max_timestamp(log)
         if not records:
             assert latest is None
         else:
@@ -67,7 +77,7 @@ def test_lookup_agrees_with_a_walk_over_all_records(seed: int) -> None:
 def test_an_empty_log_has_no_times() -> None:
     async def scenario() -> None:
         log = (await open_logs(SimDisk(1))).create("t", topic_id(1), 0, LogConfig())
-        assert log.offset_for_timestamp(0, 100) is None
-        assert log.max_timestamp() is None
+        assert offset_for_timestamp(log, 0, 100) is None
+        assert max_timestamp(log) is None
 
     run(scenario)

@@ -93,7 +93,7 @@ class RaftNode:
     ) -> None:
         self._runtime, self._transport, self._machine, self._config = runtime, transport, machine, config
         self._loop = asyncio.get_running_loop()
-        self.health = Health()  # for operators; nothing is decided by it
+        self.health = Health()  # for operators, and for who may be counted on; no safety rests on it
         self._book: Book = {}
         self._configured = configured
         self._applied_index = recovered.snapshot.index if recovered.snapshot else 0

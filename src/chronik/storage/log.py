@@ -18,7 +18,7 @@ from typing import NamedTuple
 from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Buffer, Disk
 from chronik.runtime.invariants import check
-from chronik.storage import rules, time_lookup
+from chronik.storage import rules
 from chronik.storage.capture import Capture
 from chronik.storage.config import LogConfig
 from chronik.storage.errors import (
@@ -33,7 +33,6 @@ from chronik.storage.journal_format import Kind
 from chronik.storage.leader_epochs import LeaderEpochs
 from chronik.storage.producer_state import AbortedTransaction, ProducerState
 from chronik.storage.segment import OFFSET_SPAN_MAX, Segment
-from chronik.storage.time_lookup import TimestampedOffset
 from chronik.wire.batches import (
     LENGTH_COVERS_FROM,
     NO_PRODUCER_ID,
@@ -315,13 +314,7 @@ class Log:
 
         `at_least_one` returns a first batch that is larger than `bytes_max`, so that a reader always gets on.
         """
-        if not self.start_offset <= offset <= self.end_offset:
-            raise OffsetOutOfRange(offset, self.start_offset, self.end_offset)
-        limit = min(offset_limit, self.end_offset)
-        if self.damage is not None:
-            limit = min(limit, self.damage.offset)
-            if offset >= limit:
-                raise self.damage
+        limit = self._end_of_reading(offset, offset_limit)
         if offset >= limit:
             return LogRead([], 0, offset)
         index = self._index_at(offset)
@@ -346,8 +339,8 @@ class Log:
         segment.remember(next_offset, start + len(data))
         return _new(LogRead, ([data], len(data), next_offset))
 
-    def readable_bytes(self, offset: int, *, offset_limit: int) -> int:
-        """How much `read` would return from there on, segment after segment, told by positions alone."""
+    def _end_of_reading(self, offset: int, offset_limit: int) -> int:
+        """Up to where there is something to read from `offset` on; raises where nothing is, or must not be, read."""
         if not self.start_offset <= offset <= self.end_offset:
             raise OffsetOutOfRange(offset, self.start_offset, self.end_offset)
         limit = min(offset_limit, self.end_offset)
@@ -355,6 +348,11 @@ class Log:
             limit = min(limit, self.damage.offset)
             if offset >= limit:
                 raise self.damage
+        return limit
+
+    def readable_bytes(self, offset: int, *, offset_limit: int) -> int:
+        """How much `read` would return from there on, segment after segment, told by positions alone."""
+        limit = self._end_of_reading(offset, offset_limit)
         if offset >= limit:
             return 0
         first, last = self._index_at(offset), self._index_at(limit - 1)
@@ -363,14 +361,6 @@ class Log:
         before_stop = sum([segment.size_bytes for segment in self.segments[first:last]])
         until_limit = stop.size_bytes if is_whole else stop.position_of(limit)
         return before_stop + until_limit - self.segments[first].position_of(offset)
-
-    def offset_for_timestamp(self, timestamp_ms: int, offset_limit: int) -> TimestampedOffset | None:
-        """The first record at or after a time, below `offset_limit`."""
-        return time_lookup.found_by(time_lookup.first_at_or_after(self, timestamp_ms, offset_limit))
-
-    def max_timestamp(self) -> TimestampedOffset | None:
-        """The first record with the largest timestamp."""
-        return time_lookup.found_by(time_lookup.latest(self))
 
     def last_stable_offset(self, high_watermark: int) -> int:
         return self.producers.last_stable_offset(high_watermark)

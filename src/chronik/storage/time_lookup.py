@@ -4,7 +4,7 @@ Timestamps are the producers' and need not rise, so "the first record at or afte
 says before which byte no record can match, batch headers say which batch holds one, and the batch itself says which.
 
 Taking a batch apart may take long, so a lookup leaves that to whoever runs it: it yields a `Look`, is sent what that
-finds, and holds no segment meanwhile, so that the log may change under it. `found_by` runs one where it stands.
+finds, and holds no segment meanwhile, so that the log may change under it.
 """
 
 from __future__ import annotations
@@ -47,16 +47,6 @@ class Look(NamedTuple):
 
 
 Lookup = Generator[Look, Stamp | None, TimestampedOffset | None]
-
-
-def found_by(lookup: Lookup) -> TimestampedOffset | None:
-    found: Stamp | None = None
-    try:
-        while True:
-            found = lookup.send(found)()
-    except StopIteration as end:
-        result: TimestampedOffset | None = end.value
-        return result
 
 
 def first_at_or_after(log: Log, timestamp_ms: int, offset_limit: int) -> Lookup:
