@@ -18,6 +18,7 @@ from chronik.raft.framing import Hello, frame
 from chronik.raft.messages import Entry, EntryKind, Kind, Message
 from chronik.raft.transport import BACKOFF_MS_MAX, BACKOFF_MS_MIN, TcpTransport
 from chronik.runtime.real import real_runtime
+from tests.runtime.one_thread import replace_here
 
 ANY = Address("127.0.0.1", 0)
 DEADLINE_S = 30
@@ -158,7 +159,7 @@ async def test_attempts_back_off_from_50_ms_to_1_s(monkeypatch: pytest.MonkeyPat
         waits.append(delay)
         await real_sleep(0)
 
-    monkeypatch.setattr("chronik.raft.transport.asyncio.sleep", sleep)
+    replace_here(monkeypatch, "asyncio.sleep", sleep)
     async with end(1) as one:
         async with end(2) as two:
             address = two.transport.address

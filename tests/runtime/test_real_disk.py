@@ -14,6 +14,7 @@ import pytest
 
 from chronik.runtime.errors import DiskFull
 from chronik.runtime.real_disk import RealDisk
+from tests.runtime.one_thread import replace_here
 
 
 def test_a_full_disk_keeps_nothing_of_the_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,7 +28,7 @@ def test_a_full_disk_keeps_nothing_of_the_write(tmp_path: Path, monkeypatch: pyt
             raise OSError(errno.ENOSPC, "No space left on device")
         return write(fd, data[:10])
 
-    monkeypatch.setattr(os, "write", nearly_full)
+    replace_here(monkeypatch, "os.write", nearly_full)
     with pytest.raises(DiskFull, match="free some disk space"):
         file.append([b"0123456789abcdef"])
     monkeypatch.undo()
@@ -39,8 +40,8 @@ def test_a_full_disk_keeps_nothing_of_the_write(tmp_path: Path, monkeypatch: pyt
 def test_a_short_write_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel may take fewer bytes than asked; a batch cut in the middle must not be taken for written."""
     write = os.write
-    monkeypatch.setattr(os, "write", lambda fd, data: write(fd, data[:3]))
-    monkeypatch.setattr(os, "writev", lambda fd, buffers: write(fd, b"".join(buffers)[:3]))
+    replace_here(monkeypatch, "os.write", lambda fd, data: write(fd, data[:3]))
+    replace_here(monkeypatch, "os.writev", lambda fd, buffers: write(fd, b"".join(buffers)[:3]))
     file = RealDisk().open(f"{tmp_path}/f", create=True)
     file.append([b"0123456789"])
     file.append([b"abcd", b"efgh"])
@@ -58,7 +59,7 @@ def test_a_disk_too_full_to_write_ahead_takes_what_still_fits(tmp_path: Path, mo
             raise OSError(errno.ENOSPC, "No space left on device")
         return pwrite(fd, data[: room_bytes - position], position)
 
-    monkeypatch.setattr(os, "pwrite", nearly_full)
+    replace_here(monkeypatch, "os.pwrite", nearly_full)
     assert file.append([b"y" * 200]) == 4000
     with pytest.raises(DiskFull, match="free some disk space"):
         file.append([b"z" * 10])
@@ -79,7 +80,7 @@ def test_a_refused_write_leaves_nothing_behind_the_end(tmp_path: Path, monkeypat
             raise OSError(errno.ENOSPC, "No space left on device")
         return pwrite(fd, data[:50], position)
 
-    monkeypatch.setattr(os, "pwrite", half)
+    replace_here(monkeypatch, "os.pwrite", half)
     with pytest.raises(DiskFull, match="free some disk space"):
         file.append([b"z" * 100])
     monkeypatch.undo()
@@ -89,8 +90,8 @@ def test_a_refused_write_leaves_nothing_behind_the_end(tmp_path: Path, monkeypat
 
 def test_a_short_write_of_what_was_written_ahead_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pwrite = os.pwrite
-    monkeypatch.setattr(os, "pwrite", lambda fd, data, position: pwrite(fd, data[:300], position))
-    monkeypatch.setattr(os, "pwritev", lambda fd, buffers, position: pwrite(fd, b"".join(buffers)[:300], position))
+    replace_here(monkeypatch, "os.pwrite", lambda fd, data, position: pwrite(fd, data[:300], position))
+    replace_here(monkeypatch, "os.pwritev", lambda fd, buffers, position: pwrite(fd, b"".join(buffers)[:300], position))
     file = RealDisk().create_ahead(f"{tmp_path}/f", 4096)
     file.append([b"a" * 1000])
     file.append([b"b" * 500, b"c" * 5000])
@@ -101,7 +102,7 @@ def test_a_short_read_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     file = RealDisk().open(f"{tmp_path}/f", create=True)
     file.append([b"0123456789"])
     pread = os.pread
-    monkeypatch.setattr(os, "pread", lambda fd, size, position: pread(fd, min(size, 3), position))
+    replace_here(monkeypatch, "os.pread", lambda fd, size, position: pread(fd, min(size, 3), position))
     assert bytes(file.read(1, 8)) == b"12345678"
     assert bytes(file.read(1, 80)) == b"123456789"
 
@@ -143,7 +144,7 @@ def test_what_finds_no_room_or_no_descriptor_is_refused_and_nothing_has_changed(
         return real(*args, **options)
 
     with monkeypatch.context() as patched:
-        patched.setattr(call, refused)
+        replace_here(patched, call, refused)
         with pytest.raises(DiskFull):
             REFUSABLE[work](disk, str(tmp_path))
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"there": b"old"}
