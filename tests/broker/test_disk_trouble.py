@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 
 import pytest
@@ -22,7 +23,7 @@ from chronik.wire.messages.offset_commit import (
 from chronik.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
 from chronik.wire.messages.produce import ProduceResponse
 from tests.broker.harness import Client, Closed, start_node
-from tests.broker.hostile import TOPIC, World, batch, fetch_request, produce_request, run, turns
+from tests.broker.hostile import TOPIC, Peer, World, batch, fetch_request, frame, produce_request, run, turns
 
 GROUP = "readers"
 SEGMENT = f"/data/{TOPIC}-0/{0:020}.log"
@@ -278,3 +279,34 @@ def test_damage_that_leaves_no_way_to_start_is_told_with_its_file(path: str) -> 
     disk.flip_bit(name, 20, 3)
     with pytest.raises(CannotStart, match=name):
         run(start_node(disk))
+
+
+def test_a_disk_that_fails_in_the_middle_of_a_response_costs_a_connection_and_then_names_the_partition(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Large batches are read while they are sent: the response's size is told, so there is no other answer left."""
+
+    async def test() -> None:
+        world = await World.make()
+        world.disk.piece_bytes_min = 100
+        await world.create()
+        for _ in range(3):
+            await world.produce(bytes(200))
+        whole = bytes((await world.fetch()).records)
+        reader = Peer(world.node)
+        reader.send(frame(fetch_request(), 11))
+        assert reader.answer(0, FetchResponse, 11).responses[0].partitions[0].records == whole
+        world.disk.fail("read", SEGMENT, errno.EIO)
+        reader.send(frame(fetch_request(), 11, correlation_id=2))
+        await turns()
+        assert reader.is_closed
+        assert len(reader.frames()) == 1
+        [line] = [record for record in caplog.records if "closing" in record.message]
+        assert "cannot be read" in line.message
+        world.disk.fail("read", SEGMENT, errno.EIO)
+        assert (await world.fetch()).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert bytes((await world.fetch()).records) == whole
+        await world.is_serving()
+        await world.node.stop()
+
+    run(test())

@@ -9,6 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from chronik.replication.link import FETCH_VERSION, REQUEST_HEADER_VERSION, RESPONSE_HEADER_VERSION
+from chronik.storage.errors import StorageError
+from chronik.storage.unread import Unread
 from chronik.wire.compiler import decoder_of, encoder_of
 from chronik.wire.headers import RequestHeader, ResponseHeader
 from chronik.wire.messages.fetch import FetchRequest, FetchResponse
@@ -106,18 +108,22 @@ class _Wire:
             self._flush()
 
     def _flush(self) -> None:
-        while self._replies:
+        while self._replies and self._is_open:
             number, answer = self._replies[0]
             if isinstance(answer, asyncio.Future):
                 if not answer.done():
-                    return
+                    return None
                 answer = answer.result()
             self._replies.popleft()
             parts: list[Any] = [b""]
             encoder_of(ResponseHeader, RESPONSE_HEADER_VERSION)(ResponseHeader(correlation_id=number), parts)
             encoder_of(FetchResponse, FETCH_VERSION)(answer, parts)
-            body = b"".join(parts)
+            try:
+                body = b"".join([part.read() if isinstance(part, Unread) else part for part in parts])
+            except StorageError:
+                return self.lose()
             self._later(partial(self._deliver, len(body).to_bytes(4, "big") + body))
+        return None
 
     def _deliver(self, data: bytes) -> None:
         view = memoryview(data)

@@ -182,6 +182,18 @@ CASES = [
         ],
         story="a new node went on when its disk did not keep that it must not vote yet",
     ),
+    Found(
+        "upkeep",
+        seed=720379,
+        faults=[
+            Fault(4104, "power at disk", 0, duration_ms=1349, other=2, amount=6),
+            Fault(4357, "power", 0, duration_ms=69, other=3),
+            Fault(4404, "full disk", 2, duration_ms=3637, other=2, amount=1),
+            Fault(5322, "full disk", 3, duration_ms=2824, other=1, amount=1538),
+            Fault(6889, "power at disk", 3, duration_ms=665, other=2, amount=16),
+        ],
+        story="a node that had no room for a note while it started was taken for a broken one",
+    ),
 ]
 
 

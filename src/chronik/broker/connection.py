@@ -19,6 +19,8 @@ from chronik.broker import limits
 from chronik.broker.dispatch import Parts
 from chronik.broker.errors import Unanswerable
 from chronik.runtime.invariants import InvariantBroken
+from chronik.storage.errors import StorageError
+from chronik.storage.unread import Unread
 from chronik.wire.errors import Malformed
 from chronik.wire.framing import SCRATCH_BYTES, FrameReader
 
@@ -284,12 +286,29 @@ class Connection(asyncio.BufferedProtocol):
         assert self._transport is not None
         if len(parts) == 1:
             self._transport.write(parts[0])
-        elif sum(map(len, parts)) <= SMALL_REPLY_BYTES:
+        elif sum(map(len, parts)) <= SMALL_REPLY_BYTES and Unread not in map(type, parts):
             self._transport.write(b"".join(parts))
         else:
-            self._transport.writelines(parts)
-        if self._peer_is_slow:
+            self._send_by_pieces(parts, self._transport)
+        if self._peer_is_slow and self._transport is not None:
             self._count_unsent(self._transport.get_write_buffer_size())
+
+    def _send_by_pieces(self, parts: Parts, transport: asyncio.Transport) -> None:
+        """Piece by piece: the peer takes one while the next is read."""
+        ready: list[Any] = []
+        for part in parts:
+            if type(part) is Unread:
+                try:
+                    ready.append(part.read())
+                except StorageError as fault:  # its size is sent already
+                    return self.close(f"the rest of a response cannot be read: {fault}")
+                transport.writelines(ready)
+                ready = []
+            else:
+                ready.append(part)
+        if ready:
+            transport.writelines(ready)
+        return None
 
     def _release(self, reply: _Reply) -> None:
         self._in_flight_bytes -= reply.request_bytes

@@ -158,8 +158,9 @@ class Replicas:
         """
         self._has_begun = True
         here = {log.topic_id for log in self.logs.all()}
-        self._later = [topic_id for topic_id in image.topics if topic_id not in here]
-        self.follow(image, [topic for topic_id, topic in image.topics.items() if topic_id in here], ())
+        topics = image.all_topics()
+        self._later = [topic.topic_id for topic in topics if topic.topic_id not in here]
+        self.follow(image, [topic for topic in topics if topic.topic_id in here], ())
         self.begin_more()
 
     def begin_more(self) -> bool:

@@ -30,7 +30,7 @@ from chronik.replication.topic_settings import TopicSettings
 from chronik.replication.waits import Waits
 from chronik.runtime.interfaces import Clock
 from chronik.runtime.invariants import check
-from chronik.storage.log import Appended, Log, LogRead
+from chronik.storage.log import Appended, Log
 from chronik.wire.batches import BatchView, split
 
 logger = logging.getLogger("chronik.replication")
@@ -229,9 +229,6 @@ class Replica:
     def is_end_known(self) -> bool:
         """Whether the high watermark is as high as clients of earlier leaders may have seen it."""
         return self.high_watermark >= self.epoch_start_offset or not self.is_leader
-
-    def read(self, offset: int, *, bytes_max: int, offset_limit: int, at_least_one: bool) -> LogRead:
-        return self.log.read(offset, bytes_max=bytes_max, offset_limit=offset_limit, at_least_one=at_least_one)
 
     # --- waiting
 

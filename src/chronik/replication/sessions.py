@@ -249,6 +249,7 @@ class FollowerSession:
                 bytes_max=min(progress.bytes_max, left_bytes),
                 offset_limit=log.end_offset,
                 at_least_one=at_least_one,
+                to_send=True,
             )
         except self._replicas.refusals as fault:
             progress.awaits_follower = True

@@ -77,10 +77,12 @@ class Disk(Protocol):
     file descriptor is left. An OSError is a failure.
 
     Up to `journal_bytes_max` it costs less to write bytes once more, into a file written ahead, and sync that, than to
-    sync the file that has grown by them.
+    sync the file that has grown by them. From `piece_bytes_min` on it costs less to read what is sent piece by piece,
+    between sending, than to read it as a whole first.
     """
 
     journal_bytes_max: int
+    piece_bytes_min: int
 
     def open(self, path: str, *, create: bool = False) -> File:
         """Opens for reading and appending. Without `create` a missing file raises FileNotFoundError."""

@@ -23,6 +23,7 @@ from chronik.sim.network import SimNetwork
 from chronik.sim.programs import Maker, Program, host_of
 from chronik.sim.randomness import SimRandomness
 from chronik.sim.world import World
+from chronik.storage.errors import LogFull
 
 DRIFT_PPM_MAX = 4_900  # either way, so that two clocks differ by less than the 10 permille that leases allow for
 SYNC_NS = (200_000, 900_000)  # of a lane's piece of work, as measured on a disk that is not busy
@@ -124,7 +125,7 @@ class Machine:
         if loop is not self.loop:
             return
         self.world.note(self.host, f"ended by itself: {type(error).__name__}: {error}")
-        lacks_room = isinstance(error, CannotStart) and isinstance(error.__cause__, DiskFull)
+        lacks_room = isinstance(error, CannotStart) and isinstance(error.__cause__, (DiskFull, LogFull))
         if not self.disk_was_broken and not self.may_end and not lacks_room:
             self.world.violated(SELF_STOP, f"{self.host}: {type(error).__name__}: {error}")
         self.crash()

@@ -29,6 +29,7 @@ T = TypeVar("T")
 AHEAD_STEP_BYTES = 2048
 REFUSABLE = ("open", "make_directory", "append")  # where no room is a DiskFull, and not a failure
 JOURNAL_BYTES_MAX = (300, 192 << 10, 0)  # some bytes go each way, all by the journal, all by their own files
+PIECE_BYTES_MIN = (128 << 10, 150)  # as on a real disk, and two batches
 
 
 class PowerCut(BaseException):
@@ -175,6 +176,7 @@ class SimDisk:
 
     def __init__(self, seed: int, capacity_bytes: int | None = None) -> None:
         self.journal_bytes_max = JOURNAL_BYTES_MAX[seed % 3]
+        self.piece_bytes_min = PIECE_BYTES_MIN[seed % 2]
         self._random = Random(seed)
         self._root = Directory()
         self._locked: set[str] = set()

@@ -13,7 +13,7 @@ import asyncio
 from bisect import bisect_right
 from collections.abc import Callable
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Buffer, Disk
@@ -33,6 +33,7 @@ from chronik.storage.journal_format import Kind
 from chronik.storage.leader_epochs import LeaderEpochs
 from chronik.storage.producer_state import AbortedTransaction, ProducerState
 from chronik.storage.segment import OFFSET_SPAN_MAX, Segment
+from chronik.storage.unread import Unread
 from chronik.wire.batches import (
     LENGTH_COVERS_FROM,
     NO_PRODUCER_ID,
@@ -58,7 +59,7 @@ class Appended(NamedTuple):
 class LogRead(NamedTuple):
     """Whole batches. The first may start before the asked offset, which then lies inside it, as Kafka has it too."""
 
-    buffers: list[memoryview]
+    buffers: list[Any]  # of bytes in memory; or Unread, for who asked for what is to be sent
     size_bytes: int
     next_offset: int  # where to go on; the asked offset if nothing was read
 
@@ -309,10 +310,13 @@ class Log:
 
     # Reading.
 
-    def read(self, offset: int, *, bytes_max: int, offset_limit: int, at_least_one: bool = True) -> LogRead:
+    def read(
+        self, offset: int, *, bytes_max: int, offset_limit: int, at_least_one: bool = True, to_send: bool = False
+    ) -> LogRead:
         """Whole batches from the one that holds `offset`, all below `offset_limit`, of one segment at a time.
 
-        `at_least_one` returns a first batch that is larger than `bytes_max`, so that a reader always gets on.
+        `at_least_one` returns a first batch that is larger than `bytes_max`, so that a reader always gets on. What is
+        only `to_send` may be Unread.
         """
         limit = self._end_of_reading(offset, offset_limit)
         if offset >= limit:
@@ -329,7 +333,8 @@ class Log:
             if is_last or segment_end >= limit:
                 return LogRead([], 0, offset)  # compaction left nothing between here and the limit
             index += 1
-        data, next_offset = segment.read_batches(
+        found = self._find(segment, start, stop, bytes_max) if to_send else None
+        data, next_offset = found or segment.read_batches(
             start, stop, bytes_max, offset_end=segment_end, at_least_one=at_least_one
         )
         if not data:
@@ -338,6 +343,19 @@ class Log:
             next_offset = min(limit, segment_end)
         segment.remember(next_offset, start + len(data))
         return _new(LogRead, ([data], len(data), next_offset))
+
+    def _find(self, segment: Segment, start: int, stop: int, bytes_max: int) -> tuple[Unread, int] | None:
+        """What `read_batches` would return, if it is large and has been checked before."""
+        large_bytes = self._disk.piece_bytes_min
+        if min(stop - start, bytes_max) < large_bytes:
+            return None
+        size_bytes, next_offset = segment.find_batches(start, stop, bytes_max)
+        if size_bytes < large_bytes or not segment.is_checked(start, start + size_bytes):
+            return None
+        try:
+            return Unread(self, segment, start, size_bytes), next_offset
+        except OSError:  # who reads it says what is wrong with it
+            return None
 
     def _end_of_reading(self, offset: int, offset_limit: int) -> int:
         """Up to where there is something to read from `offset` on; raises where nothing is, or must not be, read."""

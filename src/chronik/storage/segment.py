@@ -213,9 +213,10 @@ class Segment:
 
     # Reading.
 
-    def read(self, position: int, size_bytes: int) -> memoryview:
+    def read(self, position: int, size_bytes: int, file: File | None = None) -> memoryview:
+        """`file` is this segment's as somebody has it open, who may read on when it is removed."""
         try:
-            data = self.file.read(position, size_bytes)
+            data = (self.file if file is None else file).read(position, size_bytes)
         except OSError as error:
             raise self._damaged(position, self._offset_near(position), f"it cannot be read: {error}") from error
         if len(data) < size_bytes and position + len(data) < self.size_bytes:
@@ -236,7 +237,7 @@ class Segment:
         No CRC covers a batch's offset, so it is held against its neighbours; `offset_end` is where the segment ends.
         """
         end = position + len(data)
-        if end <= self._checked_to or position >= self._checked_from:
+        if self.is_checked(position, end):
             return
         at = position
         next_offset = self.base_offset
@@ -309,6 +310,27 @@ class Segment:
         if next_offset < 0 and at:
             next_offset = int(_unpack(data, at)[0])
         return at, next_offset
+
+    def find_batches(self, start: int, stop: int, bytes_max: int) -> tuple[int, int]:
+        """(size in bytes, next offset) as `read_batches` has them, told by index and headers; 0 if none fits."""
+        if stop - start <= bytes_max:
+            return stop - start, -1
+        limit = start + bytes_max
+        entry = self.index.before_position(limit - HEADER_BYTES)
+        near = max(start, entry.position)
+        if near > start and _unpack(self.read(near, HEADER_BYTES))[0] != self.base_offset + entry.offset:
+            return 0, -1  # the index is wrong
+        for position, header in self._walk_from(near, stop):
+            if position + header[1] + LENGTH_COVERS_FROM > limit:
+                return position - start, header[0]
+        return 0, -1
+
+    def is_checked(self, start: int, end: int) -> bool:
+        return end <= self._checked_to or start >= self._checked_from
+
+    def doubt(self) -> None:
+        """What was checked could not be read again: whoever reads it next looks at every byte, and hears of it."""
+        self._checked_to, self._checked_from = 0, self.size_bytes
 
     def remember(self, offset: int, position: int) -> None:
         if len(self._recent) >= RECENT_MAX:

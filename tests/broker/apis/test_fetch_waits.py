@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -56,8 +57,8 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     sizes: list[int] = []
     read = Log.read
 
-    def noted(self: Log, offset: int, *, bytes_max: int, offset_limit: int, at_least_one: bool = True) -> LogRead:
-        found = read(self, offset, bytes_max=bytes_max, offset_limit=offset_limit, at_least_one=at_least_one)
+    def noted(self: Log, offset: int, **how: Any) -> LogRead:
+        found = read(self, offset, **how)
         sizes.append(found.size_bytes)
         return found
 

@@ -253,11 +253,12 @@ class _Fetch:
         if self.is_counting:
             self.bytes_read += min(bytes_max, log.readable_bytes(asked.fetch_offset, offset_limit=limit))
             return answer
-        found = replica.read(
+        found = log.read(
             asked.fetch_offset,
             bytes_max=bytes_max,
             offset_limit=limit,
             at_least_one=self.bytes_read == 0 and self.context.version >= VERSION_WHOLE_BATCHES,
+            to_send=self.context.version >= VERSION_MAGIC_2,
         )
         if not found.buffers:
             return answer
