@@ -13,7 +13,7 @@ import pytest
 from chronik.sim.faults import Fault
 from chronik.sim.scenarios import run_named
 from tests.replication import planted_bugs as replication_bugs
-from tests.sim.planted import member_bugs, metadata_bugs, record_bugs
+from tests.sim.planted import member_bugs, metadata_bugs, move_bugs, record_bugs
 
 pytestmark = pytest.mark.slow
 
@@ -145,6 +145,8 @@ CASES = [
     Planted(record_bugs.node_goes_on_after_a_failed_fsync, "records", 3, DISKS_FAIL, "21"),
     Planted(record_bugs.compaction_mistakes_keys_for_each_other, "upkeep", 0, [], ("7", "9")),
     Planted(record_bugs.swap_in_progress_is_forgotten_at_recovery, "upkeep", 1, None, ("7", "9")),
+    Planted(move_bugs.moves_end_before_the_newcomers_have_caught_up, "moves", 5, None, ("7", "9", "10", "11")),
+    Planted(move_bugs.replicas_that_were_moved_away_stay, "moves", 0, None, "25"),
 ]
 
 

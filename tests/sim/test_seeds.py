@@ -19,6 +19,7 @@ COUNTS = {
     "groups": 16,
     "damage": 10,
     "upkeep": 16,
+    "moves": 16,
 }
 CHUNKS = [
     (scenario, range(first, min(first + SEEDS_PER_TEST, count)))

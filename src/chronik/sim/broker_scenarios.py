@@ -13,10 +13,11 @@ from chronik.client.errors import ClientError
 from chronik.client.topology import TopicPartition
 from chronik.metadata.image import NO_LEADER
 from chronik.sim.checkers.interface import Checker
+from chronik.sim.checkers.partitions import node_of
 from chronik.sim.checkers.records import AUDITOR
 from chronik.sim.checkers.sets import GROUP_CHECKERS, MEMBERS_CHECKERS, METADATA_CHECKERS, RECORD_CHECKERS
 from chronik.sim.cluster import Cluster
-from chronik.sim.faults import UPKEEP_WEIGHTS, Fault, draw_changes
+from chronik.sim.faults import UPKEEP_WEIGHTS, Fault, draw_changes, draw_moves
 from chronik.sim.group_clients import GroupClients, look_up_commits
 from chronik.sim.history import OK, History
 from chronik.sim.programs import broker_programs
@@ -97,6 +98,7 @@ class RecordsScenario(TopicsScenario):
 
     name = "records"
     partition_count = 2
+    replication_factor = 3
     topic_configs: Mapping[str, str] = MappingProxyType({})
     checkers: Sequence[type[Checker]] = RECORD_CHECKERS
     brokers: ClassVar[dict[str, object]] = {
@@ -116,7 +118,7 @@ class RecordsScenario(TopicsScenario):
             new = NewTopic(
                 TOPIC,
                 partition_count=self.partition_count,
-                replication_factor=len(cluster.machines),
+                replication_factor=self.replication_factor,
                 configs=self.topic_configs,
             )
             await create_topics(routing, [new])
@@ -187,6 +189,43 @@ class UpkeepScenario(RecordsScenario):
 
     def clients(self, cluster: Cluster, history: History) -> Clients:
         return self._clients(cluster, history, PACES_MS[0])
+
+
+class MovesScenario(RecordsScenario):
+    """As records, on one node more; meanwhile operators give partitions other replicas, while nodes fail. In the end
+    every partition is where it was sent last, and nowhere else."""
+
+    name = "moves"
+    node_count = 4
+    brokers: ClassVar[dict[str, object]] = {**RecordsScenario.brokers, "log_retention_check_interval_ms": 400}
+
+    def draw_faults(self, world: World) -> list[Fault]:
+        random = world.random("moves")
+        moves = draw_moves(
+            random, node_count=self.node_count, partition_count=self.partition_count, span_ms=self.fault_ms
+        )
+        return sorted([*super().draw_faults(world), *moves])
+
+    def has_recovered(self, cluster: Cluster) -> bool:
+        leader = cluster.leader()
+        store = leader.program.store if leader is not None and leader.program is not None else None
+        if store is None or not cluster.has_settled() or not all(task.done() for task in cluster.operators):
+            return False
+        partitions = {
+            (topic.topic_id, index): partition
+            for topic in store.image.all_topics()
+            for index, partition in enumerate(topic.partitions)
+        }
+        have_arrived = all(
+            each.leader != NO_LEADER and not each.adding and not each.removing and set(each.replicas) == set(each.isr)
+            for each in partitions.values()
+        )
+        return have_arrived and all(
+            machine.node_id in partitions[log.topic_id, log.partition].replicas
+            for machine in cluster.machines.values()
+            if (node := node_of(machine)) is not None
+            for log in node.logs.all()
+        )
 
 
 class DamageScenario(RecordsScenario):

@@ -2,7 +2,8 @@
 
 Every fault ends by itself after its duration, so any part of a schedule is a schedule: that is what lets `shrink` take
 faults out one by one. `node` 0 means whoever leads the quorum when the fault begins, which is where faults hurt.
-Members that come and go are faults as well: somebody asks for that, and gives up when it takes too long.
+Members that come and go, and replicas that move, are faults as well: somebody asks for that, and gives up when it takes
+too long.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import NamedTuple
 
+from chronik.client.topology import TopicPartition
 from chronik.sim import operators
 from chronik.sim.cluster import Cluster, Machine
 from chronik.sim.loop import NS_PER_MS
 from chronik.wire.batches import LENGTH_COVERS_FROM
 
 LEADER = 0
+MOVED_TOPICS = ("orders", "orders", "orders", "__consumer_offsets")  # of the last, whatever is asked, there is one
 CRC_COVERS_FROM = 21  # of a batch
 
 
@@ -182,6 +185,15 @@ def _leave(cluster: Cluster, machine: Machine, fault: Fault) -> None:
     operators.let_go(cluster, machine, fate=fault.amount, through=fault.other, patience_ms=fault.duration_ms)
 
 
+def _move(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+    """Somebody gives a partition other replicas, or calls that off; `amount` says which."""
+    random = Random(fault.amount)
+    at = TopicPartition(random.choice(MOVED_TOPICS), random.randrange(fault.other))
+    count = min(random.choice((2, 3, 3, 3, 4)), len(cluster.machines))
+    replicas = None if random.random() < 0.15 else random.sample(list(cluster.machines), count)
+    operators.move(cluster, at, replicas, through=machine.node_id, patience_ms=fault.duration_ms)
+
+
 KINDS: Mapping[str, Callable[[Cluster, Machine, Fault], None]] = {
     "kill": _kill,
     "power": _power,
@@ -203,6 +215,7 @@ KINDS: Mapping[str, Callable[[Cluster, Machine, Fault], None]] = {
     "wall jump": _wall_jump,
     "join": _join,
     "leave": _leave,
+    "move": _move,
 }
 
 
@@ -356,6 +369,18 @@ def draw_changes(random: Random, *, node_count: int, spare_count: int, span_ms: 
         else:  # came, and goes
             spare = random.choice(spares)
             faults += [_joined(random, at_ms, spare), _left(random, later_ms, spare)]
+    return faults
+
+
+def draw_moves(random: Random, *, node_count: int, partition_count: int, span_ms: int) -> list[Fault]:
+    """One after the other or at once, also of the same partition, and of the one in which offsets are committed."""
+    faults: list[Fault] = []
+    for _ in range(random.randint(2, 7)):
+        at_ms = random.randrange(span_ms)
+        for _ in range(random.choice((1, 1, 2))):
+            node, patience_ms = random.randint(1, node_count), random.randint(500, 4000)
+            faults.append(Fault(at_ms, "move", node, patience_ms, partition_count, random.randrange(1 << 30)))
+            at_ms += random.randint(0, 1500)
     return faults
 
 

@@ -1,4 +1,5 @@
-"""Operators who take nodes into the quorum and out of it, as `chronik cluster add` and `remove` do, through any node.
+"""Operators who take nodes into the quorum and out of it, as `chronik cluster add` and `remove` do, and who move
+replicas from node to node, through any node.
 
 Each is a process of its own with one thing to do and so much patience: what fails is asked again through the next node,
 what takes too long is given up, and what became of it the operator does not know. Several may be at work at once, on
@@ -8,12 +9,14 @@ different nodes. An operator judges nothing, and wipes no disk before the cluste
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any
 
 from chronik.client.addresses import Address
-from chronik.client.admin import quorum
+from chronik.client.admin import quorum, reassignments
 from chronik.client.errors import ClientError, Refused
 from chronik.client.routing import Cluster as Routing
+from chronik.client.topology import TopicPartition
 from chronik.sim.cluster import Cluster, Machine
 from chronik.sim.programs import CONTROLLER_PORT
 from chronik.sim.record_clients import routing_of
@@ -24,7 +27,14 @@ PAUSE_S = 0.1  # before the next node is asked
 LISTENS_ON, IS_STOPPED, RUNS_ON = range(3)  # a node that votes no more: what becomes of it
 
 # What an operator hears who asks for what is there already; a request that was given up may have come to be.
-DONE_BEFORE = frozenset({ErrorCode.DUPLICATE_VOTER, ErrorCode.VOTER_NOT_FOUND, ErrorCode.BROKER_ID_NOT_REGISTERED})
+DONE_BEFORE = frozenset(
+    {
+        ErrorCode.DUPLICATE_VOTER,
+        ErrorCode.VOTER_NOT_FOUND,
+        ErrorCode.BROKER_ID_NOT_REGISTERED,
+        ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
+    }
+)
 
 Ask = Callable[[Routing], Awaitable[None]]
 Work = Callable[["_Operator"], Awaitable[None]]
@@ -44,7 +54,11 @@ def take_in(cluster: Cluster, machine: Machine, *, through: int, patience_ms: in
         if machine.is_forgotten:
             machine.come_new()
         machine.start()
-        await operator.ask("add", machine, lambda to: quorum.add(to, machine.node_id, at, timeout_ms=operator.left_ms))
+        await operator.ask(
+            f"add {machine}",
+            machine,
+            lambda to: quorum.add(to, machine.node_id, at, timeout_ms=operator.left_ms),
+        )
 
     _begin(cluster, machine, work, through, patience_ms)
 
@@ -69,6 +83,22 @@ def let_go(cluster: Cluster, machine: Machine, *, fate: int, through: int, patie
     _begin(cluster, machine, work, through, patience_ms)
 
 
+def move(
+    cluster: Cluster, at: TopicPartition, replicas: Sequence[int] | None, *, through: int, patience_ms: int
+) -> None:
+    """The partition lives on these nodes from then on, whenever they have caught up; None calls such a move off."""
+    client = make_client(cluster, f"operator-{len(cluster.operators) + 1}")
+    operator = _Operator(cluster, client, through, patience_ms)
+
+    async def ask(to: Routing) -> None:
+        for refused in (await reassignments.move(to, {at: replicas})).values():
+            if refused is not None:
+                raise refused
+
+    where = "back" if replicas is None else f"to {', '.join(map(str, replicas))}"
+    _start(cluster, client, operator.ask(f"move {at} {where}", None, ask))
+
+
 def _begin(cluster: Cluster, machine: Machine, work: Work, through: int, patience_ms: int) -> None:
     client = make_client(cluster, f"operator-{len(cluster.operators) + 1}")
     operator = _Operator(cluster, client, through, patience_ms)
@@ -80,11 +110,15 @@ def _begin(cluster: Cluster, machine: Machine, work: Work, through: int, patienc
         await work(operator)
         machine.is_attended = False
 
+    _start(cluster, client, begin())
+
+
+def _start(cluster: Cluster, client: WireClient, work: Coroutine[Any, Any, Any]) -> None:
     def ended(task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
             cluster.world.violated("no unhandled error", f"{client.name}: {error!r}")
 
-    task = client.loop.create_task(begin(), name=client.name)
+    task = client.loop.create_task(work, name=client.name)
     task.add_done_callback(ended)
     cluster.operators.append(task)
 
@@ -103,29 +137,29 @@ class _Operator:
     async def forget(self, machine: Machine) -> bool:
         """As a broker first. It leaves the quorum with that, unless somebody failed in between: that is asked too."""
         machine.may_end = True  # it hears that it is not registered, and ends
-        is_gone = await self.ask("forget", machine, lambda to: quorum.unregister(to, machine.node_id))
+        is_gone = await self.ask(f"forget {machine}", machine, lambda to: quorum.unregister(to, machine.node_id))
         return is_gone and await self.remove(machine)
 
     async def remove(self, machine: Machine) -> bool:
-        return await self.ask("remove", machine, lambda to: quorum.remove(to, machine.node_id))
+        return await self.ask(f"remove {machine}", machine, lambda to: quorum.remove(to, machine.node_id))
 
-    async def ask(self, what: str, machine: Machine, ask: Ask) -> bool:
+    async def ask(self, what: str, about: Machine | None, ask: Ask) -> bool:
         """Whether it is so now. False: the operator gave up, and it may be so or not, now or later."""
         while self.left_ms:
-            node_id = self._next_node(machine)
+            node_id = self._next_node(about)
             try:
                 async with asyncio.timeout(self.left_ms / 1000):
                     await ask(self._to(node_id))
             except (ClientError, TimeoutError) as error:
                 is_done = isinstance(error, Refused) and error.kafka_error in DONE_BEFORE
-                self._note(f"{what} {machine}, through node-{node_id}: {type(error).__name__} {error}")
+                self._note(f"{what}, through node-{node_id}: {type(error).__name__} {error}")
                 if is_done:
                     return True
             else:
-                self._note(f"{what} {machine}, through node-{node_id}: done")
+                self._note(f"{what}, through node-{node_id}: done")
                 return True
             await asyncio.sleep(PAUSE_S)
-        self._note(f"{what} {machine}: given up")
+        self._note(f"{what}: given up")
         return False
 
     def _to(self, node_id: int) -> Routing:
@@ -134,12 +168,12 @@ class _Operator:
             self._routings[node_id] = routing_of(self._cluster, self._client, [node_id])
         return self._routings[node_id]
 
-    def _next_node(self, machine: Machine) -> int:
+    def _next_node(self, about: Machine | None) -> int:
         """In turn, but nobody asks a node about itself that is to come or to go."""
         while True:
             node_id = 1 + (self._through - 1) % len(self._cluster.machines)
             self._through += 1
-            if node_id != machine.node_id:
+            if about is None or node_id != about.node_id:
                 return node_id
 
     def _note(self, what: str) -> None:

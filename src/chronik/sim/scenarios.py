@@ -6,6 +6,7 @@ from chronik.sim.broker_scenarios import (
     DamageScenario,
     GroupsScenario,
     MembersScenario,
+    MovesScenario,
     RecordsScenario,
     TopicsScenario,
     UpkeepScenario,
@@ -26,6 +27,7 @@ SCENARIOS: dict[str, type[Scenario]] = {
         GroupsScenario,
         DamageScenario,
         UpkeepScenario,
+        MovesScenario,
     )
 }
 

@@ -6,6 +6,7 @@ as the process before it held durably and knew to be committed, damaged or not.
 
 from __future__ import annotations
 
+from chronik.metadata.image import Image
 from chronik.sim.checkers.interface import Checker
 from chronik.sim.checkers.partitions import node_of, replicas_of
 from chronik.sim.cluster import Cluster, Machine
@@ -30,6 +31,7 @@ class CommittedIsKept(Checker):
         self._marks: dict[int, dict[tuple[bytes, int], int]] = {}  # by node and partition: committed and durable there
         self._starts: dict[int, int] = {}  # by node: which start was looked at
         self._wipes: dict[int, int] = {}
+        self._images: dict[int, Image] = {}  # by node: the last that was looked at
 
     def ending(self, machine: Machine) -> None:
         marks = self._marks.setdefault(machine.node_id, {})
@@ -43,6 +45,10 @@ class CommittedIsKept(Checker):
             self._marks.pop(machine.node_id, None)
 
     def looked(self, machine: Machine) -> None:
+        store = machine.program.store if machine.program is not None else None
+        if store is not None and store.image is not self._images.get(machine.node_id):
+            self._images[machine.node_id] = store.image
+            self._forget_moved(machine.node_id, store.image)
         if self._starts.get(machine.node_id) == machine.starts:
             return
         logs = getattr(node_of(machine), "logs", None)
@@ -54,3 +60,11 @@ class CommittedIsKept(Checker):
             end = 0 if log is None else log.end_offset
             if end < mark:
                 self.violated(f"{machine}: {log} was committed up to {mark} before it started, and now ends at {end}")
+
+    def _forget_moved(self, node_id: int, image: Image) -> None:
+        """A replica that a node was told to give up may be gone, and begin anew when it is to come back."""
+        marks = self._marks.get(node_id, {})
+        for topic_id, index in list(marks):
+            topic = image.topic(topic_id)
+            if topic is not None and node_id not in topic.partitions[index].replicas:
+                del marks[topic_id, index]

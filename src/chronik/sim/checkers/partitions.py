@@ -27,25 +27,21 @@ def replicas_of(machine: Machine) -> dict[tuple[bytes, int], Replica]:
 
 class Watermarks(Checker):
     """Invariant 10: a leader's high watermark is at most what every in-sync replica holds durably, and in the life of
-    a process it never goes back."""
+    a process it never goes back, unless the replica was taken away in between."""
 
     name = "10 the high watermark is durable on all in sync"
 
     def __init__(self, world: World, cluster: Cluster, history: History) -> None:
         super().__init__(world, cluster, history)
-        self._seen: dict[tuple[int, int], dict[tuple[bytes, int], int]] = {}  # by node and start: by partition
+        self._seen: dict[Replica, int] = {}
 
     def looked(self, machine: Machine) -> None:
-        replicas = replicas_of(machine)
-        if not replicas:
-            return
-        seen = self._seen.setdefault((machine.node_id, machine.starts), {})
-        for key, replica in replicas.items():
+        for key, replica in replicas_of(machine).items():
             mark = replica.high_watermark
-            before = seen.get(key)
+            before = self._seen.get(replica)
             if mark == before:
                 continue
-            seen[key] = mark
+            self._seen[replica] = mark
             if before is not None and mark < before:
                 self.violated(f"{machine}: {replica.name} went from {before} to {mark}")
             if replica.is_leader:
@@ -139,7 +135,10 @@ class Elections(Checker):
         if now.leader_epoch < before.leader_epoch or now.partition_epoch <= before.partition_epoch:
             self.violated(f"{where}: epochs went from {before} to {now}")
         is_next = now.partition_epoch == before.partition_epoch + 1
-        if is_next and now.leader not in (NO_LEADER, before.leader) and now.leader not in before.isr + before.elr:
+        eligible = before.isr + before.elr
+        if before.removing:  # the leader was to go, and with the last that it took into the in-sync set it does
+            eligible += now.isr
+        if is_next and now.leader not in (NO_LEADER, before.leader, *eligible):
             self.violated(f"{where}: {now.leader} was elected, {before.isr} were in sync")
 
 
