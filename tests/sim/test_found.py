@@ -194,6 +194,18 @@ CASES = [
         ],
         story="a node that had no room for a note while it started was taken for a broken one",
     ),
+    Found(
+        "damage",
+        seed=730154,
+        faults=[
+            Fault(796, "kill", 2, duration_ms=63),
+            Fault(2661, "rot", 2, duration_ms=1099, amount=5),
+            Fault(7148, "isolate", 0, duration_ms=1298),
+            Fault(8685, "isolate", 0, duration_ms=2174),
+            Fault(10523, "isolate", 0, duration_ms=1506),
+        ],
+        story="what a node had said of its disk arrived after the disk was lost, and was taken for a lie",
+    ),
 ]
 
 

@@ -59,6 +59,7 @@ class Machine:
         self.on_end: Callable[[Machine], None] = lambda _: None  # called when a process is to be gone
         self.is_rotten = False  # its disk returns what was never written
         self.is_spare = False  # it did not found the cluster
+        self.lost_logs: list[DurableLog] = []  # of disks that are no more: what it said of them may be under way still
         self._raft_directory = raft_directory
         self._booted_ns = 0
 
@@ -165,6 +166,8 @@ class Machine:
         self.world.note(self.host, "has lost its disk")
         self.wipes += 1
         self.is_rotten = False
+        lost = self.disk
+        self.lost_logs.append(DurableLog(lambda: lost, self._raft_directory))
         self.disk = SimDisk(self.random.getrandbits(64))
         self.disk.latency_s = self._disk_latency_s
 

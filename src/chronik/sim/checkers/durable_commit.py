@@ -1,5 +1,5 @@
-"""Invariant 3: what any node takes for committed is on the platters of a majority at that moment; it is one entry, no
-other is ever committed at its index; and a leader commits by an entry of its own term.
+"""Invariant 3: what any node takes for committed is on the platters of a majority at that moment, or was until a disk
+was lost; it is one entry, no other is ever committed at its index; and a leader commits by an entry of its own term.
 
 Whose majority: that of the members in force. A change of members is in force once it is applied, so it is committed by
 those before it. What is committed together with it may be so by either: a look does not show which came first. A leader
@@ -80,6 +80,9 @@ class DurableCommit(Checker):
         )
 
     def _holds(self, voter: int, entry: Entry) -> bool:
-        log = self.cluster.machines[voter].durable_log
-        log.refresh()
-        return log.holds(entry.index, entry.term)
+        machine = self.cluster.machines[voter]
+        for log in (machine.durable_log, *machine.lost_logs):
+            log.refresh()
+            if log.holds(entry.index, entry.term):
+                return True
+        return False
