@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from chronik.runtime.invariants import check
 from chronik.storage.errors import StorageError
 
 if TYPE_CHECKING:
@@ -39,5 +38,6 @@ class Unread:
         except StorageError:
             self._segment.doubt()
             raise
-        check(len(data) == self.size_bytes, "a segment is cut by its log alone")
+        if len(data) != self.size_bytes:
+            raise StorageError(f"{self._segment.path} has {len(data)} of {self.size_bytes} bytes at {self.position}")
         return data
