@@ -206,6 +206,16 @@ CASES = [
         ],
         story="what a node had said of its disk arrived after the disk was lost, and was taken for a lie",
     ),
+    Found(
+        "records",
+        seed=732811,
+        faults=[
+            Fault(2438, "pause", 3, duration_ms=1274, other=3),
+            Fault(2727, "power", 1, duration_ms=346, other=1),
+            Fault(2755, "isolate", 0, duration_ms=3454, other=3),
+        ],
+        story="a node that had begun again was taken to have lost what it cannot prove to have synced",
+    ),
 ]
 
 

@@ -34,6 +34,23 @@ class Watermarks(Checker):
     def __init__(self, world: World, cluster: Cluster, history: History) -> None:
         super().__init__(world, cluster, history)
         self._seen: dict[Replica, int] = {}
+        self._durable: dict[tuple[int, bytes, int], int] = {}  # by node and partition: as its last process ended
+        self._wipes: dict[int, int] = {}
+
+    def ending(self, machine: Machine) -> None:
+        for key, replica in replicas_of(machine).items():
+            self._durable[machine.node_id, *key] = self._held_durably(machine, key, replica)
+
+    def starting(self, machine: Machine) -> None:
+        if machine.wipes > self._wipes.get(machine.node_id, 0):
+            self._wipes[machine.node_id] = machine.wipes
+            self._durable = {key: end for key, end in self._durable.items() if key[0] != machine.node_id}
+
+    def _held_durably(self, machine: Machine, key: tuple[bytes, int], replica: Replica) -> int:
+        """A process that has just begun cannot say of all that was synced before it that it was."""
+        log = replica.log
+        before = 0 if log.generation else self._durable.get((machine.node_id, *key), 0)
+        return max(log.durable_offset, min(log.end_offset, before))
 
     def looked(self, machine: Machine) -> None:
         for key, replica in replicas_of(machine).items():
@@ -53,10 +70,11 @@ class Watermarks(Checker):
             held = replicas_of(other).get(key)
             if held is None or other.loop is None:
                 continue  # it is down: what it holds is seen when it is back
-            if held.state.leader_epoch == replica.leader_epoch and held.log.durable_offset < replica.high_watermark:
+            durable = self._held_durably(other, key, held)
+            if held.state.leader_epoch == replica.leader_epoch and durable < replica.high_watermark:
                 self.violated(
                     f"{machine}: {replica.name} is committed up to {replica.high_watermark}, "
-                    f"{other} is in sync and holds {held.log.durable_offset} durably"
+                    f"{other} is in sync and holds {durable} durably"
                 )
 
 
