@@ -353,3 +353,17 @@ def test_an_end_is_told_only_when_it_cannot_go_back() -> None:
         assert one.replica.is_end_known
 
     run(story)
+
+
+def test_only_a_leader_asks_for_its_log_to_stay_in_memory() -> None:
+    """Who reads, reads there; what a follower has synced it hardly ever reads again."""
+
+    async def story() -> None:
+        one = await One.make()
+        assert one.replica.log.is_read
+        one.change(leader=2, leader_epoch=2)
+        assert not one.replica.log.is_read
+        one.change(leader=1, leader_epoch=3)
+        assert one.replica.log.is_read
+
+    run(story)

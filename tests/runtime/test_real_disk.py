@@ -157,3 +157,13 @@ def test_a_disk_that_fails_is_not_called_full(tmp_path: Path, work: str) -> None
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(OSError, match=r"Not a directory|File exists"):
         REFUSABLE[work](RealDisk(), f"{tmp_path}/file")
+
+
+def test_what_was_forgotten_is_read_again(tmp_path: Path) -> None:
+    """Forgetting is about memory alone."""
+    file = RealDisk().open(f"{tmp_path}/f", create=True)
+    data = os.urandom(1 << 20)
+    file.append([data])
+    file.sync()
+    file.forget(0, 1 << 19)
+    assert bytes(file.read(0, 1 << 20)) == data

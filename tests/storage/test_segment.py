@@ -5,10 +5,12 @@ from __future__ import annotations
 from itertools import pairwise
 from random import Random
 
-from chronik.sim.disk import SimDisk
+import pytest
+
+from chronik.sim.disk import SimDisk, SimFile
 from chronik.storage.config import LogConfig
 from chronik.storage.log import Log
-from tests.storage.driving import NOW_MS, append, batch, offset_for_timestamp, open_logs, run, topic_id
+from tests.storage.driving import NOW_MS, append, batch, durable, offset_for_timestamp, open_logs, run, topic_id
 
 
 async def indexed_log(disk: SimDisk, count: int, interval_bytes: int = 500) -> Log:
@@ -72,5 +74,39 @@ def test_a_tailing_reader_needs_neither_index_nor_walk() -> None:
         disk.calls.clear()
         log.read(log.end_offset - 1, bytes_max=1000, offset_limit=log.end_offset)
         assert disk.calls["read"] == 1
+
+    run(scenario)
+
+
+def test_what_nobody_reads_leaves_memory_once_it_is_synced_but_for_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A follower's copy would take the memory that the leaders of the same machine need for their readers."""
+    forgotten: list[tuple[int, int]] = []
+    monkeypatch.setattr(SimFile, "forget", lambda _, start, end: forgotten.append((start, end)))
+    monkeypatch.setattr("chronik.storage.segment.KEPT_BYTES", 1000)
+    monkeypatch.setattr("chronik.storage.segment.FORGOTTEN_BYTES_MIN", 500)
+
+    async def scenario() -> None:
+        disk = SimDisk(1)
+        disk.journal_bytes_max = 0  # all by its own file
+        log = (await open_logs(disk)).create("t", topic_id(1), 0, LogConfig())
+        append(log, batch([bytes(3000)]))
+        await durable(log)
+        assert forgotten == [], "a leader's is read"
+        log.is_read = False
+        append(log, batch([bytes(100)]))
+        assert forgotten == [], "not before it is synced"
+        await durable(log)
+        [segment] = log.segments
+        assert forgotten == [(0, segment.size_bytes - 1000)]
+        append(log, batch([bytes(100)]))
+        await durable(log)
+        assert len(forgotten) == 1, "not for so little"
+        append(log, batch([bytes(600)]))
+        await durable(log)
+        assert forgotten[1] == (forgotten[0][1], segment.size_bytes - 1000)
+        log.truncate_to(1)
+        append(log, batch([bytes(3000)]))
+        await durable(log)
+        assert forgotten[2:] == [(segment.position_of(1), segment.size_bytes - 1000)], "what is new is told anew"
 
     run(scenario)

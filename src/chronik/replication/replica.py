@@ -113,6 +113,7 @@ class Replica:
     def _begin_epoch(self) -> None:
         """A leader's epoch begins where it found the end of the log, also while nothing is written in it."""
         self.isr_pending = None
+        self.log.is_read = self.is_leader
         if self.is_leader:
             self._is_committed_firm = True  # what we hold is what counts now
             self.epoch_start_offset = self.log.end_offset

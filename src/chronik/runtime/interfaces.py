@@ -53,6 +53,9 @@ class File(Protocol):
     def sync(self) -> None:
         """Returns when everything appended before the call survives a power cut (fdatasync). After an error, stop."""
 
+    def forget(self, start: int, end: int) -> None:
+        """Nobody is likely to read these bytes, which are synced: the kernel need not keep them in memory as well."""
+
     def close(self) -> None:
         """A file that is simply let go closes by itself, once no lane works on it any more."""
 

@@ -94,6 +94,11 @@ class RealFile:
     def sync(self) -> None:
         fdatasync(self._fd)
 
+    def forget(self, start: int, end: int) -> None:
+        if hasattr(os, "posix_fadvise"):
+            with contextlib.suppress(OSError):  # it is advice, and no file system has to take it
+                os.posix_fadvise(self._fd, start, end - start, os.POSIX_FADV_DONTNEED)
+
     def close(self) -> None:
         if self._fd >= 0:
             os.close(self._fd)

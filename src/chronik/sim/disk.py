@@ -80,6 +80,9 @@ class SimFile:
             raise
         self._inode.sync()
 
+    def forget(self, start: int, end: int) -> None:
+        self._disk.step("forget", self.path)
+
     def close(self) -> None:
         pass
 

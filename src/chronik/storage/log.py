@@ -94,6 +94,7 @@ class Log:
         self.deleted = False
         self.on_durable: Callable[[], None] | None = None  # called whenever durable_offset has moved forward
         self.checkpointed_segment = 0  # compaction stays below it: recovery puts no journaled bytes there
+        self.is_read = True  # by consumers and followers: what is synced stays in memory while the kernel has room
         self.is_noted = False  # the journal tells of it, or did
         self.directory_durably = False  # a deleted log had this directory: its removal must not come undone later
         self._disk = disk
@@ -301,6 +302,8 @@ class Log:
         for segment, _, end in capture.pieces:
             segment.synced_bytes = max(segment.synced_bytes, end)
             segment.entry_synced = True
+            if not self.is_read:
+                segment.leave_memory()
         return True
 
     @property

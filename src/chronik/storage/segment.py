@@ -22,6 +22,8 @@ from chronik.wire.errors import WireError
 logger = logging.getLogger("chronik.storage")
 
 WALK_BYTES = 8192  # read at once when walking from batch to batch: an index interval and the next header
+KEPT_BYTES = 8 << 20  # in memory, of what nobody reads here: who comes to lead has readers close to the end
+FORGOTTEN_BYTES_MIN = 1 << 20  # at once
 RECENT_MAX = 512  # boundaries remembered, so that a tailing reader needs neither index nor walk
 TAIL_BYTES_MAX = 2048  # of small appends kept for the journal, which spares a system call a log; of each log, so little
 OFFSET_SPAN_MAX = 2**31 - 1  # an index entry counts offsets from the base in 32 bits
@@ -40,6 +42,7 @@ class Segment:
         "_disk",
         "_file",
         "_first_timestamp_ms",
+        "_forgotten_bytes",
         "_index",
         "_is_reported",
         "_max_timestamp_ms",
@@ -66,6 +69,7 @@ class Segment:
         self.used = True  # since the last `rest`
         self._disk = disk
         self._is_reported = False
+        self._forgotten_bytes = 0
         self._file: File | None = None
         self._first_timestamp_ms: int | None = None
         self._index: Index | None = None
@@ -170,6 +174,7 @@ class Segment:
         self.size_bytes = position
         self.durable_bytes = min(self.durable_bytes, position)
         self.synced_bytes = min(self.synced_bytes, position)
+        self._forgotten_bytes = min(self._forgotten_bytes, position)
         self._checked_to = min(self._checked_to, position)
         self._checked_from = min(self._checked_from, position)
         self._forget_tail()
@@ -188,6 +193,13 @@ class Segment:
         if self._index is not None and self._index.file is not None:
             return [self.file, self._index.file]
         return [self.file]
+
+    def leave_memory(self) -> None:
+        """What is synced need not be in memory, but for the end. A machine's memory is better used for what is read."""
+        end = self.synced_bytes - KEPT_BYTES
+        if self._file is not None and end - self._forgotten_bytes >= FORGOTTEN_BYTES_MIN:
+            self._file.forget(self._forgotten_bytes, end)
+            self._forgotten_bytes = end
 
     def remove(self) -> None:
         """Files of a segment that a lane still works on stay open until the lane lets go of them."""
