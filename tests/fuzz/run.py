@@ -25,13 +25,15 @@ def fuzz(target: Target, seed: int, inputs: int) -> str | None:
     """Runs one target; returns the finding, if any."""
     random = Random(f"{seed}/{target.name}")
     corpus = [target.seeds(random) for _ in range(8)]
-    for number in range(inputs):
-        data = mutate(random, random.choice(corpus), random.choice(corpus))
-        faulthandler.dump_traceback_later(SECONDS_MAX, exit=True)
-        finding = _measured(target, data) if number % MEMORY_EVERY == 0 else _plain(target, data)
-        if finding:
-            return f"{target.name}, seed {seed}, input {number}: {finding}\n  {data.hex()}"
-    faulthandler.cancel_dump_traceback_later()
+    try:
+        for number in range(inputs):
+            data = mutate(random, random.choice(corpus), random.choice(corpus))
+            faulthandler.dump_traceback_later(SECONDS_MAX, exit=True)
+            finding = _measured(target, data) if number % MEMORY_EVERY == 0 else _plain(target, data)
+            if finding:
+                return f"{target.name}, seed {seed}, input {number}: {finding}\n  {data.hex()}"
+    finally:
+        faulthandler.cancel_dump_traceback_later()  # else it ends the process in the middle of whatever comes next
     return None
 
 
