@@ -11,7 +11,7 @@ from chronik.client.admin.topics import NewTopic
 from chronik.client.admin.topics import create as create_topics
 from chronik.client.errors import ClientError
 from chronik.client.topology import TopicPartition
-from chronik.metadata.image import NO_LEADER
+from chronik.metadata.image import NO_LEADER, Image
 from chronik.sim.checkers.interface import Checker
 from chronik.sim.checkers.partitions import node_of
 from chronik.sim.checkers.records import AUDITOR
@@ -144,14 +144,13 @@ class RecordsScenario(TopicsScenario):
     def has_recovered(self, cluster: Cluster) -> bool:
         """Every partition is led, and all its replicas are in sync again, but for those on a disk that is to be
         replaced."""
-        leader = cluster.leader()
-        store = leader.program.store if leader is not None and leader.program is not None else None
-        if not cluster.has_settled() or store is None:
+        image = _settled_image(cluster)
+        if image is None:
             return False
         sound = {node_id for node_id, machine in cluster.machines.items() if not machine.is_rotten}
         return all(
             partition.leader != NO_LEADER and sound <= set(partition.isr)
-            for topic in store.image.all_topics()
+            for topic in image.all_topics()
             for partition in topic.partitions
         )
 
@@ -207,13 +206,12 @@ class MovesScenario(RecordsScenario):
         return sorted([*super().draw_faults(world), *moves])
 
     def has_recovered(self, cluster: Cluster) -> bool:
-        leader = cluster.leader()
-        store = leader.program.store if leader is not None and leader.program is not None else None
-        if store is None or not cluster.has_settled() or not all(task.done() for task in cluster.operators):
+        image = _settled_image(cluster)
+        if image is None or not all(task.done() for task in cluster.operators):
             return False
         partitions = {
             (topic.topic_id, index): partition
-            for topic in store.image.all_topics()
+            for topic in image.all_topics()
             for index, partition in enumerate(topic.partitions)
         }
         have_arrived = all(
@@ -309,6 +307,13 @@ class GroupsScenario(RecordsScenario):
             await routing.close()
 
         _run_in(world, auditor, look())
+
+
+def _settled_image(cluster: Cluster) -> Image | None:
+    """The leader's, once all nodes have found each other."""
+    leader = cluster.leader()
+    store = leader.program.store if leader is not None and leader.program is not None else None
+    return store.image if store is not None and cluster.has_settled() else None
 
 
 def _run_in(world: World, client: WireClient, work: Coroutine[Any, Any, None]) -> None:

@@ -19,7 +19,7 @@ from chronik.sim.loop import NS_PER_MS
 from chronik.wire.batches import LENGTH_COVERS_FROM
 
 LEADER = 0
-MOVED_TOPICS = ("orders", "orders", "orders", "__consumer_offsets")  # of the last, whatever is asked, there is one
+MOVED_TOPICS = ("orders", "orders", "orders", "__consumer_offsets")
 CRC_COVERS_FROM = 21  # of a batch
 
 
@@ -186,9 +186,11 @@ def _leave(cluster: Cluster, machine: Machine, fault: Fault) -> None:
 
 
 def _move(cluster: Cluster, machine: Machine, fault: Fault) -> None:
-    """Somebody gives a partition other replicas, or calls that off; `amount` says which."""
+    """Somebody gives a partition other replicas, or calls that off: `amount` says which, of `other` partitions or the
+    one in which offsets are committed."""
     random = Random(fault.amount)
-    at = TopicPartition(random.choice(MOVED_TOPICS), random.randrange(fault.other))
+    topic, index = random.choice(MOVED_TOPICS), random.randrange(fault.other)
+    at = TopicPartition(topic, index if topic == "orders" else 0)
     count = min(random.choice((2, 3, 3, 3, 4)), len(cluster.machines))
     replicas = None if random.random() < 0.15 else random.sample(list(cluster.machines), count)
     operators.move(cluster, at, replicas, through=machine.node_id, patience_ms=fault.duration_ms)
