@@ -7,6 +7,7 @@ handed to the caller unjoined: records stay where they are until the socket take
 
 from __future__ import annotations
 
+from itertools import groupby
 from struct import Struct as Packing
 from struct import error as struct_error
 from typing import Any
@@ -53,10 +54,10 @@ def records_of(value: Any) -> tuple[int, list[Any]]:
 
 
 def write_tags(known: list[tuple[int, bytes]], unknown: tuple[tuple[int, bytes], ...]) -> bytes:
-    """The tag section: known and kept unknown ones together, in ascending order."""
-    tags = sorted([*known, *unknown])
+    """The tag section: known ones, which come in ascending order, and kept unknown ones together in that order."""
+    tags = sorted([*known, *unknown]) if unknown else known
     write = primitives.write_varint
-    return b"".join([write(len(tags)), *(write(tag) + write(len(data)) + data for tag, data in tags)])
+    return b"".join([write(len(tags)), *[write(tag) + write(len(data)) + data for tag, data in tags]])
 
 
 class EncoderWriter:
@@ -85,8 +86,12 @@ class EncoderWriter:
             self.source.indent -= 1
             line("else:")
             self.source.indent += 1
-            for item in run:
-                self.slow(item)
+            for are_fixed, items in groupby(run, lambda item: item[0] == "fixed"):
+                if are_fixed:
+                    self.fused(list(items))
+                else:
+                    for item in items:
+                        self.slow(item)
             self.source.indent -= 1
         self.run = []
 
@@ -126,9 +131,7 @@ class EncoderWriter:
 
     def slow(self, item: tuple[str, ...]) -> None:
         line = self.source.line
-        if item[0] == "fixed":
-            line(f"add({self.source.name_of(Packing('>' + item[1]).pack, 'pack')}({item[2]}))")
-        elif item[0] == "array":
+        if item[0] == "array":
             self.numbers(item[1], item[2])
         elif item[0] == "length":
             line(f"add(write_varint({item[1]}))")
@@ -279,7 +282,13 @@ class EncoderWriter:
         default = self.source.name_of(field.default, "default")
         if isinstance(field.type, Scalar):
             return f"{expression} == {default}"
-        return f"({expression} is {default} or {expression} == {default})"
+        inner = self.shape.in_place(field.type)
+        if self.shape.tagged(field.type) or not all(isinstance(each.type, Scalar) for each in inner):
+            return f"({expression} is {default} or {expression} == {default})"
+        # Field by field, as far as this version has them: asking the structs is slower than writing them.
+        values = [self.source.name_of(getattr(field.default, each.name), "default") for each in inner]
+        equal = [f"{expression}.{each.name} == {value}" for each, value in zip(inner, values, strict=True)]
+        return f"({expression} is {default} or ({' and '.join([*equal, f'not {expression}.unknown_tags'])}))"
 
     def tag_writer(self, tagged: list[Field]) -> str:
         """A function of its own: it is rare, and its parts need a length before them."""

@@ -42,8 +42,13 @@ def read_varint(buffer: memoryview, at: int) -> tuple[int, int]:
     return (byte, at + 1) if byte < 0x80 else read_varint_rest(buffer, at + 1, byte)
 
 
+_ONE_BYTE = [bytes([value]) for value in range(0x80)]
+
+
 def write_varint(value: int) -> bytes:
     """Unsigned, at most 32 bits."""
+    if 0 <= value <= 0x7F:
+        return _ONE_BYTE[value]
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
