@@ -36,6 +36,15 @@ def test_an_unknown_command_is_a_difference() -> None:
     assert "no such command" in str(first_difference("levitate 1\n----\nok\n", "x"))
 
 
+def test_a_step_may_have_several_commands() -> None:
+    """Some recordings are written so. What is no command is input of the one above it."""
+    two_nodes = "add-nodes 2 voters=(1) index=3\ncampaign 1\nstabilize log-level=none\n"
+    states = "1: StateLeader (Voter) Term:1 Lead:1\n2: StateFollower (Non-Voter) Term:0 Lead:0\n"
+    log = "log-level none\n----\nok\n\n" + two_nodes + "log-level debug\nraft-state\n----\n" + states
+    assert first_difference(log, "x") is None
+    assert "StateLeader" in str(first_difference(log.replace("campaign 1\n", ""), "x"))
+
+
 def test_recording_again_changes_nothing() -> None:
     """The files say what the code does now, comments and all."""
     for path in OURS.glob("*.txt"):

@@ -1,7 +1,8 @@
 """Replays recorded Raft interactions against our core: `python -m tests.raft.transcript FILE...`
 
-A file is a row of commands: a command line, lines of input if any, `----`, then the output up to an empty line (an
-output with empty lines of its own stands between two pairs of `----`). Lines of the recorded implementation's own log
+A file is a row of steps: a command line, lines of input if any, `----`, then the output up to an empty line (an output
+with empty lines of its own stands between two pairs of `----`). A step may have several commands, whose outputs follow
+each other. Lines of the recorded implementation's own log
 (INFO, DEBUG and so on) are left out of the comparison, and so is the `ok` that stands where nothing else was written.
 Prints the first difference as a diff and exits 1; exits 0 when every file agrees.
 
@@ -32,13 +33,24 @@ class Step:
     before: list[str]  # comments and empty lines
 
     @property
-    def command(self) -> Command:
-        name, _, rest = self.head[0].partition(" ")
-        arguments = [
-            (key, [part.strip() for part in value.strip("()").split(",") if part.strip()])
-            for key, value in ARGUMENT.findall(rest)
-        ]
-        return Command(name, arguments, "\n".join(self.head[1:]))
+    def commands(self) -> list[Command]:
+        """A line below the first that begins with no verb is input of the command above it."""
+        found = [_command(self.head[0])]
+        for line in self.head[1:]:
+            if line.partition(" ")[0] in VERBS:
+                found.append(_command(line))
+            else:
+                found[-1].body += f"\n{line}" if found[-1].body else line
+        return found
+
+
+def _command(line: str) -> Command:
+    name, _, rest = line.partition(" ")
+    arguments = [
+        (key, [part.strip() for part in value.strip("()").split(",") if part.strip()])
+        for key, value in ARGUMENT.findall(rest)
+    ]
+    return Command(name, arguments)
 
 
 def parse(text: str) -> Iterator[Step]:
@@ -67,10 +79,11 @@ def behaviour(lines: list[str]) -> list[str]:
 
 
 def run(environment: Environment, step: Step) -> list[str]:
-    verb = VERBS.get(step.command.name)
-    if verb is None:
-        return [f"no such command: {step.command.name}"]
-    verb(environment, step.command)
+    for command in step.commands:
+        verb = VERBS.get(command.name)
+        if verb is None:
+            return [f"no such command: {command.name}"]
+        verb(environment, command)
     return environment.written().splitlines()
 
 
