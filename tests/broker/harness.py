@@ -13,6 +13,7 @@ from chronik.broker.node import Node
 from chronik.broker.settings import Settings
 from chronik.runtime.interfaces import Runtime
 from chronik.sim.disk import SimDisk
+from chronik.sim.network import SimSends
 from chronik.wire.compiler import decoder_of, encoder_of
 from chronik.wire.headers import (
     RequestHeader,
@@ -68,6 +69,9 @@ class MemoryNetwork:
     async def listen(self, host: str, port: int, factory: Callable[[], asyncio.Protocol]) -> MemoryListener:
         self.factories.append(factory)
         return MemoryListener(host, port)
+
+    def sends(self) -> SimSends:
+        return SimSends()
 
     async def connect(self, host: str, port: int, factory: Callable[[], asyncio.Protocol]) -> Any:
         raise OSError(f"nothing listens on {host}:{port}")
@@ -173,6 +177,7 @@ class _Transport(asyncio.Transport):
     def __init__(self, client: Client) -> None:
         super().__init__({"peername": ("127.0.0.1", 50_000)})
         self._client = client
+        self._is_closing = False
         self.is_reading = True
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
@@ -191,6 +196,10 @@ class _Transport(asyncio.Transport):
         self.is_reading = True
 
     def abort(self) -> None:
+        self._is_closing = True
         self._client.closed()
 
     close = abort
+
+    def is_closing(self) -> bool:
+        return self._is_closing

@@ -209,6 +209,9 @@ class Peer(asyncio.Transport):
 
     # The node's side.
 
+    def is_closing(self) -> bool:
+        return self.is_closed
+
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if self.is_closed:
             return

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from chronik.broker import limits
+from chronik.broker.awaited import Awaited
 from chronik.broker.connection import Connection
 from chronik.broker.connections import Connections
 from chronik.broker.dispatch import Answer
@@ -34,6 +35,8 @@ class StubNode:
         self.settings = Settings.default(node_id=1)
         self.memory = MemoryBudget(budget_bytes)
         self.scratch = make_scratch()
+        self.sends = self.runtime.network.sends()
+        self.awaited = Awaited()
         self.connections = Connections(self.runtime.clock, connections_max=3, idle_ms_max=-1, per_host_max=2)
         self.connections.are_served = True
         self.tasks = Tasks("stub")
@@ -157,9 +160,9 @@ async def test_a_read_full_of_requests_is_served_in_turns() -> None:
     hostile.send(b"".join(request(n) for n in range(5000)))
     assert len(node.started) == limits.REQUESTS_PER_TURN, "one callback starts so many and no more"
     honest.send(request(1))
-    assert honest.correlation_ids() == [1]
     before = len(node.started)
     await turns(1)
+    assert honest.correlation_ids() == [1]
     assert 0 < len(node.started) - before <= 2 * limits.REQUESTS_PER_TURN
     await turns(5000)
     assert hostile.correlation_ids() == list(range(5000))
@@ -267,6 +270,29 @@ def test_nothing_behind_a_bad_request_is_served_and_one_line_is_logged(caplog: p
         assert node.memory.small_bytes == 0
 
     run(test())
+
+
+@in_a_loop
+async def test_what_was_answered_before_a_bad_request_still_leaves() -> None:
+    """Answers of one turn leave together at its end, and the connection ends before that."""
+    node = StubNode()
+    node.answers_at_once = []
+    peer = Peer(node)  # type: ignore[arg-type]
+    peer.send(request(0) + request(1))
+    peer.send(BAD)
+    assert peer.is_closed
+    assert peer.correlation_ids() == [0, 1]
+
+
+@in_a_loop
+async def test_large_answers_do_not_overtake_small_ones() -> None:
+    node = StubNode()
+    peer = Peer(node)  # type: ignore[arg-type]
+    peer.send(b"".join(request(n) for n in range(6)))
+    for n in range(6):
+        node.started[n].set_result(b"x" * (60_000 if n % 2 else 10))
+    await turns()
+    assert peer.correlation_ids() == list(range(6))
 
 
 @in_a_loop

@@ -56,18 +56,18 @@ def test_a_failed_sync_fails_its_round_and_no_other(tmp_path: Path) -> None:
 
     async def failing() -> None:
         kernel = await opened()
-        real: Any = kernel._call
+        real: Any = kernel._io._call
 
         def second_of_four_fails(number: int, *arguments: int) -> int:
             count: int = real(number, *arguments)
             for index in range(count if number == GET_EVENTS else 0):
                 told.append(index)
                 if len(told) == 2:
-                    pack_into("=q", kernel._events, index * 32 + 16, -errno.EIO)
+                    pack_into("=q", kernel._io.events, index * 32 + 16, -errno.EIO)
             return count
 
         told: list[int] = []
-        kernel._call = second_of_four_fails  # type: ignore[assignment]
+        kernel._io._call = second_of_four_fails  # type: ignore[assignment]
         first: asyncio.Future[None] = asyncio.Future()
         kernel.sync(files(tmp_path, 4), first)
         with pytest.raises(OSError, match="Input/output error"):
@@ -185,12 +185,12 @@ def test_closing_waits_for_what_is_under_way_and_hands_the_context_on(tmp_path: 
         kernel = await opened()
         future: asyncio.Future[None] = asyncio.Future()
         kernel.sync(files(tmp_path, 5), future)
-        context = kernel._context
+        context = kernel._io._context
         kernel.close()
         assert future.done()
         again = await opened()
-        assert again._context == context
-        assert ctypes.c_ulong(again._context).value
+        assert again._io._context == context
+        assert ctypes.c_ulong(again._io._context).value
         again.close()
 
     asyncio.run(closing())

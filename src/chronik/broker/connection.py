@@ -39,12 +39,13 @@ class Connection(asyncio.BufferedProtocol):
         self.listener = listener  # the listener's name: which address Metadata advertises to this client
         self.peer = "?"
         self.peer_host = "?"
-        self.is_followers = False  # a broker fetches by it, to replicate what this node leads
+        self._is_followers = False  # see serve_follower
         self.frame_since_ns = 0  # since when we wait for the rest of a frame; 0 when we do not
         self._now_ns = node.runtime.clock.monotonic_ns
         self.last_request_ns = self._now_ns()
         self.client_software: tuple[str, str] | None = None  # told by ApiVersions v3+
         self._transport: asyncio.Transport | None = None  # from connection_made until either side ends it
+        self._write: Callable[[bytes], None] = _nothing_to_write_to  # what is small; it leaves with that of others
         self._is_lost = False
         self._reader = FrameReader(node.settings.socket_request_max_bytes, self._admit, node.scratch)
         self._arrived: deque[memoryview] = deque()  # requests not started yet; nothing is read while there are any
@@ -67,6 +68,7 @@ class Connection(asyncio.BufferedProtocol):
         name = transport.get_extra_info("peername") or ("?", 0)
         self.peer_host, self.peer = str(name[0]), f"{name[0]}:{name[1]}"
         self._transport.set_write_buffer_limits(high=limits.UNSENT_BYTES_HIGH)
+        self._write = self.node.sends.writer_of(self._transport)
         refusal = self.node.connections.admit(self)
         if refusal is not None:
             self.close(refusal)
@@ -168,6 +170,14 @@ class Connection(asyncio.BufferedProtocol):
         self._flush()
         self._read_or_not()
 
+    def serve_follower(self) -> None:
+        """A broker fetches by it, to replicate what this node leads. What it is sent leaves before anything else: its
+        disk is to work while ours does."""
+        if not self._is_followers and self._transport is not None:
+            self._is_followers = True
+            self.node.sends.flush()
+            self._write = self._transport.write
+
     def hold_back(self) -> None:
         """No further request is started until `go_on`: what the one under way does must not be overtaken."""
         self._is_alone = True
@@ -193,7 +203,7 @@ class Connection(asyncio.BufferedProtocol):
             return True
         # Fetch answers are large, so one connection holds one of them; a second waits for the first. A follower sends a
         # second one to end the first: see `replication.fetcher`.
-        return self._arrived[0][:2] == FETCH_KEY and not self.is_followers
+        return self._arrived[0][:2] == FETCH_KEY and not self._is_followers
 
     def _over(self, in_flight_bytes_max: int) -> bool:
         return (
@@ -217,7 +227,7 @@ class Connection(asyncio.BufferedProtocol):
             self._done(reply, answer)
         elif isinstance(answer, tuple):
             future, respond = answer
-            future.add_done_callback(partial(self._finish, reply, respond))
+            self.node.awaited.when_done(future, partial(self._finish, reply, respond))
         else:
             self.node.tasks.start(f"request from {self.peer}", self._wait(reply, answer))
         return reply
@@ -285,10 +295,11 @@ class Connection(asyncio.BufferedProtocol):
     def _send(self, parts: Parts) -> None:
         assert self._transport is not None
         if len(parts) == 1:
-            self._transport.write(parts[0])
+            self._write(parts[0])
         elif sum(map(len, parts)) <= SMALL_REPLY_BYTES and Unread not in map(type, parts):
-            self._transport.write(b"".join(parts))
+            self._write(b"".join(parts))
         else:
+            self.node.sends.flush()
             self._send_by_pieces(parts, self._transport)
         if self._peer_is_slow and self._transport is not None:
             self._count_unsent(self._transport.get_write_buffer_size())
@@ -361,7 +372,12 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None:
             log.log(level, "closing %s on %s: %s", self.peer, self.listener, why, exc_info=fault)
             transport, self._transport = self._transport, None
+            self.node.sends.flush()  # answers to what came before
             transport.abort()
+
+
+def _nothing_to_write_to(data: bytes) -> None:
+    raise AssertionError("written before the connection was made")
 
 
 class _Reply:

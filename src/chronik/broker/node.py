@@ -14,6 +14,7 @@ from functools import partial
 
 from chronik.broker.admin import Admin
 from chronik.broker.api import served_apis
+from chronik.broker.awaited import Awaited
 from chronik.broker.connection import Connection
 from chronik.broker.connections import Connections
 from chronik.broker.described_topics import DescribedTopics
@@ -85,6 +86,8 @@ class Node:
         self.duties = Tasks(f"node {settings.node_id}", self._duty_failed)  # without which it is half a node
         self.tasks = Tasks(f"node {settings.node_id}", self._task_failed)  # each for one client, topic or partition
         self.scratch = make_scratch()  # of all connections: they share this node's event loop
+        self.sends = runtime.network.sends()
+        self.awaited = Awaited()
         self.memory = MemoryBudget(settings.memory_budget_bytes)
         self.connections = Connections(
             runtime.clock,
@@ -285,6 +288,7 @@ class Node:
         await self.duties.stop()
         for _ in range(TURNS_TO_CLOSE):  # the loop must let go of its transports before anybody closes it
             await asyncio.sleep(0)
+        self.sends.close()
         if hasattr(self, "store"):
             await self.store.close()
         if self.quorum is not None:

@@ -136,6 +136,18 @@ class Listener(Protocol):
         """Stops accepting; open connections stay."""
 
 
+class Sends(Protocol):
+    """Small answers to many peers, which leave together where the machine can do that."""
+
+    def writer_of(self, transport: asyncio.Transport) -> Callable[[bytes], None]:
+        """As the transport's own `write`, at the latest when the loop's turn ends."""
+
+    def flush(self) -> None:
+        """What was given leaves now. For whoever writes to a transport beside this."""
+
+    def close(self) -> None: ...
+
+
 class Network(Protocol):
     """Streams by asyncio's own Protocol and Transport, so that uvloop and the simulator serve the same code."""
 
@@ -145,6 +157,9 @@ class Network(Protocol):
         self, host: str, port: int, factory: Callable[[], asyncio.Protocol]
     ) -> tuple[asyncio.Transport, asyncio.Protocol]:
         """Raises OSError with host and port in its message."""
+
+    def sends(self) -> Sends:
+        """Of one event loop."""
 
 
 class Randomness(Protocol):

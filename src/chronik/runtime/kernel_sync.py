@@ -4,30 +4,21 @@ A Python thread that waits for a disk must take the interpreter's lock from the 
 costs 260 us of CPU a sync and comes 0.15 ms late; this costs 65 us and comes 0.03 ms late. Several files are synced at
 the same time. An error is passed on as it is, once, and nothing is tried again.
 
-`KernelSync.open` returns None where the machine cannot do it (another system, a sandbox, no room in fs.aio-max-nr), and
-`sync` takes as many files as the kernel accepts: the caller's thread does the rest. It never blocks, but for `close`.
+`KernelSync.open` returns None where the machine cannot do it, and `sync` takes as many files as the kernel accepts: the
+caller's thread does the rest. It never blocks, but for `close`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import os
 from collections.abc import Sequence
-from struct import Struct
 from typing import Final, Protocol
 
-SLOTS: Final = 256  # syncs at a time; more go to the caller's thread
-# io_setup, io_getevents, io_submit: glibc has no functions for them.
-_CALLS: Final = {"x86_64": (206, 208, 209), "aarch64": (0, 4, 2)}
+from chronik.runtime.kernel_io import EVENT, REQUEST, SLOTS, KernelIo
+
 _FDSYNC: Final = 3
 _TELL_EVENTFD: Final = 1
-# data, key, rw_flags, opcode, priority, fd, buffer, size, offset, reserved, flags, eventfd
-_REQUEST: Final = Struct("=QIIHhiQQqQII")
-_EVENT: Final = Struct("=QQqq")  # data, request, result, second result
-
-# Contexts that nobody uses now. Destroying one takes the kernel 30 ms, so they are kept until the process ends.
-_idle_contexts: list[int] = []
 
 
 class OpenFile(Protocol):
@@ -37,16 +28,10 @@ class OpenFile(Protocol):
 class KernelSync:
     """Of one event loop."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, context: int, calls: tuple[int, int, int]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, io: KernelIo) -> None:
         self._loop = loop
-        self._context = context
-        _, self._get_events, self._submit = calls
-        self._call = _system_call()
+        self._io = io
         self._eventfd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._requests = ctypes.create_string_buffer(_REQUEST.size * SLOTS)
-        first = ctypes.addressof(self._requests)
-        self._addresses = (ctypes.c_void_p * SLOTS)(*[first + _REQUEST.size * slot for slot in range(SLOTS)])
-        self._events = ctypes.create_string_buffer(_EVENT.size * SLOTS)
         self._waiting: dict[int, Waiting] = {}
         self._count = 0  # of everything ever waited for
         self._in_flight = 0
@@ -54,16 +39,13 @@ class KernelSync:
 
     @classmethod
     def open(cls, loop: asyncio.AbstractEventLoop) -> KernelSync | None:
-        calls = _CALLS.get(os.uname().machine) if hasattr(os, "eventfd") else None
-        if calls is None:
-            return None
-        context = _take_context(calls[0])
-        if context is None:
+        io = KernelIo.open()
+        if io is None:
             return None
         try:
-            return cls(loop, context, calls)
+            return cls(loop, io)
         except OSError:  # no file descriptor is left: a thread needs none
-            _idle_contexts.append(context)
+            io.close()
             return None
 
     def sync(self, files: Sequence[OpenFile], synced: asyncio.Future[None]) -> Waiting:
@@ -75,10 +57,8 @@ class KernelSync:
         for slot, file in enumerate(files[:count]):
             fd = file.fileno()
             fields = (self._count, 0, 0, _FDSYNC, 0, fd, 0, 0, 0, 0, _TELL_EVENTFD, self._eventfd)
-            _REQUEST.pack_into(self._requests, slot * _REQUEST.size, *fields)
-        accepted = (
-            self._call(self._submit, self._context, count, ctypes.addressof(self._addresses), 0, 0) if count else 0
-        )
+            REQUEST.pack_into(self._io.requests, slot * REQUEST.size, *fields)
+        accepted = self._io.submit(count) if count else 0
         waiting = Waiting(synced, max(0, accepted), files)
         if accepted > 0:
             self._in_flight += accepted
@@ -90,10 +70,8 @@ class KernelSync:
         self._collect(at_least=0)
 
     def _collect(self, at_least: int) -> None:
-        events = ctypes.addressof(self._events)
-        count = self._call(self._get_events, self._context, at_least, SLOTS, events, 0)
-        for index in range(count):
-            number, _, result, _ = _EVENT.unpack_from(self._events, index * _EVENT.size)
+        for index in range(self._io.collect(at_least)):
+            number, _, result, _ = EVENT.unpack_from(self._io.events, index * EVENT.size)
             self._in_flight -= 1
             waiting = self._waiting[number]
             waiting.by_kernel_count -= 1
@@ -107,7 +85,7 @@ class KernelSync:
             self._collect(at_least=1)
         self._loop.remove_reader(self._eventfd)
         os.close(self._eventfd)
-        _idle_contexts.append(self._context)
+        self._io.close()
 
 
 class Waiting:
@@ -134,20 +112,3 @@ class Waiting:
             self._synced.set_exception(self._error)
         else:
             self._synced.set_result(None)
-
-
-def _take_context(set_up: int) -> int | None:
-    """An idle one or a new one, for this caller alone: nodes of one process run on loops and threads of their own."""
-    try:
-        return _idle_contexts.pop()
-    except IndexError:
-        made = ctypes.c_ulong(0)
-        accepted = _system_call()(set_up, SLOTS, ctypes.addressof(made), 0, 0, 0)
-        return made.value if accepted >= 0 else None
-
-
-def _system_call() -> ctypes._NamedFuncPointer:
-    call = ctypes.CDLL(None).syscall
-    call.argtypes = [ctypes.c_long] * 6
-    call.restype = ctypes.c_long
-    return call

@@ -7,6 +7,10 @@ import errno
 import os
 from collections.abc import Callable
 
+from chronik.runtime.interfaces import Sends
+from chronik.runtime.kernel_send import KernelSends
+from chronik.runtime.loop_sends import LoopSends
+
 
 class RealListener:
     def __init__(self, server: asyncio.Server) -> None:
@@ -37,3 +41,6 @@ class RealNetwork:
             return await asyncio.get_running_loop().create_connection(factory, host, port)
         except OSError as error:
             raise OSError(error.errno, f"cannot connect to {host}:{port}: {error.strerror or error}") from error
+
+    def sends(self) -> Sends:
+        return KernelSends.open() or LoopSends()

@@ -147,6 +147,30 @@ class SimListener:
             del listeners[self.port]
 
 
+class SimSends:
+    """As the kernel does it for real nodes: what is given leaves at the end of the loop's turn."""
+
+    def __init__(self) -> None:
+        self._due: list[tuple[asyncio.Transport, bytes]] = []
+
+    def writer_of(self, transport: asyncio.Transport) -> Callable[[bytes], None]:
+        def write(data: bytes) -> None:
+            if not self._due:
+                asyncio.get_running_loop().call_soon(self.flush)
+            self._due.append((transport, data))
+
+        return write
+
+    def flush(self) -> None:
+        due, self._due = self._due, []
+        for transport, data in due:
+            if not transport.is_closing():
+                transport.write(data)
+
+    def close(self) -> None:
+        self.flush()
+
+
 class SimNetwork:
     """A Network: what one process of one machine sees."""
 
@@ -160,6 +184,9 @@ class SimNetwork:
             raise OSError(errno.EADDRINUSE, f"cannot listen on {host}:{port}: the address is in use")
         self.here.listeners[port] = listener = SimListener(self, host, port, factory)
         return listener
+
+    def sends(self) -> SimSends:
+        return SimSends()
 
     async def connect(
         self, host: str, port: int, factory: Callable[[], asyncio.Protocol]

@@ -55,7 +55,7 @@ VERSION_MAGIC_1, VERSION_WHOLE_BATCHES, VERSION_MAGIC_2, VERSION_RACKS, VERSION_
 @api(FetchRequest, FetchResponse)
 def fetch(request: FetchRequest, context: Context) -> FetchResponse | Awaitable[FetchResponse]:
     if request.replica_state.replica_id >= 0:
-        context.connection.is_followers = True
+        context.connection.serve_follower()
         return context.node.replicas.sessions.fetch(request)
     opened = context.node.fetch_sessions.open(request, by_id=context.version >= VERSION_TOPIC_IDS)
     if isinstance(opened, ErrorCode):

@@ -1,0 +1,131 @@
+"""Many small sends in one call to the kernel, instead of one call each (Linux AIO, as in `kernel_sync`).
+
+Every send wakes a client, and a client woken on our core takes it from the event loop: with a call each, that happens
+between any two answers of a commit. What is given in one turn of the loop leaves together at the end of it. A socket
+takes what it has room for; the rest goes the loop's own way, and so does everything where the machine cannot do this.
+
+Order: bytes of one transport leave in the order given. Whoever writes to a transport beside this calls `flush` first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+from collections.abc import Callable
+from typing import Final
+
+from chronik.runtime.kernel_io import EVENT, REQUEST, SLOTS, KernelIo
+
+SENT_BYTES_MAX: Final = 4096  # of one answer: what is larger costs more than the call
+_WRITE: Final = 1
+_ARENA_BYTES: Final = 256 << 10
+
+
+Due = tuple[asyncio.Transport, int, int]  # to whom, from where in the arena, how much
+
+
+class KernelSends:
+    """Of one event loop."""
+
+    def __init__(self, io: KernelIo) -> None:
+        self._io = io
+        # A copy of all that waits: the kernel is told where it stands.
+        self._arena = bytearray(_ARENA_BYTES)
+        self._arena_at = ctypes.addressof(ctypes.c_char.from_buffer(self._arena))
+        self._used_bytes = 0
+        self._turn = 0
+        self._is_closed = False
+        self._due: list[Due] = []
+
+    @classmethod
+    def open(cls) -> KernelSends | None:
+        io = KernelIo.open()
+        return cls(io) if io is not None else None
+
+    def writer_of(self, transport: asyncio.Transport) -> Callable[[bytes], None]:
+        socket = transport.get_extra_info("socket")
+        if socket is None or transport.get_extra_info("sslcontext") is not None:
+            return transport.write
+        fd = socket.fileno()
+        last_turn = -1
+
+        def write(data: bytes) -> None:
+            nonlocal last_turn
+            size_bytes = len(data)
+            if size_bytes > SENT_BYTES_MAX:
+                self.flush()
+                transport.write(data)
+                return
+            if len(self._due) == SLOTS or self._used_bytes + size_bytes > _ARENA_BYTES:
+                self.flush()
+            used_bytes = at = self._used_bytes
+            if last_turn == self._turn:
+                # One send of each transport: if its socket takes that in part, nothing may come behind it.
+                if self._due[-1][0] is transport:
+                    _, at, waiting_bytes = self._due.pop()
+                    size_bytes += waiting_bytes
+                else:
+                    self.flush()
+                    used_bytes = at = 0
+            last_turn = self._turn
+            due = self._due
+            if not used_bytes:
+                asyncio.get_running_loop().call_soon(self._end_turn)
+            self._arena[used_bytes : at + size_bytes] = data
+            REQUEST.pack_into(
+                self._io.requests, len(due) * REQUEST.size, len(due), 0, 0, _WRITE, 0, fd, self._arena_at + at,
+                size_bytes, 0, 0, 0, 0,
+            )  # fmt: skip
+            self._used_bytes = at + size_bytes
+            due.append((transport, at, size_bytes))
+
+        return write
+
+    def flush(self) -> None:
+        """Sends all that was given, now: its connection may be ended behind this call."""
+        due = self._taken()
+        if due:
+            by_loop = self._is_closed or any(map(_needs_the_loop, due))
+            self._send_by_loop(due if by_loop else self._sent(due))
+
+    def _end_turn(self) -> None:
+        if len(self._due) == 1:  # the loop needs one call for it, the kernel's way two
+            self._send_by_loop(self._taken())
+        else:
+            self.flush()
+
+    def _taken(self) -> list[Due]:
+        due, self._due = self._due, []
+        self._used_bytes = 0
+        self._turn += 1
+        return due
+
+    def _send_by_loop(self, due: list[Due]) -> None:
+        # Copies first: a write may make its transport's owner give us more.
+        for transport, data in [(transport, bytes(self._arena[at : at + size])) for transport, at, size in due]:
+            if not transport.is_closing():
+                transport.write(data)
+
+    def _sent(self, due: list[Due]) -> list[Due]:
+        """Returns what the kernel did not take."""
+        accepted = max(0, self._io.submit(len(due)))
+        left = []
+        for index in range(self._io.collect(accepted) if accepted else 0):
+            slot, _, sent_bytes, _ = EVENT.unpack_from(self._io.events, index * EVENT.size)
+            transport, at, size_bytes = due[slot]
+            if sent_bytes != size_bytes:  # its buffer is full, or it is lost: the loop finds out which
+                sent_bytes = max(0, sent_bytes)
+                left.append((transport, at + sent_bytes, size_bytes - sent_bytes))
+        return left + due[accepted:]
+
+    def close(self) -> None:
+        """What is given later goes the loop's way."""
+        self.flush()
+        if not self._is_closed:
+            self._is_closed = True
+            self._io.close()
+
+
+def _needs_the_loop(due: Due) -> bool:
+    """Its descriptor may be another connection's by now, or bytes before these wait in the transport."""
+    return due[0].is_closing() or due[0].get_write_buffer_size() > 0
