@@ -110,6 +110,37 @@ def test_an_error_is_counted_by_name_and_the_worker_looks_for_its_place_again() 
     assert totals.message_count > 1_000
 
 
+def test_who_loses_its_connection_between_two_requests_gets_none_until_it_has_another() -> None:
+    """A broker that dies under a paced load costs errors; the pace goes on as soon as it is back."""
+    machine = Machine()
+
+    class Cut(FakeWorker):
+        is_open = True
+
+        async def open(self) -> None:
+            await asyncio.sleep(1)
+            self.is_open = True
+
+        def begin(self, due_ns: int) -> None:
+            assert self.is_open, "there is no connection to send it on"
+            super().begin(due_ns)
+
+        def cut(self, load: Load) -> None:
+            self.is_open = False
+            load.failed(self, "connection lost")
+
+    async def work() -> Totals:
+        load = Load(rate=100, clock_ns=machine.clock.monotonic_ns)
+        workers = [Cut(load, lambda now: 0.001) for _ in range(4)]
+        for worker in workers:
+            asyncio.get_running_loop().call_later(3.005, worker.cut, load)
+        return await load.run(workers, 10)
+
+    totals = machine.run(work())
+    assert totals.errors == {"connection lost": 4}
+    assert totals.request_count == pytest.approx(1_000, abs=2), "what fell due meanwhile is sent late"
+
+
 def test_a_rate_above_what_the_broker_can_do_shows_in_the_latency() -> None:
     """Twice the load that fits: after ten seconds requests are five seconds late."""
     totals, _ = run(1, lambda now: 0.010, rate=200)

@@ -132,6 +132,8 @@ class Load:
         """The request came to nothing; the worker looks for its place again."""
         if worker.due_ns:
             self.latency.add((self._clock_ns() - worker.due_ns) // 1000)
+        elif worker in self._idle:  # its connection was lost between two requests: what falls due is for others
+            self._idle.remove(worker)
         worker.due_ns = 0
         if self.is_over:
             self._note_end()
