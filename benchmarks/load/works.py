@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -132,6 +133,24 @@ def many_producers(topic: str, acks: str) -> Callable[..., Measured]:
     return run
 
 
+def many_connections(topic: str) -> Callable[..., Measured]:
+    """By `chronik-bench`, whose own cost does not grow with the partitions, as that of librdkafka does."""
+
+    def run(bench: Bench, server: Server) -> Measured:
+        words = f"--topic {topic} --concurrency {PRODUCERS} --duration {bench.scale.seconds}s --mode produce --acks all"
+        command = [str(Path(sys.executable).with_name("chronik-bench")), *words.split(), "--format", "json"]
+        done = subprocess.run(
+            [*command, "--bootstrap-servers", server.bootstrap],
+            capture_output=True, text=True, timeout=LOAD_SECONDS_MAX, check=False,
+        )  # fmt: skip
+        if done.returncode:
+            raise CannotRun(f"{words} at {server.name}: {done.stderr.strip()[-300:]}")
+        told = json.loads(done.stdout.splitlines()[-1])
+        return Measured(told["msg_per_s"], int(told["messages"]), told["p99_ms"])
+
+    return run
+
+
 def create_topics(clients: int) -> Callable[..., Measured]:
     def run(bench: Bench, server: Server) -> Measured:
         admins = [AdminClient({"bootstrap.servers": server.bootstrap}) for _ in range(clients)]
@@ -207,6 +226,8 @@ WORKS = [
 ]
 # Of Chronik alone: what a message costs when it goes to one of many partitions.
 SPREAD = [
-    Work("narrow", "128 producers, 1 partition", "msg/s", True, many_producers("narrow", "all"), ("-", "-")),
-    Work("wide", "128 producers, 1,000 partitions", "msg/s", True, many_producers("wide", "all"), ("-", "-")),
+    Work("narrow", "128 connections, 1 partition", "msg/s", True, many_connections("narrow"), ("-", "-")),
+    Work("wide", "128 connections, 1,000 partitions", "msg/s", True, many_connections("wide"), ("-", "-")),
+    Work("narrow-rd", "128 producers, 1 partition", "msg/s", True, many_producers("narrow", "all"), ("-", "-")),
+    Work("wide-rd", "128 producers, 1,000 partitions", "msg/s", True, many_producers("wide", "all"), ("-", "-")),
 ]
