@@ -82,9 +82,13 @@ class _Member:
     def __init__(self, settings: dict[str, Any], topic: str) -> None:
         """It must know the topic before it joins: as leader it would otherwise assign nothing, and leave it at that."""
         self._consumer = KafkaConsumer(**settings)
-        while not self._consumer.partitions_for_topic(topic):
-            pass
-        self._consumer.subscribe([topic])
+        try:
+            while not self._consumer.partitions_for_topic(topic):
+                pass
+            self._consumer.subscribe([topic])
+        except BaseException:
+            self._consumer.close()  # what it leaves behind would be found in the middle of another test
+            raise
 
     def poll(self) -> list[Seen]:
         return _seen(self._consumer.poll(timeout_ms=100))
