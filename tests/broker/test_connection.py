@@ -284,6 +284,26 @@ async def test_what_was_answered_before_a_bad_request_still_leaves() -> None:
     assert peer.correlation_ids() == [0, 1]
 
 
+@pytest.mark.parametrize("version", [0, 1], ids=["a future", "a coroutine"])
+def test_a_request_that_is_given_up_costs_its_connection(version: int, caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever sent it would wait for ever, and all that it sends later would wait behind that."""
+
+    async def test() -> None:
+        node = StubNode()
+        peer = Peer(node)  # type: ignore[arg-type]
+        peer.send(request(0, version=version) + request(1))
+        await turns()
+        node.started[0].cancel()
+        await turns()
+        assert peer.is_closed
+        assert [record.levelname for record in caplog.records] == ["WARNING"]
+        node.started[1].set_result(b"too late")
+        await turns()
+        assert (peer.correlation_ids(), node.memory.small_bytes) == ([], 0)
+
+    run(test())
+
+
 @in_a_loop
 async def test_large_answers_do_not_overtake_small_ones() -> None:
     node = StubNode()

@@ -235,6 +235,9 @@ class Connection(asyncio.BufferedProtocol):
     async def _wait(self, reply: _Reply, answer: Awaitable[Parts | None]) -> None:
         try:
             parts = await answer
+        except asyncio.CancelledError as fault:
+            self._failed(reply, fault)
+            raise
         except Exception as fault:  # noqa: BLE001 - the edge: see _failed
             return self._failed(reply, fault)
         return self._finish(reply, lambda _: parts, None)
@@ -243,7 +246,7 @@ class Connection(asyncio.BufferedProtocol):
         """A reply that had to wait is there, in whatever order; it leaves when it is at the head of the queue."""
         try:
             parts = respond(done)
-        except Exception as fault:  # noqa: BLE001 - the edge: see _failed
+        except (Exception, asyncio.CancelledError) as fault:  # noqa: BLE001 - the edge: see _failed
             return self._failed(reply, fault)
         if len(self._replies) == 1 and not self._arrived and self._transport is not None:
             # Alone, as most are: nothing to keep in order, and nothing to start.
@@ -269,11 +272,13 @@ class Connection(asyncio.BufferedProtocol):
             self._held_bytes += reply.size_bytes
         return None
 
-    def _failed(self, reply: _Reply, fault: Exception) -> None:
+    def _failed(self, reply: _Reply, fault: BaseException) -> None:
         """A request that gets no answer costs its connection: replies behind it could not be told from its own."""
         self._done(reply, None)
         if isinstance(fault, Unanswerable):
             self.close(str(fault))
+        elif isinstance(fault, asyncio.CancelledError):
+            self.close("a request was given up")
         elif isinstance(fault, InvariantBroken):
             self.node.stop_broken(fault)
         else:
@@ -367,7 +372,7 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self.frame_since_ns = 0
 
-    def close(self, why: str, level: int = logging.WARNING, fault: Exception | None = None) -> None:
+    def close(self, why: str, level: int = logging.WARNING, fault: BaseException | None = None) -> None:
         """Ends the connection from our side, with one line in the log. Nothing is started or sent from here on."""
         if self._transport is not None:
             log.log(level, "closing %s on %s: %s", self.peer, self.listener, why, exc_info=fault)
