@@ -5,7 +5,7 @@
     def describe_cluster(request, context): ...
 
 With a lease that costs a comparison. Without one the leader is asked first; when no leader answers, the connection is
-closed, so that the client tries another node, unless the API has an answer of its own for that.
+closed, so that the client tries another node, unless the API has an answer of its own for that (`otherwise`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from chronik.broker.errors import Unanswerable
 from chronik.metadata.errors import MetadataError
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ Handle = TypeVar("Handle", bound=Callable[..., Any])
 
 
 def reads_metadata(handle: Handle, *, otherwise: Callable[..., Any] | None = None) -> Handle:
-    """`otherwise` answers when the metadata cannot be read now."""
+    """`otherwise` answers when the metadata cannot be read now, or returns None where it has no answer either."""
 
     @wraps(handle)
     def checked(request: Any, context: Context) -> Any:
@@ -39,9 +40,10 @@ async def _confirmed(
 ) -> Any:
     try:
         await context.node.store.read()
-    except MetadataError:
-        if otherwise is None:
-            raise
-        return otherwise(request, context)
+    except MetadataError as fault:
+        unconfirmed = otherwise(request, context) if otherwise is not None else None
+        if unconfirmed is None:
+            raise Unanswerable(f"what this node knows of the cluster may be the past: {fault}") from fault
+        return unconfirmed
     answer = handle(request, context)
     return await answer if hasattr(answer, "__await__") else answer

@@ -39,8 +39,12 @@ NO_LEADER = -1
 TOPICS_PER_TURN = 500  # described before other connections get their turn: a few ms
 
 
-def _unconfirmed(request: MetadataRequest, context: Context) -> MetadataResponse:
-    """No leader of the quorum can be reached: what this node knows of topics may be the past, so it says nothing."""
+def _unconfirmed(request: MetadataRequest, context: Context) -> MetadataResponse | None:
+    """No leader of the quorum can be reached: what this node knows of topics may be the past, so it says nothing. Who
+    asks for all of them gets no answer: without a topic there is no place for an error, and an empty list would be
+    taken for a cluster without topics."""
+    if _asks_for_all(request, context):
+        return None
     topics = []
     for topic in request.topics or []:
         is_missing = topic.name in INTERNAL_TOPICS and context.node.store.image.topic_named(topic.name) is None
@@ -54,7 +58,7 @@ def _unconfirmed(request: MetadataRequest, context: Context) -> MetadataResponse
 def metadata(request: MetadataRequest, context: Context) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
     image = context.node.store.image
     wanted = request.topics
-    if wanted is None or (not wanted and context.version < VERSION_NULL_MEANS_ALL):
+    if wanted is None or _asks_for_all(request, context):
         everything = sorted(image.topics_by_name.values(), key=lambda topic: topic.name)
         if len(everything) > TOPICS_PER_TURN:
             return _in_turns(everything, image, request, context)
@@ -68,6 +72,10 @@ def metadata(request: MetadataRequest, context: Context) -> MetadataResponse | C
     if creatable:
         return _after_creating(creatable, request, context)
     return _answer(request, context, {})
+
+
+def _asks_for_all(request: MetadataRequest, context: Context) -> bool:
+    return request.topics is None or (not request.topics and context.version < VERSION_NULL_MEANS_ALL)
 
 
 async def _in_turns(topics: list[Topic], image: Image, request: MetadataRequest, context: Context) -> MetadataResponse:

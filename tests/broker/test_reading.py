@@ -1,0 +1,88 @@
+"""Answers from metadata when no leader of the quorum can be reached: nothing that may be the past, no empty lists."""
+
+from __future__ import annotations
+
+import pytest
+
+from chronik.metadata.errors import NotController
+from chronik.wire.error_codes import ErrorCode
+from chronik.wire.messages.describe_cluster import DescribeClusterRequest
+from chronik.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from chronik.wire.notation import Struct
+from tests.broker.hostile import Peer, World, frame, run, turns
+
+TOPIC = "orders"
+VERSION, VERSION_EMPTY_MEANS_ALL = 12, 0
+
+
+async def unconfirmed() -> World:
+    """A node that has a topic, and no leader that says whether that is still so."""
+    world = await World.make()
+    await world.create(TOPIC)
+
+    async def nobody_answers() -> None:
+        raise NotController(None)
+
+    world.node.store.current = lambda: None  # type: ignore[method-assign]
+    world.node.store.read = nobody_answers  # type: ignore[method-assign, assignment]
+    return world
+
+
+def test_a_topic_that_is_asked_for_by_name_has_no_leader_for_now() -> None:
+    """Clients take that for a moment to wait, and ask again."""
+
+    async def test() -> None:
+        world = await unconfirmed()
+        peer = Peer(world.node)
+        peer.send(frame(MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)]), VERSION))
+        await turns()
+        [topic] = peer.answer(0, MetadataResponse, VERSION).topics
+        assert (topic.name, topic.error_code) == (TOPIC, ErrorCode.LEADER_NOT_AVAILABLE)
+        await world.node.stop()
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("request_", "version"),
+    [
+        (MetadataRequest(topics=None), VERSION),
+        (MetadataRequest(topics=[]), VERSION_EMPTY_MEANS_ALL),
+        (DescribeClusterRequest(include_cluster_authorized_operations=False), 1),
+    ],
+    ids=["all topics", "all topics, as of old", "the cluster"],
+)
+def test_who_asks_for_everything_is_sent_to_another_node(
+    request_: Struct, version: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An empty list would be taken for a cluster without topics: subscribers by pattern would give up all they have."""
+
+    async def test() -> None:
+        world = await unconfirmed()
+        caplog.clear()
+        peer = Peer(world.node)
+        peer.send(frame(request_, version))
+        await turns()
+        assert peer.is_closed
+        assert peer.frames() == []
+        [line] = caplog.records
+        assert line.levelname == "WARNING", "it is no fault of this node"
+        assert "may be the past" in line.getMessage()
+        await world.node.stop()
+
+    run(test())
+
+
+def test_who_asks_for_no_topic_learns_of_the_brokers() -> None:
+    """As clients do when they begin: they need an address, and no topic yet."""
+
+    async def test() -> None:
+        world = await unconfirmed()
+        peer = Peer(world.node)
+        peer.send(frame(MetadataRequest(topics=[]), VERSION))
+        await turns()
+        answer = peer.answer(0, MetadataResponse, VERSION)
+        assert (len(answer.brokers), answer.topics) == (1, [])
+        await world.node.stop()
+
+    run(test())
