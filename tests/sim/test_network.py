@@ -239,6 +239,19 @@ def test_connecting_through_a_cut_waits_for_its_end() -> None:
     assert connecting.done()
 
 
+def test_a_connection_that_is_reset_while_it_is_made_is_not_made() -> None:
+    """As connect(2) has it. One that was made and told nothing would be waited for until the end of the world."""
+    pair = Pair()
+    pair.wires.cut("server", "client")
+    connecting = pair.connect()
+    pair.run(100)
+    pair.wires.reset("client", "server")
+    pair.wires.mend("server", "client")
+    pair.run(3000)
+    assert isinstance(connecting.exception(), ConnectionResetError)
+    assert len(pair.connected) == 1
+
+
 def test_a_paused_process_accepts_and_reads_nothing() -> None:
     """Its system does the handshake, as systems do."""
     pair = Pair()

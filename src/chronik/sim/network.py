@@ -261,7 +261,9 @@ class _Attempt:
             self._network.loop.call_soon(self._connected, own)
 
     def _connected(self, own: SimTransport) -> None:
-        if not self._done.done():
+        if own.is_closing():  # reset on the way: nobody would ever hear of this connection again
+            self._failed(errno.ECONNRESET, "connection reset by peer")
+        elif not self._done.done():
             protocol = own.begin(self._factory)
             self._done.set_result((own, protocol))
 
