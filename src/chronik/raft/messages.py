@@ -27,11 +27,9 @@ class Entry:
 
     @property
     def size_bytes(self) -> int:
-        """What the entry counts against every size limit: its fields as tagged varints, and its data."""
+        """What the entry counts against every size limit: its kind, term and index as tagged varints, and its data."""
         data_bytes = len(self.data)
-        size_bytes = 2 + ((self.term.bit_length() + 6) // 7 or 1) + ((self.index.bit_length() + 6) // 7 or 1)
-        if self.kind:
-            size_bytes += 2
+        size_bytes = 4 + ((self.term.bit_length() + 6) // 7 or 1) + ((self.index.bit_length() + 6) // 7 or 1)
         return size_bytes + 1 + (data_bytes.bit_length() + 6) // 7 + data_bytes if data_bytes else size_bytes
 
 
