@@ -99,6 +99,10 @@ class Environment:
         if self.level != "NONE":
             self._written.append(describing.indented(text, self._indent))
 
+    def refuse(self, text: str) -> None:
+        """Says why a command was not carried out, at every level: silence would look like success."""
+        self._written.append(text)
+
     def written(self) -> str:
         text = "".join(self._written)
         self._written.clear()

@@ -45,6 +45,24 @@ def test_a_step_may_have_several_commands() -> None:
     assert "StateLeader" in str(first_difference(log.replace("campaign 1\n", ""), "x"))
 
 
+@pytest.mark.parametrize(
+    ("command", "answer"),
+    [
+        ("propose 2 x", "raft proposal dropped"),
+        ("compact 1 3", "requested index is unavailable due to compaction"),
+        ("add-nodes 1 voters=(1,2) index=1", "index must be specified as > 1 due to bootstrap"),
+        ("add-nodes 1 read-only=perhaps", 'invalid read-only option "perhaps"'),
+        ("propose-conf-change 1 v1=true\nv2 v3", "v1 conf change can only have one operation and no transition"),
+        ("log-level loud", "log levels must be either of [DEBUG INFO WARN ERROR FATAL NONE]"),
+    ],
+)
+@pytest.mark.parametrize("level", ["none", "debug"])
+def test_a_command_that_is_refused_says_so_at_every_level(command: str, answer: str, level: str) -> None:
+    """Recordings turn the output off while they set up; a step of that which failed must not look like success."""
+    before = f"add-nodes 2 voters=(1,2) index=3\n----\nok\n\nlog-level {level}\n----\nok\n\n"
+    assert first_difference(f"{before}{command}\n----\n{answer}\n", "x") is None
+
+
 def test_recording_again_changes_nothing() -> None:
     """The files say what the code does now, comments and all."""
     for path in OURS.glob("*.txt"):

@@ -14,7 +14,7 @@ def log_level(environment: Environment, command: Command) -> None:
 
 def set_level(environment: Environment, name: str) -> None:
     if name.upper() not in LEVELS:
-        environment.write(f"log levels must be either of {list(LEVELS)}\n")
+        environment.refuse(f"log levels must be either of [{' '.join(LEVELS)}]")
         return
     environment.level = name.upper()
 

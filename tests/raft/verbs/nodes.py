@@ -18,6 +18,12 @@ def add_nodes(environment: Environment, command: Command) -> None:
     index = int(command.option("index", "0"))
     members = Membership(tuple(sorted(command.options("voters"))), tuple(sorted(command.options("learners"))))
     content = command.option("content").encode()
+    if index <= 1 and (index or content or any(members)):
+        environment.refuse("index must be specified as > 1 due to bootstrap")
+        return
+    if command.option("read-only", "safe") not in READ_MODES:
+        environment.refuse(f'invalid read-only option "{command.option("read-only")}"')
+        return
     for _ in range(count):
         _add(environment, command, Snapshot(index, 1 if index else 0, members, content))
 
@@ -47,7 +53,11 @@ def _add(environment: Environment, command: Command, start: Snapshot) -> None:
 
 def compact(environment: Environment, command: Command) -> None:
     node_id, index = command.nodes()
-    environment.nodes[node_id].stable.compact(index)
+    stable = environment.nodes[node_id].stable
+    if index < stable.first_index:
+        environment.refuse("requested index is unavailable due to compaction")
+        return
+    stable.compact(index)
     show_log(environment, node_id)
 
 
