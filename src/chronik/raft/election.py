@@ -112,9 +112,10 @@ FOLLOWER_STEPS = {
 def on_transfer(core: Core, message: Message) -> None:
     """Hands the leadership to the sender: brings its log up to date, then tells it to stand at once."""
     peer = core.progress.get(message.sender)
-    if peer is None or peer.is_learner or message.sender in (core.id, core.transferee):
-        if message.sender == core.id:
-            core.transferee = NOBODY  # asked to keep it: a transfer under way is given up
+    if peer is None or peer.is_learner or message.sender == core.transferee:
+        return
+    if message.sender == core.id:
+        core.transferee = NOBODY  # asked to keep it: a transfer under way is given up, unless by one that must go
         return
     core.election_elapsed = 0  # the transfer must be over within one election timeout
     core.transferee = message.sender
