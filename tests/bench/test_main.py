@@ -35,6 +35,17 @@ def last_object(out: str) -> dict[str, Any]:
     return told
 
 
+def measured(bench: Bench, *words: str) -> dict[str, Any]:
+    """The object at the end of a run in which something was answered: a busy disk may take longer than a short one."""
+    for duration in ("500ms", "5s", "50s"):
+        code, out, _ = bench(*words, "--duration", duration, "--format", "json")
+        told = last_object(out)
+        assert (code, told["errors"]) == (0, 0)
+        if told["messages"]:
+            return told
+    pytest.fail("nothing was answered, and nothing refused either")
+
+
 @pytest.mark.parametrize("mode", ["produce", "consume", "roundtrip", "metadata"])
 def test_every_mode_measures_and_ends_with_one_object(
     bench: Bench, bootstrap: str, unique: Callable[[str], str], mode: str
@@ -43,13 +54,9 @@ def test_every_mode_measures_and_ends_with_one_object(
     topic = unique("bench")
     common = ("--bootstrap-servers", bootstrap, "--topic", topic, "--partitions", "3", "--concurrency", "4")
     if mode == "consume":
-        bench(*common, "--mode", "produce", "--duration", "300ms", "--messages-per-request", "10")
-    code, out, _ = bench(*common, "--mode", mode, "--duration", "500ms", "--message-size", "64", "--format", "json")
-    told = last_object(out)
-    assert code == 0
+        measured(bench, *common, "--mode", "produce", "--messages-per-request", "10")
+    told = measured(bench, *common, "--mode", mode, "--message-size", "64")
     assert {"msg_per_s", "mb_per_s", "p50_ms", "p99_ms", "errors"} <= told.keys()
-    assert told["errors"] == 0
-    assert told["messages"] > 0
     assert told["msg_per_s"] > 0
     assert 0 < told["p50_ms"] <= told["p99_ms"] <= told["max_ms"]
     assert (told["mode"], told["partitions"], told["concurrency"]) == (mode, 3, 4)
@@ -70,13 +77,7 @@ def test_producing_in_every_way(
     bench: Bench, bootstrap: str, unique: Callable[[str], str], words: tuple[str, ...]
 ) -> None:
     """Each option reaches the broker and is answered well."""
-    code, out, _ = bench(
-        *("--bootstrap-servers", bootstrap, "--topic", unique("bench"), "--concurrency", "3"),
-        *("--duration", "400ms", "--format", "json", *words),
-    )
-    told = last_object(out)
-    assert (code, told["errors"]) == (0, 0)
-    assert told["messages"] > 0
+    told = measured(bench, "--bootstrap-servers", bootstrap, "--topic", unique("bench"), "--concurrency", "3", *words)
     if "--rate" in words:
         assert told["requests"] <= 0.2 * told["seconds"] * 1000 + 1
 
