@@ -51,7 +51,7 @@ class TopicsScenario(Scenario):
                 for key in sorted({operation.key for operation in history.operations}):
                     await clients.ask(auditor, node_id, "read", key)
 
-        _run_in(world, auditor, look())
+        run_in(world, auditor, look())
 
 
 class MembersScenario(TopicsScenario):
@@ -90,7 +90,7 @@ class MembersScenario(TopicsScenario):
                 if not is_written and machine in cluster.members():
                     world.violated(RECOVERY, f"nothing can be written through node {node_id}: {done}")
 
-        _run_in(world, writer, write())
+        run_in(world, writer, write())
 
 
 class RecordsScenario(TopicsScenario):
@@ -124,7 +124,7 @@ class RecordsScenario(TopicsScenario):
             await create_topics(routing, [new])
             await routing.close()
 
-        _run_in(world, client, create())
+        run_in(world, client, create())
 
     def clients(self, cluster: Cluster, history: History) -> Clients:
         think_ms = cluster.world.random("pace").choice(PACES_MS)
@@ -144,7 +144,7 @@ class RecordsScenario(TopicsScenario):
     def has_recovered(self, cluster: Cluster) -> bool:
         """Every partition is led, and all its replicas are in sync again, but for those on a disk that is to be
         replaced."""
-        image = _settled_image(cluster)
+        image = settled_image(cluster)
         if image is None:
             return False
         sound = {node_id for node_id, machine in cluster.machines.items() if not machine.is_rotten}
@@ -172,7 +172,7 @@ class RecordsScenario(TopicsScenario):
             await clients.look_up_commit(auditor, routing)
             await routing.close()
 
-        _run_in(world, auditor, look())
+        run_in(world, auditor, look())
 
 
 class UpkeepScenario(RecordsScenario):
@@ -206,7 +206,7 @@ class MovesScenario(RecordsScenario):
         return sorted([*super().draw_faults(world), *moves])
 
     def has_recovered(self, cluster: Cluster) -> bool:
-        image = _settled_image(cluster)
+        image = settled_image(cluster)
         if image is None or not all(task.done() for task in cluster.operators):
             return False
         partitions = {
@@ -306,17 +306,17 @@ class GroupsScenario(RecordsScenario):
             await look_up_commits(history, auditor, routing, self.partition_count)
             await routing.close()
 
-        _run_in(world, auditor, look())
+        run_in(world, auditor, look())
 
 
-def _settled_image(cluster: Cluster) -> Image | None:
+def settled_image(cluster: Cluster) -> Image | None:
     """The leader's, once all nodes have found each other."""
     leader = cluster.leader()
     store = leader.program.store if leader is not None and leader.program is not None else None
     return store.image if store is not None and cluster.has_settled() else None
 
 
-def _run_in(world: World, client: WireClient, work: Coroutine[Any, Any, None]) -> None:
+def run_in(world: World, client: WireClient, work: Coroutine[Any, Any, None]) -> None:
     task = client.loop.create_task(work, name=client.name)
     require(world, task.done, HEALED_MS_MAX, f"{client.name} is answered")
     task.result()

@@ -18,6 +18,7 @@ from chronik.runtime.interfaces import Runtime
 from chronik.sim.clock import SimClock
 from chronik.sim.disk import PowerCut, SimDisk
 from chronik.sim.durable_log import DurableLog
+from chronik.sim.history import History
 from chronik.sim.loop import NS_PER_S, ProcessLoop
 from chronik.sim.network import SimNetwork
 from chronik.sim.programs import Maker, Program, host_of
@@ -242,6 +243,7 @@ class Cluster:
         self, world: World, node_count: int, make: Maker, *, raft_directory: str, spare_count: int = 0
     ) -> None:
         self.world = world
+        self.history = History(world)  # of its clients, and of operators whose answers are judged too
         ids = range(1, node_count + spare_count + 1)
         self.machines = {node_id: Machine(world, node_id, make, raft_directory) for node_id in ids}
         for node_id in ids[node_count:]:

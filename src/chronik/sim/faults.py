@@ -2,8 +2,8 @@
 
 Every fault ends by itself after its duration, so any part of a schedule is a schedule: that is what lets `shrink` take
 faults out one by one. `node` 0 means whoever leads the quorum when the fault begins, which is where faults hurt.
-Members that come and go, and replicas that move, are faults as well: somebody asks for that, and gives up when it takes
-too long.
+Members that come and go, replicas that move and topics that are made anew are faults as well: somebody asks for that,
+and gives up when it takes too long.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from random import Random
 from typing import NamedTuple
 
 from chronik.client.topology import TopicPartition
-from chronik.sim import operators
+from chronik.sim import operators, topic_operators
 from chronik.sim.cluster import Cluster, Machine
 from chronik.sim.loop import NS_PER_MS
 from chronik.wire.batches import LENGTH_COVERS_FROM
@@ -196,6 +196,17 @@ def _move(cluster: Cluster, machine: Machine, fault: Fault) -> None:
     operators.move(cluster, at, replicas, through=machine.node_id, patience_ms=fault.duration_ms)
 
 
+def _recreate(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+    """Somebody deletes a topic and creates it again; `amount` says which, and what it is like then."""
+    draw = Random(fault.amount)
+    topic_operators.recreate(cluster, draw, through=machine.node_id, patience_ms=fault.duration_ms)
+
+
+def _configure(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+    draw = Random(fault.amount)
+    topic_operators.configure(cluster, draw, through=machine.node_id, patience_ms=fault.duration_ms)
+
+
 KINDS: Mapping[str, Callable[[Cluster, Machine, Fault], None]] = {
     "kill": _kill,
     "power": _power,
@@ -218,6 +229,8 @@ KINDS: Mapping[str, Callable[[Cluster, Machine, Fault], None]] = {
     "join": _join,
     "leave": _leave,
     "move": _move,
+    "recreate": _recreate,
+    "configure": _configure,
 }
 
 

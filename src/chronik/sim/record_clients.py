@@ -29,6 +29,7 @@ from chronik.sim.wire_clients import PATIENCE_MS, WireClient, make_client
 from chronik.wire.batches import crc_holds, split
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from chronik.wire.notation import VERSION_MAX, ZERO_UUID
 from chronik.wire.records import iterate
 
 TOPIC, GROUP = "orders", "readers"
@@ -136,35 +137,8 @@ class RecordClients:
 
     async def fetch(self, client: WireClient, node_id: int, partition: int, offset: int) -> int | None:
         """The offset to go on at; None when the node gave nothing. What it gave is in the history."""
-        wanted = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=FETCH_BYTES)
-        request = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic=TOPIC, partitions=[wanted])])
-        try:
-            connection = await client.to(node_id)
-            operation = self.history.invoke(client.name, host_of(node_id), "read", f"{TOPIC}-{partition}", offset)
-            answer = await connection.ask(request, FetchResponse, version_max=NAMES, timeout_ms=PATIENCE_MS)
-        except ClientError:
-            return None
-        told = answer.responses[0].partitions[0]
-        if told.error_code:
-            self.history.complete(operation, UNKNOWN, ErrorCode.of(told.error_code).name)
-            return None
-        found: list[tuple[int, str]] = []
-        end = offset
-        data = memoryview(told.records or b"")  # type: ignore[arg-type]  # as received, it is one piece
-        for batch in split(data):
-            if not crc_holds(batch):
-                operation.kind = "damaged"
-                self.history.complete(operation, OK, batch.base_offset)
-                return None
-            found += [
-                (record.offset, bytes(record.value or b"").decode())
-                for record in iterate(batch, FETCH_BYTES)
-                if record.offset >= offset
-            ]
-            end = batch.next_offset
-        operation.result = found
-        self.history.complete(operation, OK, found)
-        return end
+        key = f"{TOPIC}-{partition}"
+        return await read(self.history, client, node_id, key, FetchTopic(topic=TOPIC, partitions=[]), partition, offset)
 
     # Committing
 
@@ -199,6 +173,60 @@ class RecordClients:
             self.history.complete(operation, UNKNOWN, type(error).__name__)
         else:
             self.history.complete(operation, OK, found[COMMITTED_AT].offset if found else 0)
+
+
+async def read(
+    history: History,
+    client: WireClient,
+    node_id: int,
+    key: str,
+    topic: FetchTopic,
+    partition: int,
+    offset: int,
+    *,
+    leader_epoch: int = -1,
+    kind: str = "read",
+) -> int | None:
+    """One fetch from one node, as an operation of this kind and key. The topic is asked for by its id if it has one."""
+    is_named = topic.topic_id == ZERO_UUID
+    wanted = FetchPartition(
+        partition=partition,
+        current_leader_epoch=leader_epoch,
+        fetch_offset=offset,
+        partition_max_bytes=FETCH_BYTES,
+    )
+    asked = FetchTopic(topic=topic.topic, topic_id=topic.topic_id, partitions=[wanted])
+    request = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[asked])
+    version_min, version_max = (0, NAMES) if is_named else (NAMES + 1, VERSION_MAX)
+    try:
+        connection = await client.to(node_id)
+        operation = history.invoke(client.name, host_of(node_id), kind, key, offset)
+        answer = await connection.ask(
+            request, FetchResponse, version_min=version_min, version_max=version_max, timeout_ms=PATIENCE_MS
+        )
+    except ClientError:
+        return None
+    told = answer.responses[0].partitions[0]
+    if told.error_code:
+        history.complete(operation, UNKNOWN, ErrorCode.of(told.error_code).name)
+        return None
+    found: list[tuple[int, str]] = []
+    end = offset
+    data = memoryview(told.records or b"")  # type: ignore[arg-type]  # as received, it is one piece
+    for batch in split(data):
+        if not crc_holds(batch):
+            operation.kind = "damaged"
+            history.complete(operation, OK, batch.base_offset)
+            return None
+        found += [
+            (record.offset, bytes(record.value or b"").decode())
+            for record in iterate(batch, FETCH_BYTES)
+            if record.offset >= offset
+        ]
+        end = batch.next_offset
+    operation.result = found
+    history.complete(operation, OK, found)
+    return end
 
 
 def routing_of(cluster: Cluster, client: WireClient, node_ids: Iterable[int] | None = None) -> Routing:

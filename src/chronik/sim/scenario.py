@@ -160,7 +160,7 @@ def _run(scenario: Scenario, seed: int, faults: list[Fault] | None) -> Outcome:
     world = World(seed)
     schedule = scenario.draw_faults(world) if faults is None else faults
     cluster = scenario.build(world)
-    history = History(world)
+    history = cluster.history
     checkers = [make(world, cluster, history) for make in scenario.checkers]
 
     def tell_starting(machine: Machine) -> None:

@@ -14,6 +14,7 @@ from chronik.sim.broker_scenarios import (
 from chronik.sim.errors import UnknownScenario
 from chronik.sim.faults import Fault
 from chronik.sim.quorum_scenarios import MetadataScenario, QuorumScenario
+from chronik.sim.recreated_scenario import RecreatedScenario
 from chronik.sim.scenario import Outcome, Scenario, run
 
 SCENARIOS: dict[str, type[Scenario]] = {
@@ -28,6 +29,7 @@ SCENARIOS: dict[str, type[Scenario]] = {
         DamageScenario,
         UpkeepScenario,
         MovesScenario,
+        RecreatedScenario,
     )
 }
 

@@ -32,6 +32,7 @@ class CommittedIsKept(Checker):
         self._starts: dict[int, int] = {}  # by node: which start was looked at
         self._wipes: dict[int, int] = {}
         self._images: dict[int, Image] = {}  # by node: the last that was looked at
+        self._versions: dict[bytes, int] = {}  # by topic: the earliest version of the image that is known to have it
 
     def ending(self, machine: Machine) -> None:
         marks = self._marks.setdefault(machine.node_id, {})
@@ -48,7 +49,10 @@ class CommittedIsKept(Checker):
         store = machine.program.store if machine.program is not None else None
         if store is not None and store.image is not self._images.get(machine.node_id):
             self._images[machine.node_id] = store.image
-            self._forget_moved(machine.node_id, store.image)
+            for topic_id in store.image.topics:
+                if store.image.version < self._versions.get(topic_id, store.image.version + 1):
+                    self._versions[topic_id] = store.image.version
+            self._forget_gone(machine.node_id, store.image)
         if self._starts.get(machine.node_id) == machine.starts:
             return
         logs = getattr(node_of(machine), "logs", None)
@@ -61,10 +65,12 @@ class CommittedIsKept(Checker):
             if end < mark:
                 self.violated(f"{machine}: {log} was committed up to {mark} before it started, and now ends at {end}")
 
-    def _forget_moved(self, node_id: int, image: Image) -> None:
-        """A replica that a node was told to give up may be gone, and begin anew when it is to come back."""
+    def _forget_gone(self, node_id: int, image: Image) -> None:
+        """A replica that a node was told to give up may be gone, and begin anew when it is to come back. So may those
+        of a topic that was deleted; an image that lacks it and is older tells nothing of that."""
         marks = self._marks.get(node_id, {})
         for topic_id, index in list(marks):
             topic = image.topic(topic_id)
-            if topic is not None and node_id not in topic.partitions[index].replicas:
+            is_deleted = topic is None and image.version > self._versions[topic_id]
+            if is_deleted or (topic is not None and node_id not in topic.partitions[index].replicas):
                 del marks[topic_id, index]

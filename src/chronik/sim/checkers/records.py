@@ -31,19 +31,23 @@ class AcknowledgedIsReadable(Checker):
     name = "7 acknowledged is readable"
 
     def finish(self) -> None:
-        final = _audited(self.history.operations)
+        final = audited(self.history.operations)
         for operation in self.history.operations:
-            if operation.kind == "produce" and operation.status == OK:
+            if operation.kind == "produce" and operation.status == OK and self.is_kept(operation):
                 found = final.get(operation.key, {}).get(operation.result)
                 if found != operation.value:
                     self.violated(f"{operation} was acknowledged, {found!r} is readable there")
+
+    def is_kept(self, produced: Operation) -> bool:
+        """Whether nobody asked for it to be gone."""
+        return True
 
 
 class ProducerOrder(Checker):
     name = "12 per-producer order, nothing twice"
 
     def finish(self) -> None:
-        for key, values in _audited(self.history.operations).items():
+        for key, values in audited(self.history.operations).items():
             offsets: dict[str, int] = {}
             for offset, value in sorted(values.items()):
                 if value in offsets:
@@ -84,7 +88,7 @@ def _claims(operation: Operation) -> list[tuple[int, str]]:
     return operation.result if operation.kind == "read" else []
 
 
-def _audited(operations: list[Operation]) -> dict[str, dict[int, str]]:
+def audited(operations: list[Operation]) -> dict[str, dict[int, str]]:
     """By partition: what the last, complete reading found."""
     final: dict[str, dict[int, str]] = defaultdict(dict)
     for operation in operations:

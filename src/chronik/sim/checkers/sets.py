@@ -15,6 +15,12 @@ from chronik.sim.checkers.records import AcknowledgedIsReadable, CommitsStay, On
 from chronik.sim.checkers.recovery import Recovery
 from chronik.sim.checkers.same_state import SameState
 from chronik.sim.checkers.silence import Silence
+from chronik.sim.checkers.topic_ids import (
+    AcknowledgedIsReadableById,
+    DeletedForEver,
+    NothingFromElsewhere,
+    ThePastIsRefused,
+)
 
 RAFT_CHECKERS = (OneLeader, DurableProgress, Recovery, DurableCommit, SameState, Leases)
 METADATA_CHECKERS = (*RAFT_CHECKERS, Silence, LinearizableMetadata)
@@ -22,5 +28,9 @@ MEMBERS_CHECKERS = (*METADATA_CHECKERS, OneChange)
 RECORD_CHECKERS = (
     *RAFT_CHECKERS, Silence, Watermarks, Followers, Elections, IdenticalReplicas,
     OneValuePerOffset, AcknowledgedIsReadable, ProducerOrder, CommitsStay, DamageIsNotServed, CommittedIsKept,
+)  # fmt: skip
+RECREATED_CHECKERS = (
+    *(each for each in RECORD_CHECKERS if each is not AcknowledgedIsReadable),
+    AcknowledgedIsReadableById, NothingFromElsewhere, DeletedForEver, ThePastIsRefused,
 )  # fmt: skip
 GROUP_CHECKERS = (*RECORD_CHECKERS, OneOwner)

@@ -1,0 +1,197 @@
+"""The scenario of topics that are deleted and created again by the same name, and configured, while nodes fail.
+
+Beside them lives a topic that stays, written, read and committed for as in `records`: all share one journal per node,
+and what is done about one log must not touch another. In the end each node has the logs and directories of partitions
+that the image places there, and no others.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from random import Random
+from typing import ClassVar
+
+from chronik.client.admin.offsets import EARLIEST, LATEST, look_up
+from chronik.client.errors import ClientError
+from chronik.client.routing import Cluster as Routing
+from chronik.client.topology import Topic as KnownTopic
+from chronik.client.topology import TopicPartition
+from chronik.metadata.image import NO_LEADER, Image
+from chronik.sim import topic_operators
+from chronik.sim.broker_scenarios import RecordsScenario, run_in, settled_image
+from chronik.sim.checkers.interface import Checker
+from chronik.sim.checkers.partitions import node_of
+from chronik.sim.checkers.records import AUDITOR
+from chronik.sim.checkers.sets import RECREATED_CHECKERS
+from chronik.sim.checkers.topic_ids import LOG_START, STALE_PRODUCE, STALE_READ, existing
+from chronik.sim.cluster import Cluster, Machine
+from chronik.sim.faults import LEADER, METADATA_WEIGHTS, Fault, Weight
+from chronik.sim.history import OK, History
+from chronik.sim.programs import host_of
+from chronik.sim.record_clients import read, routing_of
+from chronik.sim.scenario import PACES_MS, START_MS_MAX, Clients, require
+from chronik.sim.topic_id_clients import Sent, TopicIdClients, key_of, produce, topic_id_of
+from chronik.sim.topic_operators import NAMES
+from chronik.sim.wire_clients import WireClient, make_client
+from chronik.sim.world import World
+from chronik.wire import batches
+from chronik.wire.messages.fetch import FetchTopic
+from chronik.wire.records import Record
+
+PARTITION_DIRECTORY = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]+)")
+DOOMED = "-delete"  # how the directory of a log ends that is about to be removed
+
+
+class Both:
+    """Clients of the topic that stays, and of those that do not."""
+
+    def __init__(self, *clients: Clients) -> None:
+        self._clients = clients
+
+    def begin(self) -> None:
+        for each in self._clients:
+            each.begin()
+
+    def end(self) -> None:
+        for each in self._clients:
+            each.end()
+
+    @property
+    def are_answered(self) -> bool:
+        return all(each.are_answered for each in self._clients)
+
+
+class RecreatedScenario(RecordsScenario):
+    """As records; meanwhile operators delete other topics and create them again, with other partitions and configs."""
+
+    name = "recreated"
+    checkers: Sequence[type[Checker]] = RECREATED_CHECKERS
+    weights = (*METADATA_WEIGHTS, Weight("full disk", 4, (300, 3000), (0, 4000)))
+    brokers: ClassVar[dict[str, object]] = {**RecordsScenario.brokers, "log_retention_check_interval_ms": 400}
+
+    def draw_faults(self, world: World) -> list[Fault]:
+        random = world.random("topics")
+        changes = draw_changes(random, node_count=self.node_count, span_ms=self.fault_ms)
+        return sorted([*super().draw_faults(world), *changes])
+
+    def prepare(self, world: World, cluster: Cluster) -> None:
+        super().prepare(world, cluster)
+        require(world, topic_operators.create_all(cluster).done, START_MS_MAX, "topics are created")
+
+    def clients(self, cluster: Cluster, history: History) -> Clients:
+        random = cluster.world.random("pace of ids")
+        by_id = TopicIdClients(
+            cluster, history, writer_count=2, reader_count=2, think_ms=random.choice((*PACES_MS[:3], PACES_MS[0]))
+        )
+        return Both(super().clients(cluster, history), by_id)
+
+    def has_recovered(self, cluster: Cluster) -> bool:
+        image = settled_image(cluster)
+        if image is None or not all(task.done() for task in cluster.operators):
+            return False
+        are_led = all(
+            partition.leader != NO_LEADER and set(partition.isr) == set(partition.replicas)
+            for topic in image.all_topics()
+            for partition in topic.partitions
+        )
+        return are_led and not any(leaks(machine, image) for machine in cluster.machines.values())
+
+    def audit(self, world: World, cluster: Cluster, history: History) -> None:
+        super().audit(world, cluster, history)
+        auditor = make_client(cluster, AUDITOR)
+
+        async def look() -> None:
+            routing = routing_of(cluster, auditor)
+            for topic in existing(cluster).all_topics():
+                for partition in range(len(topic.partitions)) if topic.name in NAMES else ():
+                    await _read_all(history, auditor, routing, TopicPartition(topic.name, partition))
+            await _ask_by_the_past(cluster, history, auditor, routing)
+            await routing.close()
+
+        run_in(world, auditor, look())
+
+
+def draw_changes(random: Random, *, node_count: int, span_ms: int) -> list[Fault]:
+    """Topics come and go, more often than not while a node is down that has to find out later."""
+    faults: list[Fault] = []
+    for _ in range(random.randint(2, 6)):
+        at_ms = random.randrange(span_ms)
+        if random.random() < 0.4:
+            kind, node = random.choice(("kill", "power", "power at disk", "pause")), random.randint(1, node_count)
+            faults.append(Fault(at_ms, kind, node, random.randint(300, 2500), 0, random.randint(0, 20)))
+            at_ms += random.randint(0, 400)
+        for _ in range(random.choice((1, 1, 2))):
+            faults.append(_change(random, "recreate", at_ms, node_count))
+            at_ms += random.randint(0, 1200)
+    configured_ms = [random.randrange(span_ms) for _ in range(random.randint(0, 4))]
+    return faults + [_change(random, "configure", at_ms, node_count) for at_ms in configured_ms]
+
+
+def _change(random: Random, kind: str, at_ms: int, node_count: int) -> Fault:
+    node = random.choice((LEADER, *range(1, node_count + 1)))
+    return Fault(at_ms, kind, node, random.randint(500, 4000), 0, random.randrange(1 << 30))
+
+
+def leaks(machine: Machine, image: Image) -> list[str]:
+    """Logs and directories on this machine that no partition of the image has there. What recovery could not name is
+    set aside for a person to look at, one directory of each name, and is none of them."""
+    node = node_of(machine)
+    if node is None or not machine.is_ready:
+        return []
+    here = {
+        (topic.topic_id, index): f"{topic.name}-{index}"
+        for topic in image.all_topics()
+        for index, partition in enumerate(topic.partitions)
+        if machine.node_id in partition.replicas
+    }
+    found = [f"{log}" for log in node.logs.all() if (log.topic_id, log.partition) not in here]
+    for name in machine.disk.names(node.logs.directory, with_page_cache=True):
+        is_of_partition = PARTITION_DIRECTORY.fullmatch(name) is not None
+        if name.endswith(DOOMED) or (is_of_partition and name not in here.values()):
+            found.append(name)
+    return found
+
+
+async def _read_all(history: History, auditor: WireClient, routing: Routing, at: TopicPartition) -> None:
+    """All of a partition, from its start to its end, by the topic's id and by its name: there is but one such topic."""
+    topic = await routing.topic(at.topic)
+    ends = [(await look_up(routing, {at: when}))[at] for when in (EARLIEST, LATEST)]
+    for each in ends:
+        if isinstance(each, ClientError):
+            raise each
+    start, end = [each.offset for each in ends if not isinstance(each, ClientError)]
+    key, leader_id = key_of(at.topic, topic.topic_id, at.partition), topic.partitions[at.partition].leader_id
+    operation = history.invoke(auditor.name, host_of(leader_id), LOG_START, key)
+    history.complete(operation, OK, start)
+    for asked in (FetchTopic(topic_id=topic.topic_id, partitions=[]), FetchTopic(topic=at.topic, partitions=[])):
+        offset = start
+        while offset < end:
+            offset = await read(history, auditor, leader_id, key, asked, at.partition, offset) or offset
+
+
+async def _ask_by_the_past(cluster: Cluster, history: History, auditor: WireClient, routing: Routing) -> None:
+    """Everybody, by all ids that clients have used and that are no more; leaders, by epochs that are not theirs."""
+    image = existing(cluster)
+    for key in dict.fromkeys(each.key for each in history.operations if each.kind == "produce"):
+        topic_id, partition = topic_id_of(key), int(key.rpartition("-")[2])
+        if topic_id is None or image.topic(topic_id) is not None:
+            continue
+        asked = FetchTopic(topic_id=topic_id, partitions=[])
+        sent = Sent(KnownTopic(key, topic_id, False, {}), partition, _STALE_BATCH, [])
+        for node_id in cluster.machines:
+            await read(history, auditor, node_id, key, asked, partition, 0, kind=STALE_READ)
+            operation = history.invoke(auditor.name, host_of(node_id), STALE_PRODUCE, key)
+            history.complete(operation, *await produce(auditor, sent, node_id))
+    for name in NAMES:
+        topic = image.topic_named(name)
+        for index, state in enumerate(topic.partitions if topic is not None else ()):
+            assert topic is not None
+            asked = FetchTopic(topic_id=topic.topic_id, partitions=[])
+            for epoch in (state.leader_epoch - 1, state.leader_epoch + 1):
+                if epoch >= 0:
+                    at, key = state.leader, key_of(name, topic.topic_id, index)
+                    await read(history, auditor, at, key, asked, index, 0, leader_epoch=epoch, kind=STALE_READ)
+
+
+_STALE_BATCH = batches.build([Record(0, 0, None, b"of the past")])
