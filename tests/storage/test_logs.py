@@ -173,6 +173,46 @@ def test_a_deletion_that_a_power_cut_left_half_done_is_finished() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("end", ["killed", "killed when removed", "killed while the disk is full", "power cut"])
+def test_a_deletion_stays_through_any_number_of_restarts(end: str) -> None:
+    """What the first start after it finds may be in the page cache alone, or in the name of a directory: the second
+    must know it too, or the bytes of the old log stand behind those of the next one of its name."""
+
+    async def scenario() -> None:
+        for seed in range(60):
+            disk = SimDisk(seed)
+            logs = await open_logs(disk)
+            old = logs.create("t", topic_id(1), 0, LogConfig())
+            for _ in range(4):  # of one size with what comes later: then nothing but their offsets tells them apart
+                append(old, batch([b"old" * 50]))
+            await durable(old)
+            if end == "killed while the disk is full":
+                disk.fill(0)
+            removing = asyncio.ensure_future(logs.delete(old))
+            await asyncio.sleep(0)
+            if end == "killed when removed":
+                await removing
+            disk = disk.power_cut() if end == "power cut" else disk.process_killed()
+            disk.fill(None)
+            logs = await open_logs(disk)
+            found = logs.get(topic_id(1), 0)
+            if found is not None:  # neither the name nor the journal says it: the node knows it from the image
+                removing = asyncio.ensure_future(logs.delete(found))
+            new = logs.create("t", topic_id(2), 0, LogConfig())
+            append(new, batch([b"new" * 50]))
+            await durable(new)
+            disk = disk.power_cut() if seed % 2 else disk.process_killed()
+            again = await open_logs(disk)
+            assert again.get(topic_id(1), 0) is None
+            kept = again.get(topic_id(2), 0)
+            assert kept is not None
+            assert (kept.damage, values_of(kept)) == (None, [b"new" * 50])
+            assert not [name for name in disk.list(again.directory) if name.endswith(("-delete", ".stray"))]
+            removing.cancel()
+
+    run(scenario)
+
+
 def test_a_full_disk_lets_logs_go() -> None:
     """Deleting is how an operator makes room."""
 

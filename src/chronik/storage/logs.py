@@ -94,13 +94,8 @@ class Logs:
     def _restore(self, gathered: recovery.Gathered) -> None:
         expected: set[str] = set()
         names = self._disk.list(self.directory)
-        for name in names:
-            if name.endswith(DOOMED):
-                topic_id, partition, *noted_at = name.removesuffix(DOOMED).rpartition(".")[2].split("_")
-                number, position = map(int, noted_at)
-                if number >= gathered.first and position >= gathered.ends.get(number, 0):
-                    gathered.known.pop((bytes.fromhex(topic_id), int(partition)), None)
-                self._disk.remove_tree(f"{self.directory}/{name}")
+        self._finish_deletions(gathered, [name for name in names if name.endswith(DOOMED)])
+        deleted = {f"{facts.topic}-{facts.partition}" for facts in gathered.known.values() if facts.dropped}
         for key, facts in gathered.known.items():
             if facts.dropped:
                 continue
@@ -111,12 +106,41 @@ class Logs:
             self._lines[key] = facts.point.line()
         for name in names:
             _, dash, partition = name.rpartition("-")
-            if dash and partition.isdigit() and name not in expected:
-                # Nothing in it was ever durable, or its topic was deleted. It may still be somebody's only copy.
-                logger.warning("%s/%s belongs to no topic known here: moved to %s.stray", self.directory, name, name)
-                if self._disk.exists(f"{self.directory}/{name}.stray"):
-                    self._disk.remove_tree(f"{self.directory}/{name}.stray")
-                self._disk.rename(f"{self.directory}/{name}", f"{self.directory}/{name}.stray")
+            if not dash or not partition.isdigit() or name in expected:
+                continue
+            if name in deleted:
+                # Its renaming did not reach the disk, and of a later log in its place nothing was ever durable.
+                self._disk.remove_tree(f"{self.directory}/{name}")
+                continue
+            # Nothing in it was ever durable, or nobody knows of it any more. It may still be somebody's only copy.
+            logger.warning("%s/%s belongs to no topic known here: moved to %s.stray", self.directory, name, name)
+            if self._disk.exists(f"{self.directory}/{name}.stray"):
+                self._disk.remove_tree(f"{self.directory}/{name}.stray")
+            self._disk.rename(f"{self.directory}/{name}", f"{self.directory}/{name}.stray")
+        # What the last process, or this one, renamed and removed must not come undone under the next log of that name.
+        self._disk.sync_directory(self.directory)
+
+    def _finish_deletions(self, gathered: recovery.Gathered, doomed: list[str]) -> None:
+        """Removes directories of deleted logs. Where the journal's word of that is lost, the directory is all that says
+        so: the word is written again first, or the next start would find the log, and its bytes among another's."""
+        for name in doomed:
+            topic_id, partition, *noted_at = name.removesuffix(DOOMED).rpartition(".")[2].split("_")
+            number, position = map(int, noted_at)
+            facts = gathered.known.get((bytes.fromhex(topic_id), int(partition)))
+            is_noted = number < gathered.first or position < gathered.ends.get(number, 0)
+            if facts is None or facts.dropped or is_noted:
+                continue
+            facts.dropped = True
+            log = Log(
+                self._disk, self.directory, facts.topic, facts.topic_id, facts.partition, LogConfig(), self._journal
+            )
+            if self._note_dropped(log) is None:
+                raise self.failed or LogFull(f"no space to end a deletion in {self.directory}: free some disk space")
+            self._journal.forget(log)
+        if doomed:
+            self._journal.sync_notes()
+        for name in doomed:
+            self._disk.remove_tree(f"{self.directory}/{name}")
 
     @property
     def failed(self) -> StorageFailed | None:
