@@ -30,7 +30,7 @@ from chronik.sim.faults import LEADER, METADATA_WEIGHTS, Fault, Weight
 from chronik.sim.history import OK, History
 from chronik.sim.programs import host_of
 from chronik.sim.record_clients import read, routing_of
-from chronik.sim.scenario import PACES_MS, START_MS_MAX, Clients, require
+from chronik.sim.scenario import HEALED_MS_MAX, PACES_MS, START_MS_MAX, Clients, require
 from chronik.sim.topic_id_clients import Sent, TopicIdClients, key_of, produce, topic_id_of
 from chronik.sim.topic_operators import NAMES
 from chronik.sim.wire_clients import WireClient, make_client
@@ -41,6 +41,8 @@ from chronik.wire.records import Record
 
 PARTITION_DIRECTORY = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]+)")
 DOOMED = "-delete"  # how the directory of a log ends that is about to be removed
+
+NO_LEAKS = "25 nothing is left of topics that are gone"
 
 
 class Both:
@@ -68,7 +70,8 @@ class RecreatedScenario(RecordsScenario):
     name = "recreated"
     checkers: Sequence[type[Checker]] = RECREATED_CHECKERS
     weights = (*METADATA_WEIGHTS, Weight("full disk", 4, (300, 3000), (0, 4000)))
-    brokers: ClassVar[dict[str, object]] = {**RecordsScenario.brokers, "log_retention_check_interval_ms": 400}
+    # Checkpoints are seldom enough for a node to fail twice before one, and for more than one topic to come and go.
+    brokers: ClassVar[dict[str, object]] = {**RecordsScenario.brokers, "log_retention_check_interval_ms": 1500}
 
     def draw_faults(self, world: World) -> list[Fault]:
         random = world.random("topics")
@@ -90,12 +93,21 @@ class RecreatedScenario(RecordsScenario):
         image = settled_image(cluster)
         if image is None or not all(task.done() for task in cluster.operators):
             return False
-        are_led = all(
+        return all(
             partition.leader != NO_LEADER and set(partition.isr) == set(partition.replicas)
             for topic in image.all_topics()
             for partition in topic.partitions
         )
-        return are_led and not any(leaks(machine, image) for machine in cluster.machines.values())
+
+    def repair(self, world: World, cluster: Cluster) -> None:
+        """Nothing to repair, but to wait for: what is gone takes no room for long."""
+
+        def found() -> list[str]:
+            image = existing(cluster)
+            return [leak for machine in cluster.machines.values() for leak in leaks(machine, image)]
+
+        if not world.run_until(lambda: not found(), within_ms=HEALED_MS_MAX):
+            world.violated(NO_LEAKS, ", ".join(found()))
 
     def audit(self, world: World, cluster: Cluster, history: History) -> None:
         super().audit(world, cluster, history)
@@ -113,19 +125,28 @@ class RecreatedScenario(RecordsScenario):
 
 
 def draw_changes(random: Random, *, node_count: int, span_ms: int) -> list[Fault]:
-    """Topics come and go, more often than not while a node is down that has to find out later."""
+    """Topics come and go, often while a node is down that has to find out later, or just before it goes down."""
     faults: list[Fault] = []
     for _ in range(random.randint(2, 6)):
         at_ms = random.randrange(span_ms)
-        if random.random() < 0.4:
-            kind, node = random.choice(("kill", "power", "power at disk", "pause")), random.randint(1, node_count)
-            faults.append(Fault(at_ms, kind, node, random.randint(300, 2500), 0, random.randint(0, 20)))
+        node, course = random.randint(1, node_count), random.random()
+        if course < 0.35:  # down meanwhile
+            faults.append(_down(random, at_ms, node, (300, 2500)))
             at_ms += random.randint(0, 400)
+        elif course < 0.7:  # down in the middle of it, and once more before it has forgotten the first time
+            down_ms = at_ms + random.randint(0, 60)
+            faults.append(_down(random, down_ms, node, (30, 150)))
+            faults.append(_down(random, down_ms + random.randint(700, 2200), node, (30, 600)))
         for _ in range(random.choice((1, 1, 2))):
             faults.append(_change(random, "recreate", at_ms, node_count))
             at_ms += random.randint(0, 1200)
     configured_ms = [random.randrange(span_ms) for _ in range(random.randint(0, 4))]
     return faults + [_change(random, "configure", at_ms, node_count) for at_ms in configured_ms]
+
+
+def _down(random: Random, at_ms: int, node: int, down_ms: tuple[int, int]) -> Fault:
+    kind = random.choice(("kill", "power", "power at disk", "pause"))
+    return Fault(at_ms, kind, node, random.randint(*down_ms), 0, random.randint(0, 20))
 
 
 def _change(random: Random, kind: str, at_ms: int, node_count: int) -> Fault:
@@ -134,10 +155,10 @@ def _change(random: Random, kind: str, at_ms: int, node_count: int) -> Fault:
 
 
 def leaks(machine: Machine, image: Image) -> list[str]:
-    """Logs and directories on this machine that no partition of the image has there. What recovery could not name is
-    set aside for a person to look at, one directory of each name, and is none of them."""
+    """Logs and directories on this machine that no partition of the image has there. What recovery sets aside is none
+    of them: a directory in which nothing was ever durable, one of each name, for a person to look at."""
     node = node_of(machine)
-    if node is None or not machine.is_ready:
+    if node is None:
         return []
     here = {
         (topic.topic_id, index): f"{topic.name}-{index}"
@@ -145,11 +166,11 @@ def leaks(machine: Machine, image: Image) -> list[str]:
         for index, partition in enumerate(topic.partitions)
         if machine.node_id in partition.replicas
     }
-    found = [f"{log}" for log in node.logs.all() if (log.topic_id, log.partition) not in here]
+    found = [f"{machine} {log}" for log in node.logs.all() if (log.topic_id, log.partition) not in here]
     for name in machine.disk.names(node.logs.directory, with_page_cache=True):
         is_of_partition = PARTITION_DIRECTORY.fullmatch(name) is not None
         if name.endswith(DOOMED) or (is_of_partition and name not in here.values()):
-            found.append(name)
+            found.append(f"{machine} {name}")
     return found
 
 
