@@ -10,7 +10,7 @@ from chronik.sim.disk import SimDisk
 from chronik.storage.config import LogConfig
 from chronik.storage.log import Log
 from chronik.storage.logs import Logs
-from tests.storage.driving import NOW_MS, append, batch, open_logs, records_of, run, topic_id
+from tests.storage.driving import NOW_MS, append, batch, durable, open_logs, records_of, run, topic_id
 
 
 def model_start(log: Log, stamps: dict[int, int], now_ms: int) -> int:
@@ -178,5 +178,41 @@ def test_a_segment_that_compaction_has_emptied_goes_with_those_behind_it() -> No
         assert log.start_offset == 0
         await logs.maintain(NOW_MS + 20_000)
         assert (log.start_offset, len(log.segments)) == (20, 1)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("loss", ["restart", "truncation"])
+def test_a_producer_goes_on_when_what_it_wrote_is_gone(loss: str) -> None:
+    """Whether a restart or a truncation makes the log look for how far producers had got: what retention has taken
+    since the last checkpoint tells nothing, and the checkpoint's word is too old to refuse the next batch by it."""
+
+    async def scenario() -> None:
+        disk = SimDisk(1)
+        logs = await open_logs(disk)
+        log = logs.create("t", topic_id(1), 0, LogConfig(segment_bytes=1))
+        append(log, batch([b"a"], producer=(7, 0, 0)))
+        await logs.checkpoint()
+        for sequence in range(1, 7):
+            append(log, batch([b"a"], producer=(7, 0, sequence)))
+        for number in range(3):  # of others, behind what goes: all that the log is to find
+            append(log, batch([b"b"], producer=(8, 0, number)))
+        log.high_watermark = log.end_offset
+        log.advance_start(7)
+        await logs.journal.flush_notes()
+        log.drop_below_start()
+        await durable(log)
+        if loss == "truncation":
+            append(log, batch([b"c"]), epoch=1)
+            for sequence in range(7, 13):  # more than are remembered, so that the log has to be read
+                append(log, batch([b"a"], producer=(7, 0, sequence)), epoch=1)
+            log.truncate_to(10)
+        else:
+            found = (await open_logs(disk.process_killed())).get(topic_id(1), 0)
+            assert found is not None
+            log = found
+        assert log.append([batch([b"a"], producer=(7, 0, 7))], leader_epoch=2, now_ms=NOW_MS).first_offset == 10
+        again = log.append([batch([b"b"], producer=(8, 0, 2))], leader_epoch=2, now_ms=NOW_MS)
+        assert again.is_duplicate, "what is left of a producer counts"
 
     run(scenario)

@@ -447,13 +447,14 @@ class Log:
         self.generation += 1
 
     def _rebuild_producers(self) -> None:
-        """As of the end. Reading is the last resort: from the beginning, if the cut is below the last checkpoint."""
+        """As of the end. Reading is the last resort: from the beginning, if the cut is below the last checkpoint, or if
+        some of what came behind that is gone."""
         offset, data = self.snapshot
         if self.producers.take_back_from(self.end_offset):
             if offset > self.end_offset:
                 self.snapshot = (self.end_offset, self.producers.encode())
             return
-        if offset > self.end_offset:
+        if offset > self.end_offset or offset < self.segments[0].base_offset:
             offset, data = self.start_offset, b""
             self.snapshot = (offset, data)
         self.producers = ProducerState.decode(data)

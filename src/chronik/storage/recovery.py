@@ -157,8 +157,13 @@ def restore(log: Log, known: Known, disk: Disk) -> None:
     log.epochs = LeaderEpochs(point.epochs)
     # An epoch that had written nothing yet may have been taken back since: older batches behind it are no torn tail.
     log.epochs.truncate_end(point.offset)
-    log.producers = ProducerState.decode(point.producers)
     log.snapshot = (point.offset, point.producers)
+    first_offset = bases[0] if bases else log.start_offset
+    if first_offset > point.offset:
+        # What came behind the checkpoint is gone in part, and with it how far producers had got: nobody is known then,
+        # which takes whatever comes next, while an old sequence would refuse it.
+        log.snapshot = (first_offset, b"")
+    log.producers = ProducerState.decode(log.snapshot[1])
     segments: list[Segment] = []
     expected = point.offset
     has_cut = found_stale
