@@ -106,6 +106,8 @@ class Followers(Checker):
         if held is None or not held.is_leader or held.leader_epoch != replica.leader_epoch:
             return  # it is down, or does not know yet that it leads
         last = replica.log.end_offset - 1
+        if last < held.log.start_offset:
+            return  # the leader has let it go since it gave it away
         ours, theirs = replica.log.epochs.epoch_of(last), held.log.epochs.epoch_of(last)
         if last >= held.log.end_offset or ours != theirs:
             self.violated(
