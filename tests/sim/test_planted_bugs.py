@@ -13,7 +13,7 @@ import pytest
 from chronik.sim.faults import Fault
 from chronik.sim.scenarios import run_named
 from tests.replication import planted_bugs as replication_bugs
-from tests.sim.planted import member_bugs, metadata_bugs, move_bugs, record_bugs
+from tests.sim.planted import member_bugs, metadata_bugs, move_bugs, record_bugs, topic_bugs
 
 pytestmark = pytest.mark.slow
 
@@ -147,6 +147,10 @@ CASES = [
     Planted(record_bugs.swap_in_progress_is_forgotten_at_recovery, "upkeep", 1, None, ("7", "9")),
     Planted(move_bugs.moves_end_before_the_newcomers_have_caught_up, "moves", 5, None, ("7", "9", "10", "11")),
     Planted(move_bugs.replicas_that_were_moved_away_stay, "moves", 0, None, "25"),
+    Planted(topic_bugs.log_of_the_old_topic_is_used_for_the_new_one, "recreated", 0, None, ("7", "8", "9")),
+    Planted(topic_bugs.logs_stay_of_topics_that_went_while_a_node_was_down, "recreated", 0, None, "25 nothing is left"),
+    Planted(topic_bugs.deletions_are_not_journaled, "recreated", 0, None, ("7", "8", "9", "a node stops by itself")),
+    Planted(topic_bugs.configs_of_the_old_topic_hold_for_the_new_one, "recreated", 3, None, "7"),
 ]
 
 

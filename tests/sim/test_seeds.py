@@ -20,6 +20,7 @@ COUNTS = {
     "damage": 10,
     "upkeep": 16,
     "moves": 16,
+    "recreated": 12,
 }
 CHUNKS = [
     (scenario, range(first, min(first + SEEDS_PER_TEST, count)))

@@ -202,7 +202,7 @@ class _Writer:
         return Sent(topic, partition, data, operations)
 
     async def _deliver(self, sent: Sent) -> None:
-        status: str = REFUSED
+        status, result = REFUSED, object()
         for _ in range(ATTEMPTS_MAX):
             is_sure = status == REFUSED  # that no attempt so far has written anything
             status, result = await produce(self._client, sent, self._whom(sent))
