@@ -11,7 +11,7 @@ from chronik.runtime.errors import DiskInUse
 from chronik.runtime.real import real_runtime
 from chronik.sim.disk import SimDisk
 from chronik.storage.config import LogConfig, LogsConfig
-from chronik.storage.errors import CorruptCheckpoint
+from chronik.storage.errors import CorruptCheckpoint, LogFull
 from chronik.storage.logs import Logs
 from chronik.wire.batches import build
 from chronik.wire.records import Record
@@ -229,6 +229,30 @@ def test_a_full_disk_lets_logs_go() -> None:
         disk.capacity_bytes = None
         again = await open_logs(disk.process_killed())
         assert again.get(topic_id(1), 0) is None
+
+    run(scenario)
+
+
+def test_a_log_whose_first_append_found_no_room_leaves_nothing() -> None:
+    """A directory is made before the journal is known to have room to tell of it, and has to go with the log."""
+
+    async def scenario() -> None:
+        made = set()
+        for size_bytes in range(0, 4500, 20):  # so that the journal ends at many distances from where it must grow
+            disk = SimDisk(1)
+            logs = await open_logs(disk)
+            other = logs.create("other", topic_id(2), 0, LogConfig())
+            append(other, batch([bytes(size_bytes)]))
+            await durable(other)
+            log = logs.create("t", topic_id(1), 0, LogConfig())
+            disk.fill(0)
+            with pytest.raises(LogFull):
+                append(log, batch([b"old" * 50]))
+            made.add((disk.exists(log.directory), bool(log.segments)))
+            disk.fill(None)
+            await logs.delete(log)
+            assert not [name for name in disk.list(logs.directory) if name.startswith("t-")]
+        assert (True, False) in made
 
     run(scenario)
 

@@ -96,6 +96,7 @@ class Log:
         self.checkpointed_segment = 0  # compaction stays below it: recovery puts no journaled bytes there
         self.is_read = True  # by consumers and followers: what is synced stays in memory while the kernel has room
         self.is_noted = False  # the journal tells of it, or did
+        self.has_directory = False  # its own, with files or without
         self.directory_durably = False  # a deleted log had this directory: its removal must not come undone later
         self._disk = disk
         self._journal = journal
@@ -241,6 +242,7 @@ class Log:
         try:
             if not self.segments:
                 self._disk.make_directory(self.directory, durable=self.directory_durably)
+                self.has_directory = True
             segment.truncate(0)  # bytes of an older segment of this name are none of ours
         except DiskFull as error:
             raise LogFull(str(error)) from error

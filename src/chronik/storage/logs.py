@@ -177,11 +177,10 @@ class Logs:
         del self._logs[key]
         self._lines.pop(key, None)
         self._checkpointed.pop(key, None)
-        has_files = bool(log.segments)
         log.let_go()
-        noted_at = self._note_dropped(log) if log.is_noted or has_files else None
+        noted_at = self._note_dropped(log) if log.is_noted or log.has_directory else None
         self._journal.forget(log)
-        if not has_files:
+        if not log.has_directory:
             return self._remove(None)
         place = noted_at or f"{self._journal.number}_{NEVER_NOTED}"
         doomed = f"{log.directory}.{log.topic_id.hex()}_{log.partition}_{place}{DOOMED}"

@@ -148,6 +148,7 @@ def restore(log: Log, known: Known, disk: Disk) -> None:
     bases, found_stale = _segment_bases(log, known, disk)
     if bases:
         disk.make_directory(log.directory, durable=False)
+    log.has_directory = disk.exists(log.directory)
     _put_journaled_bytes(log, known, disk, set(bases))
     point, durable = known.point, known.durable
     log.start_offset = max(known.start_offset, bases[0] if bases else 0)
