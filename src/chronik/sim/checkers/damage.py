@@ -35,6 +35,7 @@ class CommittedIsKept(Checker):
         self._versions: dict[bytes, int] = {}  # by topic: the earliest version of the image that is known to have it
 
     def ending(self, machine: Machine) -> None:
+        self._see_image(machine)  # it may end in the middle of what a new image made it do
         marks = self._marks.setdefault(machine.node_id, {})
         for key, replica in replicas_of(machine).items():
             mark = min(replica.high_watermark, replica.log.durable_offset)
@@ -46,13 +47,7 @@ class CommittedIsKept(Checker):
             self._marks.pop(machine.node_id, None)
 
     def looked(self, machine: Machine) -> None:
-        store = machine.program.store if machine.program is not None else None
-        if store is not None and store.image is not self._images.get(machine.node_id):
-            self._images[machine.node_id] = store.image
-            for topic_id in store.image.topics:
-                if store.image.version < self._versions.get(topic_id, store.image.version + 1):
-                    self._versions[topic_id] = store.image.version
-            self._forget_gone(machine.node_id, store.image)
+        self._see_image(machine)
         if self._starts.get(machine.node_id) == machine.starts:
             return
         logs = getattr(node_of(machine), "logs", None)
@@ -64,6 +59,15 @@ class CommittedIsKept(Checker):
             end = 0 if log is None else log.end_offset
             if end < mark:
                 self.violated(f"{machine}: {log} was committed up to {mark} before it started, and now ends at {end}")
+
+    def _see_image(self, machine: Machine) -> None:
+        store = machine.program.store if machine.program is not None else None
+        if store is None or store.image is self._images.get(machine.node_id):
+            return
+        image = self._images[machine.node_id] = store.image
+        for topic_id in image.topics:
+            self._versions[topic_id] = min(image.version, self._versions.get(topic_id, image.version))
+        self._forget_gone(machine.node_id, image)
 
     def _forget_gone(self, node_id: int, image: Image) -> None:
         """A replica that a node was told to give up may be gone, and begin anew when it is to come back. So may those
