@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from functools import partial
 
 from chronik.broker.admin import Admin
@@ -43,6 +44,7 @@ from chronik.metadata.errors import MetadataError
 from chronik.metadata.image import Image, ResourceType
 from chronik.metadata.store import MetadataStore, StoreConfig
 from chronik.raft.addresses import Address
+from chronik.raft.config import RaftConfig
 from chronik.raft.errors import RaftError
 from chronik.raft.transport import TcpTransport
 from chronik.replication.assignment import Replicas
@@ -70,6 +72,7 @@ class Node:
 
     # What a handler may meet below and answer with its Kafka error; anything else is a bug and costs the connection.
     refusals = (StorageError, ReplicationError, WireError, MetadataError)
+    raft_config = RaftConfig()  # what no setting says
 
     logs: Logs
     store: MetadataStore
@@ -163,7 +166,7 @@ class Node:
             settings.metadata_dir,
             node_id=self.node_id,
             cluster_id=cluster_id or None,
-            config=store_config(settings),
+            config=store_config(settings, self.raft_config),
             transport=self.quorum,
             notes=self.quorum,
         )
@@ -337,7 +340,7 @@ def quorum_address(settings: Settings, port: int) -> Address:
     return Address(host, port)
 
 
-def store_config(settings: Settings) -> StoreConfig:
+def store_config(settings: Settings, raft: RaftConfig | None = None) -> StoreConfig:
     offsets = TopicShape(settings.offsets_topic_num_partitions, settings.offsets_topic_replication_factor)
     transactions = TopicShape(
         settings.transaction_state_log_num_partitions, settings.transaction_state_log_replication_factor
@@ -352,6 +355,9 @@ def store_config(settings: Settings) -> StoreConfig:
             coordinator_topics={OFFSETS_TOPIC: offsets, TRANSACTIONS_TOPIC: transactions},
             static_configs=settings.layers.static,
             broker_keys=frozenset(each.name for each in BROKER_KEYS),
+        ),
+        raft=replace(
+            raft or RaftConfig(), snapshot_every_bytes=settings.metadata_log_max_record_bytes_between_snapshots
         ),
         broker_session_timeout_ms=settings.broker_session_timeout_ms,
         batching=settings.metadata_batching_enable,

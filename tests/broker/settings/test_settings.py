@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from chronik.broker.errors import BadSetting, CannotStart
+from chronik.broker.node import store_config
 from chronik.broker.settings import Listener, Machine, Settings, Voter
 from chronik.broker.settings.acted_on import ACTED_ON
 from chronik.broker.settings.definitions import Definition
@@ -307,3 +308,9 @@ def test_overrides_per_address_are_read() -> None:
     """IPv6 addresses contain colons; the count stands after the last."""
     settings = load("max.connections.per.ip.overrides=10.0.0.1:5,::1:7")
     assert settings.max_connections_per_ip_overrides == {"10.0.0.1": 5, "::1": 7}
+
+
+def test_the_quorum_takes_snapshots_as_often_as_it_is_told() -> None:
+    """A setting that is listed as one that acts, and does not, is worse than none."""
+    settings = load("metadata.log.max.record.bytes.between.snapshots=5000")
+    assert store_config(settings).raft.snapshot_every_bytes == 5000
