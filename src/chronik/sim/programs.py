@@ -97,8 +97,8 @@ def quorum_programs(node_count: int, config: RaftConfig | None = None) -> Maker:
 class BrokerProgram:
     """A whole node: broker, controller and everything below, by its own settings."""
 
-    def __init__(self, runtime: Runtime, settings: Settings) -> None:
-        self._runtime, self._settings = runtime, settings
+    def __init__(self, runtime: Runtime, settings: Settings, raft_config: RaftConfig) -> None:
+        self._runtime, self._settings, self._raft_config = runtime, settings, raft_config
         self.failed: Callable[[BaseException], None] = lambda _: None
         self.is_ready = False
         self.node: Node | None = None
@@ -118,6 +118,8 @@ class BrokerProgram:
         class Watched(Node):
             """Known to the checkers from its first moment, not only when it serves."""
 
+            raft_config = program._raft_config
+
             def __init__(self, runtime: Runtime, settings: Settings) -> None:
                 super().__init__(runtime, settings)
                 program.node = self
@@ -131,13 +133,16 @@ class BrokerProgram:
 
 
 def broker_programs(
-    node_count: int, brokers: Mapping[str, object], joins: Callable[[int], bool] = lambda _: False
+    node_count: int,
+    brokers: Mapping[str, object],
+    joins: Callable[[int], bool] = lambda _: False,
+    raft_config: RaftConfig | None = None,
 ) -> Maker:
     """Of so many founders; `joins` says which node comes later, to be taken in by those who are there."""
 
     def make(runtime: Runtime, node_id: int) -> Program:
         settings = broker_settings(node_id, node_count, tuple(sorted(brokers.items())), joins=joins(node_id))
-        return BrokerProgram(runtime, settings)
+        return BrokerProgram(runtime, settings, raft_config or RaftConfig())
 
     return make
 

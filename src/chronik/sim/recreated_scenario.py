@@ -18,6 +18,7 @@ from chronik.client.routing import Cluster as Routing
 from chronik.client.topology import Topic as KnownTopic
 from chronik.client.topology import TopicPartition
 from chronik.metadata.image import NO_LEADER, Image
+from chronik.raft.config import RaftConfig
 from chronik.sim import topic_operators
 from chronik.sim.broker_scenarios import RecordsScenario, run_in, settled_image
 from chronik.sim.checkers.interface import Checker
@@ -28,7 +29,7 @@ from chronik.sim.checkers.topic_ids import LOG_START, STALE_PRODUCE, STALE_READ,
 from chronik.sim.cluster import Cluster, Machine
 from chronik.sim.faults import LEADER, METADATA_WEIGHTS, Fault, Weight
 from chronik.sim.history import OK, History
-from chronik.sim.programs import host_of
+from chronik.sim.programs import broker_programs, host_of
 from chronik.sim.record_clients import read, routing_of
 from chronik.sim.scenario import HEALED_MS_MAX, PACES_MS, START_MS_MAX, Clients, require
 from chronik.sim.topic_id_clients import Sent, TopicIdClients, key_of, produce, topic_id_of
@@ -72,6 +73,16 @@ class RecreatedScenario(RecordsScenario):
     weights = (*METADATA_WEIGHTS, Weight("full disk", 4, (300, 3000), (0, 4000)))
     # Checkpoints are seldom enough for a node to fail twice before one, and for more than one topic to come and go.
     brokers: ClassVar[dict[str, object]] = {**RecordsScenario.brokers, "log_retention_check_interval_ms": 1500}
+
+    def build(self, world: World) -> Cluster:
+        """In half of the worlds a snapshot is taken every few entries: a node that was away for long is given one, and
+        learns of deletions by what is missing in it."""
+        random, brokers, raft_config = world.random("snapshots"), dict(self.brokers), RaftConfig()
+        if random.random() < 0.5:
+            brokers["metadata_log_max_record_bytes_between_snapshots"] = random.choice((1000, 4000))
+            raft_config = RaftConfig(trailing_entries=random.choice((0, 5, 40)))
+        programs = broker_programs(self.node_count, brokers, raft_config=raft_config)
+        return Cluster(world, self.node_count, programs, raft_directory="/data/raft")
 
     def draw_faults(self, world: World) -> list[Fault]:
         random = world.random("topics")
@@ -177,18 +188,25 @@ def leaks(machine: Machine, image: Image) -> list[str]:
 async def _read_all(history: History, auditor: WireClient, routing: Routing, at: TopicPartition) -> None:
     """All of a partition, from its start to its end, by the topic's id and by its name: there is but one such topic."""
     topic = await routing.topic(at.topic)
-    ends = [(await look_up(routing, {at: when}))[at] for when in (EARLIEST, LATEST)]
-    for each in ends:
-        if isinstance(each, ClientError):
-            raise each
-    start, end = [each.offset for each in ends if not isinstance(each, ClientError)]
     key, leader_id = key_of(at.topic, topic.topic_id, at.partition), topic.partitions[at.partition].leader_id
-    operation = history.invoke(auditor.name, host_of(leader_id), LOG_START, key)
-    history.complete(operation, OK, start)
+    end = await _offset(routing, at, LATEST)
     for asked in (FetchTopic(topic_id=topic.topic_id, partitions=[]), FetchTopic(topic=at.topic, partitions=[])):
-        offset = start
+        offset, start = -1, 0
         while offset < end:
-            offset = await read(history, auditor, leader_id, key, asked, at.partition, offset) or offset
+            if offset < start:  # also when it has moved meanwhile: some topics keep nothing for long
+                operation = history.invoke(auditor.name, host_of(leader_id), LOG_START, key)
+                offset = start = await _offset(routing, at, EARLIEST)
+                history.complete(operation, OK, start)
+                continue
+            found = await read(history, auditor, leader_id, key, asked, at.partition, offset)
+            offset, start = (offset, offset + 1) if found is None else (found, start)
+
+
+async def _offset(routing: Routing, at: TopicPartition, when: int) -> int:
+    found = (await look_up(routing, {at: when}))[at]
+    if isinstance(found, ClientError):
+        raise found
+    return found.offset
 
 
 async def _ask_by_the_past(cluster: Cluster, history: History, auditor: WireClient, routing: Routing) -> None:
