@@ -490,3 +490,29 @@ def test_nothing_a_peer_sends_makes_the_core_raise() -> None:
                     node.log.stable.restart_behind(ready.snapshot.index, ready.snapshot.term)
                 node.log.stable.append(ready.entries)
                 node.advance(ready)
+
+
+def test_a_log_that_was_cut_behind_a_snapshot_under_way_gives_the_next_one() -> None:
+    """The peer has taken what it was sent and can do nothing with what comes: nobody but the leader knows that."""
+    snapshots = [Snapshot(5, 1, THREE)]
+    stable = StableLog(lambda: snapshots[-1])
+    stable.restart_behind(5, 1)
+    config = CoreConfig(node_id=1, jitter=lambda bound: 0, pre_vote=False, check_quorum=False, election_ticks=5)
+    node = Core(config, stable, hard_state=HardState(1, NOBODY, 5), members=THREE, applied=5)
+    node.campaign()
+    handle(node)
+    node.step(Message(Kind.VOTE_REPLY, 1, 2, 2))
+    handle(node)
+    node.step(Message(Kind.APPEND_REPLY, 1, 3, 2, index=5, reject=True, hint=2))
+    assert [(sent.to, sent.snapshot.index) for sent in handle(node) if sent.snapshot] == [(3, 5)]
+    for index in (6, 7, 8):
+        node.propose([b"value"])
+        handle(node)
+        node.step(Message(Kind.APPEND_REPLY, 1, 2, 2, index=index))
+        handle(node)
+    snapshots.append(Snapshot(8, 2, THREE))
+    stable.compact(8)
+    node.step(Message(Kind.APPEND_REPLY, 1, 3, 2, index=5))
+    assert [(sent.to, sent.snapshot.index) for sent in handle(node) if sent.snapshot] == [(3, 8)]
+    node.step(Message(Kind.APPEND_REPLY, 1, 3, 2, index=8))
+    assert [sent.kind for sent in handle(node) if sent.to == 3] == [Kind.APPEND]

@@ -216,6 +216,27 @@ CASES = [
         ],
         story="a node that had begun again was taken to have lost what it cannot prove to have synced",
     ),
+    Found(
+        "recreated",
+        seed=5017,
+        faults=[
+            Fault(1132, "recreate", 0, duration_ms=1196, amount=594532734),
+            Fault(1527, "power", 3, duration_ms=1491, other=1),
+            Fault(1694, "isolate", 0, duration_ms=491, other=2),
+            Fault(2054, "mute", 2, duration_ms=355, other=2),
+            Fault(2352, "power", 2, duration_ms=809, amount=16),
+            Fault(2565, "recreate", 2, duration_ms=1412, amount=331657966),
+            Fault(4383, "configure", 1, duration_ms=573, amount=224980983),
+            Fault(4741, "power at disk", 1, duration_ms=340, other=2, amount=6),
+            Fault(5677, "slow disk", 0, duration_ms=4354, amount=116),
+            Fault(7061, "slow link", 0, duration_ms=1724, other=2, amount=171),
+            Fault(7377, "configure", 0, duration_ms=1738, amount=686171359),
+            Fault(8245, "isolate", 2, duration_ms=1284),
+            Fault(8713, "stall disk", 0, duration_ms=2194, other=3),
+            Fault(8819, "recreate", 3, duration_ms=3590, amount=740212060),
+        ],
+        story="a leader that cut its log behind the snapshot it had sent waited half a minute with the next one",
+    ),
 ]
 
 

@@ -132,6 +132,9 @@ def on_append_reply(core: Core, message: Message) -> None:
     elif peer.pace is Pace.SNAPSHOT and peer.match + 1 >= core.log.first_index:
         # The log reaches back to the peer again, whichever snapshot brought it there.
         peer.become_replicate()
+    elif peer.pace is Pace.SNAPSHOT and peer.match >= peer.pending_snapshot:
+        # It has what it was sent, and meanwhile the log was cut behind that: the next snapshot is for it.
+        peer.become_probe()
     elif peer.pace is Pace.REPLICATE:
         peer.inflights.free_to(message.index)
     if not commit_and_tell(core) and message.sender != core.id and peer.commit_helps(core.log.committed):
