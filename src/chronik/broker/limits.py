@@ -27,5 +27,4 @@ UNSENT_BYTES_HIGH = (
 
 CONNECTIONS_MAX = 10_000  # file descriptors are finite; one more is refused with a log line
 FRAME_SECONDS_MAX = 30  # the time in which a started frame must be whole: a slow loris is closed
-FETCH_BYTES_MAX = 55 * MIB  # Kafka's fetch.max.bytes
 FETCH_WAIT_MS_MAX = 5 * 60 * 1000

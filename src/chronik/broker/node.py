@@ -150,7 +150,9 @@ class Node:
         self.logs = await Logs.open(
             runtime,
             settings.log_dir,
-            LogsConfig(producer_id_expiration_ms=settings.producer_id_expiration_ms),
+            LogsConfig(
+                producer_id_expiration_ms=settings.producer_id_expiration_ms, compacts=settings.log_cleaner_enable
+            ),
             self._storage_failed,
         )
         self.replication = Replication(self)

@@ -45,4 +45,5 @@ class LogsConfig:
     journal_bytes_max: int = 64 << 20  # a longer journal is cut: it bounds both the disk it takes and recovery
     unsynced_bytes_max: int = 256 << 20  # more appended since the last checkpoint makes a new one, for recovery's sake
     producer_id_expiration_ms: int = DAY_MS
+    compacts: bool = True
     compaction_keys_max: int = 200_000  # keys held at once by a compaction, about 180 bytes each

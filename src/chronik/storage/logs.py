@@ -237,7 +237,7 @@ class Logs:
         due: list[Log] = []
         for log in self._logs.values():
             with self._told_of(log, "compacted"):
-                if compaction.is_due(log, now_ms):
+                if self.config.compacts and compaction.is_due(log, now_ms):
                     due.append(log)
         unsynced_bytes = sum([Capture.unsynced_bytes(log) for log in self._logs.values()])
         if (

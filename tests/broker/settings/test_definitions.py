@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
+from pathlib import Path
+
 import pytest
 
+import chronik
+from chronik.broker.settings import Settings
 from chronik.broker.settings.acted_on import ACTED_ON
 from chronik.broker.settings.definitions import Definition, UpdateMode, read_table
 from chronik.broker.settings.keys import BROKER_KEYS, is_known
@@ -45,6 +51,19 @@ def test_a_key_is_in_one_table_and_what_acts_says_what_it_does() -> None:
     assert not FORMER & (ACTED_ON.keys() | WITHOUT_EFFECT.keys())
     assert all(each.words.endswith(".") for each in ACTED_ON.values())
     assert not any(each.words for each in WITHOUT_EFFECT.values())
+
+
+def test_what_is_said_to_act_is_looked_at() -> None:
+    """A key that is documented and that nobody asks for would be believed by whoever sets it."""
+    package = Path(chronik.__file__).parent
+    tables = package / "broker" / "settings"
+    code = "".join(
+        path.read_text()
+        for path in package.rglob("*.py")
+        if path not in (tables / "settings.py", tables / "acted_on.py")
+    )
+    words = set(re.findall(r"\w+", code))
+    assert [field.name for field in dataclasses.fields(Settings) if field.name not in words] == []
 
 
 NEAREST = [

@@ -161,10 +161,14 @@ def another_value(definition: Definition) -> str:
     return next((each for each in definition.allowed if each != definition.default), "other")
 
 
+UNCLEAN = "unclean.leader.election.enable"  # topics that do not set it have it from here, and only elections ask
+
+
 def outcome(text: str) -> dict[str, object] | str:
-    """The settings without their text; or the key for which they were refused."""
+    """The settings without their text, and what the controller takes from that; or the key that was refused."""
     try:
-        return without_layers(load(text))
+        settings = load(text)
+        return {**without_layers(settings), UNCLEAN: settings.topic_default(UNCLEAN)}
     except BadSetting as refused:
         return refused.key
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from chronik.broker.context import Context
     from chronik.metadata.image import Image, Partition, Topic
 
-PARTITIONS_MAX = 2000  # in one response, whatever is asked for (max.request.partition.size.limit)
-
 
 @api(DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse)
 @reads_metadata
@@ -42,7 +40,7 @@ def describe_topic_partitions(
     if cursor is not None:
         names = [name for name in names if name >= cursor.topic_name]
         first_index = cursor.partition_index if names and names[0] == cursor.topic_name else 0
-    room = min(max(request.response_partition_limit, 1), PARTITIONS_MAX)
+    room = min(max(request.response_partition_limit, 1), context.node.settings.max_request_partition_size_limit)
     response = DescribeTopicPartitionsResponse(throttle_time_ms=0, topics=[])
     for name in names:
         topic = image.topic_named(name)

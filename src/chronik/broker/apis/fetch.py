@@ -73,7 +73,8 @@ class _Fetch:
     def __init__(self, request: FetchRequest, context: Context, session: Session | None, wanted: list[Wanted]) -> None:
         self.request, self.context, self.session, self.wanted = request, context, session, wanted
         self.is_incremental = session is not None and request.session_epoch > 0
-        self.bytes_min = min(request.min_bytes, max(1, request.max_bytes), limits.FETCH_BYTES_MAX)
+        self.bytes_allowed = min(request.max_bytes, context.node.settings.fetch_max_bytes)
+        self.bytes_min = min(request.min_bytes, max(1, self.bytes_allowed))
         self.bytes_max = 0  # as of the last reading
         self.answers: list[tuple[Wanted, PartitionData]] = []
         self.replicas: list[Replica] = []
@@ -94,7 +95,7 @@ class _Fetch:
 
     def _go_through(self) -> None:
         self.answers, self.replicas, self.bytes_read, self.sizes_bytes, self.too_new = [], [], 0, [], []
-        self.bytes_max = min(self.request.max_bytes, limits.FETCH_BYTES_MAX, self.context.node.memory.room_bytes)
+        self.bytes_max = min(self.bytes_allowed, self.context.node.memory.room_bytes)
         for wanted in self.wanted:
             self.answers.append((wanted, self._read_partition(wanted)))
 

@@ -53,10 +53,6 @@ controller.quorum.voters  list  ''  read-only
     id@host:port of each voter. Empty: this node alone is the quorum.
 controller.quorum.bootstrap.servers  list  ''  read-only
     host:port of nodes by which a node without a list of voters finds the quorum.
-controller.quorum.election.timeout.ms  int  1000  read-only  0..
-    Without news from a leader for this long, a voter starts an election.
-controller.quorum.fetch.timeout.ms  int  2000  read-only  0..
-    A leader that has heard no majority for this long steps down.
 controller.quorum.request.timeout.ms  int  2000  read-only  0..
     How long a node waits for the controller to answer before it asks again.
 metadata.log.max.record.bytes.between.snapshots  long  20971520  read-only  1..
@@ -89,12 +85,6 @@ max.connections.per.ip.overrides  string  ''  cluster-wide
     host:count, for addresses that may have more or fewer.
 connections.max.idle.ms  long  600000  read-only
     A connection without requests for this long is closed.
-queued.max.requests  int  500  read-only  1..
-    Requests of all connections that may wait for an answer before reading pauses.
-queued.max.request.bytes  long  -1  read-only
-    The same in bytes; -1 leaves it to chronik.memory.budget.bytes.
-request.timeout.ms  int  30000  read-only
-    How long the node waits for an answer of another node.
 max.incremental.fetch.session.cache.slots  int  1000  read-only  0..
     Fetch sessions kept; the longest unused one makes room.
 fetch.max.bytes  int  57671680  read-only  1024..
@@ -110,6 +100,8 @@ num.partitions  int  1  read-only  1..
     Partitions of a topic created without saying how many.
 default.replication.factor  int  1  read-only  1..
     Replicas of a topic created without saying how many.
+unclean.leader.election.enable  boolean  false  cluster-wide
+    Let a replica that is not in sync lead when no other is left, which loses records; topics may say otherwise.
 min.insync.replicas  int  1  cluster-wide  1..
     With fewer replicas in sync, a produce with acks=all is refused.
 auto.create.topics.enable  boolean  true  read-only
@@ -160,8 +152,6 @@ log.cleanup.policy  list  delete  cluster-wide  compact|delete
     What happens to old records: delete them, or keep the last of each key, or both.
 log.cleaner.enable  boolean  true  read-only
     Whether compaction runs at all.
-log.cleaner.backoff.ms  long  15000  cluster-wide  0..
-    How long compaction rests when it finds nothing to do.
 log.cleaner.delete.retention.ms  long  86400000  cluster-wide  0..
     How long a tombstone is kept after compaction.
 log.cleaner.min.cleanable.ratio  double  0.5  cluster-wide  0..1
@@ -202,8 +192,6 @@ offsets.topic.num.partitions  int  50  read-only  1..
     Its partitions. Not to be changed once it exists.
 offsets.topic.segment.bytes  int  104857600  read-only  1..
     The size of its segments.
-offsets.topic.compression.codec  int  0  read-only  0..4
-    How its batches are compressed: 0 not at all, 1 gzip, 2 snappy, 3 lz4, 4 zstd.
 offsets.retention.minutes  int  10080  read-only  1..
     How long the offsets of an empty group are kept.
 offsets.retention.check.interval.ms  long  600000  read-only  1..
@@ -222,12 +210,4 @@ transaction.state.log.min.isr  int  2  read-only  1..
     Its min.insync.replicas.
 transaction.state.log.segment.bytes  int  104857600  read-only  1..
     The size of its segments.
-transaction.max.timeout.ms  int  900000  read-only  1..
-    The longest transaction a producer may ask for.
-transaction.abort.timed.out.transaction.cleanup.interval.ms  int  10000  read-only  1..
-    How often transactions that took too long are looked for, and aborted.
-transaction.remove.expired.transaction.cleanup.interval.ms  int  3600000  read-only  1..
-    How often transactional ids that were not used for long are looked for, and forgotten.
-transactional.id.expiration.ms  int  604800000  read-only  1..
-    How long an unused transactional id is kept.
 """)  # noqa: E501 - a row is one line

@@ -54,8 +54,6 @@ class Settings:
 
     # --- one key each
     controlled_shutdown_enable: bool
-    controller_quorum_election_timeout_ms: int
-    controller_quorum_fetch_timeout_ms: int
     controller_quorum_request_timeout_ms: int
     metadata_log_max_record_bytes_between_snapshots: int
     broker_heartbeat_interval_ms: int
@@ -71,9 +69,6 @@ class Settings:
     max_connections: int
     max_connections_per_ip: int
     connections_max_idle_ms: int
-    queued_max_requests: int
-    queued_max_request_bytes: int
-    request_timeout_ms: int
     max_incremental_fetch_session_cache_slots: int
     fetch_max_bytes: int
     max_request_partition_size_limit: int
@@ -100,7 +95,6 @@ class Settings:
     log_index_interval_bytes: int
     log_cleanup_policy: tuple[str, ...]
     log_cleaner_enable: bool
-    log_cleaner_backoff_ms: int
     log_cleaner_delete_retention_ms: int
     log_cleaner_min_cleanable_ratio: float
     log_cleaner_min_compaction_lag_ms: int
@@ -121,7 +115,6 @@ class Settings:
     offsets_topic_replication_factor: int
     offsets_topic_num_partitions: int
     offsets_topic_segment_bytes: int
-    offsets_topic_compression_codec: int
     offsets_retention_minutes: int
     offsets_retention_check_interval_ms: int
     offsets_commit_timeout_ms: int
@@ -131,10 +124,6 @@ class Settings:
     transaction_state_log_num_partitions: int
     transaction_state_log_min_isr: int
     transaction_state_log_segment_bytes: int
-    transaction_max_timeout_ms: int
-    transaction_abort_timed_out_transaction_cleanup_interval_ms: int
-    transaction_remove_expired_transaction_cleanup_interval_ms: int
-    transactional_id_expiration_ms: int
 
     @classmethod
     def load(

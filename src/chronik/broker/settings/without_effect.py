@@ -214,8 +214,11 @@ num.replica.alter.log.dirs.threads  int  -  read-only
 num.replica.fetchers  int  1  cluster-wide  1..
 offsets.load.buffer.size  int  5242880  read-only  1..
 producer.purgatory.purge.interval.requests  int  1000  read-only
+queued.max.request.bytes  long  -1  read-only
+queued.max.requests  int  500  read-only  1..
 replica.socket.receive.buffer.bytes  int  65536  read-only
 replica.socket.timeout.ms  int  30000  read-only
+request.timeout.ms  int  30000  read-only
 socket.connection.setup.timeout.max.ms  long  30000  read-only
 socket.connection.setup.timeout.ms  long  10000  read-only
 socket.listen.backlog.size  int  50  read-only  1..
@@ -252,8 +255,10 @@ replica.high.watermark.checkpoint.interval.ms  long  5000  read-only
 [The metadata log's own ways: the quorum is Chronik's]
 controller.quorum.auto.join.enable  boolean  false  read-only
 controller.quorum.election.backoff.max.ms  int  1000  read-only  0..
+controller.quorum.election.timeout.ms  int  1000  read-only  0..
 controller.quorum.fetch.max.bytes  int  1048576  read-only  1..
 controller.quorum.fetch.snapshot.max.bytes  int  1048576  read-only  1..
+controller.quorum.fetch.timeout.ms  int  2000  read-only  0..
 controller.quorum.retry.backoff.ms  int  20  read-only  0..
 metadata.log.max.snapshot.interval.ms  long  3600000  read-only  0..
 metadata.log.segment.bytes  int  1073741824  read-only  8388608..
@@ -261,6 +266,12 @@ metadata.log.segment.ms  long  604800000  read-only
 metadata.max.idle.interval.ms  int  500  read-only  0..
 metadata.max.retention.bytes  long  104857600  read-only
 metadata.max.retention.ms  long  604800000  read-only
+
+[Transactions: none are served]
+transaction.abort.timed.out.transaction.cleanup.interval.ms  int  10000  read-only  1..
+transaction.max.timeout.ms  int  900000  read-only  1..
+transaction.remove.expired.transaction.cleanup.interval.ms  int  3600000  read-only  1..
+transactional.id.expiration.ms  int  604800000  read-only  1..
 
 [Replication throttles: none are enforced]
 leader.replication.throttled.rate  long  -  cluster-wide  0..
@@ -271,15 +282,14 @@ replica.alter.log.dirs.io.max.bytes.per.second  long  -  cluster-wide  0..
 add.partitions.to.txn.retry.backoff.max.ms  int  100  read-only  0..
 add.partitions.to.txn.retry.backoff.ms  int  20  read-only  1..
 early.start.listeners  list  -  read-only
+log.cleaner.backoff.ms  long  15000  cluster-wide  0..
 log.cleaner.io.max.bytes.per.second  double  1.7976931348623157E308  cluster-wide
 log.index.size.max.bytes  int  10485760  cluster-wide  4..
 log.roll.jitter.hours  int  0  read-only  0..
 log.roll.jitter.ms  long  -  cluster-wide
+offsets.topic.compression.codec  int  0  read-only  0..4
 transaction.partition.verification.enable  boolean  true  cluster-wide
 transaction.two.phase.commit.enable  boolean  false  read-only
-
-[Unclean election: leaders come from the in-sync replicas only]
-unclean.leader.election.enable  boolean  false  cluster-wide
 """)  # noqa: E501 - a row is one line, also where Kafka's default is the name of a class
 
 # Set on a running broker only; Kafka does not list them unless they are set.

@@ -1,0 +1,82 @@
+"""Keys of server.properties that change what a node does, each seen to do it."""
+
+from __future__ import annotations
+
+from chronik.metadata.commands import BrokerHeartbeat, FenceBroker
+from chronik.metadata.decisions.decision import Rules
+from chronik.metadata.image import NO_LEADER
+from chronik.wire.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+)
+from chronik.wire.messages.produce import ProduceResponse
+from tests.broker.hostile import TOPIC, World, batch, produce_request, run
+from tests.metadata.clusters import cluster, create, new_topic
+
+PRODUCE = (ProduceResponse, 9)
+
+
+def test_fetch_max_bytes_bounds_what_one_fetch_returns() -> None:
+    """Whatever the client asks for; a single batch that is larger is returned all the same."""
+
+    async def test() -> None:
+        sizes = []
+        for bytes_max in (5000, 1 << 20):
+            world = await World.make(fetch_max_bytes=bytes_max)
+            await world.create()
+            for _ in range(5):
+                await world.produce(b"v" * 2000)
+            sizes.append(len((await world.fetch()).records or b""))
+            await world.node.stop()
+        assert 2000 < sizes[0] <= 5000
+        assert sizes[1] > 10_000
+
+    run(test())
+
+
+def test_max_request_partition_size_limit_is_the_size_of_a_page() -> None:
+    async def test() -> None:
+        world = await World.make(max_request_partition_size_limit=3)
+        await world.create("wide", partitions=5)
+        request = DescribeTopicPartitionsRequest(topics=[])
+        answer = await world.client.ask(request, DescribeTopicPartitionsResponse, 0)
+        assert [len(topic.partitions) for topic in answer.topics] == [3]
+        assert answer.next_cursor is not None
+        assert (answer.next_cursor.topic_name, answer.next_cursor.partition_index) == ("wide", 3)
+        await world.node.stop()
+
+    run(test())
+
+
+def test_log_cleaner_enable_decides_whether_anything_is_compacted() -> None:
+    """Who turns it off wants every record of a compacted topic, until it is on again."""
+
+    async def test() -> None:
+        left = []
+        for is_on in (False, True):
+            world = await World.make(log_cleaner_enable=is_on, log_cleaner_min_cleanable_ratio=0)
+            await world.create(cleanup_policy="compact", segment_bytes="1048576")
+            for _ in range(3):
+                await world.client.ask(produce_request(batch(b"v" * 100, key=b"k")), *PRODUCE)
+            [log] = [log for log in world.node.logs.all() if log.topic == TOPIC]
+            log.roll()
+            await world.client.ask(produce_request(batch(b"last", key=b"k")), *PRODUCE)
+            await world.node.logs.maintain(world.node.runtime.clock.wall_ms())
+            left.append(log.segments[0].size_bytes)
+            await world.node.stop()
+        assert left[0] > left[1]
+
+    run(test())
+
+
+def test_unclean_leader_election_enable_holds_for_topics_that_do_not_say() -> None:
+    leaders = []
+    for value in ("false", "true"):
+        on = cluster(2, rules=Rules(static_configs={"unclean.leader.election.enable": value}))
+        create(on, new_topic("t", 1, 2))
+        first, second = on.partition("t").replicas
+        for broker_id in (second, first):
+            on.ask(FenceBroker(broker_id=broker_id, broker_epoch=on.epoch(broker_id)))
+        on.ask(BrokerHeartbeat(broker_id=second, broker_epoch=on.epoch(second)))
+        leaders.append(on.partition("t").leader)
+    assert leaders == [NO_LEADER, second]
