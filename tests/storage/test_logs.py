@@ -257,6 +257,41 @@ def test_a_log_whose_first_append_found_no_room_leaves_nothing() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("end", ["killed", "power cut"])
+def test_a_log_that_comes_back_after_a_deletion_without_room_to_note_it_keeps_what_is_new(end: str) -> None:
+    """A partition that moves away from a full disk and back has the same id: its directory waits for removal, and what
+    is acknowledged since must not go with it, at the first start or at any later one."""
+
+    async def scenario() -> None:
+        unnoted = 0
+        for size_bytes in range(1300, 1700, 20):  # so that the journal ends at many distances from where it must grow
+            disk = SimDisk(size_bytes)
+            logs = await open_logs(disk)
+            other = logs.create("other", topic_id(2), 0, LogConfig())
+            append(other, batch([bytes(size_bytes)]))
+            await durable(other)
+            log = logs.create("t", topic_id(1), 0, LogConfig())
+            append(log, batch([b"old" * 50]))
+            await durable(log)
+            disk.fill(0)
+            await logs.delete(log)
+            unnoted += any(name.endswith("-delete") for name in disk.list(logs.directory))
+            disk.fill(None)
+            log = logs.create("t", topic_id(1), 0, LogConfig())
+            append(log, batch([b"new" * 50]))
+            await durable(log)
+            for _ in range(3):
+                disk = disk.power_cut() if end == "power cut" else disk.process_killed()
+                logs = await open_logs(disk)
+                found = logs.get(topic_id(1), 0)
+                assert found is not None
+                assert (found.damage, values_of(found)) == (None, [b"new" * 50])
+            assert not [name for name in disk.list(logs.directory) if name.endswith(("-delete", ".stray"))]
+        assert unnoted > 0
+
+    run(scenario)
+
+
 def test_a_deletion_during_a_round_disturbs_nobody() -> None:
     async def scenario() -> None:
         disk = SimDisk(1)

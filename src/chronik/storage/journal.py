@@ -95,6 +95,7 @@ class Journal:
         except DiskFull as error:
             self.forget(log)  # its declaration, if there was one, is not written
             raise LogFull(f"no space in {self.directory}: free some disk space") from error
+        log.drops_first = False
         self._notes_unsynced = True
 
     def sync_notes(self) -> None:
@@ -233,6 +234,11 @@ class Journal:
             handle = self._handles[log] = self._handle_next
             self._handle_next += 1
             parts.append(declaration(handle, log.topic_id, log.partition, log.topic))
+            if log.drops_first:
+                parts.append(record_header(Kind.DROP, handle, 0, 0, 0, 0))
+                handle = self._handles[log] = self._handle_next
+                self._handle_next += 1
+                parts.append(declaration(handle, log.topic_id, log.partition, log.topic))
         return handle
 
     def _finished(self, done: asyncio.Future[None]) -> None:

@@ -96,6 +96,7 @@ class Log:
         self.checkpointed_segment = 0  # compaction stays below it: recovery puts no journaled bytes there
         self.is_read = True  # by consumers and followers: what is synced stays in memory while the kernel has room
         self.is_noted = False  # the journal tells of it, or did
+        self.drops_first = False  # one of this id was deleted and the journal had no room for that: what it hears first
         self.has_directory = False  # its own, with files or without
         self.directory_durably = False  # a deleted log had this directory: its removal must not come undone later
         self._disk = disk

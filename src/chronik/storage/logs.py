@@ -35,7 +35,7 @@ logger = logging.getLogger("chronik.storage")
 RESERVE_BYTES = 1 << 20
 CHECKPOINT_BYTES_MIN = 64 << 10  # free on the disk, besides twice the last checkpoint, before another is begun
 DOOMED = "-delete"  # how directories end that wait for their removal
-NEVER_NOTED = 1 << 62
+NEVER_NOTED = 1 << 62  # added to where the journal ended when it had no room to say so
 LOGS_PER_STEP = 50  # looked at before the loop gets its turn: about a millisecond
 
 
@@ -56,6 +56,7 @@ class Logs:
         self._maintaining = asyncio.Lock()
         self._reserve = f"{directory}/reserve"
         self._unnoted: list[str] = []  # directories of deleted logs that only the next checkpoint knows of
+        self._undropped: set[LogKey] = set()  # of them
         self._renamed: set[str] = set()  # directories given free by a deletion that may not have reached the disk
 
     @classmethod
@@ -130,6 +131,8 @@ class Logs:
             is_noted = number < gathered.first or position < gathered.ends.get(number, 0)
             if facts is None or facts.dropped or is_noted:
                 continue
+            if position >= NEVER_NOTED and facts.begun_at >= (number, position - NEVER_NOTED):
+                continue  # it was made again since
             facts.dropped = True
             log = Log(
                 self._disk, self.directory, facts.topic, facts.topic_id, facts.partition, LogConfig(), self._journal
@@ -167,6 +170,7 @@ class Logs:
     def _new(self, topic: str, topic_id: bytes, partition: int, config: LogConfig) -> Log:
         log = Log(self._disk, self.directory, topic, topic_id, partition, config, self._journal)
         log.directory_durably = log.directory in self._renamed
+        log.drops_first = (topic_id, partition) in self._undropped
         self._logs[topic_id, partition] = log
         return log
 
@@ -182,7 +186,7 @@ class Logs:
         self._journal.forget(log)
         if not log.has_directory:
             return self._remove(None)
-        place = noted_at or f"{self._journal.number}_{NEVER_NOTED}"
+        place = noted_at or f"{self._journal.number}_{NEVER_NOTED + self._journal.size_bytes}"
         doomed = f"{log.directory}.{log.topic_id.hex()}_{log.partition}_{place}{DOOMED}"
         try:
             self._disk.rename(log.directory, doomed)
@@ -192,6 +196,7 @@ class Logs:
         self._renamed.add(log.directory)
         if noted_at is None:
             self._unnoted.append(doomed)
+            self._undropped.add(key)
             return self._remove(None)
         return self._remove(doomed)
 
@@ -337,6 +342,8 @@ class Logs:
         for doomed in unnoted:
             self._unnoted.remove(doomed)
             await self._remove(doomed)
+        if not self._unnoted:
+            self._undropped.clear()
         await self._synced(self._keep_reserve)
 
     async def _checkpoint_log(self, log: Log, generation: int | None) -> Capture | None:

@@ -58,6 +58,7 @@ class Known:
         self.is_read_anew = False  # from its beginning, compacted segments too
         self.last_trusted = -1  # up to this segment the directory, as the checkpoint left it, is right
         self.dropped = False
+        self.begun_at = (-1, -1)  # number of the journal that declared it first, and where; of older ones as here
 
     @classmethod
     def at(cls, point: LogPoint) -> Known:
@@ -121,12 +122,12 @@ def gather(points: Iterable[LogPoint], journals: Mapping[int, tuple[str, bytes]]
         frames, torn = read_frames(memoryview(data))
         if torn.damaged:
             raise CorruptJournal(path, torn.position)
-        _apply(known, frames, path)
+        _apply(known, frames, number, path)
         ends[number] = torn.position
     return Gathered(known, first, ends)
 
 
-def _apply(known: dict[LogKey, Known], frames: list[Frame], path: str) -> None:
+def _apply(known: dict[LogKey, Known], frames: list[Frame], number: int, path: str) -> None:
     by_handle: dict[int, Known] = {}
     for frame in frames:
         for record in frame.records:
@@ -135,6 +136,7 @@ def _apply(known: dict[LogKey, Known], frames: list[Frame], path: str) -> None:
                 log = known.get((topic_id, partition))
                 if log is None or log.dropped:
                     log = known[topic_id, partition] = Known(topic, topic_id, partition)
+                    log.begun_at = (number, frame.position)
                 by_handle[record.handle] = log
             elif record.handle in by_handle:
                 by_handle[record.handle].apply(record)
