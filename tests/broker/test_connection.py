@@ -284,6 +284,20 @@ async def test_what_was_answered_before_a_bad_request_still_leaves() -> None:
     assert peer.correlation_ids() == [0, 1]
 
 
+@in_a_loop
+async def test_what_was_answered_before_the_peer_ended_its_side_still_leaves() -> None:
+    """Answers of one turn leave together at its end, and the loop may hear of that end before."""
+    node = StubNode()
+    node.answers_at_once = []
+    peer = Peer(node)  # type: ignore[arg-type]
+    peer.send(request(0))
+    assert peer.connection._transport is not None
+    peer.connection.eof_received()
+    peer.connection._transport.close()  # as asyncio and uvloop do
+    await turns()
+    assert peer.correlation_ids() == [0]
+
+
 @pytest.mark.parametrize("version", [0, 1], ids=["a future", "a coroutine"])
 def test_a_request_that_is_given_up_costs_its_connection(version: int, caplog: pytest.LogCaptureFixture) -> None:
     """Whoever sent it would wait for ever, and all that it sends later would wait behind that."""

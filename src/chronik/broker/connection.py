@@ -96,6 +96,10 @@ class Connection(asyncio.BufferedProtocol):
                 self._release(reply)
         self._replies.clear()
 
+    def eof_received(self) -> None:
+        """The peer sends no more, and the transport closes behind this call with what it was given until now."""
+        self.node.sends.flush()
+
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._reader.room()
 
