@@ -110,6 +110,21 @@ def test_an_error_is_counted_by_name_and_the_worker_looks_for_its_place_again() 
     assert totals.message_count > 1_000
 
 
+@pytest.mark.parametrize("rate", [None, 100])
+def test_who_is_refused_and_then_loses_its_connection_looks_for_its_place_once(rate: int | None) -> None:
+    """A broker that goes down says that it leads no more, and then hangs up: two searches would end in two requests."""
+
+    async def scenario() -> None:
+        load = Load(rate=rate)
+        worker = FakeWorker(load, lambda now: 0.01 if worker.open_count else -1)
+        asyncio.get_running_loop().call_later(0.03, load.failed, worker, "connection lost")
+        totals = await load.run([worker], 0.5)
+        assert worker.open_count == 1
+        assert totals.errors == {"NOT_LEADER_OR_FOLLOWER": 1, "connection lost": 1}
+
+    asyncio.run(scenario())
+
+
 def test_who_loses_its_connection_between_two_requests_gets_none_until_it_has_another() -> None:
     """A broker that dies under a paced load costs errors; the pace goes on as soon as it is back."""
     machine = Machine()

@@ -67,7 +67,7 @@ class Load:
         self._started_cpu_s = 0.0
         self.is_over = False  # the time is up: nothing counts any more
         self._all_ended = asyncio.Event()
-        self._repairs: set[asyncio.Task[None]] = set()
+        self._repairs: dict[Worker, asyncio.Task[None]] = {}
 
     @property
     def error_count(self) -> int:
@@ -85,7 +85,7 @@ class Load:
         self.is_over = True
         ended_ns = self._clock_ns()
         totals = self._totals(ended_ns)
-        for task in self._repairs:
+        for task in self._repairs.values():
             task.cancel()
         await self._drain()
         return totals
@@ -139,9 +139,9 @@ class Load:
             self._note_end()
             return
         self.errors[why] += 1
-        task = asyncio.get_running_loop().create_task(self._repair(worker))
-        self._repairs.add(task)
-        task.add_done_callback(self._repairs.discard)
+        if worker in self._repairs:  # it was refused, and its connection was lost before it left that
+            self._repairs[worker].cancel()
+        self._repairs[worker] = asyncio.get_running_loop().create_task(self._repair(worker))
 
     async def _repair(self, worker: Worker) -> None:
         while not self.is_over:
@@ -151,6 +151,7 @@ class Load:
             except (ClientError, OSError) as fault:
                 self.errors[type(fault).__name__] += 1
             else:
+                del self._repairs[worker]
                 self._next(worker)
                 return
 
