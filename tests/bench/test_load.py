@@ -114,15 +114,17 @@ def test_an_error_is_counted_by_name_and_the_worker_looks_for_its_place_again() 
 def test_who_is_refused_and_then_loses_its_connection_looks_for_its_place_once(rate: int | None) -> None:
     """A broker that goes down says that it leads no more, and then hangs up: two searches would end in two requests."""
 
+    machine = Machine()
+
     async def scenario() -> None:
-        load = Load(rate=rate)
+        load = Load(rate=rate, clock_ns=machine.clock.monotonic_ns)
         worker = FakeWorker(load, lambda now: 0.01 if worker.open_count else -1)
         asyncio.get_running_loop().call_later(0.03, load.failed, worker, "connection lost")
         totals = await load.run([worker], 0.5)
         assert worker.open_count == 1
         assert totals.errors == {"NOT_LEADER_OR_FOLLOWER": 1, "connection lost": 1}
 
-    asyncio.run(scenario())
+    machine.run(scenario())
 
 
 def test_who_loses_its_connection_between_two_requests_gets_none_until_it_has_another() -> None:

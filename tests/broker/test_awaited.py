@@ -65,3 +65,23 @@ def test_what_one_raises_goes_to_the_loop_and_the_others_are_called() -> None:
         return called, heard
 
     assert asyncio.run(work())[0] == [1]
+
+
+def test_who_comes_during_the_calls_is_not_lost_when_one_of_them_raises() -> None:
+    async def work() -> list[str]:
+        awaited, called = Awaited(), list[str]()
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: called.append(str(context.get("exception"))))
+        future = loop.create_future()
+
+        def fail(done: object) -> None:
+            raise ValueError("one fails")
+
+        awaited.when_done(future, lambda done: awaited.when_done(future, lambda done: called.append("came meanwhile")))
+        awaited.when_done(future, fail)
+        awaited.when_done(future, lambda done: called.append("behind"))
+        future.set_result(None)
+        await _turns()
+        return called
+
+    assert asyncio.run(work()) == ["one fails", "behind", "came meanwhile"]

@@ -26,13 +26,13 @@ class Awaited:
             calls.append(call)
 
     def _done(self, future: asyncio.Future[Any]) -> None:
-        calls = self._calls.pop(future)
+        calls = self._calls.pop(future, [])
         for at, call in enumerate(calls, 1):
             try:
                 call(future)
             except BaseException:
                 # As if each had its own callback: what one raises goes to the loop, and the others are called.
                 if at < len(calls):
-                    self._calls[future] = calls[at:]
+                    self._calls[future] = [*calls[at:], *self._calls.get(future, ())]  # who came meanwhile comes behind
                     future.add_done_callback(self._done)
                 raise

@@ -66,7 +66,7 @@ class KernelSends:
                     size_bytes += waiting_bytes
                 else:
                     self.flush()
-                    used_bytes = at = 0
+                    used_bytes = at = self._used_bytes
             last_turn = self._turn
             due = self._due
             if not used_bytes:

@@ -101,7 +101,8 @@ class _Fetch:
 
     def is_enough(self) -> bool:
         nothing_to_wait_for = self.request.max_wait_ms <= 0 or not self.wanted
-        return self.must_return or nothing_to_wait_for or self.bytes_read >= self.bytes_min
+        # More than there is memory for cannot come, however long it waits.
+        return self.must_return or nothing_to_wait_for or self.bytes_read >= min(self.bytes_min, max(1, self.bytes_max))
 
     def is_all_that_fits(self) -> bool:
         """Of what was read: whether waiting would add nothing, since more is there than a response may hold."""
