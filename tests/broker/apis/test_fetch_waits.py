@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from chronik.broker.memory import MemoryBudget
 from chronik.sim.disk import SimDisk
 from chronik.storage.log import Log, LogRead
 from chronik.wire.compiler import decode
@@ -131,6 +132,21 @@ def test_a_fetch_for_more_than_its_response_may_hold_does_not_wait() -> None:
                 world.client.ask(waiting_for(bytes_min, bytes_max=1000), FetchResponse, VERSION), 1
             )
             assert 0 < len(records_in(response)) < 1000
+
+    hostile.run(story())
+
+
+def test_a_fetch_for_more_than_there_is_memory_for_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that is short of memory gives what it can, and at once: the rest would not come either."""
+
+    async def story() -> None:
+        world = await World.make()
+        await world.create()
+        for _ in range(8):
+            await world.produce(b"v" * 300)
+        monkeypatch.setattr(MemoryBudget, "room_bytes", 1000)
+        response = await asyncio.wait_for(world.client.ask(waiting_for(2000), FetchResponse, VERSION), 1)
+        assert 0 < len(records_in(response)) < 1000
 
     hostile.run(story())
 
