@@ -114,7 +114,7 @@ def fetch_request(
     wanted = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes)
     return FetchRequest(
         max_wait_ms=max_wait_ms,
-        min_bytes=1,
+        min_bytes=2,  # who waits for more than a byte gets all it asks for, not a portion
         max_bytes=max_bytes,
         session_epoch=-1,
         topics=[FetchTopic(topic=topic, partitions=[wanted])],

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 from chronik.broker import limits
 from chronik.broker.dispatch import Parts
 from chronik.broker.errors import Unanswerable
+from chronik.broker.portions import Portions
 from chronik.runtime.invariants import InvariantBroken
 from chronik.storage.errors import StorageError
 from chronik.storage.unread import Unread
@@ -43,6 +44,7 @@ class Connection(asyncio.BufferedProtocol):
         self.frame_since_ns = 0  # since when we wait for the rest of a frame; 0 when we do not
         self._now_ns = node.runtime.clock.monotonic_ns
         self.last_request_ns = self._now_ns()
+        self.portions = Portions()  # of what it fetches
         self.client_software: tuple[str, str] | None = None  # told by ApiVersions v3+
         self._transport: asyncio.Transport | None = None  # from connection_made until either side ends it
         self._write: Callable[[bytes], None] = _nothing_to_write_to  # what is small; it leaves with that of others

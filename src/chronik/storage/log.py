@@ -339,7 +339,7 @@ class Log:
             if is_last or segment_end >= limit:
                 return LogRead([], 0, offset)  # compaction left nothing between here and the limit
             index += 1
-        found = self._find(segment, start, stop, bytes_max) if to_send else None
+        found = self._find(segment, start, stop, bytes_max, at_least_one=at_least_one) if to_send else None
         data, next_offset = found or segment.read_batches(
             start, stop, bytes_max, offset_end=segment_end, at_least_one=at_least_one
         )
@@ -350,12 +350,14 @@ class Log:
         segment.remember(next_offset, start + len(data))
         return _new(LogRead, ([data], len(data), next_offset))
 
-    def _find(self, segment: Segment, start: int, stop: int, bytes_max: int) -> tuple[Unread, int] | None:
+    def _find(
+        self, segment: Segment, start: int, stop: int, bytes_max: int, *, at_least_one: bool
+    ) -> tuple[Unread, int] | None:
         """What `read_batches` would return, if it is large and has been checked before."""
         large_bytes = self._disk.piece_bytes_min
         if min(stop - start, bytes_max) < large_bytes:
             return None
-        size_bytes, next_offset = segment.find_batches(start, stop, bytes_max)
+        size_bytes, next_offset = segment.find_batches(start, stop, bytes_max, at_least_one=at_least_one)
         if size_bytes < large_bytes or not segment.is_checked(start, start + size_bytes):
             return None
         try:
@@ -373,6 +375,10 @@ class Log:
             if offset >= limit:
                 raise self.damage
         return limit
+
+    def require_readable(self, offset: int, *, offset_limit: int) -> None:
+        """Raises what `read` would raise from there on, before it reads."""
+        self._end_of_reading(offset, offset_limit)
 
     def readable_bytes(self, offset: int, *, offset_limit: int) -> int:
         """How much `read` would return from there on, segment after segment, told by positions alone."""

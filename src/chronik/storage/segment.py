@@ -323,7 +323,7 @@ class Segment:
             next_offset = int(_unpack(data, at)[0])
         return at, next_offset
 
-    def find_batches(self, start: int, stop: int, bytes_max: int) -> tuple[int, int]:
+    def find_batches(self, start: int, stop: int, bytes_max: int, *, at_least_one: bool) -> tuple[int, int]:
         """(size in bytes, next offset) as `read_batches` has them, told by index and headers; 0 if none fits."""
         if stop - start <= bytes_max:
             return stop - start, -1
@@ -333,7 +333,10 @@ class Segment:
         if near > start and _unpack(self.read(near, HEADER_BYTES))[0] != self.base_offset + entry.offset:
             return 0, -1  # the index is wrong
         for position, header in self._walk_from(near, stop):
-            if position + header[1] + LENGTH_COVERS_FROM > limit:
+            size_bytes = header[1] + LENGTH_COVERS_FROM
+            if position + size_bytes > limit:
+                if position == start and at_least_one:
+                    return size_bytes, header[0] + header[6] + 1
                 return position - start, header[0]
         return 0, -1
 

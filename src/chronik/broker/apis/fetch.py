@@ -2,7 +2,7 @@
 
 Answers at once when enough bytes are there, anything went wrong or the client does not wait; otherwise when more is
 committed or the wait is over. The first batch may begin before the offset asked for: a batch is never cut, and is
-returned even when it alone exceeds the limits, or a consumer could never pass it (v3+).
+returned even when it alone exceeds the limits, or a consumer could never pass it (v3+). Who catches up gets portions.
 Followers of this node's partitions have sessions of their own, which read up to the end of the log: `replication`.
 Consumers read what is committed, from the leader, or from v11 on from any replica; the leader sends one that says its
 rack to an in-sync replica there (KIP-392).
@@ -38,6 +38,7 @@ from chronik.wire.messages.fetch import (
 
 if TYPE_CHECKING:
     from chronik.broker.context import Context
+    from chronik.broker.portions import Portions
     from chronik.metadata.errors import MetadataError
     from chronik.metadata.image import Image
     from chronik.replication.errors import ReplicationError
@@ -61,7 +62,9 @@ def fetch(request: FetchRequest, context: Context) -> FetchResponse | Awaitable[
     if isinstance(opened, ErrorCode):
         return FetchResponse(error_code=opened, responses=[])
     session, wanted = opened
-    work = _Fetch(request, context, session, wanted)
+    portions = context.connection.portions
+    portions.asked(context.connection.last_request_ns)
+    work = _Fetch(request, context, session, wanted, portions)
     work.read()
     return work.finish() if work.is_enough() or work.is_all_that_fits() else work.wait()
 
@@ -70,10 +73,25 @@ class _Fetch:
     """One request from reading to response. Reading again after a wait starts from nothing; a fetch that waits for more
     than a byte does not read what is there at each step of that, but counts it by positions."""
 
-    def __init__(self, request: FetchRequest, context: Context, session: Session | None, wanted: list[Wanted]) -> None:
-        self.request, self.context, self.session, self.wanted = request, context, session, wanted
+    def __init__(
+        self,
+        request: FetchRequest,
+        context: Context,
+        session: Session | None,
+        wanted: list[Wanted],
+        portions: Portions,
+    ) -> None:
+        self.request, self.context, self.session, self.portions = request, context, session, portions
         self.is_incremental = session is not None and request.session_epoch > 0
         self.bytes_allowed = min(request.max_bytes, context.node.settings.fetch_max_bytes)
+        first = 0
+        # Older clients never pass a batch that is larger than allowed, and who waits for much wants much at once.
+        takes_portions = context.version >= VERSION_WHOLE_BATCHES and request.min_bytes <= 1
+        if takes_portions and portions.size_bytes < self.bytes_allowed:
+            self.bytes_allowed = portions.size_bytes
+            first = 0 if session is not None else portions.first_of(wanted)  # a session turns the order itself
+        self.wanted = wanted[first:] + wanted[:first] if first else wanted  # in the order of reading
+        self.turned_by = first
         self.bytes_min = min(request.min_bytes, max(1, self.bytes_allowed))
         self.bytes_max = 0  # as of the last reading
         self.answers: list[tuple[Wanted, PartitionData]] = []
@@ -168,8 +186,12 @@ class _Fetch:
 
     def response(self) -> FetchResponse:
         self._count()
+        now_ns = self.context.node.runtime.clock.monotonic_ns()
+        self.portions.given(self.bytes_read, now_ns, [wanted for wanted, answer in self.answers if answer.records])
         topics: list[FetchableTopicResponse] = []
-        for wanted, answer in self.answers:
+        turned_by = self.turned_by
+        as_asked = self.answers[-turned_by:] + self.answers[:-turned_by] if turned_by else self.answers
+        for wanted, answer in as_asked:
             if self.session is not None:
                 is_news = self.session.is_news(wanted, answer)
                 if answer.records:
@@ -255,11 +277,15 @@ class _Fetch:
         if self.is_counting:
             self.bytes_read += min(bytes_max, log.readable_bytes(asked.fetch_offset, offset_limit=limit))
             return answer
+        at_least_one = self.bytes_read == 0 and self.context.version >= VERSION_WHOLE_BATCHES
+        if not bytes_max and not at_least_one:
+            log.require_readable(asked.fetch_offset, offset_limit=limit)
+            return answer
         found = log.read(
             asked.fetch_offset,
             bytes_max=bytes_max,
             offset_limit=limit,
-            at_least_one=self.bytes_read == 0 and self.context.version >= VERSION_WHOLE_BATCHES,
+            at_least_one=at_least_one,
             to_send=self.context.version >= VERSION_MAGIC_2,
         )
         if not found.buffers:
