@@ -18,7 +18,7 @@ from chronik.client.topology import TopicPartition
 from chronik.sim.cluster import Cluster
 from chronik.sim.history import OK, UNKNOWN, History, Operation
 from chronik.sim.record_clients import TOPIC, RecordClients, routing_of
-from chronik.sim.wire_clients import WireClient, make_client
+from chronik.sim.wire_clients import ClientTasks, WireClient, make_client
 
 MEMBERS_GROUP = "members"
 SESSION_MS, REBALANCE_MS, HEARTBEAT_MS = 1500, 2000, 300
@@ -99,17 +99,13 @@ class _Member:
 
     def begin(self) -> None:
         self.world.note(self.client.name, f"begins, to assign by {self._assignor}")
-        self.client.loop.create_task(self._run(), name=self.client.name).add_done_callback(self._ended)
+        ClientTasks(self.world).start(self.client, self._run())
 
     def die(self) -> None:
         if not self.client.loop.is_dead:
             self.world.note(self.client.name, "dies")
             self.client.loop.kill()
             self.world.wires.process_died(self.client.name)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self.world.violated("no unhandled error", f"{task.get_name()}: {error!r}")
 
     async def _run(self) -> None:
         random = self.world.random(self.client.name)

@@ -8,8 +8,7 @@ goes into the history as `read` operations of (offset, value); nothing is judged
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable
-from typing import Any
+from collections.abc import Iterable
 
 from chronik.client.addresses import Address
 from chronik.client.admin import offsets as group_offsets
@@ -25,7 +24,7 @@ from chronik.sim.disk import SimDisk
 from chronik.sim.history import OK, UNKNOWN, History, Operation
 from chronik.sim.programs import BROKER_PORT, host_of
 from chronik.sim.randomness import SimRandomness
-from chronik.sim.wire_clients import PATIENCE_MS, WireClient, make_client
+from chronik.sim.wire_clients import PATIENCE_MS, ClientTasks, WireClient, make_client
 from chronik.wire.batches import crc_holds, split
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -57,34 +56,25 @@ class RecordClients:
         self._producer_count, self._reader_count, self._commits = producer_count, reader_count, commits
         self._are_keyed = are_keyed  # each record with a key of its own
         self._is_over = False
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks = ClientTasks(cluster.world)
 
     def begin(self) -> None:
         for number in range(1, self._producer_count + 1):
             client = make_client(self.cluster, f"writer-{number}")
-            self._start(client, self._produce(client))
+            self._tasks.start(client, self._produce(client))
         for number in range(1, self._reader_count + 1):
             client = make_client(self.cluster, f"reader-{number}")
-            self._start(client, self._read(client))
+            self._tasks.start(client, self._read(client))
         if self._commits:
             committer = make_client(self.cluster, "group")
-            self._start(committer, self._commit(committer))
+            self._tasks.start(committer, self._commit(committer))
 
     def end(self) -> None:
         self._is_over = True
 
     @property
     def are_answered(self) -> bool:
-        return all(task.done() for task in self._tasks)
-
-    def _start(self, client: WireClient, work: Coroutine[Any, Any, None]) -> None:
-        task = client.loop.create_task(work, name=client.name)
-        task.add_done_callback(self._ended)
-        self._tasks.append(task)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self.world.violated("no unhandled error", f"{task.get_name()}: {error!r}")
+        return self._tasks.are_done
 
     # Writing
 

@@ -8,9 +8,8 @@ from whichever node they ask, and now and then go on with one that is of the pas
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 from random import Random
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from chronik.client.errors import ClientError
 from chronik.client.routing import Cluster as Routing
@@ -20,7 +19,7 @@ from chronik.sim.history import OK, REFUSED, UNKNOWN, History, Operation
 from chronik.sim.programs import host_of
 from chronik.sim.record_clients import read, routing_of
 from chronik.sim.topic_operators import NAMES
-from chronik.sim.wire_clients import PATIENCE_MS, WireClient, make_client
+from chronik.sim.wire_clients import PATIENCE_MS, ClientTasks, WireClient, make_client
 from chronik.wire import batches
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.fetch import FetchTopic
@@ -69,15 +68,15 @@ class TopicIdClients:
         self.cluster, self.history, self.world = cluster, history, cluster.world
         self._writer_count, self._reader_count, self._think_ms = writer_count, reader_count, think_ms
         self._is_over = False
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks = ClientTasks(cluster.world)
 
     def begin(self) -> None:
         for number in range(1, self._writer_count + 1):
             client = make_client(self.cluster, f"id-writer-{number}")
-            self._start(client, _Writer(self, client).work())
+            self._tasks.start(client, _Writer(self, client).work())
         for number in range(1, self._reader_count + 1):
             client = make_client(self.cluster, f"id-reader-{number}")
-            self._start(client, self._read(client))
+            self._tasks.start(client, self._read(client))
 
     def end(self) -> None:
         self._is_over = True
@@ -88,16 +87,7 @@ class TopicIdClients:
 
     @property
     def are_answered(self) -> bool:
-        return all(task.done() for task in self._tasks)
-
-    def _start(self, client: WireClient, work: Coroutine[Any, Any, None]) -> None:
-        task = client.loop.create_task(work, name=client.name)
-        task.add_done_callback(self._ended)
-        self._tasks.append(task)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self.world.violated("no unhandled error", f"{task.get_name()}: {error!r}")
+        return self._tasks.are_done
 
     async def pause(self, random: Random) -> None:
         await asyncio.sleep(random.randint(*self._think_ms) / 1000)

@@ -7,6 +7,8 @@ is one node's answer to one request. A client that hears nothing in time hangs u
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
+from typing import Any
 
 from chronik.client.addresses import Address
 from chronik.client.connection import Connection, connect
@@ -18,6 +20,7 @@ from chronik.sim.loop import ProcessLoop
 from chronik.sim.network import SimNetwork
 from chronik.sim.programs import BROKER_PORT, host_of
 from chronik.sim.workload import KINDS, VALUE_KEY, told
+from chronik.sim.world import World
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.create_topics import (
     CreatableTopic,
@@ -59,6 +62,27 @@ class WireClient:
         return connection
 
 
+class ClientTasks:
+    """What clients do. One that ends by an error of its own is a violation."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self, client: WireClient, work: Coroutine[Any, Any, None]) -> None:
+        task = client.loop.create_task(work, name=client.name)
+        task.add_done_callback(self._ended)
+        self._tasks.append(task)
+
+    @property
+    def are_done(self) -> bool:
+        return all(task.done() for task in self._tasks)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._world.violated("no unhandled error", f"{task.get_name()}: {error!r}")
+
+
 class TopicClients:
     """Many of them, each with one operation under way."""
 
@@ -70,25 +94,19 @@ class TopicClients:
         self._think_ms = think_ms
         self._topics = [f"topic-{number}" for number in range(topic_count)]
         self._is_over = False
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks = ClientTasks(world)
         self.clients = [make_client(cluster, f"client-{number}") for number in range(1, client_count + 1)]
 
     def begin(self) -> None:
         for client in self.clients:
-            task = client.loop.create_task(self._work(client), name=client.name)
-            task.add_done_callback(self._ended)
-            self._tasks.append(task)
+            self._tasks.start(client, self._work(client))
 
     def end(self) -> None:
         self._is_over = True
 
     @property
     def are_answered(self) -> bool:
-        return all(task.done() for task in self._tasks)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self.world.violated("no unhandled error", f"{task.get_name()}: {error!r}")
+        return self._tasks.are_done
 
     async def _work(self, client: WireClient) -> None:
         random = self.world.random(client.name)
