@@ -89,6 +89,17 @@ def test_limits_over_several_partitions(pair: Pair) -> None:
         pair.ask(partial(request, limit=3 * size, each=size * 3 // 2), version, differs="whole-batches")
 
 
+def test_much_at_once(pair: Pair) -> None:
+    """More than a portion: all of it for who waits for more than a byte, and in the versions that know no limit."""
+    name = create_topic(pair, pair.name("much"))
+    produce_all(pair, name, [batch(first=first, size=90_000) for first in range(8)])
+    for version in pair.versions(FetchRequest):
+        pair.case = "any byte is enough"
+        pair.ask(asked(version, name, 0, min_bytes=1), version, differs="portions" if version >= 3 else None)
+        pair.case = "a byte is not enough"
+        pair.ask(asked(version, name, 0, min_bytes=2), version)
+
+
 def test_fetch_of_what_is_not_there(pair: Pair) -> None:
     """Unknown topics, partitions and ids; nothing at all."""
     name = filled(pair, "there")

@@ -81,6 +81,14 @@ DIFFERENCES: dict[str, Difference] = {
         "returns whole batches only, so that what it does not fill is left to the next partition",
         "Clients throw such a beginning away; not sending it saves them the bytes.",
     ),
+    "portions": Difference(
+        "Fetch v3+",
+        "returns all that a consumer asks for, however much that is",
+        "begins with half a megabyte, and gives more at once where that proves faster; each partition has its turn. "
+        "Who waits for more than a byte (min_bytes) gets all it asks for",
+        "A client that is near reads a portion from its caches, at half the CPU a record; one that is far away soon "
+        "gets all.",
+    ),
     "records-are-not-read": Difference(
         "Produce",
         "reads, and decompresses, every record of every batch; garbage is UNKNOWN_SERVER_ERROR, and the largest "

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 FETCH_BYTES_MAX: Final = 4 << 20  # one answer is about one Arrow table of records of 100 bytes
+FETCH_BYTES_MIN: Final = 2  # any batch is enough; who says 1 is answered in portions, and a table should be large
 FETCH_WAIT_MS_MAX: Final = 500
 TIMEOUT_MS: Final = 120_000
 MAGIC_2: Final = 4  # the version from which on every broker answers in batches of magic 2
@@ -253,7 +254,7 @@ class _Reader:
         )
         request = FetchRequest(
             max_wait_ms=FETCH_WAIT_MS_MAX,
-            min_bytes=1,
+            min_bytes=FETCH_BYTES_MIN,
             max_bytes=self._fetch_bytes_max,
             isolation_level=self._isolation_level,
             topics=[FetchTopic(topic=self.topic, topic_id=self.known_id, partitions=[partition])],
