@@ -109,12 +109,19 @@ def produce_request(records: bytes, *, topic: str = TOPIC, partition: int = 0, a
 
 
 def fetch_request(
-    offset: int = 0, *, topic: str = TOPIC, partition: int = 0, max_wait_ms: int = 0, max_bytes: int = 1 << 25
+    offset: int = 0,
+    *,
+    topic: str = TOPIC,
+    partition: int = 0,
+    max_wait_ms: int = 0,
+    min_bytes: int = 1,
+    max_bytes: int = 1 << 25,
 ) -> FetchRequest:
+    """`min_bytes` of 2 is for all of it at once, not for a portion."""
     wanted = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes)
     return FetchRequest(
         max_wait_ms=max_wait_ms,
-        min_bytes=2,  # who waits for more than a byte gets all it asks for, not a portion
+        min_bytes=min_bytes,
         max_bytes=max_bytes,
         session_epoch=-1,
         topics=[FetchTopic(topic=topic, partitions=[wanted])],

@@ -305,7 +305,7 @@ def test_clients_that_never_read_share_the_memory_budget() -> None:
         hanging = [Peer(world.node) for _ in range(20)]
         for peer in hanging:
             peer.reads = False
-            peer.send(frame(fetch_request(), 11, 1))
+            peer.send(frame(fetch_request(min_bytes=2), 11, 1))
         await turns()
         assert all(len(peer.frames()) == 1 for peer in hanging), "each gets one batch at least"
         unread_bytes = sum(peer.unread_bytes for peer in hanging)
@@ -318,7 +318,7 @@ def test_clients_that_never_read_share_the_memory_budget() -> None:
         await turns()
         assert world.node.memory.unsent_bytes == 0
         reader = Peer(world.node)
-        reader.send(frame(fetch_request(), 11, 2))
+        reader.send(frame(fetch_request(min_bytes=2), 11, 2))
         await turns()
         assert len(reader.received) > 15 * batch_bytes, "there is room again"
         await world.node.stop()
@@ -334,7 +334,7 @@ def test_a_client_that_never_reads_costs_one_reply_above_the_mark() -> None:
             await world.produce(bytes(900_000))
         peer = Peer(world.node)
         peer.reads = False
-        peer.send(b"".join(frame(fetch_request(), 11, n) for n in range(500)))
+        peer.send(b"".join(frame(fetch_request(min_bytes=2), 11, n) for n in range(500)))
         await turns(500)
         assert peer.unread_bytes_most <= limits.UNSENT_BYTES_HIGH + 6_000_000
         assert not peer.node_reads

@@ -79,7 +79,7 @@ def cluster() -> Iterator[Cluster]:
 def consumers_that_never_read(node: Node) -> None:
     """A hundred bytes each, for an answer of 50 MB each."""
     for _ in range(20):
-        node.send(node.connect(), frame(fetch_request(topic="plain", max_bytes=1 << 26), 11))
+        node.send(node.connect(), frame(fetch_request(topic="plain", min_bytes=2, max_bytes=1 << 26), 11))
 
 
 def decompression_bombs(node: Node) -> None:

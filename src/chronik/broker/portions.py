@@ -1,21 +1,17 @@
-"""How much a reader is given at once, and whose turn it is when that is less than it asked for.
+"""How much a reader is given at once.
 
 A client that catches up asks for a megabyte of each partition. One that is near works through half a megabyte in its
 caches and asks again: given all it asked for, it spends twice the CPU on a record, and everybody else waits for the
-loop meanwhile. One that is far away loses a round trip with each answer and needs all it can get. Neither says which it
-is, so the size is found by trying: twice as much, and half as much, in turns with what it gets now, now and then.
+loop meanwhile. One that is far away loses a round trip with each answer and needs all it can get, and so does one with
+so many partitions that asking is dear. Nobody says which it is, so the size is found by trying: twice as much, and half
+as much, in turns with what the reader gets now, now and then.
 
 A portion always has a whole batch. Who waits for more than a byte gets all it asks for.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from chronik.broker.limits import KIB, MIB
-
-if TYPE_CHECKING:
-    from chronik.broker.fetch_sessions import Wanted
 
 SMALLEST_BYTES = 512 * KIB
 LARGEST_BYTES = 64 * MIB  # more than any client asks for by default
@@ -30,11 +26,13 @@ class Portions:
 
     __slots__ = (
         "_answers_left",
+        "_asked_ns",
         "_best_rates",
         "_given_bytes",
         "_given_ns",
         "_goes_up",
-        "_last_served",
+        "_since_ns",
+        "_small_left",
         "_tried_bytes",
         "_usual_bytes",
         "size_bytes",
@@ -42,50 +40,58 @@ class Portions:
 
     def __init__(self) -> None:
         self.size_bytes = SMALLEST_BYTES
-        self._last_served: Wanted | None = None
         self._usual_bytes = SMALLEST_BYTES
         self._tried_bytes = 0  # outside a trial
         self._answers_left = 0  # in the trial, or before the next one
+        self._small_left = 0  # answers that tell nothing, before the trial is given up
         self._goes_up = False  # the trial under way, or the last one
         self._best_rates = (0.0, 0.0)  # bytes a nanosecond, of the usual and of the tried size
-        self._given_bytes = self._given_ns = 0
+        self._asked_ns = self._given_ns = 0
+        self._given_bytes = self._since_ns = 0  # of the last answer, and from when on it took time
         self._begin_trial()
 
-    def given(self, size_bytes: int, now_ns: int, served: list[Wanted]) -> None:
-        """An answer of this size leaves, with records of these partitions."""
+    def given(self, size_bytes: int, now_ns: int, *, has_waited: bool) -> None:
+        """An answer of this size leaves. Reading it counts as part of its time, waiting for records does not."""
         self._given_bytes, self._given_ns = size_bytes, now_ns
-        if served:
-            self._last_served = served[-1]
-
-    def first_of(self, wanted: list[Wanted]) -> int:
-        """The index of the partition to begin with: behind the last that had its turn."""
-        last = self._last_served
-        if last is None:
-            return 0
-        for index, (name, topic_id, partition) in enumerate(wanted, 1):
-            if partition.partition == last.partition.partition and (name, topic_id) == (last.name, last.topic_id):
-                return index % len(wanted)
-        return 0
+        self._since_ns = now_ns if has_waited else self._asked_ns
 
     def asked(self, now_ns: int) -> None:
-        """The next request has come, by which the reader says that it has the last answer."""
+        """A request has come, by which the reader says that it has the last answer."""
         size_bytes, self._given_bytes = self._given_bytes, 0
-        if not size_bytes:
+        self._asked_ns = now_ns
+        if not size_bytes or now_ns <= self._given_ns:  # it was sent before the answer, and says nothing about it
             return
-        if size_bytes < self.size_bytes // 2:  # there was no more, or no more was asked for: that says nothing
-            self._end_trial()
-            return
-        if self._tried_bytes:
-            self._judge(size_bytes / max(1, now_ns - self._given_ns))
+        if size_bytes < self.size_bytes // 2:
+            self._was_small()
+        elif self.size_bytes < min(size_bytes, LARGEST_BYTES):
+            self._was_one_batch(size_bytes)
+        elif self._tried_bytes:
+            self._judge(size_bytes / (now_ns - self._since_ns))
         elif self._answers_left:
             self._answers_left -= 1
         else:
             self._begin_trial()
 
+    def _was_small(self) -> None:
+        """There was no more, or no more was asked for: that tells nothing. Only many of them mean that none will."""
+        if self._tried_bytes:
+            self._small_left -= 1
+            if not self._small_left:
+                self._end_trial()
+                self._answers_left = 0  # once there is more, it is tried soon
+
+    def _was_one_batch(self, size_bytes: int) -> None:
+        """A batch that is larger than the portion: for this reader there is none so small."""
+        while self._usual_bytes < min(size_bytes, LARGEST_BYTES):
+            self._usual_bytes *= 2
+        self._end_trial()
+        self._goes_up = False
+        self._begin_trial()
+
     def _begin_trial(self) -> None:
         self._goes_up = self._usual_bytes == SMALLEST_BYTES or (self._usual_bytes < LARGEST_BYTES and not self._goes_up)
         self._tried_bytes = self._usual_bytes * 2 if self._goes_up else self._usual_bytes // 2
-        self._answers_left = 2 * TRIAL_ANSWERS
+        self._answers_left = self._small_left = 2 * TRIAL_ANSWERS
         self._best_rates = (0.0, 0.0)
 
     def _judge(self, rate: float) -> None:

@@ -377,7 +377,7 @@ class Log:
         return limit
 
     def require_readable(self, offset: int, *, offset_limit: int) -> None:
-        """Raises what `read` would raise from there on, before it reads."""
+        """Raises what `read` would raise for where it is asked to read, not for what it would find there."""
         self._end_of_reading(offset, offset_limit)
 
     def readable_bytes(self, offset: int, *, offset_limit: int) -> int:

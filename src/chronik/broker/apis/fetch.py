@@ -84,14 +84,17 @@ class _Fetch:
         self.request, self.context, self.session, self.portions = request, context, session, portions
         self.is_incremental = session is not None and request.session_epoch > 0
         self.bytes_allowed = min(request.max_bytes, context.node.settings.fetch_max_bytes)
-        first = 0
+        self.turned_by = 0
         # Older clients never pass a batch that is larger than allowed, and who waits for much wants much at once.
         takes_portions = context.version >= VERSION_WHOLE_BATCHES and request.min_bytes <= 1
         if takes_portions and portions.size_bytes < self.bytes_allowed:
             self.bytes_allowed = portions.size_bytes
-            first = 0 if session is not None else portions.first_of(wanted)  # a session turns the order itself
-        self.wanted = wanted[first:] + wanted[:first] if first else wanted  # in the order of reading
-        self.turned_by = first
+            if session is None and wanted:
+                # It asks in the order of its choice for more than it gets: so that nobody starves, any may come first.
+                # Whose turn it is cannot be told, as it leaves out what it has enough of. A session turns by itself.
+                self.turned_by = context.node.runtime.randomness.below(len(wanted))
+        self.wanted = wanted[self.turned_by :] + wanted[: self.turned_by]  # in the order of reading
+        self.has_waited = False
         self.bytes_min = min(request.min_bytes, max(1, self.bytes_allowed))
         self.bytes_max = 0  # as of the last reading
         self.answers: list[tuple[Wanted, PartitionData]] = []
@@ -134,6 +137,7 @@ class _Fetch:
     def wait(self) -> Coroutine[Any, Any, FetchResponse]:
         """Watches from now on, not from when the coroutine starts: what moves in between would not be seen."""
         self.answers, self.sizes_bytes, self.too_new = [], [], []  # a wait may be long, and what was read large
+        self.has_waited = True
         moved = asyncio.Event()
         for replica in self.replicas:
             replica.watch(moved.set)
@@ -187,7 +191,7 @@ class _Fetch:
     def response(self) -> FetchResponse:
         self._count()
         now_ns = self.context.node.runtime.clock.monotonic_ns()
-        self.portions.given(self.bytes_read, now_ns, [wanted for wanted, answer in self.answers if answer.records])
+        self.portions.given(self.bytes_read, now_ns, has_waited=self.has_waited)
         topics: list[FetchableTopicResponse] = []
         turned_by = self.turned_by
         as_asked = self.answers[-turned_by:] + self.answers[:-turned_by] if turned_by else self.answers
