@@ -95,7 +95,8 @@ def test_much_at_once(pair: Pair) -> None:
     produce_all(pair, name, [batch(first=first, size=90_000) for first in range(8)])
     for version in pair.versions(FetchRequest):
         pair.case = "any byte is enough"
-        pair.ask(asked(version, name, 0, min_bytes=1), version, differs="portions" if version >= 3 else None)
+        differs = "portions" if version >= 3 else None
+        pair.ask(asked(version, name, 0, min_bytes=1), version, differs=differs, on=f"new-{version}")
         pair.case = "a byte is not enough"
         pair.ask(asked(version, name, 0, min_bytes=2), version)
 
