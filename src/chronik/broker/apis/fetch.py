@@ -89,7 +89,7 @@ class _Fetch:
         takes_portions = context.version >= VERSION_WHOLE_BATCHES and request.min_bytes <= 1
         if takes_portions and portions.size_bytes < self.bytes_allowed:
             self.bytes_allowed = portions.size_bytes
-            if session is None and wanted:
+            if session is None and len(wanted) > 1:
                 # It asks in the order of its choice for more than it gets: so that nobody starves, any may come first.
                 # Whose turn it is cannot be told, as it leaves out what it has enough of. A session turns by itself.
                 self.turned_by = context.node.runtime.randomness.below(len(wanted))
