@@ -84,10 +84,10 @@ DIFFERENCES: dict[str, Difference] = {
     "portions": Difference(
         "Fetch v3+",
         "returns all that a consumer asks for, however much that is",
-        "begins with half a megabyte, and gives more at once where that proves faster; each partition has its turn. "
+        "begins with half a megabyte, and gives more at once where that proves faster; any partition may come first. "
         "Who waits for more than a byte (min_bytes) gets all it asks for",
-        "A client that is near reads a portion from its caches, at half the CPU a record; one that is far away soon "
-        "gets all.",
+        "librdkafka reads small records at half the CPU so, from a broker that is near; a client that is far away "
+        "soon gets all.",
     ),
     "records-are-not-read": Difference(
         "Produce",

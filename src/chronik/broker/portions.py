@@ -1,10 +1,10 @@
 """How much a reader is given at once.
 
-A client that catches up asks for a megabyte of each partition. One that is near works through half a megabyte in its
-caches and asks again: given all it asked for, it spends twice the CPU on a record, and everybody else waits for the
-loop meanwhile. One that is far away loses a round trip with each answer and needs all it can get, and so does one with
-so many partitions that asking is dear. Nobody says which it is, so the size is found by trying: twice as much, and half
-as much, in turns with what the reader gets now, now and then.
+A client that catches up asks for a megabyte of each partition. One that is near works through half a megabyte and asks
+again: given six megabytes at once, librdkafka takes five times the page faults and twice the CPU for a record of 100
+bytes, and everybody else waits for the loop meanwhile. One that is far away loses a round trip with each answer and
+needs all it can get, and so does one with so many partitions that asking is dear. Nobody says which it is, so the size
+is found by trying: twice as much, and half as much, in turns with what the reader gets now, now and then.
 
 A portion always has a whole batch. Who waits for more than a byte gets all it asks for.
 """

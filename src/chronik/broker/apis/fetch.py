@@ -84,7 +84,7 @@ class _Fetch:
         self.request, self.context, self.session, self.portions = request, context, session, portions
         self.is_incremental = session is not None and request.session_epoch > 0
         self.bytes_allowed = min(request.max_bytes, context.node.settings.fetch_max_bytes)
-        self.turned_by = 0
+        self.wanted, self.turned_by = wanted, 0
         # Older clients never pass a batch that is larger than allowed, and who waits for much wants much at once.
         takes_portions = context.version >= VERSION_WHOLE_BATCHES and request.min_bytes <= 1
         if takes_portions and portions.size_bytes < self.bytes_allowed:
@@ -93,7 +93,7 @@ class _Fetch:
                 # It asks in the order of its choice for more than it gets: so that nobody starves, any may come first.
                 # Whose turn it is cannot be told, as it leaves out what it has enough of. A session turns by itself.
                 self.turned_by = context.node.runtime.randomness.below(len(wanted))
-        self.wanted = wanted[self.turned_by :] + wanted[: self.turned_by]  # in the order of reading
+                self.wanted = wanted[self.turned_by :] + wanted[: self.turned_by]
         self.has_waited = False
         self.bytes_min = min(request.min_bytes, max(1, self.bytes_allowed))
         self.bytes_max = 0  # as of the last reading
