@@ -1,7 +1,7 @@
 """A node's journal: group commit for all its logs. It never reads: recovery does.
 
 Every append is in its segment, in the page cache, before anybody waits here. A round makes all logs that somebody waits
-for durable at once, and one round runs at a time, for everything that arrived during the one before:
+for durable at once, and one round runs at a time, for everything that arrived during the one before (`crowd`):
 - logs with much new data: their segments are synced, so that no byte is written twice;
 - logs with little: their new bytes go into the journal together, which costs one sync for any number of logs. Also for
   a single log that is the cheaper sync, because the journal is written ahead and a segment grows.
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Disk, File
 from chronik.storage.capture import Capture, syncs_of
+from chronik.storage.crowd import Crowd
 from chronik.storage.errors import CorruptSegment, LogFull, StorageFailed
 from chronik.storage.journal_format import Kind, declaration, frame, record_header
 
@@ -52,6 +53,7 @@ class Journal:
         self._handle_next = 0
         self._gathering: dict[Log, None] = {}
         self._gathered: asyncio.Future[None] | None = None  # of the round that is next
+        self._crowd = Crowd(self._loop, self._start)
         self._captures: list[Capture] = []
         self._synced_bytes = 0
         self._syncing_bytes = 0
@@ -72,9 +74,9 @@ class Journal:
                 self._gathered = None
                 return future
             if self.running is None:
-                # Not at once: what arrives in this iteration of the loop shares the round.
-                self._loop.call_soon(self._start)
+                self._crowd.begin_soon()
         self._gathering[log] = None
+        self._crowd.count += 1
         return future
 
     def note(self, log: Log, kind: Kind, segment: int = 0, position: int = 0, offset: int = 0) -> None:
@@ -134,12 +136,12 @@ class Journal:
         if self._gathered is None:
             self._gathered = self._loop.create_future()
             if self.running is None:
-                self._loop.call_soon(self._start)
+                self._crowd.begin_soon()
         await asyncio.shield(self._gathered)
 
     async def close(self) -> None:
-        while self.running is not None:
-            await asyncio.wait([self.running])
+        while (waited_for := self.running or self._gathered) is not None:
+            await asyncio.wait([waited_for])
         self._lane.close()
         self._file.close()
 
@@ -163,6 +165,7 @@ class Journal:
         if future is None or self.running is not None:
             return
         self.running, self._gathered = future, None
+        self._crowd.taken()
         logs, self._gathering = self._gathering, {}
         if self._next_file is not None:
             self._switch_file()
@@ -262,7 +265,7 @@ class Journal:
             self._mark(marks)
         future.set_result(None)  # before the next round begins: answers leave first
         if self._gathered is not None:
-            self._start()
+            self._crowd.begin_next()
 
     def _mark(self, marks: list[bytes | memoryview]) -> None:
         """Tells recovery how far synced segments can be trusted. Not synced: it may be lost, never wrong."""
