@@ -10,6 +10,7 @@ from collections.abc import Callable
 from chronik.runtime.interfaces import Sends
 from chronik.runtime.kernel_send import KernelSends
 from chronik.runtime.loop_sends import LoopSends
+from chronik.runtime.pacing import send_at_once
 
 
 class RealListener:
@@ -32,15 +33,19 @@ class RealNetwork:
             why = os.strerror(error.errno) if error.errno is not None and error.errno > 0 else error.strerror or error
             hint = "; stop what listens there, or choose another port" if error.errno == errno.EADDRINUSE else ""
             raise OSError(error.errno, f"cannot listen on {host}:{port}: {why}{hint}") from error
+        for listening in server.sockets:
+            send_at_once(listening, listening.getsockname())
         return RealListener(server)
 
     async def connect(
         self, host: str, port: int, factory: Callable[[], asyncio.Protocol]
     ) -> tuple[asyncio.Transport, asyncio.Protocol]:
         try:
-            return await asyncio.get_running_loop().create_connection(factory, host, port)
+            transport, protocol = await asyncio.get_running_loop().create_connection(factory, host, port)
         except OSError as error:
             raise OSError(error.errno, f"cannot connect to {host}:{port}: {error.strerror or error}") from error
+        send_at_once(transport.get_extra_info("socket"), transport.get_extra_info("peername"))
+        return transport, protocol
 
     def sends(self) -> Sends:
         return KernelSends.open() or LoopSends()
