@@ -7,9 +7,11 @@ registered: that the formats are found is what users are promised.
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
@@ -47,13 +49,15 @@ SETTINGS = {
 def spark(request: pytest.FixtureRequest) -> SparkSession:
     config = request.config
     if _running not in config.stash:
-        session = config.stash[_running] = _start()
-        config.add_cleanup(session.stop)
+        warehouse = tempfile.mkdtemp(prefix="chronik-warehouse-")
+        config.add_cleanup(partial(shutil.rmtree, warehouse, ignore_errors=True))
+        session = config.stash[_running] = _start(warehouse)
+        config.add_cleanup(session.stop)  # cleaned up last to first
     made: SparkSession = config.stash[_running]
     return made
 
 
-def _start() -> SparkSession:
+def _start(warehouse: str) -> SparkSession:
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["TZ"] = "UTC"
@@ -64,7 +68,7 @@ def _start() -> SparkSession:
     builder = SparkSession.builder.master("local[2]").appName("chronik-tests")
     for name, value in SETTINGS.items():
         builder = builder.config(name, value)
-    builder = builder.config("spark.sql.warehouse.dir", tempfile.mkdtemp(prefix="chronik-warehouse-"))
+    builder = builder.config("spark.sql.warehouse.dir", warehouse)
     if jars := spark_kafka_jars(SPARK_KAFKA):  # for the tests that compare us with Spark's own source
         builder = builder.config("spark.jars", ",".join(map(str, jars)))
     session = builder.getOrCreate()
