@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import uvloop
@@ -46,6 +46,7 @@ def name_of(end: Any) -> str:
         (b"bbr", ("::1", 9092, 0, 0), b"reno"),
         (b"bbr", ELSEWHERE, b"bbr"),
         (b"bbr", ("0.0.0.0", 9092), b"bbr"),
+        (b"bbr", ("::1234", 9092, 0, 0), b"bbr"),
         (b"cubic", HERE, b"cubic"),
     ],
 )
@@ -61,7 +62,27 @@ def test_a_machine_that_refuses_is_left_as_it_is() -> None:
     assert end.name == b"bbr"
 
 
-@pytest.mark.parametrize("address", [None, "", (), "/run/socket", ("localhost", 1), (None, 1)])
+def test_a_connection_that_is_lost_at_once_is_returned_as_one_that_is() -> None:
+    """Its end is gone when we get to see it: whoever asked hears of it as of any other lost connection."""
+
+    class LetGo(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            cast("asyncio.Transport", transport).abort()
+
+    async def run() -> None:
+        network = real_runtime().network
+        listener = await network.listen("127.0.0.1", 0, asyncio.Protocol)
+        try:
+            transport, _ = await asyncio.wait_for(network.connect("127.0.0.1", listener.port, LetGo), 10)
+            assert transport.is_closing()
+        finally:
+            listener.close()
+
+    asyncio.run(run())
+    uvloop.run(run())
+
+
+@pytest.mark.parametrize("address", [None, "", "/run/socket", ("localhost", 1), (None, 1)])
 def test_an_address_of_another_kind_is_not_taken_for_this_machine(address: Any) -> None:
     assert not is_this_machine(address)
 

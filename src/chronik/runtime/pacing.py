@@ -8,7 +8,6 @@ else the machine was told to use stays, and so does everything that goes to anot
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import socket
 from typing import Any, Final
 
@@ -20,8 +19,8 @@ _OPTION: Final[int | None] = getattr(socket, "TCP_CONGESTION", None)
 
 def send_at_once(end: Any, address: Any) -> None:
     """For a socket, or what an event loop has in its place: connected to `address`, or listening at it. Connections
-    have it from their listener."""
-    if _OPTION is None or not is_this_machine(address):
+    have it from their listener. None for the end of a connection that is lost already."""
+    if end is None or _OPTION is None or not is_this_machine(address):
         return
     with contextlib.suppress(OSError):  # slower, and nothing else
         if end.getsockopt(socket.IPPROTO_TCP, _OPTION, _NAME_BYTES_MAX).startswith(PACED):
@@ -29,7 +28,8 @@ def send_at_once(end: Any, address: Any) -> None:
 
 
 def is_this_machine(address: Any) -> bool:
-    try:
-        return ipaddress.ip_address(address[0]).is_loopback
-    except (ValueError, TypeError, IndexError):  # not of this kind: a path, or nothing
+    """An address as a socket tells it: in numbers, and a tuple unless it is of another kind."""
+    if not isinstance(address, tuple):
         return False
+    host = str(address[0])
+    return host.startswith("127.") or host == "::1"
