@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from chronik.metadata.commands import RemoveVoter
+from chronik.metadata.errors import ForeignMetadata, MetadataMissing
 from chronik.metadata.store import MetadataStore, StoreConfig
 from chronik.raft.addresses import Address
 from chronik.raft.config import RaftConfig
@@ -231,17 +232,33 @@ async def test_a_first_start_that_was_cut_short_founds_the_cluster_at_the_next(s
 
 
 @in_virtual_time
-async def test_a_quorum_of_one_that_lost_its_log_begins_anew() -> None:
-    """There is nobody who could tell it what it forgot."""
+async def test_a_quorum_of_one_that_lost_its_log_refuses_to_start() -> None:
+    """No other node has a copy, and an empty cluster in its place would have every record deleted."""
     disk = SimDisk(1)
 
-    async def start() -> MetadataStore:
+    async def start(*, is_used: bool = False) -> MetadataStore:
         alone = StoreConfig(voters={1: VOTERS[1]})
-        return await MetadataStore.open(machine(disk, 1), "/meta", node_id=1, cluster_id=CLUSTER_ID, config=alone)
+        return await MetadataStore.open(
+            machine(disk, 1), "/meta", node_id=1, cluster_id=CLUSTER_ID, config=alone, is_used=is_used
+        )
 
     await (await start()).close()
     disk.remove_tree("/meta/raft")
-    async with asyncio.timeout(5):
-        store = await start()
-        await store.joined()
-        await seconds_to_register(store, 9)
+    with pytest.raises(MetadataMissing, match=r"mount or restore metadata\.log\.dir"):
+        await start()
+    disk.remove_tree("/meta")
+    with pytest.raises(MetadataMissing):
+        await start(is_used=True)
+
+
+@in_virtual_time
+async def test_a_node_refuses_the_metadata_of_another_node() -> None:
+    """Two voters that exchange their logs have each forgotten what they voted."""
+    disk = SimDisk(1)
+    alone = StoreConfig(voters={1: VOTERS[1]})
+    store = await MetadataStore.open(machine(disk, 1), "/meta", node_id=1, cluster_id=CLUSTER_ID, config=alone)
+    await store.close()
+    with pytest.raises(ForeignMetadata, match="metadata of node 1, this is node 2"):
+        await MetadataStore.open(
+            machine(disk, 2), "/meta", node_id=2, cluster_id=CLUSTER_ID, config=StoreConfig(voters={2: VOTERS[2]})
+        )

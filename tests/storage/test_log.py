@@ -71,10 +71,10 @@ def test_a_log_has_no_file_before_its_first_append() -> None:
     async def scenario() -> None:
         disk = SimDisk(1)
         log = await new_log(disk)
-        assert disk.list("/data") == [".lock", "journal"]
+        assert disk.list("/data") == [".lock", "journal", "manifest"]
         assert log.read(0, bytes_max=100, offset_limit=0) == ([], 0, 0)
         append(log, batch([b"a"]))
-        assert disk.list("/data/t-0") == ["00000000000000000000.log"]
+        assert disk.list("/data/t-0") == ["00000000000000000000.log", "partition.metadata"]
 
     run(scenario)
 

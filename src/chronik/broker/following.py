@@ -38,8 +38,11 @@ class Following:
         self._node.replicas.begin(image)
         self._follow_offsets_topic(image)
 
-    def clean_up(self) -> None:
-        """Once the image is up to date: logs of partitions that went away while this node was down go too."""
+    async def clean_up(self) -> None:
+        """Once the image is up to date: logs of partitions that went away while this node was down are set aside.
+
+        The image cannot tell a topic that was deleted from one that it never knew, so nothing is removed at once.
+        """
         node, image = self._node, self._node.store.image
         known = {
             (topic.topic_id, index)
@@ -47,9 +50,10 @@ class Following:
             for index, partition in enumerate(topic.partitions)
             if node.node_id in partition.replicas
         }
-        for log in list(node.logs.all()):
-            if (log.topic_id, log.partition) not in known:
-                self._delete(log)
+        unknown = [log for log in node.logs.all() if (log.topic_id, log.partition) not in known]
+        if unknown:
+            why = "is no replica of this node in the cluster's metadata"
+            await node.logs.set_aside(unknown, why, node.runtime.clock.wall_ms())
 
     def _changed(self, before: Image, after: Image, changes: Changes) -> None:
         node = self._node

@@ -1,7 +1,10 @@
 """Who a data directory belongs to: Kafka's meta.properties, written once and checked at every start.
 
-A directory of another node or another cluster is never served: its records would be deleted as strays. A directory that
-Kafka's own tool formatted keeps the cluster id it was given.
+A directory of another node or another cluster is never served. A directory that Kafka's own tool formatted keeps the
+cluster id it was given.
+
+`chronik.used` is added when the node has joined a cluster with this directory. From then on the directory's manifest
+and the node's metadata log must exist: an empty one is a disk that is not mounted, not a node that is new.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ class Identity(NamedTuple):
     node_id: int
     cluster_id: str
     directory_id: bytes  # 16 bytes, drawn when the directory was first used
+    is_used: bool = False  # a node has joined a cluster with it
 
     def encode(self) -> bytes:
         directory = base64.urlsafe_b64encode(self.directory_id).decode().rstrip("=")
@@ -29,6 +33,7 @@ class Identity(NamedTuple):
             f"cluster.id={self.cluster_id}",
             f"node.id={self.node_id}",
             f"directory.id={directory}",
+            *(["chronik.used=true"] if self.is_used else []),
         )
         return "".join(f"{line}\n" for line in lines).encode()
 
@@ -48,20 +53,21 @@ def read_identity(runtime: Runtime, directory: str, node_id: int) -> Identity | 
         )
     drawn = values.get("directory.id", "")
     directory_id = base64.urlsafe_b64decode(drawn + "==") if drawn else runtime.randomness.bytes(16)
-    return Identity(node_id, values.get("cluster.id", ""), directory_id)
+    return Identity(node_id, values.get("cluster.id", ""), directory_id, values.get("chronik.used") == "true")
 
 
 def settle_identity(
     runtime: Runtime, directory: str, found: Identity | None, *, node_id: int, cluster_id: str
 ) -> Identity:
-    """Once the cluster is known: writes it down for a new directory, refuses one of another cluster."""
-    if found is None:
-        identity = Identity(node_id, cluster_id, runtime.randomness.bytes(16))
-        runtime.disk.replace_file(f"{directory}/{FILE}", identity.encode())
-        return identity
-    if found.cluster_id != cluster_id:
+    """Once the cluster is known: writes down that the directory is used, refuses one of another cluster."""
+    if found is not None and found.cluster_id != cluster_id:
         raise CannotStart(
             f"{directory} belongs to cluster {found.cluster_id!r}, this node is in {cluster_id!r}: point log.dirs at "
             "the right directory, or move the old one away to join empty"
         )
-    return found
+    if found is not None and found.is_used:
+        return found
+    directory_id = runtime.randomness.bytes(16) if found is None else found.directory_id
+    identity = Identity(node_id, cluster_id, directory_id, is_used=True)
+    runtime.disk.replace_file(f"{directory}/{FILE}", identity.encode())
+    return identity

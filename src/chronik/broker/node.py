@@ -147,20 +147,25 @@ class Node:
         await self.admin.open()
         runtime.disk.make_directory(settings.log_dir)
         self.record_lane = runtime.disk.lane("records")
+        identity = read_identity(runtime, settings.log_dir, self.node_id)
+        is_used = identity is not None and identity.is_used
         self.logs = await Logs.open(
             runtime,
             settings.log_dir,
             LogsConfig(
-                producer_id_expiration_ms=settings.producer_id_expiration_ms, compacts=settings.log_cleaner_enable
+                producer_id_expiration_ms=settings.producer_id_expiration_ms,
+                compacts=settings.log_cleaner_enable,
+                stray_retention_ms=settings.stray_retention_ms,
             ),
             self._storage_failed,
+            is_used=is_used,
+            now_ms=runtime.clock.wall_ms(),
         )
         self.replication = Replication(self)
         self.replicas = self.replication.replicas
         self.groups = GroupCoordinator(
             groups_config(settings), runtime.clock, runtime.randomness, settings.offsets_topic_num_partitions
         )
-        identity = read_identity(runtime, settings.log_dir, self.node_id)
         cluster_id = identity.cluster_id if identity else ""
         self.quorum = await self._listen_to_quorum(cluster_id)
         self.store = await MetadataStore.open(
@@ -171,6 +176,7 @@ class Node:
             config=store_config(settings, self.raft_config),
             transport=self.quorum,
             notes=self.quorum,
+            is_used=is_used,
         )
         self.store.on_failure = self._store_failed
         self.store.on_answer = self.metrics.wrote_metadata
@@ -189,7 +195,7 @@ class Node:
         self.broker_epoch = await self.lifecycle.unless_outvoted(self.lifecycle.register(identity.directory_id))
         self.following.join()
         self.replication.start()
-        self.following.clean_up()
+        await self.following.clean_up()
         await self.store.joined()
         await self.lifecycle.join()
         self._serves = True

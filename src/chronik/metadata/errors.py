@@ -5,6 +5,8 @@ MetadataError
 ├── NotController      this node cannot decide now; the same command, with the same request id, may be sent again
 ├── StoreClosed        ours: the node is stopping
 ├── WrongCluster       the operator's: this directory belongs to another cluster
+├── ForeignMetadata    the operator's: this directory belongs to another node
+├── MetadataMissing    the operator's: the metadata of a cluster that is in use is gone
 └── DamagedMetadata    the operator's: bytes in the metadata log or a snapshot are not what we wrote
 """
 
@@ -56,6 +58,23 @@ class WrongCluster(MetadataError):
         super().__init__(
             f"{directory} belongs to cluster {found!r}, but this node is configured for {expected!r}: "
             "correct cluster.id, or point metadata.log.dir at the right directory"
+        )
+
+
+class ForeignMetadata(MetadataError):
+    def __init__(self, directory: str, owner: str, node_id: int) -> None:
+        super().__init__(
+            f"{directory} holds the metadata of node {owner}, this is node {node_id}: correct node.id, or point "
+            "metadata.log.dir at this node's own directory"
+        )
+
+
+class MetadataMissing(MetadataError):
+    def __init__(self, directory: str) -> None:
+        super().__init__(
+            f"{directory}/raft holds no metadata, but this node has been in a cluster, and no other node has a copy: "
+            "mount or restore metadata.log.dir; to give up all topics and records and begin an empty cluster, move "
+            "both log.dirs and metadata.log.dir away"
         )
 
 

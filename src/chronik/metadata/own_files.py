@@ -1,21 +1,32 @@
-"""What a node keeps beside the quorum's log: how many processes it has had, and whether it has forgotten something.
+"""What a node keeps beside the quorum's log: whose it is, how many processes it has had, whether it forgot something.
 
-`incarnation` is the number of the newest process. It is written once the log is there, so it is also the sign that
-there was one. `joining` exists from when a node knows that it is new in its cluster, or has lost its log, until it has
+`owner` names the node: two voters that exchange their logs would each forget what they voted. `incarnation` is the
+number of the newest process. It is written once the log is there, so it is also the sign that there was one. `joining`
+exists from when a node knows that it is new in its cluster, or has lost its log, until it has
 caught up: what it has by then is not yet what it forgot, however often it is restarted.
 """
 
 from __future__ import annotations
 
+from chronik.metadata.errors import ForeignMetadata
 from chronik.runtime.interfaces import Runtime
 
 
 class OwnFiles:
-    def __init__(self, runtime: Runtime, directory: str) -> None:
-        self._disk, self._clock, self._directory = runtime.disk, runtime.clock, directory
+    def __init__(self, runtime: Runtime, directory: str, node_id: int) -> None:
+        self._disk, self._clock, self.directory = runtime.disk, runtime.clock, directory
+        self._node_id = node_id
         self._incarnation_path, self._joining_path = f"{directory}/incarnation", f"{directory}/joining"
+        self._owner_path = f"{directory}/owner"
         self.log_directory = f"{directory}/raft"
         self._disk.make_directory(directory)
+
+    def require_own(self) -> None:
+        """Raises ForeignMetadata for a directory that another node has written."""
+        if self._disk.exists(self._owner_path):
+            owner = self._disk.read_file(self._owner_path).decode("latin-1").strip()
+            if owner != str(self._node_id):
+                raise ForeignMetadata(self.directory, owner, self._node_id)
 
     def next_incarnation(self) -> int:
         """Higher than any this node had: by its own count, or by the clock if the directory is a new one."""
@@ -25,11 +36,16 @@ class OwnFiles:
 
     def keep_incarnation(self, incarnation: int) -> None:
         """To be called behind the log's first round and before the process asks for anything."""
+        if not self._disk.exists(self._owner_path):
+            self._disk.replace_file(self._owner_path, b"%d\n" % self._node_id)
         self._disk.replace_file(self._incarnation_path, b"%d\n" % incarnation)
 
-    def has_lost_its_log(self) -> bool:
-        """Whether there was a log, by which this node voted and acknowledged, and there is none."""
-        return self._disk.exists(self._incarnation_path) and not self._disk.list(self.log_directory)
+    def has_lost_its_log(self, *, is_used: bool) -> bool:
+        """Whether there was a log, by which this node voted and acknowledged, and there is none.
+
+        `is_used` says that this node was in a cluster before, also if nothing here tells of it.
+        """
+        return (is_used or self._disk.exists(self._incarnation_path)) and not self._disk.list(self.log_directory)
 
     @property
     def is_joining(self) -> bool:
@@ -40,4 +56,4 @@ class OwnFiles:
 
     def end_joining(self) -> None:
         self._disk.remove(self._joining_path)
-        self._disk.sync_directory(self._directory)
+        self._disk.sync_directory(self.directory)

@@ -20,7 +20,14 @@ from chronik.metadata import commands as c
 from chronik.metadata.controller import Controller
 from chronik.metadata.decisions.decision import Rules
 from chronik.metadata.delta import Changes
-from chronik.metadata.errors import MetadataError, MetadataRefused, NotController, StoreClosed, WrongCluster
+from chronik.metadata.errors import (
+    MetadataError,
+    MetadataMissing,
+    MetadataRefused,
+    NotController,
+    StoreClosed,
+    WrongCluster,
+)
 from chronik.metadata.forwarding import Forwarding
 from chronik.metadata.image import EMPTY, Image
 from chronik.metadata.leased_reads import LEASE_ASK, LEASE_GRANT, LeasedReads
@@ -83,16 +90,21 @@ class MetadataStore:
         config: StoreConfig,
         transport: Transport | None = None,
         notes: Notes | None = None,
+        is_used: bool = False,
     ) -> MetadataStore:
         """Recovers what the directory holds, or founds a cluster in an empty one; None draws a cluster id then.
 
-        A quorum of one is ready when this returns. In a larger one `ready` waits for the first leader's word. Where the
-        log alone is gone, a node does not vote until it has caught up, unless it is the quorum: nobody could tell it.
+        A quorum of one is ready when this returns. In a larger one `ready` waits for the first leader's word.
+        `is_used` says that this node was in a cluster before. If its log is gone, it does not vote until it has caught
+        up; a quorum of one cannot, and raises MetadataMissing.
         """
-        files = OwnFiles(runtime, directory)
+        files = OwnFiles(runtime, directory, node_id)
+        files.require_own()
         store = cls(runtime, files, node_id=node_id, cluster_id=cluster_id, config=config)
         is_alone = config.voters is not None and set(config.voters) == {node_id}
-        if not is_alone and files.has_lost_its_log():
+        if files.has_lost_its_log(is_used=is_used):
+            if is_alone:
+                raise MetadataMissing(directory)
             files.begin_joining()  # before there is a log again, which would hide the loss from the next process
         if notes is not None:
             store._forwarding = Forwarding(
@@ -386,7 +398,7 @@ class MetadataStore:
             if not self._cluster_met or self.image.cluster_id or self._raft.has_taken_part:
                 return  # a founder may hear of the cluster before it hears that what it voted for is committed
             self._files.begin_joining()
-        logger.info("this node has lost its disk, or is new: it does not vote until it has caught up")
+        logger.warning("this node is new, or has lost its metadata: it does not vote until it has caught up")
         self._raft.abstain()
         self._catching_up = self._loop.create_task(self._catch_up(self._raft))
 

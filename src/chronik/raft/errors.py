@@ -46,7 +46,8 @@ class LogDamaged(RaftError):
         self.path, self.position = path, position
         super().__init__(
             f"{path} at byte {position}: {what}. It was durable before, so it is not cut: restore the file from a "
-            "copy, or remove this node's raft directory and add the node again as a new member"
+            f"copy; if other nodes of the quorum are sound, remove {path.rpartition('/')[0]} instead, and this node "
+            "catches up from them before it votes"
         )
 
 

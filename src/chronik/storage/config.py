@@ -47,3 +47,4 @@ class LogsConfig:
     producer_id_expiration_ms: int = DAY_MS
     compacts: bool = True
     compaction_keys_max: int = 200_000  # keys held at once by a compaction, about 180 bytes each
+    stray_retention_ms: int = 7 * DAY_MS  # directories of unknown logs are removed after this time

@@ -4,7 +4,8 @@ StorageError
   OffsetOutOfRange, RecordTooLarge, BatchTooLarge, InvalidRecord        the client's fault
   OutOfOrderSequence, InvalidProducerEpoch, CoordinatorFenced           a producer's state disagrees
   LogFull                                                               no space, no descriptor; heals with some
-  CorruptSegment, CorruptJournal, CorruptCheckpoint                     bytes once acknowledged are damaged
+  CorruptSegment, ForeignDirectory                                      one log is damaged; other replicas may have it
+  DataMissing, CorruptJournal, CorruptCheckpoint, CorruptManifest       the node cannot know what it holds
   StorageFailed                                                         a sync failed; the node must stop
 """
 
@@ -72,26 +73,59 @@ class LogFull(StorageError):
 
 
 class CorruptSegment(StorageError):
+    """One log does not hold what it should from `offset` on. It is not served from there."""
+
     def __init__(self, path: str, position: int, offset: int, reason: str) -> None:
         super().__init__(
-            f"{path} is damaged at byte {position}, where offset {offset} should be ({reason}): it is not served; "
-            "restore the file, or delete the partition's directory on this node to fetch it from another replica"
+            f"{path} is damaged at byte {position}, where offset {offset} should be ({reason}): records from there on "
+            "are not served here; they are copied from another in-sync replica if there is one, else restore the file"
         )
         self.path, self.position, self.offset = path, position, offset
 
 
-class CorruptJournal(StorageError):
+class ForeignDirectory(CorruptSegment):
+    """The directory of a log holds another partition's files: none of them is read, changed or removed."""
+
+    def __init__(self, path: str, offset: int, expected: str, found: str) -> None:
+        super().__init__(path, 0, offset, f"it holds {found}, not {expected}: the directories were exchanged")
+
+
+class CannotRecover(StorageError):
+    """The node cannot tell what it has acknowledged, so it must not serve as if it knew."""
+
+
+class DataMissing(CannotRecover):
+    def __init__(self, directory: str, name: str, reason: str) -> None:
+        super().__init__(
+            f"{directory}/{name} is not what this node has written there ({reason}): restore it, or run "
+            f"`chronik storage repair {directory}` to keep what the segments hold and copy the rest from other nodes"
+        )
+
+
+class CorruptJournal(CannotRecover):
     def __init__(self, path: str, position: int) -> None:
         super().__init__(
-            f"{path} is damaged at byte {position}, below what had been synced: acknowledged records may be lost; "
-            "restore the file, or move it away to start with what the segments hold"
+            f"{path} is damaged at byte {position}, below what had been synced: restore it, or run "
+            f"`chronik storage repair {path.rpartition('/journal/')[0]}` to keep what the segments hold and copy the "
+            "rest from other nodes"
         )
         self.path, self.position = path, position
 
 
-class CorruptCheckpoint(StorageError):
+class CorruptCheckpoint(CannotRecover):
     def __init__(self, path: str) -> None:
-        super().__init__(f"{path} is damaged: restore it; without it nobody knows which directory is which topic's")
+        super().__init__(
+            f"{path} is damaged: restore it, or run `chronik storage repair {path.rpartition('/')[0]}` to keep what "
+            "the segments hold and copy the rest from other nodes"
+        )
+
+
+class CorruptManifest(CannotRecover):
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"{path} is damaged: restore it, or run `chronik storage repair {path.rpartition('/')[0]}` to keep what "
+            "the segments hold and copy the rest from other nodes"
+        )
 
 
 class StorageFailed(StorageError):

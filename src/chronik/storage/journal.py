@@ -35,9 +35,20 @@ def journal_path(directory: str, number: int) -> str:
 
 
 class Journal:
-    """`failed` is None until a sync fails; `on_failure` hears of it once."""
+    """`failed` is None until a sync fails; `on_failure` hears of it once.
 
-    def __init__(self, disk: Disk, directory: str, number: int, on_failure: Callable[[StorageFailed], None]) -> None:
+    `promise` is called with the number of each file that was begun, before anything is written to it, and returns when
+    it is durable that this file must exist.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        number: int,
+        on_failure: Callable[[StorageFailed], None],
+        promise: Callable[[int], None] = lambda number: None,
+    ) -> None:
         self.directory = directory
         self.number = number
         self.failed: StorageFailed | None = None
@@ -45,6 +56,7 @@ class Journal:
         self.round_count = 0
         self.sync_count = 0
         self._on_failure = on_failure
+        self._promise = promise
         self._disk = disk
         self._loop = asyncio.get_running_loop()
         self._lane = disk.lane("journal")
@@ -283,6 +295,7 @@ class Journal:
     def _create(self, number: int) -> File:
         file = self._disk.create_ahead(journal_path(self.directory, number), AHEAD_BYTES)
         self._disk.sync_directory(self.directory)
+        self._promise(number)
         return file
 
     def _switch_file(self) -> None:

@@ -10,6 +10,7 @@ new partitions cost nothing. `high_watermark` is the replica's; here it only bou
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from bisect import bisect_right
 from collections.abc import Callable
 from operator import attrgetter
@@ -18,7 +19,7 @@ from typing import Any, NamedTuple
 from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Buffer, Disk
 from chronik.runtime.invariants import check
-from chronik.storage import rules
+from chronik.storage import partition_metadata, rules
 from chronik.storage.capture import Capture
 from chronik.storage.config import LogConfig
 from chronik.storage.errors import (
@@ -31,6 +32,7 @@ from chronik.storage.errors import (
 from chronik.storage.journal import Journal
 from chronik.storage.journal_format import Kind
 from chronik.storage.leader_epochs import LeaderEpochs
+from chronik.storage.partition_metadata import PartitionName
 from chronik.storage.producer_state import AbortedTransaction, ProducerState
 from chronik.storage.segment import OFFSET_SPAN_MAX, Segment
 from chronik.storage.unread import Unread
@@ -106,6 +108,10 @@ class Log:
 
     def __repr__(self) -> str:
         return f"<Log {self.topic}-{self.partition} {self.start_offset}..{self.end_offset}>"
+
+    @property
+    def partition_name(self) -> PartitionName:
+        return PartitionName(self.topic, self.topic_id, self.partition)
 
     @property
     def durable_offset(self) -> int:
@@ -245,11 +251,18 @@ class Log:
                 self._disk.make_directory(self.directory, durable=self.directory_durably)
                 self.has_directory = True
             segment.truncate(0)  # bytes of an older segment of this name are none of ours
+            if not self.segments:
+                self._name_directory()
         except DiskFull as error:
             raise LogFull(str(error)) from error
         except OSError as error:
             raise self._journal.fail(error) from error
         return segment
+
+    def _name_directory(self) -> None:
+        """Without room for that the next start does it: until then nobody can tell if the directory was exchanged."""
+        with contextlib.suppress(DiskFull):
+            partition_metadata.write(self._disk, self.directory, self.partition_name)
 
     def _remove(self, segment: Segment) -> None:
         try:

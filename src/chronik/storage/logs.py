@@ -1,10 +1,13 @@
 """All logs of one node, in one directory, with their one journal. Opens, makes, deletes, maintains and closes them.
 
-    DIRECTORY/.lock  checkpoint  reserve  journal/NUMBER.journal  TOPIC-PARTITION/BASE.log BASE.index
+    DIRECTORY/.lock  manifest  checkpoint  reserve  journal/NUMBER.journal
+    DIRECTORY/TOPIC-PARTITION/partition.metadata  BASE.log  BASE.index
+    DIRECTORY/TOPIC-PARTITION.TIME.stray              directories that belong to no known log (`strays`)
 
-The checkpoint and the journals together are the truth about which logs exist; a partition's directory appears with its
-first append and nothing refers to it by name alone. Maintenance runs in steps on the loop and waits for disks on a lane
-of its own, so that group commit never stands behind it.
+The checkpoint and the journals together are the truth about which logs exist, and the manifest says which of these
+files there must be: a directory that lacks one is not opened. A partition's directory appears with its first append.
+Maintenance runs in steps on the loop and waits for disks on a lane of its own, so that group commit never stands behind
+it.
 """
 
 from __future__ import annotations
@@ -13,20 +16,23 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from chronik.runtime.errors import DiskFull
-from chronik.runtime.interfaces import Runtime
-from chronik.storage import checkpoint, compaction, recovery
+from chronik.runtime.interfaces import Disk, Runtime
+from chronik.storage import checkpoint, compaction, manifest, partition_metadata, recovery
 from chronik.storage.capture import Capture
 from chronik.storage.checkpoint import LogPoint
 from chronik.storage.config import LogConfig, LogsConfig
-from chronik.storage.errors import LogFull, StorageError, StorageFailed
+from chronik.storage.errors import DataMissing, LogFull, StorageError, StorageFailed
 from chronik.storage.journal import Journal, in_order, journal_path
 from chronik.storage.journal_format import Kind
 from chronik.storage.log import Log
+from chronik.storage.manifest import Manifest
 from chronik.storage.recovery import LogKey
 from chronik.storage.retention import start_after_retention
+from chronik.storage.strays import Strays
 from chronik.wire.errors import WireError
 
 logger = logging.getLogger("chronik.storage")
@@ -42,7 +48,9 @@ LOGS_PER_STEP = 50  # looked at before the loop gets its turn: about a milliseco
 class Logs:
     """`failed` is set when a sync failed: from then on nothing is acknowledged, and the node must stop."""
 
-    def __init__(self, runtime: Runtime, directory: str, config: LogsConfig, journal: Journal) -> None:
+    def __init__(
+        self, runtime: Runtime, directory: str, config: LogsConfig, journal: Journal, promises: Promises
+    ) -> None:
         self.directory = directory
         self.config = config
         self._runtime = runtime
@@ -54,6 +62,8 @@ class Logs:
         self._checkpointed: dict[LogKey, tuple[int, int, int]] = {}
         self._checkpoint_due = False
         self._maintaining = asyncio.Lock()
+        self.strays = Strays(runtime.disk, directory)
+        self._promises = promises
         self._reserve = f"{directory}/reserve"
         self._unnoted: list[str] = []  # directories of deleted logs that only the next checkpoint knows of
         self._undropped: set[LogKey] = set()  # of them
@@ -66,16 +76,30 @@ class Logs:
         directory: str,
         config: LogsConfig,
         on_failure: Callable[[StorageFailed], None] = lambda failure: None,
+        *,
+        is_used: bool = False,
+        now_ms: int = 0,
     ) -> Logs:
+        """`now_ms` is the wall time, from which strays are kept. `is_used` says that logs were kept here before, by a
+        release that writes a manifest: so there must be one.
+
+        Raises CannotRecover, and changes nothing, when a file is missing or damaged without which nobody can tell what
+        was acknowledged.
+        """
         disk = runtime.disk
         journals = f"{directory}/journal"
         disk.make_directory(journals)
         disk.lock(f"{directory}/.lock")
-        first, points = 0, list[LogPoint]()
+        found, points = None, list[LogPoint]()
         if disk.exists(f"{directory}/checkpoint"):
             path = f"{directory}/checkpoint"
-            first, points = checkpoint.decode(path, disk.read_file(path))
+            found, points = checkpoint.decode(path, disk.read_file(path))
+        first = found or 0
         numbers = [int(name[:20]) for name in disk.list(journals) if name.endswith(".journal")]
+        promised = _read_manifest(disk, directory, is_used=is_used)
+        if promised is None:
+            promised = Manifest(max([first, *numbers]) if numbers or found is not None else -1, 0)
+        manifest.require_all(directory, promised, checkpoint=found, journals=numbers)
         contents = {
             n: (journal_path(journals, n), disk.read_file(journal_path(journals, n))) for n in numbers if n >= first
         }
@@ -86,17 +110,23 @@ class Logs:
             file.write_again(0, len(data))
             file.sync()
         gathered = recovery.gather(points, contents, first)
-        journal = Journal(disk, journals, max([first, *[number + 1 for number in numbers]]), on_failure)
-        logs = cls(runtime, directory, config, journal)
-        logs._restore(gathered)
+        promises = Promises(disk, directory, first)
+        number = max([first, *[number + 1 for number in numbers]])
+        journal = Journal(disk, journals, number, on_failure, promises.journal_begun)
+        logs = cls(runtime, directory, config, journal, promises)
+        logs._restore(gathered, now_ms)
         logs._checkpoint_due = bool(contents)
         return logs
 
-    def _restore(self, gathered: recovery.Gathered) -> None:
+    def _restore(self, gathered: recovery.Gathered, now_ms: int) -> None:
         expected: set[str] = set()
         names = self._disk.list(self.directory)
         self._finish_deletions(gathered, [name for name in names if name.endswith(DOOMED)])
-        deleted = {f"{facts.topic}-{facts.partition}" for facts in gathered.known.values() if facts.dropped}
+        deleted = {
+            f"{facts.topic}-{facts.partition}": facts.topic_id
+            for facts in gathered.known.values()
+            if facts.dropped and not facts.is_set_aside
+        }
         for key, facts in gathered.known.items():
             if facts.dropped:
                 continue
@@ -109,17 +139,17 @@ class Logs:
             _, dash, partition = name.rpartition("-")
             if not dash or not partition.isdigit() or name in expected:
                 continue
-            if name in deleted:
+            found = partition_metadata.read(self._disk, f"{self.directory}/{name}")
+            if name in deleted and (found is None or found.topic_id == deleted[name]):
                 # Its renaming did not reach the disk, and of a later log in its place nothing was ever durable.
                 self._disk.remove_tree(f"{self.directory}/{name}")
                 continue
-            # Nothing in it was ever durable, or nobody knows of it any more. It may still be somebody's only copy.
-            logger.warning("%s/%s belongs to no topic known here: moved to %s.stray", self.directory, name, name)
-            if self._disk.exists(f"{self.directory}/{name}.stray"):
-                self._disk.remove_tree(f"{self.directory}/{name}.stray")
-            self._disk.rename(f"{self.directory}/{name}", f"{self.directory}/{name}.stray")
+            self._set_aside(name, "belongs to no topic known here", now_ms)
         # What the last process, or this one, renamed and removed must not come undone under the next log of that name.
         self._disk.sync_directory(self.directory)
+
+    def _set_aside(self, name: str, why: str, now_ms: int) -> None:
+        self.strays.set_aside(name, why, now_ms, self.config.stray_retention_ms)
 
     def _finish_deletions(self, gathered: recovery.Gathered, doomed: list[str]) -> None:
         """Removes directories of deleted logs. Where the journal's word of that is lost, the directory is all that says
@@ -200,13 +230,13 @@ class Logs:
             return self._remove(None)
         return self._remove(doomed)
 
-    def _note_dropped(self, log: Log) -> str | None:
+    def _note_dropped(self, log: Log, kind: Kind = Kind.DROP) -> str | None:
         """Where the journal says so: if that is lost, recovery finds a directory that waits for its removal, and knows
         from its name that the log went and was not made again since. None: there is no room to say it."""
         for _ in range(2):
             place = f"{self._journal.number}_{self._journal.size_bytes}"
             try:
-                self._journal.note(log, Kind.DROP)
+                self._journal.note(log, kind)
             except LogFull:
                 self._checkpoint_due = True  # which tells it as well
                 self._free_reserve()
@@ -215,6 +245,24 @@ class Logs:
             else:
                 return place
         return None
+
+    async def set_aside(self, logs: list[Log], why: str, now_ms: int) -> None:
+        """As `delete` of logs that nobody may have meant to delete: their files are kept for a while as strays."""
+        for log in logs:
+            key = (log.topic_id, log.partition)
+            del self._logs[key]
+            self._lines.pop(key, None)
+            self._checkpointed.pop(key, None)
+            log.let_go()
+            if (log.is_noted or log.has_directory) and self._note_dropped(log, Kind.SET_ASIDE) is None:
+                self._undropped.add(key)
+            self._journal.forget(log)
+        # The note first: a directory that is gone, and of which the journal does not say so, would count as damaged.
+        await self._journal.flush_notes()
+        for log in logs:
+            if log.has_directory:
+                self._set_aside(log.directory.rpartition("/")[2], why, now_ms)
+        await self._lane.run(partial(self._disk.sync_directory, self.directory))
 
     async def _remove(self, doomed: str | None) -> None:
         if doomed is not None:
@@ -311,6 +359,7 @@ class Logs:
                 shortened.append(log)
             for segment in log.segments[:-1]:
                 segment.rest()
+        await self._lane.run(partial(self.strays.remove_older, now_ms - self.config.stray_retention_ms))
         if shortened:
             # The journal first: a missing segment is only right if the log is known to start behind it.
             await self._journal.flush_notes()
@@ -337,6 +386,7 @@ class Logs:
         unnoted = list(self._unnoted)
         data = checkpoint.encode(number, list(self._lines.values()))
         await self._synced(lambda: self._disk.replace_file(f"{self.directory}/checkpoint", data))
+        self._promises.checkpoint = number
         self._renamed.clear()  # replacing a file syncs the directory
         await self._lane.run(lambda: self._remove_journals(number))
         for doomed in unnoted:
@@ -414,3 +464,32 @@ class Logs:
         for name in self._disk.list(self._journal.directory):
             if name.endswith(".journal") and int(name[:20]) < number:
                 self._disk.remove(f"{self._journal.directory}/{name}")
+
+
+class Promises:
+    """Writes the manifest, on whichever thread begins a journal."""
+
+    def __init__(self, disk: Disk, directory: str, checkpoint: int) -> None:
+        self._disk = disk
+        self._directory = directory
+        self.checkpoint = checkpoint  # the number in the newest checkpoint that is durable
+
+    def journal_begun(self, number: int) -> None:
+        data = Manifest(number, self.checkpoint).encode()
+        try:
+            self._disk.replace_file(f"{self._directory}/{manifest.FILE}", data)
+        except DiskFull:
+            reserve = f"{self._directory}/reserve"
+            if not self._disk.exists(reserve):
+                raise
+            self._disk.remove(reserve)  # which is kept for what must be written on a full disk
+            self._disk.replace_file(f"{self._directory}/{manifest.FILE}", data)
+
+
+def _read_manifest(disk: Disk, directory: str, *, is_used: bool) -> Manifest | None:
+    path = f"{directory}/{manifest.FILE}"
+    if disk.exists(path):
+        return Manifest.decode(path, disk.read_file(path))
+    if is_used:
+        raise DataMissing(directory, manifest.FILE, "the file is gone")
+    return None

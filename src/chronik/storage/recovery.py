@@ -23,10 +23,11 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from chronik.runtime.interfaces import Disk, File
+from chronik.storage import partition_metadata
 from chronik.storage.checkpoint import LogPoint
 from chronik.storage.compaction import finish_swaps
 from chronik.storage.config import FOREVER
-from chronik.storage.errors import CorruptJournal, CorruptSegment
+from chronik.storage.errors import CorruptJournal, CorruptSegment, ForeignDirectory
 from chronik.storage.journal_format import Frame, Kind, Record, identity, read_frames
 from chronik.storage.leader_epochs import LeaderEpochs
 from chronik.storage.log import Log
@@ -58,6 +59,7 @@ class Known:
         self.is_read_anew = False  # from its beginning, compacted segments too
         self.last_trusted = -1  # up to this segment the directory, as the checkpoint left it, is right
         self.dropped = False
+        self.is_set_aside = False  # dropped, and its files are kept
         self.begun_at = (-1, -1)  # number of the journal that declared it first, and where; of older ones as here
 
     @classmethod
@@ -85,8 +87,9 @@ class Known:
             self.gaps.add((record.segment, record.position, record.offset))
         elif record.kind == Kind.START:
             self.start_offset = record.offset
-        elif record.kind == Kind.DROP:
+        elif record.kind in (Kind.DROP, Kind.SET_ASIDE):
             self.dropped = True
+            self.is_set_aside = record.kind == Kind.SET_ASIDE
 
     def _truncate(self, segment: int, position: int, offset: int) -> None:
         kept: list[tuple[int, int, bytes | memoryview]] = []
@@ -146,14 +149,21 @@ def _apply(known: dict[LogKey, Known], frames: list[Frame], number: int, path: s
 
 def restore(log: Log, known: Known, disk: Disk) -> None:
     """Brings one log's files and state to where they belong. `log` is new."""
+    if _is_foreign(log, known, disk):
+        return
     finish_swaps(log.directory, disk)
     bases, found_stale = _segment_bases(log, known, disk)
     if bases:
         disk.make_directory(log.directory, durable=False)
     log.has_directory = disk.exists(log.directory)
+    if bases and bases[0] > known.start_offset:
+        # Retention notes where a log starts before it removes a segment, and compaction keeps the base offset of the
+        # first one. So somebody else removed it.
+        _lose(log, known, CorruptSegment(log.directory, 0, known.start_offset, "its first segment is gone"))
+        return
     _put_journaled_bytes(log, known, disk, set(bases))
     point, durable = known.point, known.durable
-    log.start_offset = max(known.start_offset, bases[0] if bases else 0)
+    log.start_offset = known.start_offset
     log.compacted_offset = point.compacted_offset
     log.checkpointed_segment = point.segment
     log.durable_mark = durable
@@ -226,6 +236,31 @@ def restore(log: Log, known: Known, disk: Disk) -> None:
     elif segments and has_cut and log.damage is None:
         log.sync_cut(segments[-1])
         log.note_cut()
+
+
+def _is_foreign(log: Log, known: Known, disk: Disk) -> bool:
+    """Whether the directory is another partition's: then nothing in it is touched."""
+    found = partition_metadata.read(disk, log.directory)
+    if found is not None and found != log.partition_name:
+        damage = ForeignDirectory(log.directory, known.start_offset, str(log.partition_name), str(found))
+        log.has_directory = True
+        _lose(log, known, damage)
+        return True
+    if found is None and disk.exists(log.directory):
+        partition_metadata.write(disk, log.directory, log.partition_name)
+    return False
+
+
+def _lose(log: Log, known: Known, damage: CorruptSegment) -> None:
+    """The log's offsets are known, and none of its records."""
+    log.damage = damage
+    logger.error("%s", damage)
+    log.durable_mark = known.durable
+    log.start_offset = known.start_offset
+    log.end_offset = max(known.durable[2], known.start_offset)
+    log.epochs = LeaderEpochs(known.point.epochs)
+    log.snapshot = (log.start_offset, b"")
+    log.adopt([], log.start_offset)
 
 
 def _segment_bases(log: Log, known: Known, disk: Disk) -> tuple[list[int], bool]:

@@ -128,6 +128,10 @@ log.message.timestamp.after.max.ms  long  3600000  cluster-wide  0..
 [Logs]
 chronik.durability  string  fsync  cluster-wide  fsync|os
     When acks=all is answered: after fsync on every in-sync replica, or from the page cache as Kafka does.
+chronik.stray.retention.ms  long  604800000  read-only  0..
+    How long a log that the cluster's metadata does not know is kept, under a name that ends in .stray.
+chronik.scrub.interval.ms  long  604800000  read-only  1..
+    How long one pass over all records on disk takes, which looks for damaged bytes.
 log.retention.ms  long  -  cluster-wide
     How long records are kept; -1 for ever. Wins over minutes, and minutes over hours.
 log.retention.minutes  int  -  read-only

@@ -100,6 +100,8 @@ class Settings:
     log_cleaner_min_compaction_lag_ms: int
     log_cleaner_max_compaction_lag_ms: int
     producer_id_expiration_ms: int
+    stray_retention_ms: int
+    scrub_interval_ms: int
 
     replica_lag_time_max_ms: int
     replica_fetch_min_bytes: int

@@ -1,0 +1,63 @@
+"""Which partition a directory belongs to: Kafka's `partition.metadata`, with the partition's name added.
+
+    version: 0
+    topic_id: FPmgTsZ5TL2MyyLTNBqYEQ
+    topic: orders
+    partition: 3
+
+A directory whose file names another partition was exchanged or copied. A directory without a whole file is older than
+this file, or lost power before the file was durable: the file is written again.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from typing import NamedTuple
+
+from chronik.runtime.interfaces import Disk
+
+FILE = "partition.metadata"
+TOPIC_ID_BYTES = 16
+
+
+class PartitionName(NamedTuple):
+    topic: str
+    topic_id: bytes
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition} (topic id {_text(self.topic_id)})"
+
+    def encode(self) -> bytes:
+        lines = ("version: 0", f"topic_id: {_text(self.topic_id)}", f"topic: {self.topic}")
+        return "\n".join([*lines, f"partition: {self.partition}", ""]).encode()
+
+
+def _text(topic_id: bytes) -> str:
+    return urlsafe_b64encode(topic_id).decode().rstrip("=")
+
+
+def decode(data: bytes) -> PartitionName | None:
+    """None if the file is not whole."""
+    fields = dict([line.partition(": ")[::2] for line in data.decode("utf-8", "replace").splitlines()])
+    try:
+        name = PartitionName(fields["topic"], urlsafe_b64decode(fields["topic_id"] + "=="), int(fields["partition"]))
+    except (KeyError, ValueError):
+        return None
+    return name if len(name.topic_id) == TOPIC_ID_BYTES and data.endswith(b"\n") else None
+
+
+def read(disk: Disk, directory: str) -> PartitionName | None:
+    path = f"{directory}/{FILE}"
+    return decode(disk.read_file(path)) if disk.exists(path) else None
+
+
+def write(disk: Disk, directory: str, name: PartitionName) -> None:
+    """Unless it is there. Not synced: a power cut may leave the directory without it."""
+    file = disk.open(f"{directory}/{FILE}", create=True)
+    if file.size_bytes() == len(name.encode()):
+        file.close()
+        return
+    file.truncate(0)
+    file.append([name.encode()])
+    file.close()

@@ -1,0 +1,63 @@
+"""Directories of logs that nobody knows: set aside under another name, reported, and removed only after days.
+
+A log is unknown when the metadata does not place it on this node: its topic was deleted or moved away while the node
+was down, or the metadata is not the one that the log was written under. Nobody can tell which, so its records are kept
+for `stray_retention_ms` and can be put back until then.
+
+    DIRECTORY/orders-3.1763424000000.stray/    the name it had, and when it was set aside, in ms since the epoch
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import NamedTuple
+
+from chronik.runtime.interfaces import Disk
+
+logger = logging.getLogger("chronik.storage")
+
+SUFFIX = ".stray"
+NAME_CHARS_MAX = 200  # of the name it had: with a topic's of 249 characters the new one would be too long for a file
+MS_PER_DAY = 86_400_000
+
+
+class Stray(NamedTuple):
+    path: str
+    name: str
+    since_ms: int
+
+
+class Strays:
+    """`count` is how many there are, as of the last change."""
+
+    def __init__(self, disk: Disk, directory: str) -> None:
+        self._disk = disk
+        self._directory = directory
+        self.count = len(self.all())
+
+    def all(self) -> list[Stray]:
+        found = []
+        for entry in self._disk.list(self._directory):
+            if entry.endswith(SUFFIX):
+                name, _, since = entry.removesuffix(SUFFIX).rpartition(".")
+                if since.isdigit():
+                    found.append(Stray(f"{self._directory}/{entry}", name, int(since)))
+        return found
+
+    def set_aside(self, name: str, why: str, now_ms: int, retention_ms: int) -> None:
+        """Renames DIRECTORY/NAME. Durable once the directory is synced; until then it may be back under its name."""
+        short, since_ms = name[:NAME_CHARS_MAX], now_ms
+        while self._disk.exists(path := f"{self._directory}/{short}.{since_ms}{SUFFIX}"):
+            since_ms += 1
+        self._disk.rename(f"{self._directory}/{name}", path)
+        self.count += 1
+        days = retention_ms / MS_PER_DAY
+        logger.warning("%s/%s %s: moved to %s, removed after %.3g days", self._directory, name, why, path, days)
+
+    def remove_older(self, than_ms: int) -> None:
+        """Removes what was set aside before that time. Blocks: it belongs on a lane."""
+        for stray in self.all():
+            if stray.since_ms < than_ms:
+                logger.info("%s is removed: it was set aside long enough ago", stray.path)
+                self._disk.remove_tree(stray.path)
+                self.count -= 1
