@@ -7,9 +7,11 @@ and an epoch has one; 12 records of a producer stand in its order.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from chronik.replication.replica import Replica
+from chronik.storage.errors import CorruptSegment
 from chronik.wire.batches import split
 from chronik.wire.records import iterate
 
@@ -29,6 +31,7 @@ class Model:
         self.acked: dict[int, bytes] = {}  # offset -> value
         self.committed: dict[int, tuple[int, bytes]] = {}  # offset -> (epoch, value), once any reader could see it
         self._seen: dict[tuple[int, int], int] = {}  # (node, broker epoch) -> high watermark looked at
+        self._mending: set[tuple[int, int]] = set()  # who met damage: nobody counts on it, so its watermark may go back
         self._durable: dict[int, int] = {}  # node -> durable end, also of dead nodes
         self.is_lossy = is_lossy  # unclean elections are allowed: only histories are checked
 
@@ -55,6 +58,11 @@ class Model:
             log = node.logs.get(*KEY)
             self._durable[node_id] = log.durable_offset if log is not None else 0
 
+    def forget_watermarks(self) -> None:
+        """A disk was exchanged for an old one: what its node saw before is not what it sees now."""
+        self._seen.clear()
+        self._durable.clear()
+
     def elected(self, before: Image, after: Image) -> None:
         old, new = before.topics.get(TOPIC_ID), after.topics.get(TOPIC_ID)
         if old is None or new is None or old == new:
@@ -74,13 +82,16 @@ class Model:
                 continue
             key = (node.node_id, node.broker_epoch)
             before = self._seen.get(key, -1)
-            if self.is_lossy:
+            if replica.log.lost is not None:
+                self._mending.add(key)
+            if self.is_lossy or key in self._mending:
                 before = min(before, replica.high_watermark)
             assert replica.high_watermark >= before, "a high watermark never goes back (10)"
             assert replica.high_watermark <= replica.log.end_offset
             if replica.high_watermark > before:
                 self._seen[key] = replica.high_watermark
-                self._look_at(replica, max(before, 0))
+                with suppress(CorruptSegment):  # as any reader would: the replica hears of it, and mends itself
+                    self._look_at(replica, max(before, 0))
 
     def _look_at(self, replica: Replica, from_offset: int) -> None:
         """What became readable is the only value its offset ever has (8), and holds what was acknowledged (7)."""

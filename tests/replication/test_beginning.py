@@ -31,9 +31,9 @@ class Followed:
 
 def beginning(followed: Followed, *, here: str) -> Replicas:
     """Of node 3, which leads nothing, and has a log of the topic `here`."""
-    log = SimpleNamespace(topic_id=topic_id(here), partition=0)
+    log = SimpleNamespace(topic_id=topic_id(here), partition=0, lost=None)
     logs = SimpleNamespace(all=lambda: [log], get=lambda asked, index: log if asked == log.topic_id else None)
-    made = cast(Any, Replicas)(3, logs, None, clock=None, randomness=None, keeper=None, fetchers=followed)
+    made = cast(Any, Replicas)(3, logs, None, clock=None, randomness=None, keeper=None, fetchers=followed, losses=None)
     return cast(Replicas, made)
 
 

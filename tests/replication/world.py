@@ -22,6 +22,7 @@ from chronik.metadata.commands import (
     NewTopic,
     PartitionReplicas,
     RegisterBroker,
+    ReportLostReplicas,
     SupportedFeature,
 )
 from chronik.metadata.controller import DECISIONS
@@ -36,6 +37,7 @@ from chronik.metadata.replay import replay_onto
 from chronik.replication.assignment import Replicas
 from chronik.replication.fetcher import FetchConfig, Fetcher, Fetchers
 from chronik.replication.isr_changes import IsrChanges
+from chronik.replication.lost_replicas import LostReplicas
 from chronik.replication.replica import Replica
 from chronik.replication.topic_settings import TopicSettings
 from chronik.runtime.interfaces import Runtime
@@ -150,7 +152,9 @@ class Node:
             randomness=runtime.randomness,
             keeper=isr_changes,
             fetchers=fetchers,
+            losses=(losses := LostReplicas(self.node_id, submit=self._submit, broker_epoch=lambda: self.broker_epoch)),
         )
+        self.tasks.start("losses", losses.run())
         self.tasks.start("isr", isr_changes.run())
         self.tasks.start("lag", isr_changes.watch(self.replicas.all))
         while self.applied_count < applied_count:
@@ -200,7 +204,7 @@ class Node:
                 world.controller.decide(BrokerHeartbeat(broker_id=self.node_id, broker_epoch=self.broker_epoch))
             await asyncio.sleep(0.1)
 
-    async def _submit(self, command: AlterPartition) -> Any:
+    async def _submit(self, command: AlterPartition | ReportLostReplicas) -> Any:
         world = self.world
         await asyncio.sleep(world.draw(40) / 1000)
         if not world.wires.reaches(self.node_id, 0):

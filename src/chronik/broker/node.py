@@ -55,7 +55,7 @@ from chronik.runtime.interfaces import Lane, Listener, Runtime
 from chronik.runtime.invariants import InvariantBroken
 from chronik.runtime.tasks import Tasks
 from chronik.storage.config import LogsConfig
-from chronik.storage.errors import StorageError
+from chronik.storage.errors import StorageError, StorageFailed
 from chronik.storage.logs import Logs
 from chronik.wire.errors import WireError
 from chronik.wire.framing import make_scratch
@@ -64,6 +64,8 @@ from chronik.wire.notation import Shared
 log = logging.getLogger("chronik.broker")
 
 TURNS_TO_CLOSE = 10
+WATCH_FILES_S = 2.0
+LOGS_PER_LOOK = 200  # before the loop gets its turn: about a millisecond
 BEGIN_PAUSE_S = 0.05  # between steps of taking up topics
 
 
@@ -204,6 +206,7 @@ class Node:
         self.duties.start("heartbeats", self.lifecycle.keep_alive())
         self.duties.start("connections", self.connections.sweep())
         self.duties.start("maintenance", self._maintain())
+        self.duties.start("files in place", self._watch_files())
         self.duties.start("group expiry", self._expire_groups())
         self.duties.start("preferred leaders", self._prefer_leaders())
 
@@ -265,6 +268,16 @@ class Node:
         while True:
             await asyncio.sleep(min(self.settings.log_retention_check_interval_ms, 15_000) / 1000)
             await self.logs.maintain(self.runtime.clock.wall_ms())
+
+    async def _watch_files(self) -> None:
+        """Files that somebody removes under a running node take what is written to them along, and no write fails."""
+        while True:
+            await asyncio.sleep(WATCH_FILES_S)
+            for count, _ in enumerate(self.logs.look_for_vanished()):
+                if count % LOGS_PER_LOOK == LOGS_PER_LOOK - 1:
+                    await asyncio.sleep(0)
+            if not self.store.raft.is_log_in_place:
+                self.stop_broken(StorageFailed(OSError(f"{self.settings.metadata_dir}/raft was removed or replaced")))
 
     async def _expire_groups(self) -> None:
         while True:

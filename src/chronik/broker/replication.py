@@ -8,10 +8,16 @@ from typing import TYPE_CHECKING
 from chronik.replication.assignment import Replicas
 from chronik.replication.fetcher import FetchConfig, Fetcher, Fetchers
 from chronik.replication.isr_changes import IsrChanges
+from chronik.replication.lost_replicas import LostReplicas
 
 if TYPE_CHECKING:
     from chronik.broker.node import Node
-    from chronik.metadata.commands import AlterPartition, AlterPartitionReply
+    from chronik.metadata.commands import (
+        AlterPartition,
+        AlterPartitionReply,
+        ReportLostReplicas,
+        ReportLostReplicasReply,
+    )
     from chronik.metadata.image import Endpoint
 
 
@@ -29,6 +35,7 @@ class Replication:
             broker_epoch=lambda: node.broker_epoch,
             lag_ms_max=settings.replica_lag_time_max_ms,
         )
+        self.losses = LostReplicas(node.node_id, submit=self._report_losses, broker_epoch=lambda: node.broker_epoch)
         self._fetch_config = FetchConfig(
             wait_ms_max=settings.replica_fetch_wait_max_ms,
             bytes_min=settings.replica_fetch_min_bytes,
@@ -44,14 +51,19 @@ class Replication:
             randomness=runtime.randomness,
             keeper=self.isr_changes,
             fetchers=Fetchers(self._make_fetcher, self._start_fetcher),
+            losses=self.losses,
         )
 
     def start(self) -> None:
         self._node.duties.start("changes of in-sync replicas", self.isr_changes.run())
+        self._node.duties.start("lost replicas", self.losses.run())
         self._node.duties.start("lagging replicas", self.isr_changes.watch(self.replicas.all))
 
     def stop(self) -> None:
         self.replicas.end()
+
+    async def _report_losses(self, command: ReportLostReplicas) -> ReportLostReplicasReply:
+        return await self._node.store.submit(command)
 
     async def _submit(self, command: AlterPartition) -> AlterPartitionReply:
         return await self._node.store.submit(command)

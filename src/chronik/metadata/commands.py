@@ -244,6 +244,23 @@ class IsrMember(Struct):
     broker_epoch: int64 = -1  # -1: the leader does not know it
 
 
+class ReportLostReplicas(Command):
+    """A broker says that some of its replicas lack records which they acknowledged: nobody may count on them."""
+
+    broker_id: int32
+    broker_epoch: int64
+    partitions: list[PartitionId]
+
+
+class PartitionId(Struct):
+    topic_id: uuid
+    index: int32
+
+
+class ReportLostReplicasReply(Reply):
+    last_copies: list[PartitionId]  # of which no other replica is known to have more: they stay as they are
+
+
 class AlterPartitionReply(Reply):
     topics: list[AlteredTopic]
 
@@ -408,6 +425,7 @@ REPLY_OF: dict[type[Command], type[Reply]] = {
     DescribeQuorum: DescribeQuorumReply,
     AddVoter: AddVoterReply,
     RemoveVoter: RemoveVoterReply,
+    ReportLostReplicas: ReportLostReplicasReply,
 }
 
 

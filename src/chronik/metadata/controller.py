@@ -27,6 +27,7 @@ from chronik.metadata.commands import (
     FenceBroker,
     RegisterBroker,
     Reply,
+    ReportLostReplicas,
     RequestId,
     UnregisterBroker,
     UpdateFeatures,
@@ -35,6 +36,7 @@ from chronik.metadata.decisions.brokers import broker_heartbeat, fence_broker, r
 from chronik.metadata.decisions.configs import alter_configs
 from chronik.metadata.decisions.decision import Decision, Rules
 from chronik.metadata.decisions.features import update_features
+from chronik.metadata.decisions.lost_replicas import report_lost_replicas
 from chronik.metadata.decisions.partitions import alter_partition, create_partitions
 from chronik.metadata.decisions.producer_ids import allocate_producer_ids
 from chronik.metadata.decisions.reassignments import alter_reassignments, elect_leaders
@@ -136,6 +138,7 @@ DECISIONS: dict[type[Command], Callable[[View, Any, Rules], Decision[Any]]] = {
     FenceBroker: fence_broker,
     UnregisterBroker: unregister_broker,
     AlterPartition: alter_partition,
+    ReportLostReplicas: report_lost_replicas,
     ElectLeaders: elect_leaders,
     AlterReassignments: alter_reassignments,
     AllocateProducerIds: lambda view, command, _: allocate_producer_ids(view, command),

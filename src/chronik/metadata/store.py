@@ -56,7 +56,13 @@ NS_PER_MS = 1_000_000
 WATCH_S = 0.1  # how often the controller looks for brokers that have gone
 PAUSE_S = 0.05  # before a command looks for a controller again, unless one is elected meanwhile
 # What a node tells the controller about itself has nowhere else to go.
-OWN_DUTIES = (c.RegisterBroker, c.BrokerHeartbeat, c.AlterPartition, c.AllocateProducerIds)
+OWN_DUTIES = (
+    c.RegisterBroker,
+    c.BrokerHeartbeat,
+    c.AlterPartition,
+    c.ReportLostReplicas,
+    c.AllocateProducerIds,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +271,8 @@ class MetadataStore:
     async def submit(self, command: c.UnregisterBroker) -> c.UnregisterBrokerReply: ...
     @overload
     async def submit(self, command: c.AlterPartition) -> c.AlterPartitionReply: ...
+    @overload
+    async def submit(self, command: c.ReportLostReplicas) -> c.ReportLostReplicasReply: ...
     @overload
     async def submit(self, command: c.ElectLeaders) -> c.ElectLeadersReply: ...
     @overload

@@ -151,6 +151,11 @@ class RaftNode:
     # What others see
 
     @property
+    def is_log_in_place(self) -> bool:
+        """False if somebody removed or replaced the log's file under this process."""
+        return self._rounds.is_log_in_place
+
+    @property
     def node_id(self) -> int:
         return self._core.id
 

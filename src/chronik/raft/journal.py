@@ -138,9 +138,9 @@ class Journal:
         file.append([encode_frame(0, [base, hard_state, *entries])])
         file.sync()
         self._disk.sync_directory(self._directory)
-        if self._file is not None:
-            self._file.close()
-        self._file = file
+        before, self._file = self._file, file
+        if before is not None:
+            before.close()
         self._number += 1
         for name in self._disk.list(self._directory):
             number = name.removeprefix(JOURNAL_PREFIX)
@@ -151,6 +151,10 @@ class Journal:
     def close(self) -> None:
         if self._file is not None:
             self._file.close()
+
+    @property
+    def is_in_place(self) -> bool:
+        return self._file is None or self._file.is_in_place()
 
     @property
     def size_bytes(self) -> int:

@@ -54,6 +54,11 @@ class Rounds:
         self.grown_bytes = 0  # of journal since the last compaction
         self.refusals = 0  # in a row, by a full disk, of what is under way
 
+    @property
+    def is_log_in_place(self) -> bool:
+        """False if somebody removed or replaced the file that is written to."""
+        return self._journal.is_in_place
+
     def submit(self, ready: Ready) -> None:
         self._waiting.append(ready)
         self._start()

@@ -7,6 +7,8 @@ is believed only once it shows this node's own registration (`begin`): an older 
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Callable, Iterable
 
 from chronik.metadata.decisions.elections import ELR_FEATURE
@@ -14,16 +16,20 @@ from chronik.metadata.image import EMPTY, NO_LEADER, Image, Partition, Topic
 from chronik.replication.errors import ReplicationError
 from chronik.replication.fetcher import Fetchers
 from chronik.replication.follower import Follower
+from chronik.replication.lost_replicas import LostReplicas
 from chronik.replication.progress import Key, Progress
 from chronik.replication.replica import IsrKeeper, Replica
 from chronik.replication.sessions import FollowerSessions
 from chronik.replication.topic_settings import TopicSettings
 from chronik.runtime.interfaces import Clock, Randomness
 from chronik.runtime.invariants import check
-from chronik.storage.errors import StorageError
+from chronik.storage.errors import StorageError, StorageFailed
 from chronik.storage.log import Log
 from chronik.storage.logs import Logs
 
+logger = logging.getLogger("chronik.replication")
+
+MEND_AGAIN_S = 1.0  # after a full disk, for example
 TOPICS_AT_ONCE = 500  # taken up by a node that begins: clients wait no longer than for these
 
 
@@ -40,9 +46,12 @@ class Replicas:
         randomness: Randomness,
         keeper: IsrKeeper,
         fetchers: Fetchers,
+        losses: LostReplicas,
     ) -> None:
         self.node_id = node_id
         self.logs = logs
+        logs.on_lost = self._log_lost
+        self.losses = losses
         self.clock = clock
         self.image = EMPTY
         self.sessions = FollowerSessions(self)
@@ -200,6 +209,8 @@ class Replicas:
             replica.is_elr_kept = self.image.features.get(ELR_FEATURE, 0) > 0
             if partition != replica.state:
                 replica.change(partition)
+        if log is not None and log.lost is not None:
+            self._mend(key, log, partition)
         if partition.leader in (NO_LEADER, self.node_id):
             self._fetchers.forget(key)
         else:
@@ -212,7 +223,41 @@ class Replicas:
         if log is not None:
             self._invite_absent(key, partition)
 
+    # --- replicas that lack what they acknowledged
+
+    def _log_lost(self, log: Log) -> None:
+        """Not at once: whoever met the damage is in the middle of reading."""
+        asyncio.get_running_loop().call_soon(self._look_at_lost, log)
+
+    def _look_at_lost(self, log: Log) -> None:
+        topic = self.image.topics.get(log.topic_id)
+        state = topic.partition(log.partition) if topic is not None else None
+        if self._has_begun and state is not None and log.lost is not None and not log.deleted:
+            self._take((log.topic_id, log.partition), state)
+
+    def _mend(self, key: Key, log: Log, partition: Partition) -> None:
+        """First nobody may count on the replica; then what is damaged goes, and is fetched from the leader."""
+        if self.node_id in (*partition.isr, *partition.elr):
+            self.losses.report(key)
+            return
+        replica = self._open(key)
+        if partition.leader in (NO_LEADER, self.node_id) or replica.is_leader:
+            return  # until somebody leads who has it
+        self._fetchers.forget(key)  # where it stood it does not stand any more
+        logger.warning("%s: fetching again from broker %d: %s", replica.name, partition.leader, log.lost)
+        try:
+            self.logs.cut_lost(log, self.clock.wall_ms())
+        except StorageFailed:
+            raise
+        except (StorageError, OSError) as fault:
+            logger.error("%s: cannot make room for what is fetched again, trying again: %s", replica.name, fault)
+            asyncio.get_running_loop().call_later(MEND_AGAIN_S, self._look_at_lost, log)
+            return
+        replica.was_cut()
+        self.losses.forget(key)
+
     def _leave(self, key: Key) -> list[Log]:
+        self.losses.forget(key)
         self._fetchers.forget(key)
         self._followers.pop(key, None)
         replica = self._replicas.pop(key, None)

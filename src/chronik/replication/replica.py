@@ -35,6 +35,9 @@ from chronik.wire.batches import BatchView, split
 
 logger = logging.getLogger("chronik.replication")
 
+# A leader that has just started waits this long for eligible replicas, which may hold more than it does, before it takes
+# others into the ISR. Longer would keep a partition below its minimum whose eligible replica is gone for good.
+PROVING_NS = 5_000_000_000
 EPOCH_UNKNOWN = -1  # what a client says that does not track leader epochs
 NOBODY: tuple[int, ...] = ()
 
@@ -74,6 +77,9 @@ class Replica:
         self._keeper = keeper
         self._others: tuple[int, ...] = NOBODY  # in sync besides this node
         self._is_committed_firm = True  # nothing below the high watermark can be lost by the elections seen so far
+        # Whether this process has found its log to agree with a leader's, or with all in-sync followers'. A log that it
+        # only read from its disk may be older than what it acknowledged, and nothing on the disk would show it.
+        self.is_proven = False
         self._waits = Waits(clock, lambda: TimedOut(self.name, self.state.isr))
         self._deletions = Waits(clock, lambda: TimedOut(self.name, self.state.isr))  # for others to start later too
         self._watchers: dict[Callable[[], None], None] = {}  # a dict keeps their order; a set would not
@@ -256,6 +262,19 @@ class Replica:
         else:
             self._consider(progress)
 
+    def is_surpassed_by(self, progress: Progress) -> bool:
+        """Whether an eligible follower holds more than this leader did when its epoch began.
+
+        Such a follower has everything that is committed; this leader may have lost some of it with an old disk. Only a
+        leader that has just started asks: one that was proven lacks no more than what nobody acknowledged.
+        """
+        state = self.state
+        is_eligible = progress.broker_id in (*state.isr, *state.elr) and progress.last_epoch < state.leader_epoch
+        if self.is_proven or not is_eligible:
+            return False
+        ours = (self.log.epochs.epoch_of(self.epoch_start_offset - 1), self.epoch_start_offset)
+        return (progress.last_epoch, progress.end_offset) > ours and self.high_watermark <= self.epoch_start_offset
+
     def look_for_caught_up(self) -> None:
         """For followers that have nothing new to say, and could not come in when they last did."""
         if not self.is_leader or len(self._others) + 1 >= len(self.state.replicas):
@@ -265,6 +284,10 @@ class Replica:
                 self._consider(progress)
 
     def _consider(self, progress: Progress) -> None:
+        """With others in the ISR the eligible are no longer needed, and nobody would compare this log with theirs."""
+        if not self.is_proven and self.state.elr:
+            if self._clock.monotonic_ns() - self.epoch_since_ns < PROVING_NS:
+                return
         if progress.end_offset >= self.high_watermark and progress.end_offset >= self.epoch_start_offset:
             self._keeper.caught_up(self, progress)
 
@@ -302,6 +325,7 @@ class Replica:
             # Replicas that left stay eligible: nothing may be committed without them, whatever the configuration says
             # by now, until the controller no longer counts on them.
             return
+        self.is_proven = True
         self.high_watermark = self.log.high_watermark = committed
         self._waits.committed(committed, None if has_enough else self._too_few())
         for progress in self.followers.values():
@@ -327,7 +351,7 @@ class Replica:
         if start_offset > log.start_offset:
             log.advance_start(start_offset)
         known = max(min(leader_high_watermark, log.end_offset), log.start_offset)
-        self._is_committed_firm = True
+        self._is_committed_firm = self.is_proven = True
         if known > self.high_watermark:
             self.high_watermark = log.high_watermark = known
             if self._watchers:
@@ -340,6 +364,12 @@ class Replica:
         kept = min(self.high_watermark, self.log.end_offset)
         check(kept == self.high_watermark or self._may_have_lost, f"{self.name}: a batch is committed whole")
         self.high_watermark = self.log.high_watermark = kept
+
+    def was_cut(self) -> None:
+        """What was damaged is gone from the log. Nobody counts on this replica, so its watermark may go back."""
+        check(not self.is_leader, "a leader gives up nothing")
+        self.high_watermark = min(max(self.high_watermark, self.log.start_offset), self.log.end_offset)
+        self.log.high_watermark = self.high_watermark
 
     def restart_at(self, offset: int) -> None:
         """Gives up everything: the leader's log starts behind our end, or it shares nothing with ours."""

@@ -316,6 +316,10 @@ class FollowerSession:
             end = log.epochs.end_of(progress.last_epoch, log.end_offset)
             if end.epoch < progress.last_epoch or end.end_offset < progress.end_offset:
                 progress.awaits_follower = True
+                if replica.is_surpassed_by(progress):
+                    # It is not told to truncate: it should lead instead.
+                    self._replicas.losses.report(progress.key)
+                    return
                 answer = self._refused[progress] = self._data(progress, replica)
                 answer.diverging_epoch = EpochEndOffset(epoch=end.epoch, end_offset=end.end_offset)
                 return

@@ -56,6 +56,9 @@ class File(Protocol):
     def forget(self, start: int, end: int) -> None:
         """Nobody is likely to read these bytes, which are synced: the kernel need not keep them in memory as well."""
 
+    def is_in_place(self) -> bool:
+        """Whether its path still leads to this very file. If not, nobody finds what is written once it is closed."""
+
     def close(self) -> None:
         """A file that is simply let go closes by itself, once no lane works on it any more."""
 

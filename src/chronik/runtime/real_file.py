@@ -88,6 +88,15 @@ class RealFile:
         finally:
             os.close(fd)
 
+    def is_in_place(self) -> bool:
+        """A file that another thread has closed is nobody's concern any more, be it in place or not."""
+        try:
+            return os.path.samestat(os.stat(self.path), os.fstat(self._fd))
+        except FileNotFoundError:
+            return self._fd < 0
+        except OSError:
+            return True
+
     def fileno(self) -> int:
         return self._fd
 

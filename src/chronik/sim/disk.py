@@ -83,6 +83,9 @@ class SimFile:
     def forget(self, start: int, end: int) -> None:
         self._disk.step("forget", self.path)
 
+    def is_in_place(self) -> bool:
+        return self._disk.holds(self.path, self._inode)
+
     def close(self) -> None:
         pass
 
@@ -389,6 +392,9 @@ class SimDisk:
 
     def lane(self, name: str) -> SimLane:
         return SimLane(self)
+
+    def holds(self, path: str, inode: Inode) -> bool:
+        return self._find(path) is inode
 
     def _find(self, path: str) -> Inode | Directory | None:
         node: Inode | Directory | None = self._root

@@ -76,6 +76,15 @@ class Journal:
     def size_bytes(self) -> int:
         return self._file.size_bytes()
 
+    @property
+    def path(self) -> str:
+        return self._file.path
+
+    @property
+    def is_in_place(self) -> bool:
+        """False if somebody removed or replaced the file that is written to."""
+        return self._file.is_in_place()
+
     def when_durable(self, log: Log) -> asyncio.Future[None]:
         """Resolves when all that `log` holds now is durable; shared by everybody who waits for the same round."""
         future = self._gathered

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from bisect import bisect_right
 from collections.abc import Callable
 from operator import attrgetter
@@ -45,6 +46,8 @@ from chronik.wire.batches import (
     stamped,
     validate_replicated,
 )
+
+logger = logging.getLogger("chronik.storage")
 
 JOINED_BYTES_MAX = 4096  # up to here one copy is cheaper than a system call with several buffers
 _new = tuple.__new__
@@ -91,6 +94,8 @@ class Log:
         self.epochs = LeaderEpochs()
         self.segments: list[Segment] = []  # by base offset; the last one is written to
         self.damage: CorruptSegment | None = None  # found by recovery below the durable mark: nothing is appended
+        self.rot: CorruptSegment | None = None  # met since then, where it lies lowest: only what is damaged is refused
+        self.on_lost: Callable[[Log], None] | None = None  # called when `lost` has changed, in the middle of anything
         self.durable_mark = (0, 0, 0)  # segment, position and offset, as recovery found it: for damaged logs
         self.snapshot: tuple[int, bytes] = (0, b"")  # (offset, producers as of it), from where truncation replays
         self.deleted = False
@@ -108,6 +113,13 @@ class Log:
 
     def __repr__(self) -> str:
         return f"<Log {self.topic}-{self.partition} {self.start_offset}..{self.end_offset}>"
+
+    @property
+    def lost(self) -> CorruptSegment | None:
+        """What is damaged, where it begins; None if nothing is known to be. From there on another replica is needed."""
+        if self.damage is None or self.rot is None:
+            return self.damage or self.rot
+        return min(self.damage, self.rot, key=attrgetter("offset"))
 
     @property
     def partition_name(self) -> PartitionName:
@@ -246,6 +258,7 @@ class Log:
     def _make_segment(self, base_offset: int) -> Segment:
         """An empty one. A file that nobody notes and that stays until the next start is removed then."""
         segment = Segment(self._disk, self.directory, base_offset)
+        segment.on_damage = self.met_damage
         try:
             if not self.segments:
                 self._disk.make_directory(self.directory, durable=self.directory_durably)
@@ -451,13 +464,60 @@ class Log:
         self._drop_segments(0, len(self.segments))
         self._cut_back(offset)
         self.start_offset = self._durable_offset = offset
-        self.damage = None
+        self.damage = self.rot = None
         self.epochs.clear()
         self.producers.clear()
         self.snapshot = (offset, b"")
         segment = self._make_segment(offset)
         self.segments.append(segment)
         self.sync_cut(segment)
+
+    def met_damage(self, damage: CorruptSegment) -> None:
+        """Somebody read bytes that are not what was written, or missed a file. Changes nothing but what is known."""
+        if self.deleted or (self.rot is not None and self.rot.offset <= damage.offset):
+            return
+        self.rot = damage
+        if self.on_lost is not None:
+            self.on_lost(self)
+
+    def lose_files(self) -> None:
+        """The file that is written to is not in place any more, and others may be gone with it: nothing is appended."""
+        reason = "the file was removed or replaced while this node writes to it"
+        self.damage = CorruptSegment(self.segments[-1].path, 0, self.start_offset, reason)
+        logger.error("%s", self.damage)
+        self.durable_mark = (self.segments[-1].base_offset, self.segments[-1].durable_bytes, self._durable_offset)
+        if self.on_lost is not None:
+            self.on_lost(self)
+
+    def cut_lost(self) -> None:
+        """Drops what is damaged and all behind it, to be fetched again. Only for who knows that another replica has it.
+
+        What lies before stays, unless more damage turns up in it.
+        """
+        lost = self.lost
+        if lost is None:
+            return
+        offset = max(lost.offset, self.start_offset)
+        known = (self.damage, self.rot)
+        self.damage = self.rot = None
+        try:
+            if self.segments and offset > self.start_offset:
+                self._truncate_or_restart(offset)
+            else:
+                self.restart_at(self.start_offset)
+        except LogFull:
+            self.damage, self.rot = known
+            raise
+        for name in self._disk.list(self.directory):  # files that recovery did not take up
+            path = f"{self.directory}/{name}"
+            if name.endswith(".log") and all(path != segment.path for segment in self.segments):
+                self._disk.remove(path)
+
+    def _truncate_or_restart(self, offset: int) -> None:
+        try:
+            self.truncate_to(offset)
+        except CorruptSegment:  # a batch before it is damaged too, and had to be read
+            self.restart_at(self.start_offset)
 
     def _cut_back(self, offset: int) -> None:
         self.end_offset = offset
@@ -520,11 +580,15 @@ class Log:
     def replace_segments(self, first: int, end: int, replacements: list[Segment]) -> None:
         """Compaction has put other files in place of segments first..end."""
         self.segments[first:end] = replacements
+        for segment in replacements:
+            segment.on_damage = self.met_damage
 
     def adopt(self, segments: list[Segment], durable_offset: int) -> None:
         """Recovery hands over what it found."""
         self.segments = segments
         self._durable_offset = durable_offset
+        for segment in segments:
+            segment.on_damage = self.met_damage
 
     def sync_cut(self, segment: Segment) -> None:
         """Blocks until what was cut cannot come back: bytes of before and after a cut, mixed by a power cut, could look

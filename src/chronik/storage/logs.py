@@ -25,7 +25,7 @@ from chronik.storage import checkpoint, compaction, manifest, partition_metadata
 from chronik.storage.capture import Capture
 from chronik.storage.checkpoint import LogPoint
 from chronik.storage.config import LogConfig, LogsConfig
-from chronik.storage.errors import DataMissing, LogFull, StorageError, StorageFailed
+from chronik.storage.errors import DataMissing, ForeignDirectory, LogFull, StorageError, StorageFailed
 from chronik.storage.journal import Journal, in_order, journal_path
 from chronik.storage.journal_format import Kind
 from chronik.storage.log import Log
@@ -57,6 +57,7 @@ class Logs:
         self._disk = runtime.disk
         self._journal = journal
         self._lane = runtime.disk.lane("storage")
+        self.on_lost: Callable[[Log], None] | None = None  # hears of logs that lack what they acknowledged
         self._logs: dict[LogKey, Log] = {}
         self._lines: dict[LogKey, str] = {}  # of the checkpoint
         self._checkpointed: dict[LogKey, tuple[int, int, int]] = {}
@@ -201,8 +202,34 @@ class Logs:
         log = Log(self._disk, self.directory, topic, topic_id, partition, config, self._journal)
         log.directory_durably = log.directory in self._renamed
         log.drops_first = (topic_id, partition) in self._undropped
+        log.on_lost = self._lost
         self._logs[topic_id, partition] = log
         return log
+
+    def _lost(self, log: Log) -> None:
+        if self.on_lost is not None:
+            self.on_lost(log)
+
+    def cut_lost(self, log: Log, now_ms: int) -> None:
+        """Makes room for what another replica has: what is damaged goes. A foreign directory is set aside as it is."""
+        if isinstance(log.damage, ForeignDirectory):
+            self._set_aside(log.directory.rpartition("/")[2], "is another partition's", now_ms)
+            self._renamed.add(log.directory)
+            log.has_directory, log.directory_durably = False, True
+        log.cut_lost()
+
+    def look_for_vanished(self) -> Iterator[None]:
+        """Finds files that somebody removed or replaced under this process: what it writes to them would be lost.
+
+        A generator, so that the loop gets its turn between logs. Without the journal nothing can be acknowledged: the
+        node fails. A log whose segment is gone is lost.
+        """
+        if self._journal.failed is None and not self._journal.is_in_place:
+            self._journal.fail(OSError(f"{self._journal.path} was removed or replaced while this node writes to it"))
+        for log in list(self._logs.values()):
+            yield
+            if log.segments and not log.deleted and log.damage is None and not log.segments[-1].is_in_place:
+                log.lose_files()
 
     def delete(self, log: Log) -> Coroutine[Any, Any, None]:
         """Gone for every caller when this returns, and its name and place are free for another log. Its files go with

@@ -10,7 +10,7 @@ that a damaged batch is reported and never served.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Buffer, Disk, File
@@ -53,6 +53,7 @@ class Segment:
         "base_offset",
         "durable_bytes",
         "entry_synced",
+        "on_damage",
         "path",
         "size_bytes",
         "synced_bytes",
@@ -67,6 +68,7 @@ class Segment:
         self.synced_bytes = size_bytes
         self.entry_synced = size_bytes > 0  # whether its name in the directory survives a power cut
         self.used = True  # since the last `rest`
+        self.on_damage: Callable[[CorruptSegment], None] | None = None  # hears of all damage that is met
         self._disk = disk
         self._is_reported = False
         self._forgotten_bytes = 0
@@ -201,6 +203,11 @@ class Segment:
             self._file.forget(self._forgotten_bytes, end)
             self._forgotten_bytes = end
 
+    @property
+    def is_in_place(self) -> bool:
+        """False if somebody removed or replaced the file that is open: what is written to it is lost with its end."""
+        return self._file is None or self._file.is_in_place()
+
     def remove(self) -> None:
         """Files of a segment that a lane still works on stay open until the lane lets go of them."""
         for path in (self.path, segment_path(self.path.rpartition("/")[0], self.base_offset, "index")):
@@ -241,6 +248,8 @@ class Segment:
         if not self._is_reported:
             self._is_reported = True
             logger.error("%s", damage)
+        if self.on_damage is not None:
+            self.on_damage(damage)
         return damage
 
     def check(self, data: memoryview, position: int, offset_end: int) -> None:

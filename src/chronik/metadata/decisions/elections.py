@@ -137,6 +137,18 @@ class Elections:
 
         return self._everywhere(isr_of, lost=broker_id if lost else None)
 
+    def without_lost(self, topic: Topic, index: int, broker_id: int) -> PartitionChangeRecord:
+        """The change that takes a replica out which lacks what it acknowledged, and begins a leader epoch.
+
+        Others must be left in ISR or ELR. One that is not live yet becomes leader when it is back.
+        """
+        before = topic.partitions[index]
+        isr = [member for member in before.isr if member != broker_id]
+        after = self._after(topic, before, _shape(before), isr, lost=broker_id)
+        if after.leader_epoch == before.leader_epoch:
+            after = after._replace(leader_epoch=before.leader_epoch + 1)
+        return _record(topic.topic_id, index, before, after)
+
     def for_the_leaderless(self) -> list[Record]:
         """Elections that became possible because a broker is back."""
         return self._everywhere(lambda partition: partition.isr if partition.leader == NO_LEADER else None)

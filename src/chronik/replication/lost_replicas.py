@@ -1,0 +1,88 @@
+"""Replicas of this node that lack records which they acknowledged: the controller is told, for all of them at once.
+
+A replica is lost when its bytes are damaged, its files are gone, or an in-sync follower turns out to hold more than it
+does as a leader that has just started. The controller takes it out of ISR and ELR; the image then shows that nobody
+counts on it, and `Replicas` has it fetch again what is missing. A replica that is the last one known to hold its
+partition stays, and the controller is asked again now and then: another one may have come in sync.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from chronik.metadata.commands import PartitionId, ReportLostReplicas, ReportLostReplicasReply
+from chronik.metadata.errors import MetadataError, MetadataRefused
+from chronik.replication.progress import Key
+
+logger = logging.getLogger("chronik.replication")
+
+RETRY_MS_MIN, RETRY_MS_MAX = 50, 1_000
+AGAIN_MS = 10_000  # until a last copy is reported again
+PARTITIONS_PER_COMMAND = 1_000
+
+
+class LostReplicas:
+    def __init__(
+        self,
+        node_id: int,
+        *,
+        submit: Callable[[ReportLostReplicas], Awaitable[ReportLostReplicasReply]],
+        broker_epoch: Callable[[], int],
+    ) -> None:
+        self._node_id = node_id
+        self._submit = submit
+        self._broker_epoch = broker_epoch
+        self._loop = asyncio.get_running_loop()
+        self._wanted: dict[Key, None] = {}
+        self._has_work = asyncio.Event()
+        self.last_copies: set[Key] = set()  # that the controller left as they are, as of its last answer
+
+    def report(self, key: Key) -> None:
+        """Also if it was reported before: the controller leaves alone what is out already."""
+        self._wanted[key] = None
+        self._has_work.set()
+
+    def forget(self, key: Key) -> None:
+        """It was mended, or is no longer here."""
+        self._wanted.pop(key, None)
+        self.last_copies.discard(key)
+
+    async def run(self) -> None:
+        """Reports what is wanted, for ever."""
+        pause_ms = RETRY_MS_MIN
+        while True:
+            await self._has_work.wait()
+            asked = list(self._wanted)[:PARTITIONS_PER_COMMAND]
+            for key in asked:
+                del self._wanted[key]
+            if not self._wanted:
+                self._has_work.clear()
+            try:
+                reply = await self._submit(self._command(asked))
+            except MetadataError as fault:
+                level = logging.WARNING if isinstance(fault, MetadataRefused) else logging.INFO
+                logger.log(level, "the controller does not know yet that %d replicas are lost: %s", len(asked), fault)
+                await asyncio.sleep(pause_ms / 1000)
+                pause_ms = min(2 * pause_ms, RETRY_MS_MAX)
+                for key in asked:
+                    self.report(key)
+            else:
+                pause_ms = RETRY_MS_MIN
+                self._take(reply, asked)
+
+    def _command(self, asked: list[Key]) -> ReportLostReplicas:
+        partitions = [PartitionId(topic_id=topic_id, index=index) for topic_id, index in asked]
+        return ReportLostReplicas(broker_id=self._node_id, broker_epoch=self._broker_epoch(), partitions=partitions)
+
+    def _take(self, reply: ReportLostReplicasReply, asked: list[Key]) -> None:
+        self.last_copies.difference_update(asked)
+        for each in reply.last_copies:
+            key = (each.topic_id, each.index)
+            self.last_copies.add(key)
+            self._loop.call_later(AGAIN_MS / 1000, self._again, key)
+
+    def _again(self, key: Key) -> None:
+        if key in self.last_copies:
+            self.report(key)

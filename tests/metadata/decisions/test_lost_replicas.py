@@ -1,0 +1,101 @@
+"""Replicas that lack what they acknowledged: who leads then, and who is relied on."""
+
+from __future__ import annotations
+
+import pytest
+
+from chronik.metadata.commands import ConfigValue, FenceBroker, PartitionId, ReportLostReplicas
+from chronik.metadata.errors import MetadataRefused
+from chronik.metadata.image import NO_LEADER
+from tests.metadata.clusters import Cluster, cluster, create, new_topic
+
+ELR = {"eligible.leader.replicas.version": 1}
+
+
+def with_topic(*, replicas: int = 3, unclean: bool = False) -> tuple[Cluster, tuple[int, ...]]:
+    on = cluster(3, features=ELR)
+    configs = [
+        ConfigValue(key="min.insync.replicas", value="2"),
+        ConfigValue(key="unclean.leader.election.enable", value=str(unclean).lower()),
+    ]
+    create(on, new_topic("t", 1, replicas, configs=configs))
+    return on, on.partition("t").replicas
+
+
+def report(on: Cluster, broker_id: int, *, index: int = 0, epoch: int | None = None) -> list[tuple[bytes, int]]:
+    """The partitions whose last copy it is."""
+    partition = PartitionId(topic_id=on.topic("t").topic_id, index=index)
+    epoch = on.epoch(broker_id) if epoch is None else epoch
+    # Twice, as a repeated report may name it.
+    command = ReportLostReplicas(broker_id=broker_id, broker_epoch=epoch, partitions=[partition, partition])
+    return [(each.topic_id, each.index) for each in on.ask(command).last_copies]
+
+
+def fence(on: Cluster, broker_id: int) -> None:
+    on.ask(FenceBroker(broker_id=broker_id, broker_epoch=on.epoch(broker_id)))
+
+
+def test_a_lost_leader_is_replaced_at_once() -> None:
+    on, (first, second, third) = with_topic()
+    before = on.partition("t")
+    assert report(on, first) == []
+    now = on.partition("t")
+    assert (now.leader, now.isr, now.elr) == (second, (second, third), ())
+    assert now.leader_epoch == before.leader_epoch + 1
+
+
+def test_a_lost_follower_leaves_and_what_it_said_before_counts_no_longer() -> None:
+    """Else its leader would take it back by an offset that it named before it lost what lies below."""
+    on, (first, second, third) = with_topic()
+    before = on.partition("t")
+    report(on, third)
+    now = on.partition("t")
+    assert (now.leader, now.isr, now.elr) == (first, (first, second), ())
+    assert now.leader_epoch == before.leader_epoch + 1
+    assert now.partition_epoch == before.partition_epoch + 1
+
+
+def test_a_lost_replica_is_not_eligible_either() -> None:
+    on, (first, second, third) = with_topic()
+    for broker_id in (third, second):
+        fence(on, broker_id)
+    assert (on.partition("t").isr, on.partition("t").elr) == ((first,), (second,))
+    report(on, second)
+    assert (on.partition("t").isr, on.partition("t").elr) == ((first,), ())
+
+
+@pytest.mark.parametrize("unclean", [False, True])
+def test_a_lost_leader_waits_for_an_eligible_replica_that_is_down(unclean: bool) -> None:
+    """An unclean election would not make the lost one the leader again."""
+    on, (first, second, third) = with_topic(unclean=unclean)
+    for broker_id in (third, second):
+        fence(on, broker_id)
+    assert report(on, first) == []
+    now = on.partition("t")
+    assert (now.leader, now.isr, now.elr) == (NO_LEADER, (), (second,))
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_the_last_copy_stays_and_its_broker_is_told(replicas: int) -> None:
+    on, (first, *others) = with_topic(replicas=replicas)
+    for broker_id in others:
+        report(on, broker_id)
+    before = on.partition("t")
+    assert before.isr == (first,)
+    assert report(on, first) == [(on.topic("t").topic_id, 0)]
+    assert on.partition("t") == before
+
+
+def test_what_is_out_already_or_gone_changes_nothing() -> None:
+    on, (_, _, third) = with_topic()
+    report(on, third)
+    before = on.partition("t")
+    assert report(on, third) == []
+    assert report(on, third, index=7) == []
+    assert on.partition("t") == before
+
+
+def test_a_process_of_the_past_reports_nothing() -> None:
+    on, (first, _, _) = with_topic()
+    with pytest.raises(MetadataRefused, match="epoch"):
+        report(on, first, epoch=on.epoch(first) - 1)
