@@ -57,6 +57,7 @@ from chronik.runtime.tasks import Tasks
 from chronik.storage.config import LogsConfig
 from chronik.storage.errors import StorageError, StorageFailed
 from chronik.storage.logs import Logs
+from chronik.storage.scrubber import Scrubber
 from chronik.wire.errors import WireError
 from chronik.wire.framing import make_scratch
 from chronik.wire.notation import Shared
@@ -80,6 +81,7 @@ class Node:
     store: MetadataStore
     replicas: Replicas
     groups: GroupCoordinator
+    scrubber: Scrubber
     broker_epoch: int
     record_lane: Lane  # where batches are taken apart that would hold up the loop
     quorum: TcpTransport | None = None  # None: nobody can join this node
@@ -163,6 +165,7 @@ class Node:
             is_used=is_used,
             now_ms=runtime.clock.wall_ms(),
         )
+        self.scrubber = Scrubber(self.logs, runtime.disk, runtime.clock, settings.scrub_interval_ms)
         self.replication = Replication(self)
         self.replicas = self.replication.replicas
         self.groups = GroupCoordinator(
@@ -207,6 +210,7 @@ class Node:
         self.duties.start("connections", self.connections.sweep())
         self.duties.start("maintenance", self._maintain())
         self.duties.start("files in place", self._watch_files())
+        self.duties.start("scrubber", self.scrubber.run())
         self.duties.start("group expiry", self._expire_groups())
         self.duties.start("preferred leaders", self._prefer_leaders())
 
@@ -317,6 +321,8 @@ class Node:
             await self.store.close()
         if self.quorum is not None:
             await self.quorum.stop()
+        if hasattr(self, "scrubber"):
+            self.scrubber.close()
         if hasattr(self, "logs"):
             await self.logs.close()
         if hasattr(self, "record_lane"):

@@ -35,7 +35,7 @@ from chronik.wire.batches import BatchView, split
 
 logger = logging.getLogger("chronik.replication")
 
-# A leader that has just started waits this long for eligible replicas, which may hold more than it does, before it takes
+# A leader that has just started waits this long for eligible replicas, which may hold more than it does, before it lets
 # others into the ISR. Longer would keep a partition below its minimum whose eligible replica is gone for good.
 PROVING_NS = 5_000_000_000
 EPOCH_UNKNOWN = -1  # what a client says that does not track leader epochs
@@ -285,9 +285,9 @@ class Replica:
 
     def _consider(self, progress: Progress) -> None:
         """With others in the ISR the eligible are no longer needed, and nobody would compare this log with theirs."""
-        if not self.is_proven and self.state.elr:
-            if self._clock.monotonic_ns() - self.epoch_since_ns < PROVING_NS:
-                return
+        is_proving = self._clock.monotonic_ns() - self.epoch_since_ns < PROVING_NS
+        if not self.is_proven and self.state.elr and is_proving:
+            return
         if progress.end_offset >= self.high_watermark and progress.end_offset >= self.epoch_start_offset:
             self._keeper.caught_up(self, progress)
 

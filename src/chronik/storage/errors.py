@@ -73,14 +73,18 @@ class LogFull(StorageError):
 
 
 class CorruptSegment(StorageError):
-    """One log does not hold what it should from `offset` on. It is not served from there."""
+    """One log does not hold what it should from `offset` on. It is not served from there.
 
-    def __init__(self, path: str, position: int, offset: int, reason: str) -> None:
+    Where the offset was told by damaged bytes, it may be wrong: `lost_from` is at or before the damage in any case.
+    """
+
+    def __init__(self, path: str, position: int, offset: int, reason: str, lost_from: int | None = None) -> None:
         super().__init__(
             f"{path} is damaged at byte {position}, where offset {offset} should be ({reason}): records from there on "
             "are not served here; they are copied from another in-sync replica if there is one, else restore the file"
         )
         self.path, self.position, self.offset = path, position, offset
+        self.lost_from = offset if lost_from is None else lost_from
 
 
 class ForeignDirectory(CorruptSegment):

@@ -35,7 +35,7 @@ from chronik.storage.journal_format import Kind
 from chronik.storage.leader_epochs import LeaderEpochs
 from chronik.storage.partition_metadata import PartitionName
 from chronik.storage.producer_state import AbortedTransaction, ProducerState
-from chronik.storage.segment import OFFSET_SPAN_MAX, Segment
+from chronik.storage.segment import OFFSET_SPAN_MAX, Expected, Segment
 from chronik.storage.unread import Unread
 from chronik.wire.batches import (
     LENGTH_COVERS_FROM,
@@ -116,10 +116,10 @@ class Log:
 
     @property
     def lost(self) -> CorruptSegment | None:
-        """What is damaged, where it begins; None if nothing is known to be. From there on another replica is needed."""
+        """What is damaged, from its `lost_from` on; None if nothing is known to be. That takes another replica."""
         if self.damage is None or self.rot is None:
             return self.damage or self.rot
-        return min(self.damage, self.rot, key=attrgetter("offset"))
+        return min(self.damage, self.rot, key=attrgetter("lost_from"))
 
     @property
     def partition_name(self) -> PartitionName:
@@ -474,7 +474,7 @@ class Log:
 
     def met_damage(self, damage: CorruptSegment) -> None:
         """Somebody read bytes that are not what was written, or missed a file. Changes nothing but what is known."""
-        if self.deleted or (self.rot is not None and self.rot.offset <= damage.offset):
+        if self.deleted or (self.rot is not None and self.rot.lost_from <= damage.lost_from):
             return
         self.rot = damage
         if self.on_lost is not None:
@@ -497,7 +497,7 @@ class Log:
         lost = self.lost
         if lost is None:
             return
-        offset = max(lost.offset, self.start_offset)
+        offset = max(lost.lost_from, self.start_offset)
         known = (self.damage, self.rot)
         self.damage = self.rot = None
         try:
@@ -572,6 +572,13 @@ class Log:
         for segment in self.segments[first:end]:
             self._remove(segment)
         del self.segments[first:end]
+
+    def expected_in(self, segment: Segment) -> Expected:
+        """What must stand at the beginning of a segment of this log."""
+        index = self.segments.index(segment) + 1
+        offset_end = self.end_offset if index == len(self.segments) else self.segments[index].base_offset
+        is_dense = self.compacted_offset <= segment.base_offset and not self.config.compacts
+        return Expected(segment.base_offset, offset_end, is_dense, self.epochs.epoch_of)
 
     def _index_at(self, offset: int) -> int:
         """Of the segment that holds `offset`, or of the first."""

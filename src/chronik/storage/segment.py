@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Buffer, Disk, File
@@ -33,6 +34,15 @@ _unpack = HEADER.unpack_from
 
 def segment_path(directory: str, base_offset: int, suffix: str = "log") -> str:
     return f"{directory}/{base_offset:020}.{suffix}"
+
+
+class Expected(NamedTuple):
+    """What a log knows of the batches of one of its segments, from some position on."""
+
+    offset: int  # where the next batch begins, or behind it if compaction took some
+    offset_end: int  # of the segment
+    is_dense: bool  # no offset is missing: nothing was compacted
+    epoch_of: Callable[[int], int]  # the leader epoch that wrote an offset; -1 if it is not known
 
 
 class Segment:
@@ -244,7 +254,7 @@ class Segment:
 
     def _damaged(self, position: int, offset: int, reason: str) -> CorruptSegment:
         """What to raise. The first of a segment is told to the operator as well, whoever found it."""
-        damage = CorruptSegment(self.path, position, offset, reason)
+        damage = CorruptSegment(self.path, position, offset, reason, self.base_offset)
         if not self._is_reported:
             self._is_reported = True
             logger.error("%s", damage)
@@ -260,6 +270,12 @@ class Segment:
         end = position + len(data)
         if self.is_checked(position, end):
             return
+        self._check(data, position, offset_end)
+        if position <= self._checked_to:
+            self._checked_to = max(self._checked_to, end)
+
+    def _check(self, data: memoryview, position: int, offset_end: int) -> None:
+        end = position + len(data)
         at = position
         next_offset = self.base_offset
         try:
@@ -276,8 +292,31 @@ class Segment:
             offset_end = int.from_bytes(self.read(end, 8), "big")
         if next_offset > offset_end:
             raise self._damaged(position, offset_end, f"a batch there reaches {next_offset}")
-        if position <= self._checked_to:
-            self._checked_to = max(self._checked_to, end)
+
+    def scrub(self, position: int, size_bytes: int, expected: Expected) -> tuple[int, Expected]:
+        """Checks whole batches from a boundary on, also if they were checked before.
+
+        At least one batch, whatever its size. Returns how many bytes it took and what is expected behind them. No CRC
+        covers offset and leader epoch, so they are held against what the log knows.
+        """
+        data = self.read(position, min(size_bytes, self.size_bytes - position))
+        whole_bytes, _ = self._whole_batches(data, position)
+        if not whole_bytes:
+            _, first = next(self.headers(position))
+            whole_bytes = first.size_bytes
+            data = self.read(position, whole_bytes)
+        self._check(data[:whole_bytes], position, expected.offset_end)
+        offset, at = expected.offset, position
+        for batch in split(data[:whole_bytes]):
+            if batch.base_offset < offset or (expected.is_dense and batch.base_offset != offset):
+                raise self._damaged(at, offset, f"it says {batch.base_offset}")
+            epoch = expected.epoch_of(batch.base_offset)
+            if epoch not in (-1, batch.partition_leader_epoch):
+                reason = f"it says leader epoch {batch.partition_leader_epoch}, and {epoch} wrote it"
+                raise self._damaged(at, batch.base_offset, reason)
+            offset = batch.next_offset
+            at += batch.size_bytes
+        return whole_bytes, expected._replace(offset=offset)
 
     def checked(self, from_position: int) -> None:
         """Recovery has checked everything from there on."""

@@ -1,0 +1,147 @@
+"""Reads every record on disk now and then, so that damaged bytes are found while another replica still has them.
+
+One pass over all segments takes `interval_ms`, whatever they hold: small steps at an even pace, none of which costs the
+loop more than a few milliseconds. A step reads from the disk and not from the page cache, checks CRC and offsets, and
+reports damage where every reader does (`Segment.on_damage`). Where a pass stands is kept in DIRECTORY/scrub, so that a
+node that is restarted often gets through as well.
+
+    pass STARTED_MS FINISHED_MS    of this pass, and of the last one that was finished; -1 if none was
+    at TOPIC_ID PARTITION SEGMENT  the next to read
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import NamedTuple
+
+from chronik.runtime.errors import RuntimeFault
+from chronik.runtime.interfaces import Clock, Disk, Lane
+from chronik.storage.errors import CorruptSegment, LogFull
+from chronik.storage.log import Log
+from chronik.storage.logs import Logs
+from chronik.storage.segment import Segment
+
+logger = logging.getLogger("chronik.storage")
+
+STEP_BYTES = 128 << 10  # checked at once: a few milliseconds if the batches are small
+PAUSE_S_MIN, PAUSE_S_MAX = 0.01, 10.0  # between steps
+LOGS_PER_STEP = 200  # looked at before the loop gets its turn: about a millisecond
+KEEP_MS = 60_000  # how often it is written down where the pass stands
+FILE = "scrub"
+
+Place = tuple[bytes, int, int]  # topic id, partition, base offset of a segment
+BEGINNING: Place = (b"", -1, -1)
+
+
+class Pass(NamedTuple):
+    started_ms: int = -1  # wall time; -1 before the first
+    finished_ms: int = -1  # of the last one that was finished
+    next_place: Place = BEGINNING
+
+    def encode(self) -> bytes:
+        topic_id, partition, segment = self.next_place
+        return f"pass {self.started_ms} {self.finished_ms}\nat {topic_id.hex() or '-'} {partition} {segment}\n".encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Pass:
+        """What cannot be read costs a pass from the beginning, and nothing else."""
+        try:
+            first, second = data.decode().splitlines()
+            _, started, finished = first.split()
+            _, topic_id, partition, segment = second.split()
+            place = (b"" if topic_id == "-" else bytes.fromhex(topic_id), int(partition), int(segment))
+            return cls(int(started), int(finished), place)
+        except ValueError:
+            return cls()
+
+
+class Scrubber:
+    """`checked_bytes` counts since the start of the process; `progress` says where the pass stands."""
+
+    def __init__(self, logs: Logs, disk: Disk, clock: Clock, interval_ms: int) -> None:
+        self._logs, self._disk, self._clock, self._interval_ms = logs, disk, clock, interval_ms
+        self._path = f"{logs.directory}/{FILE}"
+        self._lane: Lane = disk.lane("scrubber")
+        self._kept_ns = clock.monotonic_ns()
+        self.checked_bytes = 0
+        self.damaged_count = 0  # segments found damaged since the process started
+        self.progress = Pass.decode(disk.read_file(self._path)) if disk.exists(self._path) else Pass()
+
+    async def run(self) -> None:
+        """For ever."""
+        while True:
+            await self.one_pass()
+            await asyncio.sleep(PAUSE_S_MAX)
+
+    async def one_pass(self) -> None:
+        """From where the last process left off, to the end."""
+        if self.progress.next_place == BEGINNING:
+            self.progress = self.progress._replace(started_ms=self._clock.wall_ms())
+        topic_id, partition, base_offset = self.progress.next_place
+        logs = list(self._logs.all())
+        pause_s = self._pause_s(sum([log.size_bytes for log in logs]))
+        keys = sorted([(log.topic_id, log.partition) for log in logs])
+        for count, key in enumerate(keys):
+            if count % LOGS_PER_STEP == LOGS_PER_STEP - 1:
+                await asyncio.sleep(0)
+            log = self._logs.get(*key)
+            if key < (topic_id, partition) or log is None or log.damage is not None:
+                continue
+            for segment in list(log.segments):
+                if key > (topic_id, partition) or segment.base_offset >= base_offset:
+                    self.progress = self.progress._replace(next_place=(*key, segment.base_offset))
+                    await self._scrub(log, segment, pause_s)
+                    await self._keep(is_due=False)
+        self.progress = Pass(self.progress.started_ms, self._clock.wall_ms())
+        await self._keep(is_due=bool(keys))
+
+    async def _scrub(self, log: Log, segment: Segment, pause_s: float) -> None:
+        """What is synced when it begins. Whatever becomes of the segment meanwhile ends it."""
+        if segment not in log.segments:
+            return
+        position, end, generation = 0, segment.synced_bytes, log.generation
+        expected = log.expected_in(segment)
+        while position < end and segment in log.segments and generation == log.generation:
+            try:
+                await self._read(segment, position)
+                if segment not in log.segments or generation != log.generation:
+                    return  # compacted, truncated or removed meanwhile
+                checked_bytes, expected = segment.scrub(position, min(STEP_BYTES, end - position), expected)
+            except CorruptSegment:  # its log knows
+                self.damaged_count += 1
+                return
+            except (LogFull, RuntimeFault):
+                await asyncio.sleep(PAUSE_S_MAX)
+                return  # no descriptor is left for it now: the next pass reads it
+            position += checked_bytes
+            self.checked_bytes += checked_bytes
+            await asyncio.sleep(pause_s)
+
+    async def _read(self, segment: Segment, position: int) -> None:
+        """Into the page cache, from the disk and off the loop."""
+        file = segment.file
+
+        def read() -> None:
+            file.forget(position, position + STEP_BYTES)
+            with contextlib.suppress(OSError):  # the loop reads it again, and says what is wrong
+                file.read(position, STEP_BYTES)
+
+        await self._lane.run(read)
+
+    def _pause_s(self, size_bytes: int) -> float:
+        """So long that a pass over all of it takes the interval."""
+        pause_s = self._interval_ms / 1000 * STEP_BYTES / max(1, size_bytes)
+        return min(max(pause_s, PAUSE_S_MIN), PAUSE_S_MAX)
+
+    async def _keep(self, *, is_due: bool) -> None:
+        now_ns = self._clock.monotonic_ns()
+        if is_due or now_ns - self._kept_ns >= KEEP_MS * 1_000_000:
+            self._kept_ns = now_ns
+            data = self.progress.encode()
+            with contextlib.suppress(RuntimeFault):  # a full disk keeps an older place
+                await self._lane.run(lambda: self._disk.replace_file(self._path, data))
+
+    def close(self) -> None:
+        self._lane.close()
