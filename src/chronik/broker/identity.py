@@ -71,3 +71,20 @@ def settle_identity(
     identity = Identity(node_id, cluster_id, directory_id, is_used=True)
     runtime.disk.replace_file(f"{directory}/{FILE}", identity.encode())
     return identity
+
+
+def renew_directory_id(runtime: Runtime, directory: str) -> Identity | None:
+    """Draws a new id, as for a new disk: the controller then counts on nothing that the directory held.
+
+    None if the directory has no identity yet: it gets a new id with its first start anyway.
+    """
+    path = f"{directory}/{FILE}"
+    if not runtime.disk.exists(path):
+        return None
+    node_id = parse_properties(runtime.disk.read_file(path).decode("latin-1")).get("node.id", "")
+    found = read_identity(runtime, directory, int(node_id)) if node_id.isdigit() else None
+    if found is None:
+        raise CannotStart(f"{path} names no node: restore it first")
+    renewed = found._replace(directory_id=runtime.randomness.bytes(16))
+    runtime.disk.replace_file(path, renewed.encode())
+    return renewed

@@ -27,6 +27,7 @@ COMMANDS: Final = {
     "group": "chronik.cli.group:app",
     "config": "chronik.cli.config:app",
     "cluster": "chronik.cli.cluster:app",
+    "storage": "chronik.cli.storage:app",
     "compat": "chronik.cli.compat:compat",
     "debug": "chronik.cli.debug:app",
     "sim": "chronik.cli.sim:sim",

@@ -1,0 +1,188 @@
+"""Rebuilds a data directory whose journal, checkpoint or manifest is lost, from what the segments hold. Offline.
+
+Every partition ends with the last whole batch of its last segment; bytes behind that are moved to a file of their own,
+BASE.log.cut. Before that, bytes are taken from journals that can still be read, as far as they join. Damage inside a
+segment stays where it is: what lies behind it is still good, and readers are refused only what is damaged. Then
+checkpoint and manifest are written anew, so that the next start finds a directory that was closed in order. Directories
+that do not say which partition they hold are left for the next start, which sets them aside.
+
+What comes out may lack records that were acknowledged. So the caller must give the directory a new id afterwards: the
+controller then counts on none of its replicas until they have caught up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from chronik.runtime.interfaces import Disk, File
+from chronik.storage import checkpoint, manifest, partition_metadata
+from chronik.storage.checkpoint import LogPoint
+from chronik.storage.compaction import finish_swaps
+from chronik.storage.errors import CannotRecover
+from chronik.storage.journal import journal_path
+from chronik.storage.journal_format import Kind, identity, read_frames
+from chronik.storage.leader_epochs import LeaderEpochs
+from chronik.storage.manifest import Manifest
+from chronik.storage.partition_metadata import PartitionName
+from chronik.storage.producer_state import ProducerState
+from chronik.storage.segment import segment_path
+from chronik.wire.batches import HEADER_BYTES, LENGTH_COVERS_FROM, NO_PRODUCER_ID, BatchView, crc_holds, split
+from chronik.wire.errors import WireError
+
+WINDOW_BYTES = 4 << 20  # read at once
+NO_BYTES = memoryview(b"")
+Piece = tuple[int, int, memoryview]  # segment, position, bytes
+
+
+class Rebuilt(NamedTuple):
+    """One partition as it is now, and what had to go."""
+
+    name: PartitionName
+    start_offset: int
+    end_offset: int
+    from_journal_bytes: int
+    cut_bytes: int  # behind the last whole batch, moved to BASE.log.cut
+    damaged_count: int  # batches whose checksum does not hold
+
+
+def repair(disk: Disk, directory: str, on_rebuilt: Callable[[Rebuilt], None] = lambda rebuilt: None) -> list[Rebuilt]:
+    """Takes the directory's lock, so that no node runs on it meanwhile. May be run again if it was interrupted."""
+    disk.make_directory(directory)
+    disk.lock(f"{directory}/.lock")
+    try:
+        known = _checkpointed(disk, directory)
+        pieces, number = _journaled(disk, f"{directory}/journal")
+        rebuilt: list[Rebuilt] = []
+        lines: list[str] = []
+        for name in _partitions(disk, directory):
+            point = known.get((name.topic_id, name.partition))
+            result, line = _rebuild(disk, directory, name, point, pieces.get((name.topic_id, name.partition), []))
+            rebuilt.append(result)
+            lines.append(line)
+            on_rebuilt(result)
+        _write_anew(disk, directory, number + 1, lines)
+    finally:
+        disk.unlock(f"{directory}/.lock")
+    return rebuilt
+
+
+def _checkpointed(disk: Disk, directory: str) -> dict[tuple[bytes, int], LogPoint]:
+    path = f"{directory}/checkpoint"
+    if not disk.exists(path):
+        return {}
+    try:
+        return {(point.topic_id, point.partition): point for point in checkpoint.decode(path, disk.read_file(path))[1]}
+    except CannotRecover:
+        return {}
+
+
+def _journaled(disk: Disk, directory: str) -> tuple[dict[tuple[bytes, int], list[Piece]], int]:
+    """What readable frames of all journals hold, in order, and the highest number of a journal."""
+    pieces: dict[tuple[bytes, int], list[Piece]] = {}
+    numbers = sorted(int(name[:20]) for name in disk.list(directory) if name.endswith(".journal"))
+    for number in numbers:
+        frames, _ = read_frames(memoryview(disk.read_file(journal_path(directory, number))))
+        by_handle: dict[int, tuple[bytes, int]] = {}
+        for record in [record for frame in frames for record in frame.records]:
+            if record.kind == Kind.DECLARE:
+                _, topic_id, partition = identity(record.data)
+                by_handle[record.handle] = (topic_id, partition)
+            elif record.kind == Kind.BYTES and record.handle in by_handle:
+                piece = (record.segment, record.position, memoryview(record.data))
+                pieces.setdefault(by_handle[record.handle], []).append(piece)
+    return pieces, numbers[-1] if numbers else -1
+
+
+def _partitions(disk: Disk, directory: str) -> Iterator[PartitionName]:
+    """Those whose directory has the name that it says it has: another one was exchanged, and is left as it is."""
+    for entry in disk.list(directory):
+        found = partition_metadata.read(disk, f"{directory}/{entry}")
+        if found is not None and entry == f"{found.topic}-{found.partition}":
+            yield found
+
+
+def _rebuild(
+    disk: Disk, directory: str, name: PartitionName, point: LogPoint | None, pieces: list[Piece]
+) -> tuple[Rebuilt, str]:
+    place = f"{directory}/{name.topic}-{name.partition}"
+    finish_swaps(place, disk)
+    bases = sorted(int(entry[:20]) for entry in disk.list(place) if entry.endswith(".log") and entry[:20].isdigit())
+    from_journal_bytes = _put_pieces(disk, place, pieces, set(bases))
+    first = bases[0] if bases else 0
+    start_offset = point.start_offset if point is not None and point.start_offset >= first else first
+    epochs, producers = LeaderEpochs(), ProducerState()
+    segment, position, offset, cut_bytes, damaged_count = first, 0, first, 0, 0
+    for base in bases:
+        file = disk.open(segment_path(place, base))
+        segment, position, offset = base, 0, max(offset, base)
+        damaged_since = 0
+        for at, batch in _batches(file):
+            if not crc_holds(batch) or batch.base_offset < offset or batch.last_offset_delta < 0:
+                damaged_since += 1  # rot, if a whole batch follows
+                continue
+            damaged_count, damaged_since = damaged_count + damaged_since, 0
+            epochs.assign(batch.partition_leader_epoch, batch.base_offset)
+            if batch.producer_id != NO_PRODUCER_ID:
+                producers.note_batch(batch, batch.base_offset, batch.max_timestamp)
+            position, offset = at + batch.size_bytes, batch.next_offset
+        if base == bases[-1] and position < file.size_bytes():
+            cut_bytes = file.size_bytes() - position
+            disk.replace_file(f"{file.path}.cut", bytes(file.read(position, cut_bytes)))
+            file.truncate(position)
+        file.sync()
+    disk.sync_directory(place)
+    start_offset = min(start_offset, offset)
+    end = LogPoint(
+        name.topic, name.partition, name.topic_id, segment, position, offset, start_offset, 0, epochs.entries(),
+        producers.encode(),
+    )  # fmt: skip
+    return Rebuilt(name, start_offset, offset, from_journal_bytes, cut_bytes, damaged_count), end.line()
+
+
+def _put_pieces(disk: Disk, place: str, pieces: list[Piece], bases: set[int]) -> int:
+    """Appends what joins the end of a segment. Everything else is there, or cannot be known to belong there."""
+    added_bytes = 0
+    for base, position, data in pieces:
+        if base not in bases:
+            continue
+        file = disk.open(segment_path(place, base))
+        size_bytes = file.size_bytes()
+        if position <= size_bytes < position + len(data):
+            file.append([data[size_bytes - position :]])
+            added_bytes += position + len(data) - size_bytes
+    return added_bytes
+
+
+def _batches(file: File) -> Iterator[tuple[int, BatchView]]:
+    """(position, batch) one after the other by the lengths they state, whole or not, until none fits."""
+    position, window, window_start = 0, NO_BYTES, 0
+    while position + HEADER_BYTES <= file.size_bytes():
+        at = position - window_start
+        if at + HEADER_BYTES > len(window):
+            window, window_start, at = file.read(position, WINDOW_BYTES), position, 0
+        size_bytes = int.from_bytes(window[at + 8 : at + 12], "big", signed=True) + LENGTH_COVERS_FROM
+        if size_bytes < HEADER_BYTES or position + size_bytes > file.size_bytes():
+            return
+        if at + size_bytes > len(window):
+            window, window_start, at = file.read(position, max(WINDOW_BYTES, size_bytes)), position, 0
+        try:
+            (batch,) = split(window[at : at + size_bytes])
+        except (WireError, ValueError):
+            return
+        yield position, batch
+        position += size_bytes
+
+
+def _write_anew(disk: Disk, directory: str, number: int, lines: list[str]) -> None:
+    """The journal first, then who promises that it exists, and last what makes the older ones void."""
+    journals = f"{directory}/journal"
+    disk.make_directory(journals)
+    disk.open(journal_path(journals, number), create=True).sync()
+    disk.sync_directory(journals)
+    disk.replace_file(f"{directory}/checkpoint", checkpoint.encode(number, lines))
+    disk.replace_file(f"{directory}/{manifest.FILE}", Manifest(number, number).encode())
+    for name in disk.list(journals):
+        if name.endswith(".journal") and int(name[:20]) < number:
+            disk.remove(f"{journals}/{name}")
+    disk.sync_directory(journals)
