@@ -71,7 +71,12 @@ class Cluster:
 
 
 def registration(
-    broker_id: int, *, process: int = 1, rack: str | None = None, directory: bytes = b""
+    broker_id: int,
+    *,
+    process: int = 1,
+    rack: str | None = None,
+    directory: bytes = b"",
+    earlier: Sequence[int] | None = None,
 ) -> RegisterBroker:
     return RegisterBroker(
         broker_id=broker_id,
@@ -81,6 +86,7 @@ def registration(
         rack=rack,
         features=[SupportedFeature(name=n, level_min=low, level_max=high) for n, (low, high) in KAFKA_FEATURES.items()],
         directory_ids=[directory] if directory else [],
+        earlier_incarnation_ids=None if earlier is None else [bytes([each]) * 16 for each in earlier],
     )
 
 

@@ -10,7 +10,8 @@ import pytest
 from chronik.metadata.commands import CreateTopics, NewTopic
 from chronik.metadata.errors import NotController
 from chronik.metadata.snapshot import state_hash
-from chronik.metadata.store import MetadataStore, StoreConfig
+from chronik.metadata.store import MetadataStore
+from chronik.metadata.store_config import StoreConfig
 from chronik.raft.addresses import Address
 from chronik.raft.config import RaftConfig
 from chronik.raft.messages import Message

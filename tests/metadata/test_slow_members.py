@@ -9,7 +9,8 @@ import pytest
 
 from chronik.metadata.commands import RemoveVoter
 from chronik.metadata.errors import ForeignMetadata, MetadataMissing
-from chronik.metadata.store import MetadataStore, StoreConfig
+from chronik.metadata.store import MetadataStore
+from chronik.metadata.store_config import StoreConfig
 from chronik.raft.addresses import Address
 from chronik.raft.config import RaftConfig
 from chronik.raft.messages import Message

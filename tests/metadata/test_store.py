@@ -26,7 +26,8 @@ from chronik.metadata.delta import Changes
 from chronik.metadata.errors import MetadataRefused, NotController, StoreClosed, WrongCluster
 from chronik.metadata.image import Image
 from chronik.metadata.snapshot import state_hash
-from chronik.metadata.store import MetadataStore, StoreConfig
+from chronik.metadata.store import MetadataStore
+from chronik.metadata.store_config import StoreConfig
 from chronik.raft.addresses import Address
 from chronik.raft.config import RaftConfig
 from chronik.raft.errors import Dropped

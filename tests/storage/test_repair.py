@@ -59,7 +59,6 @@ def test_nothing_is_missing_that_the_segments_hold(lost: str, is_closed: bool) -
                 disk.remove(f"{DIRECTORY}/{name}")
         with pytest.raises(CannotRecover, match="chronik storage repair"):
             await Logs.open(runtime_on(disk), DIRECTORY, LogsConfig(), is_used=True)
-        disk.unlock(f"{DIRECTORY}/.lock")
         rebuilt = repair(disk, DIRECTORY)
         assert [(each.name.partition, each.start_offset, each.end_offset) for each in rebuilt] == [
             (partition, 0, 16) for partition in range(PARTITIONS)

@@ -14,10 +14,12 @@ from typing import NamedTuple
 
 from chronik.broker.errors import CannotStart
 from chronik.broker.settings.properties import parse_properties
+from chronik.metadata.image import Image
 from chronik.runtime.interfaces import Runtime
 
 FILE = "meta.properties"
 VERSION = "1"
+NAMED_MAX = 3  # partitions in a message
 
 
 class Identity(NamedTuple):
@@ -71,6 +73,26 @@ def settle_identity(
     identity = Identity(node_id, cluster_id, directory_id, is_used=True)
     runtime.disk.replace_file(f"{directory}/{FILE}", identity.encode())
     return identity
+
+
+def require_disk(image: Image, node_id: int, directory: str) -> None:
+    """For a new directory: refuses it in the place of one that held the only copy of some partitions. That one is not
+    mounted, most likely."""
+    broker = image.brokers.get(node_id)
+    if broker is None or not broker.directory_ids:
+        return
+    alone = [
+        f"{topic.name}-{index}"
+        for topic in image.all_topics()
+        for index, partition in enumerate(topic.partitions)
+        if partition.replicas == (node_id,)
+    ]
+    if alone:
+        more = f" and {len(alone) - NAMED_MAX} more" if len(alone) > NAMED_MAX else ""
+        raise CannotStart(
+            f"{directory} is new, but this node held the only copy of {', '.join(sorted(alone)[:NAMED_MAX])}{more} in "
+            "another directory: mount that one as log.dirs; to give those records up, set chronik.lost.disk.accept=true"
+        )
 
 
 def renew_directory_id(runtime: Runtime, directory: str) -> Identity | None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from chronik.broker.errors import CannotStart
 from chronik.broker.features import supported_features
+from chronik.broker.registrations import Registrations
 from chronik.metadata.commands import BrokerHeartbeat, BrokerHeartbeatReply, EndpointAt, RegisterBroker
 from chronik.metadata.errors import MetadataError, MetadataRefused, NotController
 from chronik.wire.error_codes import ErrorCode
@@ -63,7 +64,7 @@ class Lifecycle:
             "this cluster's directory, or controller.quorum.voters at the other's nodes; or move it away to join empty"
         )
 
-    async def register(self, directory_id: bytes) -> int:
+    async def register(self, directory_id: bytes, registrations: Registrations) -> int:
         """Tells the controller who and where this node is, until it answers; returns the broker epoch."""
         node, settings = self._node, self._node.settings
         advertised = [
@@ -73,16 +74,19 @@ class Lifecycle:
         command = RegisterBroker(
             broker_id=node.node_id,
             cluster_id=node.store.image.cluster_id,
-            incarnation_id=node.runtime.randomness.bytes(16),
+            incarnation_id=registrations.begin(node.runtime.randomness),
             endpoints=[*advertised, *node.admin.endpoints()],
             rack=settings.rack,
             features=supported_features(),
             directory_ids=[directory_id],
+            earlier_incarnation_ids=registrations.earlier,
         )
         give_up_s = asyncio.get_running_loop().time() + settings.initial_broker_registration_timeout_ms / 1000
         while True:
             try:
-                return (await node.store.submit(command)).broker_epoch
+                broker_epoch = (await node.store.submit(command)).broker_epoch
+                registrations.confirm()
+                return broker_epoch
             except MetadataError as error:
                 is_over = asyncio.get_running_loop().time() > give_up_s
                 waits = isinstance(error, NotController) or error.kafka_error == ErrorCode.DUPLICATE_BROKER_REGISTRATION

@@ -24,11 +24,12 @@ from chronik.broker.errors import CannotStart, DutyFailed
 from chronik.broker.features import AT_FOUNDING
 from chronik.broker.fetch_sessions import FetchSessions
 from chronik.broker.following import Following
-from chronik.broker.identity import read_identity, settle_identity
+from chronik.broker.identity import read_identity, require_disk, settle_identity
 from chronik.broker.lifecycle import Lifecycle
 from chronik.broker.memory import MemoryBudget
 from chronik.broker.metrics import Censuses, Metrics
 from chronik.broker.producer_ids import ProducerIds
+from chronik.broker.registrations import Registrations
 from chronik.broker.replication import Replication
 from chronik.broker.settings import Settings
 from chronik.broker.settings.keys import BROKER_KEYS
@@ -42,7 +43,8 @@ from chronik.metadata.commands import PREFERRED, ElectLeaders
 from chronik.metadata.decisions.decision import Rules, TopicShape
 from chronik.metadata.errors import MetadataError
 from chronik.metadata.image import Image, ResourceType
-from chronik.metadata.store import MetadataStore, StoreConfig
+from chronik.metadata.store import MetadataStore
+from chronik.metadata.store_config import StoreConfig
 from chronik.raft.addresses import Address
 from chronik.raft.config import RaftConfig
 from chronik.raft.errors import RaftError
@@ -186,6 +188,8 @@ class Node:
         self.store.on_failure = self._store_failed
         self.store.on_answer = self.metrics.wrote_metadata
         await self.lifecycle.unless_outvoted(self.store.ready())
+        if identity is None and not settings.lost_disk_accept:
+            require_disk(self.store.image, self.node_id, settings.log_dir)
         identity = settle_identity(
             runtime, settings.log_dir, identity, node_id=self.node_id, cluster_id=self.store.image.cluster_id
         )
@@ -197,7 +201,9 @@ class Node:
         for listener in settings.listeners:
             made = partial(Connection, self, listener.name)
             self.listeners[listener.name] = await runtime.network.listen(listener.host, listener.port, made)  # type: ignore[arg-type]
-        self.broker_epoch = await self.lifecycle.unless_outvoted(self.lifecycle.register(identity.directory_id))
+        registrations = Registrations(runtime.disk, settings.log_dir, is_used=is_used)
+        registration = self.lifecycle.register(identity.directory_id, registrations)
+        self.broker_epoch = await self.lifecycle.unless_outvoted(registration)
         self.following.join()
         self.replication.start()
         await self.following.clean_up()

@@ -167,6 +167,8 @@ class RegisterBroker(Command):
     rack: string | None = None
     features: list[SupportedFeature] = []  # noqa: RUF012
     directory_ids: list[uuid] = []  # noqa: RUF012 - of the data directories, which one process at a time can lock
+    # Processes before this one that the data directory knows of; None: it cannot tell.
+    earlier_incarnation_ids: list[uuid] | None = None
 
 
 class EndpointAt(Struct):

@@ -11,14 +11,12 @@ import asyncio
 import base64
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeAlias, overload
 
 from chronik.metadata import commands as c
 from chronik.metadata.controller import Controller
-from chronik.metadata.decisions.decision import Rules
 from chronik.metadata.delta import Changes
 from chronik.metadata.errors import (
     MetadataError,
@@ -37,10 +35,10 @@ from chronik.metadata.records import ClusterRecord, FeatureLevelRecord, decode_b
 from chronik.metadata.replay import replay_onto
 from chronik.metadata.sessions import BrokerSessions
 from chronik.metadata.snapshot import decode_snapshot, difference, encode_snapshot
+from chronik.metadata.store_config import StoreConfig
 from chronik.metadata.writer import Writer
 from chronik.raft.addresses import Address
 from chronik.raft.alone import Alone
-from chronik.raft.config import RaftConfig
 from chronik.raft.driver import RaftNode
 from chronik.raft.errors import RaftError, Stopped
 from chronik.raft.interfaces import Notes, Transport
@@ -63,23 +61,6 @@ OWN_DUTIES = (
     c.ReportLostReplicas,
     c.AllocateProducerIds,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class StoreConfig:
-    """What can be set. Voters are those that found the quorum; None waits to be added to one."""
-
-    voters: Mapping[int, Address] | None
-    rules: Rules = field(default_factory=Rules)
-    raft: RaftConfig = field(default_factory=RaftConfig)
-    features: Mapping[str, int] = field(default_factory=dict)  # levels that a new cluster begins with
-    broker_session_timeout_ms: int = 9_000
-    batching: bool = True  # off: every command is an entry, and a consensus round, of its own
-    forwarding: bool = True  # off: a node that is not the controller says so, except about its own duties
-    leases: bool = True  # off: every read is confirmed by the leader
-    read_timeout_ms: int = 5_000  # a read that no leader confirmed for so long is given up
-    submit_timeout_ms: int = 15_000  # a command that found no controller for so long is given up
-    answer_timeout_ms: int = 2_000  # one that was sent is sent again after so long
 
 
 class MetadataStore:
@@ -402,11 +383,13 @@ class MetadataStore:
         """Also after a restart half way: what it has by then is not yet what it forgot."""
         if self._raft is None or self._catching_up is not None:
             return
-        if not self._files.is_joining:
+        had_to_join = self._files.is_joining
+        if not had_to_join:
             if not self._cluster_met or self.image.cluster_id or self._raft.has_taken_part:
                 return  # a founder may hear of the cluster before it hears that what it voted for is committed
             self._files.begin_joining()
-        logger.warning("this node is new, or has lost its metadata: it does not vote until it has caught up")
+        level = logging.WARNING if had_to_join else logging.INFO
+        logger.log(level, "this node is new, or has lost its metadata: it does not vote until it has caught up")
         self._raft.abstain()
         self._catching_up = self._loop.create_task(self._catch_up(self._raft))
 

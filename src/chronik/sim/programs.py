@@ -12,7 +12,8 @@ from typing import Protocol
 
 from chronik.broker.node import Node
 from chronik.broker.settings import Settings
-from chronik.metadata.store import MetadataStore, StoreConfig
+from chronik.metadata.store import MetadataStore
+from chronik.metadata.store_config import StoreConfig
 from chronik.raft.addresses import Address
 from chronik.raft.config import RaftConfig
 from chronik.raft.driver import RaftNode

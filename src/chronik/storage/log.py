@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from bisect import bisect_right
 from collections.abc import Callable
 from operator import attrgetter
@@ -46,8 +45,6 @@ from chronik.wire.batches import (
     stamped,
     validate_replicated,
 )
-
-logger = logging.getLogger("chronik.storage")
 
 JOINED_BYTES_MAX = 4096  # up to here one copy is cheaper than a system call with several buffers
 _new = tuple.__new__
@@ -479,45 +476,6 @@ class Log:
         self.rot = damage
         if self.on_lost is not None:
             self.on_lost(self)
-
-    def lose_files(self) -> None:
-        """The file that is written to is not in place any more, and others may be gone with it: nothing is appended."""
-        reason = "the file was removed or replaced while this node writes to it"
-        self.damage = CorruptSegment(self.segments[-1].path, 0, self.start_offset, reason)
-        logger.error("%s", self.damage)
-        self.durable_mark = (self.segments[-1].base_offset, self.segments[-1].durable_bytes, self._durable_offset)
-        if self.on_lost is not None:
-            self.on_lost(self)
-
-    def cut_lost(self) -> None:
-        """Drops what is damaged and all behind it, to be fetched again. Only for who knows that another replica has it.
-
-        What lies before stays, unless more damage turns up in it.
-        """
-        lost = self.lost
-        if lost is None:
-            return
-        offset = max(lost.lost_from, self.start_offset)
-        known = (self.damage, self.rot)
-        self.damage = self.rot = None
-        try:
-            if self.segments and offset > self.start_offset:
-                self._truncate_or_restart(offset)
-            else:
-                self.restart_at(self.start_offset)
-        except LogFull:
-            self.damage, self.rot = known
-            raise
-        for name in self._disk.list(self.directory):  # files that recovery did not take up
-            path = f"{self.directory}/{name}"
-            if name.endswith(".log") and all(path != segment.path for segment in self.segments):
-                self._disk.remove(path)
-
-    def _truncate_or_restart(self, offset: int) -> None:
-        try:
-            self.truncate_to(offset)
-        except CorruptSegment:  # a batch before it is damaged too, and had to be read
-            self.restart_at(self.start_offset)
 
     def _cut_back(self, offset: int) -> None:
         self.end_offset = offset

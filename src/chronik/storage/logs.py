@@ -21,7 +21,7 @@ from typing import Any
 
 from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Disk, Runtime
-from chronik.storage import checkpoint, compaction, manifest, partition_metadata, recovery
+from chronik.storage import checkpoint, compaction, lost_logs, manifest, partition_metadata, recovery
 from chronik.storage.capture import Capture
 from chronik.storage.checkpoint import LogPoint
 from chronik.storage.config import LogConfig, LogsConfig
@@ -88,9 +88,27 @@ class Logs:
         was acknowledged.
         """
         disk = runtime.disk
-        journals = f"{directory}/journal"
-        disk.make_directory(journals)
+        disk.make_directory(directory)
         disk.lock(f"{directory}/.lock")
+        try:
+            return cls._open(runtime, directory, config, on_failure, is_used=is_used, now_ms=now_ms)
+        except Exception:
+            disk.unlock(f"{directory}/.lock")
+            raise
+
+    @classmethod
+    def _open(
+        cls,
+        runtime: Runtime,
+        directory: str,
+        config: LogsConfig,
+        on_failure: Callable[[StorageFailed], None],
+        *,
+        is_used: bool,
+        now_ms: int,
+    ) -> Logs:
+        disk = runtime.disk
+        journals = f"{directory}/journal"
         found, points = None, list[LogPoint]()
         if disk.exists(f"{directory}/checkpoint"):
             path = f"{directory}/checkpoint"
@@ -101,6 +119,7 @@ class Logs:
         if promised is None:
             promised = Manifest(max([first, *numbers]) if numbers or found is not None else -1, 0)
         manifest.require_all(directory, promised, checkpoint=found, journals=numbers)
+        disk.make_directory(journals)
         contents = {
             n: (journal_path(journals, n), disk.read_file(journal_path(journals, n))) for n in numbers if n >= first
         }
@@ -216,7 +235,7 @@ class Logs:
             self._set_aside(log.directory.rpartition("/")[2], "is another partition's", now_ms)
             self._renamed.add(log.directory)
             log.has_directory, log.directory_durably = False, True
-        log.cut_lost()
+        lost_logs.cut(log, self._disk)
 
     def look_for_vanished(self) -> Iterator[None]:
         """Finds files that somebody removed or replaced under this process: what it writes to them would be lost.
@@ -229,7 +248,7 @@ class Logs:
         for log in list(self._logs.values()):
             yield
             if log.segments and not log.deleted and log.damage is None and not log.segments[-1].is_in_place:
-                log.lose_files()
+                lost_logs.files_vanished(log)
 
     def delete(self, log: Log) -> Coroutine[Any, Any, None]:
         """Gone for every caller when this returns, and its name and place are free for another log. Its files go with

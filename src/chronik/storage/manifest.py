@@ -47,7 +47,8 @@ def require_all(directory: str, promised: Manifest, *, checkpoint: int | None, j
     `checkpoint` is the number in the checkpoint that was found, None if there is none; `journals` are the numbers of
     the journals that were found.
     """
-    if promised.checkpoint and checkpoint is None:
+    were_trimmed = bool(journals) and min(journals) > 0  # which only a checkpoint allows
+    if checkpoint is None and (promised.checkpoint or were_trimmed):
         raise DataMissing(directory, "checkpoint", "the file is gone")
     first = checkpoint or 0
     if first < promised.checkpoint:

@@ -217,6 +217,26 @@ def test_the_last_in_sync_replica_leads_again_only_with_its_disk(disk: bytes, le
     assert on.partition("t").isr == (on.partition("t").leader,)
 
 
+@pytest.mark.parametrize(
+    ("earlier", "leads"),
+    [(None, True), ([2], True), ([1, 2], True), ([1], False), ([], False)],
+    ids=["it cannot tell", "its last process", "tries since", "an old copy", "a lost file"],
+)
+def test_a_disk_that_has_not_heard_of_the_last_process_is_an_old_copy(earlier: list[int] | None, leads: bool) -> None:
+    """It lacks what that process acknowledged, so it may not lead."""
+    on = cluster(0)
+    for broker_id, directory in ((1, b"d" * 16), (2, b"f" * 16)):
+        for process in (1, 2):
+            on.ask(registration(broker_id, process=process, directory=directory, earlier=[process - 1]))
+            on.ask(heartbeat(on, broker_id))
+    create(on, new_topic("t", 1, 2))
+    for broker_id in (2, 1):
+        on.ask(FenceBroker(broker_id=broker_id, broker_epoch=on.epoch(broker_id)))
+    on.ask(registration(1, process=3, directory=b"d" * 16, earlier=earlier))
+    on.ask(heartbeat(on, 1))
+    assert (on.partition("t").leader, on.partition("t").isr) == ((1, (1,)) if leads else (NO_LEADER, ()))
+
+
 def test_silent_brokers_are_found_after_one_session_and_not_before() -> None:
     """A new controller waits a full session too: it has heard nobody yet."""
     on = cluster(2)

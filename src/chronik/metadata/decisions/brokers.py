@@ -38,6 +38,7 @@ def register_broker(
     """A new process takes a broker's place at once if it holds the same data directory, which only one can lock.
 
     From another directory it has to wait until the old one's session is over: two machines may share an id by mistake.
+    A directory that has not heard of the process registered last is an old copy, and counts as another one.
     """
     broker_id = command.broker_id
     if command.cluster_id != view.cluster_id:
@@ -50,7 +51,7 @@ def register_broker(
     before = view.brokers.get(broker_id)
     if before is not None and before.incarnation_id == command.incarnation_id:
         return Decision([], RegisterBrokerReply(broker_epoch=before.epoch))
-    same_disk = before is not None and not set(before.directory_ids).isdisjoint(command.directory_ids)
+    same_disk = before is not None and _is_same_disk(before, command)
     if before is not None and session_alive and not before.fenced and not same_disk:
         refuse(
             ErrorCode.DUPLICATE_BROKER_REGISTRATION,
@@ -81,6 +82,12 @@ def register_broker(
         )
     )
     return Decision(records, RegisterBrokerReply(broker_epoch=epoch), divisible=True)
+
+
+def _is_same_disk(before: Broker, command: RegisterBroker) -> bool:
+    if set(before.directory_ids).isdisjoint(command.directory_ids):
+        return False
+    return command.earlier_incarnation_ids is None or before.incarnation_id in command.earlier_incarnation_ids
 
 
 def _check_features(view: View, command: RegisterBroker) -> None:

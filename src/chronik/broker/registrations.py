@@ -1,0 +1,48 @@
+"""Which processes of this node have registered, as the data directory remembers it: DIRECTORY/registrations.
+
+A disk that was restored from an old copy looks like any other from the inside. From the outside it does not: it has
+never heard of the process that registered last. So each process writes its incarnation id down before it registers,
+and names those before it to the controller. If the one that the controller knows is not among them, this disk is older
+than what the cluster was told it holds, and the controller counts on none of its replicas.
+
+The file holds the last process that is known to be registered and all that tried since: one of them may be registered
+without having heard of it. One id a line, in hex, oldest first.
+"""
+
+from __future__ import annotations
+
+from chronik.runtime.interfaces import Disk, Randomness
+
+FILE = "registrations"
+ID_BYTES = 16
+KEPT_MAX = 1_000  # tries that nobody answered; a node that fails more often passes for one with an old disk
+
+
+class Registrations:
+    def __init__(self, disk: Disk, directory: str, *, is_used: bool) -> None:
+        """`is_used` says that a process has registered with this directory: so a missing file is a lost one."""
+        self._disk = disk
+        self._path = f"{directory}/{FILE}"
+        exists = disk.exists(self._path)
+        lines = disk.read_file(self._path).split() if exists else []
+        self._ids = [bytes.fromhex(line.decode()) for line in lines if _is_id(line)]
+        self.earlier: list[bytes] | None = list(self._ids) if exists or is_used else None  # None: nobody can tell
+
+    def begin(self, randomness: Randomness) -> bytes:
+        """The id of this process. Durable when this returns, so it may be told to the controller."""
+        incarnation_id = randomness.bytes(ID_BYTES)
+        self._ids = [*self._ids[-KEPT_MAX:], incarnation_id]
+        self._write()
+        return incarnation_id
+
+    def confirm(self) -> None:
+        """The controller has this process: those before it will never be asked for again."""
+        del self._ids[:-1]
+        self._write()
+
+    def _write(self) -> None:
+        self._disk.replace_file(self._path, b"".join([b"%s\n" % each.hex().encode() for each in self._ids]))
+
+
+def _is_id(line: bytes) -> bool:
+    return len(line) == 2 * ID_BYTES and all(character in b"0123456789abcdef" for character in line)
