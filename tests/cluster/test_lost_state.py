@@ -139,7 +139,7 @@ def test_a_single_node_without_its_metadata_keeps_every_record(
         load.wait_for_more(100)
         load.stop()
         cluster.stop(1)
-        place = node_directory(cluster.data, 1) / "raft" if lost == "raft" else tmp_path / "metadata"
+        place = Path(cluster.settings[0]["log.dirs"]) / "raft" if lost == "raft" else tmp_path / "metadata"
         place.rename(f"{place}.away")
         said = start_refused(cluster.settings[0], capfd)
         assert "holds no metadata" in said
