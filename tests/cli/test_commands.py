@@ -117,7 +117,8 @@ def test_json_can_be_piped_back(chronik: Run, topic: str, unique: Unique) -> Non
     assert {record.get("value_base64") for record in records(copy)} == {None, "//4gcmF3"}
     broken = chronik("produce", copy, "--input", "json", stdin=b'{"value": "fine"}\nnot json\n')
     assert broken.exit_code == 1
-    assert "line 2 is no record in JSON" in broken.err
+    assert "stdin, line 2: not JSON" in broken.err
+    assert "1 record before it was written" in broken.err
 
 
 def test_files_are_read_line_by_line_or_whole(chronik: Run, topic: str, tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
-"""Lines from stdin or files, as they come, without ever blocking the event loop on somebody who types.
+"""Lines from stdin or files, as they arrive. Never blocks the event loop while a terminal or a pipe is silent.
 
-A line ends at a newline, which is not part of it; the last one may lack it. A pipe or terminal is read when it has
-something; a regular file always has.
+A line ends at a newline, which is not part of it; the last line may lack one.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -19,32 +18,39 @@ from chronik.cli.errors import CommandFailed
 READ_BYTES: Final = 256 * 1024
 
 
-async def read_lines(files: Sequence[Path]) -> AsyncIterator[bytes]:
-    """The lines of the files one after the other; of stdin when there are none."""
+def open_sources(files: Sequence[Path]) -> Iterator[tuple[str, AsyncIterator[bytes]]]:
+    """Name and lines of each file; of stdin when there are none."""
     if not files:
-        async for line in _lines(sys.stdin.fileno()):
+        yield "stdin", _lines(sys.stdin.fileno())
+    for path in files:
+        yield str(path), _lines_of(path)
+
+
+async def _lines_of(path: Path) -> AsyncIterator[bytes]:
+    fd = _open(path)
+    try:
+        async for line in _lines(fd):
             yield line
-    for path in files:
-        fd = _open(path)
-        try:
-            async for line in _lines(fd):
-                yield line
-        finally:
-            os.close(fd)
+    finally:
+        os.close(fd)
 
 
-async def read_whole(files: Sequence[Path]) -> AsyncIterator[bytes]:
-    """Each file in one piece."""
+def open_whole(files: Sequence[Path]) -> Iterator[tuple[str, AsyncIterator[bytes]]]:
+    """Name of each file, and its content as if it were one line."""
     for path in files:
-        fd = _open(path)
-        try:
-            pieces = []
-            while data := os.read(fd, READ_BYTES):
-                pieces.append(data)
-                await asyncio.sleep(0)
-            yield b"".join(pieces)
-        finally:
-            os.close(fd)
+        yield str(path), _whole(path)
+
+
+async def _whole(path: Path) -> AsyncIterator[bytes]:
+    fd = _open(path)
+    try:
+        pieces = []
+        while data := os.read(fd, READ_BYTES):
+            pieces.append(data)
+            await asyncio.sleep(0)
+        yield b"".join(pieces)
+    finally:
+        os.close(fd)
 
 
 def _open(path: Path) -> int:
@@ -70,7 +76,7 @@ async def _pieces(fd: int) -> AsyncIterator[bytes]:
     waits = True
     try:
         loop.add_reader(fd, readable.set)
-    except PermissionError:  # a regular file: it never keeps anybody waiting
+    except PermissionError:  # a regular file is always readable
         waits = False
     try:
         while True:

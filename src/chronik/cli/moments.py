@@ -1,7 +1,7 @@
-"""Places in a log as users write them: earliest, latest, an offset, or a time.
+"""Positions in a log as users write them: earliest, latest, an offset, or a time.
 
-A time is ISO 8601 with its zone (2026-03-01T12:00:00+01:00, or Z), or how long ago (90s ago, 2h ago). A time without
-zone is refused: two people in two countries would read different records with the same command.
+A time is ISO 8601 with a time zone (2026-03-01T12:00:00+01:00, or Z), or an age (90s ago, 2h ago). A time without a
+zone is refused: the same command would read different records in different countries.
 """
 
 from __future__ import annotations
@@ -31,19 +31,20 @@ def parse_place(text: str, option: str, now_ms: int) -> Start:
         return LATEST
     if word.isascii() and word.isdigit():
         return int(word)
-    if ago := _AGO.fullmatch(word):
-        return AtTime(now_ms - int(ago[1]) * UNITS_MS[ago[2]])
-    return AtTime(parse_time(text, option))
+    return AtTime(parse_time(text, option, now_ms, others="earliest, latest, an offset, "))
 
 
-def parse_time(text: str, option: str) -> int:
-    """Milliseconds since 1970."""
+def parse_time(text: str, option: str, now_ms: int, *, others: str = "") -> int:
+    """Milliseconds since 1970. `others` names what else the option takes, for the message."""
+    word = text.strip()
+    if ago := _AGO.fullmatch(word.lower()):
+        return now_ms - int(ago[1]) * UNITS_MS[ago[2]]
     try:
-        time = datetime.fromisoformat(text.strip())
+        time = datetime.fromisoformat(word)
     except ValueError:
-        raise Misused(
-            f"{option} {text!r}: write earliest, latest, an offset, a time such as 2026-03-01T12:00:00+01:00, or 2h ago"
-        ) from None
+        raise Misused(f"{option} {text!r}: write {others}a time such as 2026-03-01T12:00:00+01:00, or 2h ago") from None
     if time.tzinfo is None:
-        raise Misused(f"{option} {text!r}: say in which zone, as in {time.isoformat()}Z or {time.isoformat()}+01:00")
+        raise Misused(
+            f"{option} {text!r}: add a time zone, for example {time.isoformat()}Z or {time.isoformat()}+01:00"
+        )
     return (time - EPOCH) // timedelta(milliseconds=1)

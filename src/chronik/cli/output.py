@@ -89,6 +89,11 @@ def human_count(count: int) -> str:
     return f"{count:,}"
 
 
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """1 record, 2 records, 0 records."""
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
 def human_duration(duration_ms: int) -> str:
     """The two largest units that say something: 850ms, 4.2s, 3m 20s, 2d 4h."""
     if duration_ms < 1000:

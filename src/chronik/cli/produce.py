@@ -1,21 +1,25 @@
-"""`chronik produce`: lines, files or JSON become records of a topic."""
+"""`chronik produce`: lines, files, JSON or CSV become records of a topic.
+
+A line that is not a record ends the command. Records before it are written, and the message says how many.
+"""
 
 from __future__ import annotations
 
-import base64
-import json
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
 from chronik.cli.errors import CommandFailed, Misused
-from chronik.cli.lines import read_lines, read_whole
+from chronik.cli.inputs import BadLine, Input, csv_records, json_records, jsonl_records, text_records
+from chronik.cli.lines import open_sources, open_whole
 from chronik.cli.moments import parse_time
 from chronik.cli.naming import existing_topic, parse_settings
-from chronik.cli.output import Column, human_count, print_rows
-from chronik.cli.session import DEFAULTS, Options, progress, run
+from chronik.cli.output import Column, counted, human_count, print_rows
+from chronik.cli.retention import RetentionCheck
+from chronik.cli.session import DEFAULTS, Options, complain, progress, run
 
 if TYPE_CHECKING:
     from chronik.client.batching import Delivery, RecordPosition
@@ -24,22 +28,14 @@ if TYPE_CHECKING:
 ACKS = {"all": -1, "1": 1, "0": 0}
 WINDOW = 10_000  # records whose receipts are kept at a time
 
+InputFormat = Literal["text", "json", "jsonl", "csv"]
+
 COLUMNS = (
     Column("partition", "PARTITION", is_number=True),
     Column("records", "RECORDS", human_count, is_number=True),
     Column("first_offset", "FIRST", human_count, is_number=True),
     Column("last_offset", "LAST", human_count, is_number=True),
 )
-
-
-class Input(NamedTuple):
-    """One record as the user gave it."""
-
-    value: bytes | None
-    key: bytes | None = None
-    headers: tuple[tuple[str, bytes | None], ...] = ()
-    partition: int | None = None
-    timestamp: int | None = None
 
 
 def produce(
@@ -52,7 +48,8 @@ def produce(
     partition: Annotated[int | None, Parameter(name=["--partition", "-p"])] = None,
     timestamp: str | None = None,
     whole_files: bool = False,
-    input_format: Annotated[Literal["text", "json"], Parameter(name=["--input", "-i"])] = "text",
+    input_format: Annotated[InputFormat, Parameter(name=["--input", "-i"])] = "text",
+    key_field: str | None = None,
     keep_partitions: bool = False,
     null_as: str | None = None,
     acks: Literal["all", "1", "0"] = "all",
@@ -62,15 +59,17 @@ def produce(
     create: bool = False,
     options: Options = DEFAULTS,
 ) -> int:
-    """Write records to a topic: each line of stdin, or of the files named, is one.
+    """Write records to a topic, one per line of stdin or of the given files.
 
-    Records are acknowledged by all in-sync replicas unless --acks says otherwise, and written once even if the
-    network fails in between. What was written where is printed at the end.
+    All in-sync replicas acknowledge each record unless --acks says otherwise. A record is written once even if the
+    network fails. The command prints how many records went to which partition.
 
     For example:
       echo hello | chronik produce orders
       chronik produce orders --key-separator : < keyed.txt
       chronik produce images photo.jpg --whole-files --header type=jpeg
+      chronik produce orders orders.jsonl --input jsonl --key-field order_id
+      chronik produce orders orders.csv --input csv --key-field order_id
       chronik consume orders --format json | chronik produce copy --input json
 
     Parameters
@@ -80,29 +79,34 @@ def produce(
     files
         Files to read; stdin when there are none.
     key_separator
-        The first of these in a line ends the key; a line without it has no key.
+        Separates the key from the value at its first occurrence; a line without it has no key.
     key
-        The key of every record; records with equal keys go to the same partition.
+        Key of every record; records with equal keys go to the same partition.
     header
-        A header of every record, as name=value; may be given several times.
+        Header of every record, as name=value; repeatable.
     partition
-        The partition to write to, whatever the key.
+        Partition to write to, whatever the key.
     timestamp
-        The time of every record, as 2026-03-01T12:00:00+01:00; now when left out.
+        Time of every record, for example "2h ago" or 2026-03-01T12:00:00+01:00; default: now. The broker deletes
+        records older than the topic's retention.ms.
     whole_files
-        Each file is one record, whatever is in it.
+        Make each file one record.
     input_format
-        text, or json: one object a line with value, key, headers and timestamp_ms, as `consume` prints them.
+        text: a line is a value (default). json: a line is a record with value, key, headers and timestamp_ms, as
+        `consume --format json` prints it. jsonl: a line is a value in JSON. csv: a row becomes a JSON object; the first
+        row of each file names its fields.
+    key_field
+        With jsonl or csv: the field whose value becomes the key.
     keep_partitions
-        With json, write each record to the partition that it says; otherwise its key decides.
+        With json: write each record to the partition it names; default: the key decides.
     null_as
-        A value that is exactly this becomes null: a tombstone for a compacted topic.
+        Write a value equal to this text as null, a tombstone in a compacted topic.
     acks
-        Who has to have a record before it counts: all in-sync replicas, 1 the leader, 0 nobody.
+        When a record counts as written: all = every in-sync replica (default), 1 = leader, 0 = do not wait.
     compression
-        How batches are compressed.
+        Compression of batches; default: none.
     create
-        Let the cluster create the topic if it does not exist and the broker allows it.
+        Create the topic if it does not exist and the broker allows it.
     """
     if whole_files and not files:
         raise Misused("--whole-files needs files to read")
@@ -112,28 +116,40 @@ def produce(
         raise Misused("--keep-partitions goes with --input json and without --partition")
     if key_separator == "":
         raise Misused("--key-separator must not be empty")
+    if key_separator is not None and input_format != "text":
+        raise Misused("--key-separator goes with --input text")
+    if key_field is not None and (input_format not in ("jsonl", "csv") or key is not None):
+        raise Misused("--key-field goes with --input jsonl or csv and without --key")
+    if key is not None and input_format == "json":
+        raise Misused("--input json: every record names its own key; leave --key out")
+    if whole_files and input_format in ("jsonl", "csv"):
+        raise Misused(f"--whole-files makes a file one record, --input {input_format} makes it many: choose one")
     headers = tuple((name, value.encode()) for name, value in parse_settings(header, "--header").items())
-    stamp = None if timestamp is None else parse_time(timestamp, "--timestamp")
+    stamp = None if timestamp is None else parse_time(timestamp, "--timestamp", time.time_ns() // 1_000_000)
     null = None if null_as is None else null_as.encode()
+    same_key = None if key is None else key.encode()
+    separator = None if key_separator is None or whole_files else key_separator.encode()
+
+    def parsed(source: str, lines: AsyncIterator[bytes]) -> AsyncIterator[Input]:
+        match input_format:
+            case "json":
+                return json_records(lines, source)
+            case "jsonl":
+                return jsonl_records(lines, source, key=same_key, key_field=key_field)
+            case "csv":
+                return csv_records(lines, source, key=same_key, key_field=key_field)
+            case "text":
+                return text_records(lines, key=same_key, separator=separator)
 
     async def inputs() -> AsyncIterator[Input]:
-        lines = read_whole(files) if whole_files else read_lines(files)
-        number = 0
-        async for line in lines:
-            number += 1
-            if input_format == "json":
-                record = parse_json(line, number)
-            elif key_separator is not None and not whole_files:
-                before, found, after = line.partition(key_separator.encode())
-                record = Input(after, before) if found else Input(line)
-            else:
-                record = Input(line, None if key is None else key.encode())
-            yield record._replace(
-                value=None if null is not None and record.value == null else record.value,
-                headers=record.headers + headers,
-                partition=record.partition if keep_partitions else partition,
-                timestamp=record.timestamp if stamp is None else stamp,
-            )
+        for source, lines in open_whole(files) if whole_files else open_sources(files):
+            async for record in parsed(source, lines):
+                yield record._replace(
+                    value=None if null is not None and record.value == null else record.value,
+                    headers=record.headers + headers,
+                    partition=record.partition if keep_partitions else partition,
+                    timestamp=record.timestamp if stamp is None else stamp,
+                )
 
     async def work(cluster: Cluster) -> None:
         from chronik.client.producer import Producer
@@ -142,30 +158,49 @@ def produce(
         if not create:
             await existing_topic(cluster, topic)
         summary = Summary()
+        retention = RetentionCheck(cluster, topic)
+        refused: BadLine | CommandFailed | None = None
         with progress(f"writing to {topic}") as shown:
             async with Producer(
                 cluster, acks=ACKS[acks], codec=Codec[compression.upper()], creates_topics=create
             ) as producer:
                 pending: list[Delivery] = []
-                async for record in inputs():
-                    pending.append(
-                        await producer.send(
-                            topic,
-                            record.value,
-                            key=record.key,
-                            partition=record.partition,
-                            timestamp=record.timestamp,
-                            headers=record.headers,
+                try:
+                    async for record in inputs():
+                        pending.append(
+                            await producer.send(
+                                topic,
+                                record.value,
+                                key=record.key,
+                                partition=record.partition,
+                                timestamp=record.timestamp,
+                                headers=record.headers,
+                            )
                         )
-                    )
-                    if len(pending) >= WINDOW:
-                        await summary.settle(pending)
-                        shown.say(f"writing to {topic}: {summary.record_count:,} records")
+                        if warning := await retention.warning(record.timestamp):
+                            complain(warning)
+                        if len(pending) >= WINDOW:
+                            await summary.settle(pending)
+                            shown.say(f"writing to {topic}: {summary.record_count:,} records")
+                except (BadLine, CommandFailed) as fault:  # what was sent before it counts, and is told
+                    refused = fault
                 await producer.flush()
                 await summary.settle(pending)
-        print_rows(summary.rows(topic), COLUMNS, as_json=options.wants_json, empty="there was nothing to write")
+        if refused is None or summary.record_count:
+            print_rows(summary.rows(topic), COLUMNS, as_json=options.wants_json, empty="No input: nothing was written.")
+        if refused is not None:
+            raise _stopped(refused, summary.record_count)
 
     return run(options, work)
+
+
+def _stopped(fault: BadLine | CommandFailed, written: int) -> CommandFailed | Misused:
+    """For a bad line, exit code 2 promises that nothing was written: a script may mend its input and start again."""
+    if written:
+        were = "was" if written == 1 else "were"
+        return CommandFailed(f"{fault}. {counted(written, 'record')} before it {were} written")
+    message = f"{fault}. Nothing was written"
+    return Misused(message) if isinstance(fault, BadLine) else CommandFailed(message)
 
 
 class Summary:
@@ -200,31 +235,3 @@ class Summary:
             }
             for partition, (count, first, last) in sorted(self._partitions.items())
         ]
-
-
-def parse_json(line: bytes, number: int) -> Input:
-    """One line of `--input json`; texts are UTF-8, bytes that are none stand under key_base64 and value_base64."""
-    try:
-        told = json.loads(line)
-        if not isinstance(told, dict):
-            raise TypeError("not an object")
-        return Input(
-            _bytes_of(told, "value"),
-            _bytes_of(told, "key"),
-            tuple((str(each["key"]), _bytes_of(each, "value")) for each in told.get("headers") or ()),
-            told.get("partition") if isinstance(told.get("partition"), int) else None,
-            told.get("timestamp_ms") if isinstance(told.get("timestamp_ms"), int) else None,
-        )
-    except (ValueError, TypeError, KeyError) as error:
-        raise CommandFailed(
-            f'line {number} is no record in JSON ({error}): write an object such as {{"value": "hello", "key": "k"}}'
-        ) from error
-
-
-def _bytes_of(told: dict[str, Any], name: str) -> bytes | None:
-    if (encoded := told.get(f"{name}_base64")) is not None:
-        return base64.b64decode(encoded, validate=True)
-    value = told.get(name)
-    if value is None or isinstance(value, str):
-        return None if value is None else value.encode()
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
