@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from chronik.cli.entry import parse_log_level
 from chronik.cli.main import COMMANDS
 from tests.cli.conftest import Run
 from tests.house.repository import SOURCE
@@ -119,6 +120,8 @@ def test_a_node_does_not_wait_for_the_parser_of_commands(tmp_path: Path) -> None
         (["consume", "x", "--from", "2026-03-01T12:00:00"], "add a time zone"),
         (["consume", "x", "--follow", "--to", "latest"], "choose one"),
         (["consume", "x", "--group", "g", "--from", "7"], "chronik group reset"),
+        (["up", "--log-level", "LOUD"], "write one of DEBUG, INFO, WARNING, ERROR, CRITICAL"),
+        (["server", "--log-level", "LOUD"], "write one of DEBUG, INFO, WARNING, ERROR, CRITICAL"),
         (["produce", "x", "--key", "a", "--key-separator", ":"], "choose one"),
         (["produce", "x", "--whole-files"], "needs files"),
         (["produce", "x", "--key-field", "id"], "--input jsonl or csv"),
@@ -139,6 +142,12 @@ def test_what_makes_no_sense_is_refused_with_2_before_anything_is_tried(
     done = run_command(*words)
     assert done.exit_code == 2
     assert what in re.sub(r"\s*│\n│\s*", " ", done.out + done.err)
+
+
+@pytest.mark.parametrize(("text", "level"), [("debug", "DEBUG"), ("Warning", "WARNING"), (" error ", "ERROR")])
+def test_log_levels_are_taken_in_any_case(text: str, level: str) -> None:
+    """Every other tool takes `debug`."""
+    assert parse_log_level(text) == level
 
 
 def test_no_broker_is_3_and_says_where_it_was_looked_for(run_command: Run) -> None:

@@ -1,7 +1,7 @@
-"""Where the `chronik` command begins. A node takes the short way; everything else goes through the parser of `main`.
+"""Where the `chronik` command begins. `chronik server FILE` takes a short way; the parser in `main` reads all others.
 
-`chronik server FILE` is what supervisors run, and a cluster that restarts waits for it. Importing the parser would be a
-tenth of its start, so this module imports neither that nor anything of a command that was not typed.
+Supervisors run `chronik server FILE`, and a cluster that restarts waits for it. Importing the parser would take a tenth
+of that start, so this module imports neither the parser nor any command that was not typed.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from chronik.broker.node import Node
 
 EXIT_BAD_SETTING: Final = 2
+LOG_LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
 def main() -> None:
@@ -35,7 +36,7 @@ def serve(
     from chronik.broker.process import log_to_stderr, run
     from chronik.broker.settings import Settings
 
-    log_to_stderr(log_level)
+    log_to_stderr(parse_log_level(log_level))
     given = dict(item.partition("=")[::2] for item in overrides)
     try:
         settings = Settings.load(file, environment=os.environ, overrides=given)
@@ -43,6 +44,16 @@ def serve(
         print(f"chronik server: {fault}", file=sys.stderr)
         return EXIT_BAD_SETTING
     return run(settings, _say_ready, until_stdin_ends=until_stdin_ends)
+
+
+def parse_log_level(text: str) -> str:
+    """The level under logging's own name; any case is accepted."""
+    from chronik.cli.errors import Misused
+
+    level = text.strip().upper()
+    if level not in LOG_LEVELS:
+        raise Misused(f"--log-level {text!r}: write one of {', '.join(LOG_LEVELS)}, in any case")
+    return level
 
 
 def _say_ready(node: Node) -> None:

@@ -30,7 +30,7 @@ def server(
     override
         key=value, may be given many times.
     log_level
-        DEBUG, INFO, WARNING or ERROR.
+        DEBUG, INFO, WARNING, ERROR or CRITICAL; default: INFO.
     until_stdin_ends
         Stop when standard input ends: for programs that start nodes and must not leave any behind.
     """

@@ -8,6 +8,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from chronik.cli.entry import parse_log_level
+
 if TYPE_CHECKING:
     from chronik.broker.node import Node
 
@@ -37,7 +39,7 @@ def up(*, nodes: int = 1, port: int = 9092, data: Path | None = None, log_level:
     data
         Where to keep data; without it a temporary directory that is removed at the end.
     log_level
-        DEBUG, INFO, WARNING or ERROR.
+        DEBUG, INFO, WARNING, ERROR or CRITICAL; default: WARNING.
     """
     from chronik.broker.errors import BrokerError
     from chronik.broker.process import log_to_stderr
@@ -46,7 +48,8 @@ def up(*, nodes: int = 1, port: int = 9092, data: Path | None = None, log_level:
     if nodes < 1:
         print("chronik up: --nodes must be 1 or more", file=sys.stderr)
         return EXIT_USAGE
-    log_to_stderr(log_level)
+    level = parse_log_level(log_level)
+    log_to_stderr(level)
     directory = data.expanduser().absolute() if data else Path(tempfile.mkdtemp(prefix="chronik-"))
     if reason := why_not_here(directory, nodes):
         print(f"chronik up: {reason}", file=sys.stderr)
@@ -54,7 +57,7 @@ def up(*, nodes: int = 1, port: int = 9092, data: Path | None = None, log_level:
     try:
         if nodes == 1:
             return _run_one(directory, port, keeps=data is not None)
-        return _run_many(directory, nodes, port, keeps=data is not None, log_level=log_level)
+        return _run_many(directory, nodes, port, keeps=data is not None, log_level=level)
     except BrokerError as fault:
         print(f"chronik up: {fault}", file=sys.stderr)
         return EXIT_USAGE
