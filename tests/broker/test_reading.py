@@ -7,6 +7,12 @@ import pytest
 from chronik.metadata.errors import NotController
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.describe_cluster import DescribeClusterRequest
+from chronik.wire.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumRequestPartition,
+    DescribeQuorumRequestTopic,
+    DescribeQuorumResponse,
+)
 from chronik.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from chronik.wire.notation import Struct
 from tests.broker.hostile import Peer, World, frame, run, turns
@@ -67,7 +73,7 @@ def test_who_asks_for_everything_is_sent_to_another_node(
         assert peer.frames() == []
         [line] = caplog.records
         assert line.levelname == "WARNING", "it is no fault of this node"
-        assert "may be the past" in line.getMessage()
+        assert "cannot confirm metadata: no controller is elected" in line.getMessage()
         await world.node.stop()
 
     run(test())
@@ -83,6 +89,39 @@ def test_who_asks_for_no_topic_learns_of_the_brokers() -> None:
         await turns()
         answer = peer.answer(0, MetadataResponse, VERSION)
         assert (len(answer.brokers), answer.topics) == (1, [])
+        await world.node.stop()
+
+    run(test())
+
+
+def test_the_quorum_is_named_with_every_address_when_nobody_leads_it() -> None:
+    """Whoever looks for the reason has to ask the voters themselves, and must know where they are."""
+
+    async def test() -> None:
+        world = await World.make()
+
+        async def nobody_leads(command: object) -> None:
+            raise NotController(None)
+
+        world.node.store.submit = nobody_leads  # type: ignore[method-assign, assignment]
+        peer = Peer(world.node)
+        wanted = DescribeQuorumRequestTopic(
+            topic_name="__cluster_metadata", partitions=[DescribeQuorumRequestPartition(partition_index=0)]
+        )
+        peer.send(frame(DescribeQuorumRequest(topics=[wanted]), 2))
+        await turns()
+        answer = peer.answer(0, DescribeQuorumResponse, 2)
+        assert (answer.error_code, answer.error_message) == (
+            ErrorCode.NOT_CONTROLLER,
+            "no controller is elected: try again later",
+        )
+        [known] = answer.topics[0].partitions
+        assert (known.error_code, known.leader_id) == (ErrorCode.NOT_CONTROLLER, -1)
+        assert [each.replica_id for each in known.current_voters] == [world.node.node_id]
+        [node] = answer.nodes
+        assert node.node_id == world.node.node_id
+        endpoints = world.node.store.image.brokers[node.node_id].endpoints
+        assert [(each.name, each.port) for each in node.listeners] == [(each.name, each.port) for each in endpoints]
         await world.node.stop()
 
     run(test())

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from chronik.cli.cluster import _diverged
+from chronik.cli.cluster_status import diverged
 from chronik.cli.errors import CommandFailed
 from chronik.cli.moving import Standing, carry_out
 from chronik.cli.session import Options, run
@@ -243,8 +243,8 @@ def test_nodes_that_differ_at_one_version_are_told_apart_from_nodes_that_are_beh
     def row(node: int, version: int | None, state_hash: str | None) -> dict[str, object]:
         return {"node": node, "version": version, "state_hash": state_hash}
 
-    assert _diverged([row(1, 7, "a"), row(2, 7, "a"), row(3, 6, "b"), row(4, None, None)]) == {}
-    assert _diverged([row(1, 7, "a"), row(2, 7, "b"), row(3, 6, "c")]) == {7: {1: "a", 2: "b"}}
+    assert diverged([row(1, 7, "a"), row(2, 7, "a"), row(3, 6, "b"), row(4, None, None)]) == {}
+    assert diverged([row(1, 7, "a"), row(2, 7, "b"), row(3, 6, "c")]) == {7: {1: "a", 2: "b"}}
 
 
 def test_status_of_any_kafka(chronik: Run) -> None:

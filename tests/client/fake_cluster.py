@@ -96,6 +96,7 @@ class FakeCluster:
     def __init__(self, machine: Machine, topics: dict[str, int], *, node_count: int = 1) -> None:
         self.machine = machine
         self.partitions: dict[tuple[str, int], Partition] = {}
+        self.controller_id = -1
         self.trouble: Trouble | None = None
         self.message_bytes_max = MAX_BYTES
         self.next_producer_id = 1000
@@ -177,7 +178,7 @@ class FakeCluster:
             for name in names
         ]
         brokers = [MetadataResponseBroker(node_id=each, host=f"node{each}", port=PORT) for each in self.nodes]
-        return MetadataResponse(brokers=brokers, cluster_id="fake", controller_id=-1, topics=topics)
+        return MetadataResponse(brokers=brokers, cluster_id="fake", controller_id=self.controller_id, topics=topics)
 
     def produce(self, node_id: int, request: ProduceRequest, version: int) -> Any:
         answers = []

@@ -56,6 +56,20 @@ def test_bootstrap_servers_that_left_are_not_needed_any_more() -> None:
     on_cluster(work, node_count=2)
 
 
+def test_a_controller_that_died_does_not_keep_changes_out() -> None:
+    """Metadata names it until another is elected. Any broker forwards a change, so the next one will do."""
+
+    async def work(fake: FakeCluster, _: Any) -> None:
+        fake.controller_id = 2
+        async with Cluster(fake.machine.runtime, "node1") as cluster:
+            assert (await cluster.to_controller()).address.host == "node2"
+            fake.stop(2)
+            await asyncio.sleep(0.1)
+            assert (await cluster.to_controller()).address.host == "node1"
+
+    on_cluster(work, node_count=2)
+
+
 def test_one_connection_is_made_however_many_ask() -> None:
     """A thousand tasks that start together must not open a thousand connections."""
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from chronik.metadata.commands import CreateTopics, NewTopic
+from chronik.metadata.commands import BrokerHeartbeat, CreateTopics, NewTopic
 from chronik.metadata.errors import NotController
 from chronik.metadata.snapshot import state_hash
 from chronik.metadata.store import MetadataStore
@@ -194,3 +194,38 @@ def test_a_node_that_was_joining_empty_when_it_died_still_does_not_vote() -> Non
         await quorum.close()
 
     asyncio.run(test())
+
+
+class DeadEnds:
+    """Notes that reach nobody."""
+
+    def attach_notes(self, receive: Callable[[int, bytes], None], met: Callable[[str], None]) -> None:
+        pass
+
+    def send_note(self, to: int, note: bytes) -> bool:
+        return False
+
+    def has_died(self, peer: int) -> bool:
+        return True
+
+
+def test_a_node_without_a_leader_does_not_name_the_node_that_it_asked_last() -> None:
+    """It asks every voter in turn. That one of them was the last does not make it the controller."""
+
+    async def test() -> None:
+        quorum = Quorum()
+        alone = await MetadataStore.open(
+            runtime(quorum.disks[1]),
+            "/meta",
+            node_id=1,
+            cluster_id=None,
+            config=StoreConfig(voters=VOTERS, raft=QUICK, submit_timeout_ms=200),
+            transport=Wire(quorum.wires, 1),
+            notes=DeadEnds(),
+        )
+        with pytest.raises(NotController, match="no controller is elected") as refused:
+            await alone.submit(BrokerHeartbeat(broker_id=1, broker_epoch=1))
+        assert refused.value.leader_id is None
+        await alone.close()
+
+    asyncio.run(asyncio.wait_for(test(), 60))

@@ -43,7 +43,7 @@ async def _confirmed(
     except MetadataError as fault:
         unconfirmed = otherwise(request, context) if otherwise is not None else None
         if unconfirmed is None:
-            raise Unanswerable(f"what this node knows of the cluster may be the past: {fault}") from fault
+            raise Unanswerable(f"cannot confirm metadata: {fault}") from fault
         return unconfirmed
     answer = handle(request, context)
     return await answer if hasattr(answer, "__await__") else answer

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import sys
-import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
 from chronik.cli.errors import CommandFailed, Misused
 from chronik.cli.moving import Standing, carry_out
-from chronik.cli.output import Column, Row, human_count, human_duration, id_list, print_json, print_rows, yes_or_no
+from chronik.cli.output import Column, Row, id_list, print_json, print_rows
 from chronik.cli.session import DEFAULTS, DONE, REFUSED, Options, complain, progress, run
 
 if TYPE_CHECKING:
     from chronik.client.admin.balance import Racks, Replicas
-    from chronik.client.admin.quorum import Member, Quorum
     from chronik.client.routing import Cluster
     from chronik.client.topology import TopicPartition, Topology
 
@@ -34,17 +31,6 @@ For example:
   chronik cluster remove 2""",
 )
 
-NODE_COLUMNS = (
-    Column("node", "NODE", is_number=True),
-    Column("role", "ROLE"),
-    Column("state", "STATE"),
-    Column("applied_index", "APPLIED", human_count, is_number=True),
-    Column("lag_entries", "BEHIND", human_count, is_number=True),
-    Column("lag_ms", "LAG", human_duration, is_number=True),
-    Column("reads_by_lease", "LEASE", yes_or_no),
-    Column("version", "VERSION", human_count, is_number=True),
-    Column("state_hash", "STATE HASH"),
-)
 MOVE_COLUMNS = (
     Column("partition", "PARTITION"),
     Column("from", "FROM", id_list),
@@ -55,11 +41,11 @@ _joining = re.compile(r"(?P<id>[0-9]+)@(?P<address>.+)")
 
 @app.command
 def status(*, options: Options = DEFAULTS) -> int:
-    """Show the quorum's leader and term, and of each node how far it is and whether it is well.
+    """Show the quorum leader, and each node's role, state and replication lag.
 
-    Nodes whose state hashes differ at one version have different metadata, which must never be: that is said, and the
-    exit code is 1. What only a node itself knows is asked at its admin listener, which is often reachable from its own
-    machine alone; without it those columns are empty.
+    Without a leader the command asks every node itself and shows which of them answer; the exit code is then 1. It is 1
+    too when nodes have different metadata at the same version, which must never happen. Some columns come from the
+    nodes' admin listeners; they are empty where those cannot be reached from this machine.
 
     For example:
       chronik cluster status
@@ -67,98 +53,20 @@ def status(*, options: Options = DEFAULTS) -> int:
     """
 
     async def work(cluster: Cluster) -> int:
+        from chronik.cli.cluster_status import look, print_status, why_bad
+
         with progress("asking the nodes"):
-            document = await _status(cluster)
+            document = await look(cluster)
         if options.wants_json:
             print_json(document)
         else:
-            print(f"cluster    {document['cluster_id']}")
-            print(f"leader     node {document['leader']} in term {document['term']}")
-            offline, behind = document["offline_partitions"], document["under_replicated_partitions"]
-            print(f"partitions {document['partitions']}, {behind} under-replicated, {offline} without a leader")
-            print_rows(document["nodes"], NODE_COLUMNS, as_json=False)
-        for version, hashes in document["diverged"].items():
-            complain(f"at version {version} the nodes' metadata differ: {hashes}; stop the odd one and restore it")
-        return REFUSED if document["diverged"] else DONE
+            print_status(document)
+        faults = why_bad(document)
+        for fault in faults:
+            complain(fault)
+        return REFUSED if faults else DONE
 
-    return run(options, work)
-
-
-async def _status(cluster: Cluster) -> dict[str, Any]:
-    from chronik.client.admin import nodes, quorum
-    from chronik.client.admin.status import status as status_of
-
-    described, told = await nodes.describe(cluster), await quorum.describe(cluster)
-    topology = await cluster.retrying(lambda: cluster.refresh(None))
-    asked = list(told.admin.items())
-    pages = await asyncio.gather(
-        *(status_of(cluster.network, at, cluster_id=described.cluster_id, node_id=node_id) for node_id, at in asked)
-    )
-    page_of = {node_id: page for (node_id, _), page in zip(asked, pages, strict=True) if page is not None}
-    members = {member.node_id: member for member in told.members}
-    brokers = {node.node_id: node for node in described.nodes}
-    now_ms = time.time_ns() // 1_000_000
-    rows: list[Row] = []
-    for node_id in sorted({*members, *brokers}):
-        member, broker, page = members.get(node_id), brokers.get(node_id), page_of.get(node_id)
-        own = page["quorum"] if page else {}
-        rows.append(
-            {
-                "node": node_id,
-                "role": _role(node_id, told.leader_id, is_voter=member is not None and member.is_voter),
-                "state": _state(
-                    is_broker=broker is not None, is_fenced=broker is not None and broker.is_fenced, page=page
-                ),
-                "host": broker.host if broker else None,
-                "port": broker.port if broker else None,
-                "rack": broker.rack if broker else None,
-                "applied_index": own.get("applied_index"),
-                "lag_entries": max(0, told.high_watermark - member.end_offset) if member else None,
-                "lag_ms": max(0, now_ms - member.caught_up_ms) if member and _is_behind(told, member) else 0,
-                "reads_by_lease": own.get("reads_by_lease"),
-                "version": page["version"] if page else None,
-                "state_hash": page["state_hash"] if page else None,
-            }
-        )
-    partitions = [each for topic in topology.topics.values() for each in topic.partitions.values()]
-    return {
-        "cluster_id": described.cluster_id,
-        "leader": told.leader_id,
-        "term": told.term,
-        "committed_index": told.high_watermark - 1,
-        "partitions": len(partitions),
-        "offline_partitions": sum(each.leader_id < 0 for each in partitions),
-        "under_replicated_partitions": sum(len(each.isr) < len(each.replicas) for each in partitions),
-        "nodes": rows,
-        "diverged": _diverged(rows),
-    }
-
-
-def _is_behind(told: Quorum, member: Member) -> bool:
-    return member.end_offset < told.high_watermark and member.caught_up_ms >= 0
-
-
-def _role(node_id: int, leader_id: int, *, is_voter: bool) -> str:
-    if node_id == leader_id:
-        return "leader"
-    return "voter" if is_voter else "listener"
-
-
-def _state(*, is_broker: bool, is_fenced: bool, page: dict[str, Any] | None) -> str:
-    if page is not None and not page["ready"]:
-        return str(page["not_ready_because"])
-    if not is_broker:
-        return "no broker"
-    return "fenced" if is_fenced else "alive"
-
-
-def _diverged(rows: list[Row]) -> dict[int, dict[int, str]]:
-    """By version at which nodes have different hashes: the hash of each node."""
-    by_version: dict[int, dict[int, str]] = {}
-    for row in rows:
-        if row["state_hash"] is not None:
-            by_version.setdefault(row["version"], {})[row["node"]] = row["state_hash"]
-    return {version: hashes for version, hashes in by_version.items() if len(set(hashes.values())) > 1}
+    return run(options, work, is_patient=True)
 
 
 @app.command

@@ -17,7 +17,7 @@ from chronik.cli.errors import CommandFailed, Misused
 from chronik.cli.moments import parse_place
 from chronik.cli.naming import existing_topic
 from chronik.cli.records import RecordPrinter
-from chronik.cli.session import DEFAULTS, Options, Progress, progress, run
+from chronik.cli.session import DEFAULTS, Options, Progress, progress, run, watched
 
 if TYPE_CHECKING:
     from chronik.client.consumer import Consumer, Start
@@ -109,7 +109,7 @@ def consume(
         default = LATEST if follow else EARLIEST
         start: Start = default if begin is None else begin
         end = None if follow else LATEST if stop is None else stop
-        partitions = [at for topic in topics for at in await _partitions(cluster, topic, partition)]
+        partitions = [at for topic in topics for at in await watched(cluster, _partitions(cluster, topic, partition))]
         fetching = FetchOptions(isolation_level=READ_COMMITTED if isolation == "committed" else READ_UNCOMMITTED)
         reset = start if isinstance(start, int) else default
         async with Consumer(
@@ -123,7 +123,7 @@ def consume(
             with progress("waiting for records") as shown:
                 await _read(consumer, printer, ends, count, shown)
 
-    return run(options, work)
+    return run(options, work, is_patient=True)
 
 
 async def _read(

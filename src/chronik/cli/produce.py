@@ -19,7 +19,7 @@ from chronik.cli.moments import parse_time
 from chronik.cli.naming import existing_topic, parse_settings
 from chronik.cli.output import Column, counted, human_count, print_rows
 from chronik.cli.retention import RetentionCheck
-from chronik.cli.session import DEFAULTS, Options, complain, progress, run
+from chronik.cli.session import DEFAULTS, Options, complain, progress, run, watched
 
 if TYPE_CHECKING:
     from chronik.client.batching import Delivery, RecordPosition
@@ -156,7 +156,7 @@ def produce(
         from chronik.wire.compression import Codec
 
         if not create:
-            await existing_topic(cluster, topic)
+            await watched(cluster, existing_topic(cluster, topic))
         summary = Summary()
         retention = RetentionCheck(cluster, topic)
         refused: BadLine | CommandFailed | None = None
@@ -191,7 +191,7 @@ def produce(
         if refused is not None:
             raise _stopped(refused, summary.record_count)
 
-    return run(options, work)
+    return run(options, work, is_patient=True)
 
 
 def _stopped(fault: BadLine | CommandFailed, written: int) -> CommandFailed | Misused:

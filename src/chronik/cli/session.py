@@ -2,6 +2,9 @@
 
 Every command that talks to a cluster takes `Options` and runs its work through `run`. The work returns an exit code or
 None, or raises; `main` alone prints what was raised and ends the process. Ctrl-C ends quietly with 130.
+
+A command that takes longer than a second looks whether the metadata quorum is lost. If so it ends and says which voters
+answer: no attempt can succeed, and the error of the last one would name something else.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeVar
 
 from cyclopts import Parameter
 
@@ -24,13 +27,16 @@ if TYPE_CHECKING:
     from chronik.client.routing import Cluster
 
 EXIT_CODES: Final = """\
-Exit codes: 0 done; 1 the cluster refused, or what was named is not there;
-2 the command makes no sense; 3 no broker was reached; 130 interrupted."""
+Exit codes: 0 done; 1 refused, or not found; 2 invalid command line;
+3 no broker reached; 130 interrupted."""
 
 DONE, REFUSED, MISUSED, INTERRUPTED = 0, 1, 2, 130
 PROGRESS_AFTER_S: Final = 2
+LOOK_EVERY_S: Final = 1
+LOST_LOOKS: Final = 2  # in a row: one alone may meet nodes that are starting
 
 Format = Literal["table", "json"]
+T = TypeVar("T")
 
 
 @Parameter(name="*")
@@ -54,16 +60,20 @@ class Options:
 DEFAULTS: Final = Options()
 
 
-def run(options: Options, work: Callable[[Cluster], Awaitable[int | None]]) -> int:
-    """Runs `work` with a client of the cluster named by `options`; the exit code."""
+def run(options: Options, work: Callable[[Cluster], Awaitable[int | None]], *, is_patient: bool = False) -> int:
+    """Runs `work` with a client of the cluster named by `options`; the exit code.
+
+    `is_patient` is for work that goes on without a quorum, as reading and writing records does once it has begun.
+    """
     from chronik.client.errors import BadAddress, ClientError, Unreachable
 
     try:
-        return run_loop(_connected(options, work))
+        return run_loop(_connected(options, work, is_patient=is_patient))
     except BadAddress as error:
         raise Misused(f"--bootstrap: {error}") from error
     except Unreachable as error:
-        raise NoBroker(f"{error} Asked: {options.bootstrap} (--bootstrap or CHRONIK_BOOTSTRAP).") from error
+        end = "" if str(error).endswith(("?", ".")) else "."
+        raise NoBroker(f"{error}{end} Asked: {options.bootstrap} (--bootstrap or CHRONIK_BOOTSTRAP)") from error
     except ClientError as error:
         raise CommandFailed(str(error)) from error
 
@@ -78,13 +88,51 @@ def run_loop(work: Awaitable[int]) -> int:
         return runner.run(main())
 
 
-async def _connected(options: Options, work: Callable[[Cluster], Awaitable[int | None]]) -> int:
+async def _connected(options: Options, work: Callable[[Cluster], Awaitable[int | None]], *, is_patient: bool) -> int:
+    from chronik.client.errors import ClientError, DeliveryFailed
     from chronik.client.routing import Cluster
     from chronik.runtime.real import real_runtime
 
     async with Cluster(real_runtime(), options.bootstrap, client_id="chronik-cli") as cluster:
         await cluster.to_any()  # a cluster that is not there at all is told at once; later faults are tried again
-        return await work(cluster) or DONE
+        try:
+            return await (work(cluster) if is_patient else watched(cluster, work(cluster))) or DONE
+        except ClientError as error:
+            cause = error.cause if isinstance(error, DeliveryFailed) else error
+            if not cause.retriable:
+                raise
+            await _explain(cluster, error)
+            raise
+
+
+async def watched(cluster: Cluster, work: Awaitable[T]) -> T:
+    """The result of `work`. Raises CommandFailed instead as soon as the quorum is lost."""
+    from chronik.client.admin.survey import survey
+
+    working = asyncio.ensure_future(work)
+    lost = 0
+    try:
+        while True:
+            await asyncio.wait([working], timeout=LOOK_EVERY_S)
+            if working.done():
+                return await working
+            seen = await survey(cluster)
+            lost = lost + 1 if seen is not None and seen.is_lost else 0
+            if lost >= LOST_LOOKS and not working.done():
+                raise CommandFailed(f"{seen}. Start them again; `chronik cluster status` shows every node")
+    finally:
+        if not working.done():
+            working.cancel()
+            await asyncio.wait([working])
+
+
+async def _explain(cluster: Cluster, error: Exception) -> None:
+    """Raises the cause of an error that the missing controller has brought about, if that is what it is."""
+    from chronik.client.admin.survey import survey
+
+    seen = await survey(cluster)
+    if seen is not None:
+        raise CommandFailed(f"{seen}. `chronik cluster status` shows every node") from error
 
 
 def complain(message: str) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from chronik.client.addresses import Address, parse_addresses
@@ -103,11 +104,13 @@ class Cluster:
         return await self._to(broker.address, purpose)
 
     async def to_controller(self) -> Connection:
-        """Who takes changes. Every broker of a KRaft cluster forwards them, so any will do when none is named."""
+        """The broker that takes changes. Every broker of a KRaft cluster forwards them, so any other will do when the
+        controller is not known or does not answer: metadata names a controller that died until another is elected."""
         if not self.topology.brokers:
             await self.refresh([])
         if self.topology.controller_id in self.topology.brokers:
-            return await self.to_node(self.topology.controller_id)
+            with suppress(Unreachable):
+                return await self.to_node(self.topology.controller_id)
         return await self.to_any()
 
     async def _to(self, address: Address, purpose: str = "") -> Connection:

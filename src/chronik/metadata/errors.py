@@ -41,8 +41,11 @@ class NotController(MetadataError):
     kafka_error = ErrorCode.NOT_CONTROLLER
 
     def __init__(self, leader_id: int | None) -> None:
-        where = "no controller is elected" if leader_id is None else f"the controller is node {leader_id}"
-        super().__init__(f"this node is not the controller, {where}: send the command there, or again later")
+        super().__init__(
+            "no controller is elected: try again later"
+            if leader_id is None
+            else f"node {leader_id} is the controller, not this node: send the command there"
+        )
         self.leader_id = leader_id
 
 

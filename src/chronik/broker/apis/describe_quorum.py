@@ -1,7 +1,8 @@
 """DescribeQuorum (key 55): who votes and who listens in the metadata quorum, and how far each has come.
 
-Any node answers; it asks the leader. A member's offset is the index of the next entry it lacks. Nodes are told with
-the address by which the quorum reaches them and, beyond Kafka's answer, that of their admin listeners.
+Any node answers; it asks the leader. A member's offset is the index of the next entry it lacks. Each node is listed
+with its quorum listener and, beyond Kafka's answer, its admin listener. Without a leader the answer is NOT_CONTROLLER
+at once, with the voters and the client and admin listeners that this node knows: a tool can then ask every node.
 Versions: v1 times of the last word and of the last moment without lag; v2 directory ids, nodes, error messages.
 """
 
@@ -13,7 +14,7 @@ from chronik.broker.api import api
 from chronik.broker.settings.listeners import ADMIN_ENDPOINT
 from chronik.broker.topics import refused_by
 from chronik.metadata.commands import DescribeQuorum, DescribeQuorumReply, QuorumMember
-from chronik.metadata.errors import MetadataError
+from chronik.metadata.errors import MetadataError, NotController
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.describe_quorum import (
     DescribeQuorumRequest,
@@ -39,11 +40,13 @@ async def describe_quorum(request: DescribeQuorumRequest, context: Context) -> D
     asked = [(topic.topic_name, [each.partition_index for each in topic.partitions]) for topic in request.topics]
     if asked != [(METADATA_TOPIC, [METADATA_PARTITION])]:
         return _unknown(request)
+    store = context.node.store
+    if store.leader_id is None and not store.is_controller:
+        return _leaderless(NotController(None), context)
     try:
-        quorum = await context.node.store.submit(DescribeQuorum())
+        quorum = await store.submit(DescribeQuorum())
     except MetadataError as fault:
-        error, message = refused_by(fault)
-        return DescribeQuorumResponse(error_code=error, error_message=message, topics=[], nodes=[])
+        return _leaderless(fault, context)
     members = [(member, _state(member, context)) for member in quorum.members]
     described = DescribeQuorumResponsePartition(
         partition_index=METADATA_PARTITION,
@@ -60,6 +63,47 @@ async def describe_quorum(request: DescribeQuorumRequest, context: Context) -> D
         error_message="",
         topics=[DescribeQuorumResponseTopic(topic_name=METADATA_TOPIC, partitions=[described])],
         nodes=_nodes(quorum, context),
+    )
+
+
+def _leaderless(fault: MetadataError, context: Context) -> DescribeQuorumResponse:
+    """Members as this node last knew them, beside the error: nobody can tell how far each has come."""
+    error, message = refused_by(fault)
+    raft = context.node.store.raft
+    voters, learners = (
+        [
+            ReplicaState(
+                replica_id=node_id,
+                replica_directory_id=ZERO_UUID,
+                log_end_offset=UNKNOWN,
+                last_fetch_timestamp=UNKNOWN,
+                last_caught_up_timestamp=UNKNOWN,
+            )
+            for node_id in ids
+        ]
+        for ids in (raft.members.voters, raft.members.learners)
+    )
+    known = DescribeQuorumResponsePartition(
+        partition_index=METADATA_PARTITION,
+        error_code=error,
+        error_message=message,
+        leader_id=UNKNOWN,
+        leader_epoch=raft.term,
+        high_watermark=UNKNOWN,
+        current_voters=voters,
+        observers=learners,
+    )
+    brokers = context.node.store.image.brokers
+    nodes = []
+    for node_id in (*raft.members.voters, *raft.members.learners):
+        endpoints = brokers[node_id].endpoints if node_id in brokers else ()
+        listeners = [Listener(name=each.name, host=each.host, port=each.port) for each in endpoints]
+        nodes.append(Node(node_id=node_id, listeners=listeners))
+    return DescribeQuorumResponse(
+        error_code=error,
+        error_message=message,
+        topics=[DescribeQuorumResponseTopic(topic_name=METADATA_TOPIC, partitions=[known])],
+        nodes=nodes,
     )
 
 

@@ -16,11 +16,13 @@ ANSWER_BYTES_MAX: Final = 1 << 20
 TIMEOUT_S: Final = 3.0
 
 
-async def status(network: Network, address: Address, *, cluster_id: str, node_id: int) -> dict[str, Any] | None:
-    """The page, or None: nobody is there, or it is another node. An admin listener is often on loopback, where from
-    another machine somebody else may answer."""
+async def status(
+    network: Network, address: Address, *, cluster_id: str | None, node_id: int, timeout_s: float = TIMEOUT_S
+) -> dict[str, Any] | None:
+    """The page, or None: nothing answers, or another node does. An admin listener is often on loopback; on another
+    machine the same address may belong to a node of another cluster. `cluster_id` is None where it is not known."""
     try:
-        async with asyncio.timeout(TIMEOUT_S):
+        async with asyncio.timeout(timeout_s):
             transport, protocol = await network.connect(*address, _Answer)
             try:
                 transport.write(REQUEST)
@@ -29,7 +31,8 @@ async def status(network: Network, address: Address, *, cluster_id: str, node_id
                 transport.close()
     except (OSError, TimeoutError, ValueError):
         return None
-    return page if (page.get("cluster_id"), page.get("node_id")) == (cluster_id, node_id) else None
+    is_ours = cluster_id is None or page.get("cluster_id") == cluster_id
+    return page if is_ours and page.get("node_id") == node_id else None
 
 
 def _page(answer: bytes) -> dict[str, Any]:

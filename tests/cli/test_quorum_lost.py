@@ -1,0 +1,137 @@
+"""Commands on a cluster without a quorum: they say so, soon, and name no other cause. Nodes are real processes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from chronik.client.admin.survey import survey
+from chronik.client.routing import Cluster as Client
+from chronik.runtime.real import real_runtime
+from chronik.testing import Cluster
+from tests.cli.conftest import Run
+
+pytestmark = pytest.mark.slow
+
+WITH_ADMIN = {"chronik.admin.listener": "127.0.0.1:0"}
+TRUTH = "no controller is elected: 1 of 3 voters answer, 2 are needed; no answer from nodes 2 and 3"
+# Commands used to retry for half a minute. The bound is far from that and from the two seconds that they take, so that
+# a busy machine does not decide.
+SECONDS_MAX = 15
+
+
+@pytest.fixture(scope="module")
+def survivor() -> Iterator[Cluster]:
+    """One node of three; the other two were killed."""
+    with Cluster(nodes=3, settings=WITH_ADMIN, in_process=False) as cluster:
+        cluster.kill(2)
+        cluster.kill(3)
+        asyncio.run(leaderless(cluster))
+        yield cluster
+
+
+async def leaderless(cluster: Cluster) -> None:
+    """Until the survivor has noticed: its lease lets it answer reads a moment longer."""
+    async with Client(real_runtime(), cluster.bootstrap) as client:
+        while await survey(client) is None:
+            await asyncio.sleep(0.1)
+
+
+@pytest.fixture
+def chronik(run_command: Run, survivor: Cluster, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.setenv("CHRONIK_BOOTSTRAP", survivor.bootstrap)
+    return run_command
+
+
+def test_status_shows_who_answers_and_how_many_votes_are_needed(chronik: Run, survivor: Cluster) -> None:
+    """This is when an operator runs it."""
+    began_s = time.monotonic()
+    done = chronik("cluster", "status")
+    assert time.monotonic() - began_s < SECONDS_MAX
+    assert done.exit_code == 1
+    assert TRUTH in done.err
+    assert "votes      1 of 3 voters answer, 2 are needed" in done.out
+    assert [line.split()[:5] for line in done.lines[-3:]] == [
+        ["1", "voter", "answers", survivor.address(1), done.lines[-3].split()[4]],
+        ["2", "voter", "no", "answer", survivor.address(2)],
+        ["3", "voter", "no", "answer", survivor.address(3)],
+    ]
+
+
+def test_status_as_json_has_the_same_keys_as_with_a_leader(chronik: Run) -> None:
+    """A script that watches clusters must not break when one does."""
+    page = chronik("cluster", "status", "--format", "json").json
+    assert (page["leader"], page["voters"], page["voters_answering"], page["voters_needed"]) == (
+        None,
+        [1, 2, 3],
+        [1],
+        2,
+    )
+    assert [(row["node"], row["state"]) for row in page["nodes"]] == [
+        (1, "answers"),
+        (2, "no answer"),
+        (3, "no answer"),
+    ]
+    with Cluster(settings=WITH_ADMIN) as well:
+        healthy = chronik("cluster", "status", "--format", "json", "--bootstrap", well.bootstrap).json
+    assert healthy.keys() <= page.keys()
+    assert healthy["nodes"][0].keys() <= page["nodes"][0].keys()
+    assert page["nodes"][0]["state_hash"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["topic", "create", "x"],
+        ["topic", "list"],
+        ["topic", "describe", "x"],
+        ["group", "list"],
+        ["group", "describe", "x"],
+        ["config", "get", "topic", "x"],
+        ["cluster", "remove", "2"],
+        ["produce", "x"],
+        ["consume", "x"],
+        ["consume", "x", "--group", "g", "--follow"],
+    ],
+    ids=" ".join,
+)
+def test_a_command_without_a_quorum_names_the_voters_that_are_missing(chronik: Run, words: list[str]) -> None:
+    """Not "the controller has moved", nor "is a broker running there?": neither would be true."""
+    began_s = time.monotonic()
+    done = chronik(*words, stdin=b"record\n")
+    assert time.monotonic() - began_s < SECONDS_MAX
+    assert (done.exit_code, done.out) == (1, "")
+    assert TRUTH in done.err
+    assert len(done.err.splitlines()) == 1
+
+
+def test_a_node_that_hangs_does_not_count_as_answering(
+    run_command: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its machine still accepts connections. And without admin listeners the brokers' own are asked."""
+    with Cluster(nodes=3, in_process=False, data=tmp_path) as cluster:
+        monkeypatch.setenv("CHRONIK_BOOTSTRAP", cluster.bootstrap)
+        cluster.kill(2)
+        cluster.pause(3)
+        try:
+            done = run_command("cluster", "status", "--bootstrap", cluster.address(1))
+        finally:
+            cluster.resume(3)
+        assert (done.exit_code, TRUTH in done.err) == (1, True), done.err
+
+
+def test_a_cluster_that_lost_one_node_of_three_goes_on(
+    run_command: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A leader is elected within seconds: that is no reason to give up."""
+    with Cluster(nodes=3, settings=WITH_ADMIN, in_process=False, data=tmp_path) as cluster:
+        monkeypatch.setenv("CHRONIK_BOOTSTRAP", cluster.bootstrap)
+        leader = run_command("cluster", "status", "--format", "json").json["leader"]
+        cluster.kill(leader)
+        made = run_command("topic", "create", "x", "-r", "2")
+        assert made.exit_code == 0, made.err
+        assert run_command("cluster", "status").exit_code == 0
