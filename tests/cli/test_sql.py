@@ -33,7 +33,7 @@ def test_an_answer_is_printed_for_people_and_for_programs(run_command: Run) -> N
 def test_no_rows_are_an_answer(run_command: Run) -> None:
     """And valid JSON."""
     assert run_command("sql", "SELECT 1 WHERE false", "--format", "json").json == []
-    assert run_command("sql", "SELECT 1 WHERE false").err == "no rows\n"
+    assert run_command("sql", "SELECT 1 WHERE false").err == "No rows.\n"
 
 
 def test_a_long_query_draws_nothing_between_the_rows(run_command: Run) -> None:

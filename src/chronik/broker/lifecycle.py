@@ -112,7 +112,7 @@ class Lifecycle:
                 log.warning("heartbeat refused: %s", refused)
             except NotController as error:
                 self.heartbeat_failures += 1
-                log.warning("the controller did not receive this node's heartbeat: %s", error)
+                log.warning("heartbeat not delivered: %s", error)
 
     async def hand_over(self) -> None:
         """Before a clean stop: leaderships move to other nodes first, so that nobody's produce fails."""

@@ -1,8 +1,8 @@
 """What commands print: tables for people, JSON for programs, from the same rows.
 
 A row is a dict; a `Column` says which key to show, under which title and how. JSON gets the rows as they are: numbers
-stay numbers and sizes stay bytes. People get units, a sign for "none", and times with their zone. Colours and the width
-of the terminal matter only when there is one.
+stay numbers and sizes stay bytes. People get units, a sign for "none", and times with their zone. On a terminal a table
+is never wider than the screen, and what is left out is said; in a pipe it is always whole.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 Row = Mapping[str, Any]
 
 NOTHING: Final = "-"
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+GAP: Final = 2  # blanks between two columns
+TEXT_MIN: Final = 8  # characters of a text that must be seen for its column to be worth showing
 SECONDS_PER: Final = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 
 
@@ -30,8 +32,10 @@ class Column:
     is_number: bool = False
 
 
-def print_rows(rows: Sequence[Row], columns: Sequence[Column], *, as_json: bool, empty: str = "") -> None:
-    """`empty` is said to people in place of a table without rows."""
+def print_rows(
+    rows: Sequence[Row], columns: Sequence[Column], *, as_json: bool, empty: str = "", whole: str = "--format json"
+) -> None:
+    """`empty` is said to people in place of a table without rows; `whole` is what shows columns that do not fit."""
     if as_json:
         print_json(list(rows))
         return
@@ -40,7 +44,7 @@ def print_rows(rows: Sequence[Row], columns: Sequence[Column], *, as_json: bool,
         return
     cells = [[_cell(row.get(column.key), column) for column in columns] for row in rows]
     if sys.stdout.isatty():
-        _print_for_terminal(cells, columns)
+        _print_for_terminal(cells, columns, whole)
         return
     cells.insert(0, [column.title for column in columns])
     widths = [max(map(len, cut)) for cut in zip(*cells, strict=True)]
@@ -52,18 +56,53 @@ def print_rows(rows: Sequence[Row], columns: Sequence[Column], *, as_json: bool,
         print("  ".join(padded).rstrip())
 
 
-def _print_for_terminal(cells: Sequence[Sequence[str]], columns: Sequence[Column]) -> None:
-    """As wide as the terminal, what does not fit cut with a sign; titles in bold."""
+def _print_for_terminal(cells: Sequence[Sequence[str]], columns: Sequence[Column], whole: str) -> None:
+    """As wide as the terminal. Long texts are cut with a sign; columns without room are left out and counted."""
+    from rich.cells import cell_len
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for column in columns:
-        table.add_column(column.title, justify="right" if column.is_number else "left", no_wrap=True)
-    for line in cells:
-        table.add_row(*map(Text, line))
-    Console(highlight=False).print(table)
+    console = Console(highlight=False)
+    shown = [[_visible(cell) for cell in line] for line in cells]
+    needed = [
+        max(cell_len(column.title), *(cell_len(line[index]) for line in shown)) for index, column in enumerate(columns)
+    ]
+    widths = fit(needed, columns, console.width)
+    table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
+    for column, width in zip(columns, widths, strict=False):
+        justify: Literal["right", "left"] = "right" if column.is_number else "left"
+        table.add_column(Text(column.title), justify=justify, no_wrap=True, overflow="ellipsis", width=width)
+    for line in shown:
+        table.add_row(*map(Text, line[: len(widths)]))
+    console.print(table)
+    if hidden := columns[len(widths) :]:
+        names = ", ".join(column.title for column in hidden)
+        print(f"{counted(len(hidden), 'column')} not shown ({names}): use {whole}", file=sys.stderr)
+
+
+def fit(needed: Sequence[int], columns: Sequence[Column], room: int) -> list[int]:
+    """The widths of the columns that fit into `room`, first to last; those that are missing do not fit.
+
+    The widest texts give way first, down to their titles. Numbers are never cut: a part of a number is another number.
+    """
+    least = [
+        width if column.is_number else min(width, max(len(column.title), TEXT_MIN))
+        for width, column in zip(needed, columns, strict=True)
+    ]
+    count = len(columns)
+    while count > 1 and sum(least[:count]) + GAP * (count - 1) > room:
+        count -= 1
+    for cap in range(min(max(needed), room), 0, -1):
+        widths = [max(low, min(need, cap)) for low, need in zip(least[:count], needed[:count], strict=True)]
+        if sum(widths) + GAP * (count - 1) <= room:
+            return widths
+    return [room]  # one column, wider than the terminal
+
+
+def _visible(text: str) -> str:
+    """Control characters as escapes: a value must not move the cursor or change colours."""
+    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
 
 
 def _cell(value: Any, column: Column) -> str:

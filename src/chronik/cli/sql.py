@@ -157,7 +157,7 @@ def _print_table(answer: Answer | SparkAnswer) -> None:
         Column(str(i), name, _text, is_number=all(isinstance(row[str(i)], int | float | Decimal) for row in shown))
         for i, name in enumerate(answer.columns)
     ]
-    print_rows(shown, columns, as_json=False, empty="no rows")
+    print_rows(shown, columns, as_json=False, empty="No rows.", whole="--format csv, or name them in the query")
     if next(rows, None) is not None:
         print(f"only the first {SHOWN_MAX} rows are shown: --format csv or json prints all", file=sys.stderr)
 
