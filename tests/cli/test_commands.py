@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -238,3 +239,23 @@ def test_settings_are_shown_set_and_unset(chronik: Run, topic: str) -> None:
     assert (unknown.exit_code, "did you mean 'cleanup.policy'?" in unknown.err) == (1, True)
     assert chronik("config", "set", "topic", topic, "retention.ms=soon").exit_code == 1
     assert chronik("config", "get", "broker", "1", "--all").exit_code == 0
+
+
+def test_a_setting_that_changes_nothing_here_is_said_to(run_command: Run, our_broker: Any, unique: Unique) -> None:
+    """Kafka's key is taken, so that files and scripts work. "changed" alone would promise more threads."""
+    at = ("--bootstrap", our_broker.bootstrap)
+    done = run_command("config", "set", "broker", "1", "num.io.threads=4", *at)
+    assert (done.exit_code, done.out) == (0, "")
+    assert "num.io.threads is accepted and has no effect here" in done.err
+    assert "one event loop serves everything" in done.err
+    topic = unique("topic")
+    run_command("topic", "create", topic, *at)
+    both = run_command("config", "set", "topic", topic, "flush.ms=5", "retention.ms=500000", *at)
+    assert (both.exit_code, both.out) == (0, f"topic '{topic}': changed\n")
+    assert [line for line in both.err.splitlines() if "no effect" in line] == both.err.splitlines()[:1]
+    assert "flush.ms" in both.err
+    told = run_command("config", "set", "topic", topic, "flush.ms=6", "--format", "json", *at).json
+    assert list(told["without_effect"]) == ["flush.ms"]
+    run_command("config", "unset", "broker", "1", "num.io.threads", *at)
+    empty = run_command("config", "get", "broker", "default", *at)
+    assert empty.err == "The cluster-wide default has no settings of its own; --all shows those that apply\n"

@@ -20,6 +20,7 @@ from chronik.broker.settings.keys import BROKER_KEYS
 from chronik.broker.settings.layers import Layers, Setting
 from chronik.broker.settings.values import parse_value, show_value
 from chronik.broker.settings.without_effect import DYNAMIC_ONLY
+from chronik.broker.topic_settings import KEYS_WITHOUT_EFFECT
 from chronik.metadata.config_definitions import Definition as ResourceDefinition
 from chronik.metadata.errors import refuse
 from chronik.metadata.group_configs import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS
@@ -27,6 +28,7 @@ from chronik.metadata.topic_configs import TOPIC_CONFIGS, ConfigSource
 from chronik.wire.error_codes import ErrorCode
 
 UNKNOWN_TYPE = 0
+WITHOUT_EFFECT = "Without effect."  # how the documentation of such a key begins; `chronik config set` looks for it
 DYNAMIC_BROKER_LOGGER, DYNAMIC_CLIENT_METRICS, DYNAMIC_GROUP = 6, 7, 8  # sources that only one kind of resource has
 
 # Keys that stand for one another, the finest unit first.
@@ -84,7 +86,10 @@ def _topic_entry(definition: ResourceDefinition, settings: Settings, own: Mappin
     name = definition.name
     text = own[name] if name in own else settings.topic_default(name)
     inherited = _synonyms(definition.synonyms[0].key, settings.layers) if definition.synonyms else ()
-    return _of_resource(definition, text, ConfigSource.TOPIC if name in own else None, inherited)
+    entry = _of_resource(definition, text, ConfigSource.TOPIC if name in own else None, inherited)
+    if name not in KEYS_WITHOUT_EFFECT:
+        return entry
+    return entry._replace(documentation=f"{WITHOUT_EFFECT} In Kafka: {entry.documentation}")
 
 
 def group_entries(settings: Settings, own: Mapping[str, str]) -> list[Entry]:
@@ -177,7 +182,7 @@ def _broker_entry(definition: Definition, layers: Layers, *, made_up: Mapping[st
         is_sensitive=definition.is_sensitive,
         config_type=definition.type,
         synonyms=synonyms,
-        documentation=definition.words or f"Without effect. {definition.section}.",
+        documentation=definition.words or f"{WITHOUT_EFFECT} {definition.section}.",
     )
 
 

@@ -44,6 +44,9 @@ OTHER_KEYS = {
     "compression.lz4.level": "compression_lz4_level",
     "compression.zstd.level": "compression_zstd_level",
 }
+# The broker checks and keeps these; `chronik materialize` acts on them.
+TABLE_KEYS = frozenset(key for key in TOPIC_CONFIGS if key.startswith("chronik.table."))
+KEYS_WITHOUT_EFFECT = frozenset(TOPIC_CONFIGS) - LOG_KEYS.keys() - OTHER_KEYS.keys() - TABLE_KEYS
 _log_fields = tuple((key.removeprefix("chronik.").replace(".", "_"), key, name) for key, name in LOG_KEYS.items())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -38,6 +39,7 @@ COLUMNS = (
     Column("value", "VALUE"),
     Column("source", "SET BY"),
 )
+WITHOUT_EFFECT = "Without effect."  # how Chronik's documentation of such a key begins
 SET_BY = {
     "TOPIC": "topic",
     "BROKER": "this broker",
@@ -58,9 +60,9 @@ def get(
     docs: bool = False,
     options: Options = DEFAULTS,
 ) -> int:
-    """Show settings, each with where its value comes from.
+    """Show settings and where each value comes from.
 
-    Without keys only what was set on the resource itself; --all shows everything that applies to it.
+    Without keys: the settings of the resource itself. With --all: everything that applies to it.
 
     For example:
       chronik config get topic orders --all
@@ -75,9 +77,9 @@ def get(
     keys
         Only these settings.
     all_keys
-        Also what is inherited or default.
+        Include inherited and default values.
     docs
-        Say what each setting does.
+        Show what each setting does.
     """
 
     async def work(cluster: Cluster) -> None:
@@ -100,7 +102,8 @@ def get(
             for config in shown
         ]
         columns = (*COLUMNS, Column("documentation", "MEANING")) if docs else COLUMNS
-        empty = f"{resource} has no settings of its own: --all shows those that apply"
+        whose = "The cluster-wide default" if (kind, name) == ("broker", "default") else str(resource)
+        empty = f"{whose} has no settings of its own; --all shows those that apply"
         print_rows(rows, columns, as_json=options.wants_json, empty=empty)
 
     return run(options, work)
@@ -108,11 +111,11 @@ def get(
 
 @app.command(name="set")
 def set_keys(kind: Kind, name: str, /, *settings: str, validate_only: bool = False, options: Options = DEFAULTS) -> int:
-    """Set values, at once and all or none. Other settings stay as they are.
+    """Set values atomically. Other settings keep their values.
 
     For example:
       chronik config set topic orders retention.ms=86400000 cleanup.policy=compact,delete
-      chronik config set broker default log.cleaner.threads=2
+      chronik config set broker default log.retention.ms=86400000
 
     Parameters
     ----------
@@ -121,9 +124,9 @@ def set_keys(kind: Kind, name: str, /, *settings: str, validate_only: bool = Fal
     name
         Its name; a broker's id, or `default` for all brokers.
     settings
-        key=value, as many as you like.
+        Settings as key=value.
     validate_only
-        Let the cluster check, and change nothing.
+        Check only; change nothing.
     """
     wanted = parse_settings(settings, "setting")
     if not wanted:
@@ -133,7 +136,7 @@ def set_keys(kind: Kind, name: str, /, *settings: str, validate_only: bool = Fal
 
 @app.command
 def unset(kind: Kind, name: str, /, *keys: str, options: Options = DEFAULTS) -> int:
-    """Take settings back, so that the broker's value or the default applies again.
+    """Remove settings; the broker's value or the default applies again.
 
     For example:
       chronik config unset topic orders retention.ms
@@ -145,7 +148,7 @@ def unset(kind: Kind, name: str, /, *keys: str, options: Options = DEFAULTS) -> 
     name
         Its name; a broker's id, or `default` for all brokers.
     keys
-        The settings to take back.
+        Settings to remove.
     """
     if not keys:
         raise Misused("nothing to unset: name a key")
@@ -166,12 +169,29 @@ def _alter(
             known = await configs.describe(cluster, resource)
             hints = "".join(_hint(key, known) for key in (*wanted, *keys))
             raise CommandFailed(f"{fault}{hints}") from fault
+        idle = await _without_effect(cluster, resource, wanted) if wanted else {}
         if options.wants_json:
-            print_json({"kind": kind, "name": name, "set": wanted, "unset": list(keys), "validate_only": validate_only})
-        else:
-            print(f"{resource}: {'would be fine' if validate_only else 'changed'}")
+            changed = {"kind": kind, "name": name, "set": wanted, "unset": list(keys), "validate_only": validate_only}
+            print_json({**changed, "without_effect": idle})
+        elif len(idle) < len(wanted) + len(keys):
+            print(f"{resource}: {'valid, nothing was changed' if validate_only else 'changed'}")
+        for key, why in idle.items():
+            print(f"{resource}: {key} is accepted and has no effect here. {why}", file=sys.stderr)
 
     return run(options, work)
+
+
+async def _without_effect(cluster: Cluster, resource: Resource, wanted: Iterable[str]) -> dict[str, str]:
+    """The keys that the broker keeps and never acts on, each with its reason. Other brokers do not say."""
+    from chronik.client.admin import configs
+
+    found = await configs.describe(cluster, resource, keys=list(wanted))
+    said = {config.name: config.documentation or "" for config in found}
+    return {
+        key: words.removeprefix(WITHOUT_EFFECT).strip()
+        for key, words in said.items()
+        if words.startswith(WITHOUT_EFFECT)
+    }
 
 
 async def _resource(cluster: Cluster, kind: Kind, name: str) -> Resource:

@@ -13,7 +13,7 @@ from chronik.broker.settings.acted_on import ACTED_ON
 from chronik.broker.settings.definitions import Definition, UpdateMode
 from chronik.broker.settings.values import describe_allowed
 from chronik.broker.settings.without_effect import WITHOUT_EFFECT
-from chronik.broker.topic_settings import LOG_KEYS, OTHER_KEYS
+from chronik.broker.topic_settings import KEYS_WITHOUT_EFFECT, LOG_KEYS, OTHER_KEYS, TABLE_KEYS
 from chronik.metadata.topic_configs import TOPIC_CONFIGS
 
 LONG_MAX, INT_MAX = str(2**63 - 1), str(2**31 - 1)
@@ -74,8 +74,12 @@ def _topics() -> Iterator[str]:
         each = TOPIC_CONFIGS[name]
         behind = ", ".join(f"`{synonym.key}`" for synonym in each.synonyms)
         yield f"| `{name}` | {each.type.name.lower()} | {_shown(each.default)} | {behind} | {each.doc} |\n"
-    others = ", ".join(f"`{name}`" for name in sorted(TOPIC_CONFIGS.keys() - LOG_KEYS.keys() - OTHER_KEYS.keys()))
-    yield f"\nAccepted without effect: {others}.\n"
+    yield f"\nFor `chronik materialize`: {_listed(TABLE_KEYS)}.\n"
+    yield f"\nAccepted without effect: {_listed(KEYS_WITHOUT_EFFECT)}.\n"
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in sorted(names))
 
 
 def _without_effect() -> Iterator[str]:
