@@ -259,3 +259,20 @@ def test_a_setting_that_changes_nothing_here_is_said_to(run_command: Run, our_br
     run_command("config", "unset", "broker", "1", "num.io.threads", *at)
     empty = run_command("config", "get", "broker", "default", *at)
     assert empty.err == "The cluster-wide default has no settings of its own; --all shows those that apply\n"
+
+
+def test_partitions_without_an_offset_are_shown_and_not_counted_as_lag(
+    chronik: Run, topic: str, unique: Unique
+) -> None:
+    """Whether such a reader starts at the first record or the last is its own choice: a lag would be a guess."""
+    group = unique("group")
+    for partition in ("0", "1"):
+        chronik("produce", topic, "--partition", partition, stdin=b"a\nb\nc\n")
+    chronik("group", "reset", group, "--to", "1", "--topic", topic, "--partition", "0", "--execute")
+    [told] = chronik("group", "describe", group, "--format", "json").json
+    shown = [(row["partition"], row["committed"], row["lag"]) for row in told["partitions"]]
+    assert shown == [(0, 1, 2), (1, None, None), (2, None, 0)]
+    assert (told["lag"], told["partitions_without_offset"]) == (2, 2)
+    table = chronik("group", "describe", group).out
+    assert "behind, 2 partitions without an offset" in table
+    assert table.count("no offset yet") == 2

@@ -11,7 +11,7 @@ from cyclopts import App, Parameter
 from chronik.cli.errors import CommandFailed, Misused
 from chronik.cli.moments import parse_place
 from chronik.cli.naming import did_you_mean
-from chronik.cli.output import Column, Row, human_count, human_duration, print_json, print_rows, yes_or_no
+from chronik.cli.output import Column, Row, counted, human_count, human_duration, print_json, print_rows, yes_or_no
 from chronik.cli.session import DEFAULTS, DONE, REFUSED, Options, complain, progress, run
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ LISTED_COLUMNS = (
 LAG_COLUMNS = (
     Column("topic", "TOPIC"),
     Column("partition", "PARTITION", is_number=True),
-    Column("committed", "COMMITTED", human_count, is_number=True),
+    Column("committed", "COMMITTED", human_count, is_number=True, nothing="no offset yet"),
     Column("end_offset", "END", human_count, is_number=True),
     Column("lag", "LAG", human_count, is_number=True),
     Column("lag_ms", "BEHIND", human_duration, is_number=True),
@@ -81,9 +81,10 @@ def list_groups(*, options: Options = DEFAULTS) -> int:
 
 @app.command
 def describe(*names: str, options: Options = DEFAULTS) -> int:
-    """Show where a group is in each partition, how far behind, and who reads it.
+    """Show a group's offset and lag in each partition, and which member reads it.
 
-    LAG counts records; BEHIND is the age of the oldest record that the group has not read.
+    LAG counts records; BEHIND is the age of the oldest record that the group has not read. A partition without an
+    offset has no lag yet: its reader decides whether to start at the earliest or the latest record.
 
     For example:
       chronik group describe billing
@@ -105,7 +106,9 @@ def describe(*names: str, options: Options = DEFAULTS) -> int:
             return
         for index, document in enumerate(documents):
             behind = "" if document["lag_ms"] is None else f", {human_duration(document['lag_ms'])} behind"
-            lag = f"lag {document['lag']:,}{behind}"
+            unread = document["partitions_without_offset"]
+            missing = f", {counted(unread, 'partition')} without an offset" if unread else ""
+            lag = f"lag {document['lag']:,}{behind}{missing}"
             print(
                 f"{chr(10) if index else ''}{document['group']}  {document['state']}  {document['type']}  "
                 f"assignor {document['assignor'] or '-'}  coordinator {document['coordinator']}  "
@@ -249,8 +252,18 @@ async def _described(cluster: Cluster, group: Group) -> dict[str, Any]:
 
     committed = await offsets.committed(cluster, group.group_id)
     readers = {at: member for member in group.members for at in member.partitions}
-    partitions: Sequence[TopicPartition] = sorted(committed.keys() | readers.keys())
-    lags = await lag.of(cluster, {at: committed[at].offset if at in committed else None for at in partitions})
+    topics = sorted({at.topic for at in committed.keys() | readers.keys()})
+    topology = await cluster.retrying(lambda: cluster.refresh(topics))
+    # All partitions of its topics: one that nobody reads, or that was skipped, is what the user looks for.
+    existing = {
+        TopicPartition(topic, index)
+        for topic in topics
+        if topic in topology.topics
+        for index in topology.topics[topic].partitions
+    }
+    partitions: Sequence[TopicPartition] = sorted(committed.keys() | readers.keys() | existing)
+    offset_of = {at: committed[at].offset if at in committed else None for at in partitions}
+    lags = await lag.of(cluster, offset_of, starts_at_earliest=False)
     rows = []
     for at in partitions:
         reader = readers.get(at)
@@ -275,6 +288,7 @@ async def _described(cluster: Cluster, group: Group) -> dict[str, Any]:
         "assignor": group.assignor,
         "coordinator": group.coordinator_id,
         "lag": sum(row.lag or 0 for row in lags.values()),
+        "partitions_without_offset": sum(offset is None for offset in offset_of.values()),
         "lag_ms": max((row.lag_ms for row in lags.values() if row.lag_ms is not None), default=None),
         "members": [
             {"member_id": each.member_id, "instance_id": each.instance_id, "client_id": each.client_id}

@@ -30,6 +30,7 @@ class Column:
     title: str
     show: Callable[[Any], str] = str
     is_number: bool = False
+    nothing: str = NOTHING  # stands for None
 
 
 def print_rows(
@@ -106,7 +107,7 @@ def _visible(text: str) -> str:
 
 
 def _cell(value: Any, column: Column) -> str:
-    return NOTHING if value is None else column.show(value)
+    return column.nothing if value is None else column.show(value)
 
 
 def print_json(value: Any) -> None:

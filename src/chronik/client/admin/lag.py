@@ -30,14 +30,21 @@ class PartitionLag:
     committed: int | None  # None: the group has no offset here
     start_offset: int | None  # None, as are the following, when the partition could not be asked
     end_offset: int | None
-    lag: int | None
+    lag: int | None  # None also where there is no offset and records wait: where it will start is not known
     lag_ms: int | None  # None also when the record's time is not known
 
 
 async def of(
-    cluster: Cluster, committed: Mapping[TopicPartition, int | None], *, with_time: bool = True
+    cluster: Cluster,
+    committed: Mapping[TopicPartition, int | None],
+    *,
+    with_time: bool = True,
+    starts_at_earliest: bool = True,
 ) -> dict[TopicPartition, PartitionLag]:
-    """The lag of a group that has committed these offsets. What retention has deleted is not counted as lag."""
+    """The lag of a group that has committed these offsets. What retention has deleted is not counted as lag.
+
+    `starts_at_earliest` is what the readers do where they have no offset; pass False where that is not known.
+    """
     starts = await offsets.look_up(cluster, dict.fromkeys(committed, offsets.EARLIEST))
     ends = await offsets.look_up(cluster, dict.fromkeys(committed, offsets.LATEST))
     found: dict[TopicPartition, PartitionLag] = {}
@@ -49,6 +56,9 @@ async def of(
             continue
         position = start.offset if offset is None else max(offset, start.offset)
         lag = max(0, end.offset - position)
+        if lag and offset is None and not starts_at_earliest:
+            found[at] = PartitionLag(None, start.offset, end.offset, None, None)
+            continue
         found[at] = PartitionLag(offset, start.offset, end.offset, lag, None if lag else 0)
         if lag:
             behind[at] = position
