@@ -141,7 +141,7 @@ def test_a_cluster_grows_is_rebalanced_and_loses_a_node_without_losing_a_record(
             assert emptied.exit_code == 0, emptied.err
             assert not any(2 in each for each in replicas(chronik, "orders"))
             cluster.stop(2)
-            assert chronik("cluster", "remove", "2").out == "node 2 is forgotten as a broker\n"
+            assert chronik("cluster", "remove", "2").out == "node 2 is no longer registered as a broker\n"
             page = chronik("cluster", "status", "--format", "json").json
             assert [row["node"] for row in page["nodes"]] == [1, 3, 4]
             assert not page["diverged"]
@@ -164,7 +164,7 @@ def test_a_removal_that_broke_off_can_be_finished(
         with joining(second):
             assert chronik("cluster", "add", f"2@{HOST}:{second.quorum_port}").exit_code == 0
             second.wait_ready()
-            assert chronik("cluster", "remove", "2").out == "node 2 votes no more\n"
+            assert chronik("cluster", "remove", "2").out == "node 2 no longer votes\n"
         founder.submit(UnregisterBroker(broker_id=2))
         left = chronik("cluster", "remove", "2", "--format", "json").json
         assert left == {"node": 2, "voter_removed": False, "left_quorum": True, "broker_forgotten": False}
@@ -230,7 +230,7 @@ def test_a_move_that_cannot_go_on_says_why_and_can_be_called_off(
         assert run(Options(cluster.bootstrap), work) == 0
         assert said[-1].blocker == f"broker {gone}, where orders-0 is to go: it is not alive"
         assert sorted(replicas(chronik, "orders")[0]) == sorted([holder, gone])
-        assert chronik("cluster", "rebalance", "--cancel").out == "1 moves were called off\n"
+        assert chronik("cluster", "rebalance", "--cancel").out == "1 move cancelled\n"
         assert replicas(chronik, "orders") == [[holder]]
         assert chronik("cluster", "rebalance", "--cancel", "--format", "json").json == []
         page = chronik("cluster", "status", "--format", "json").json

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from chronik.cli.entry import parse_log_level
-from chronik.cli.main import COMMANDS
+from chronik.cli.main import COMMANDS, normalized
 from tests.cli.conftest import Run
 from tests.house.repository import SOURCE
 from tests.oracle.kafka_server import free_ports
@@ -35,6 +35,12 @@ LEAVES = (
     ["config", "get"],
     ["config", "set"],
     ["config", "unset"],
+    ["cluster", "status"],
+    ["cluster", "add"],
+    ["cluster", "remove"],
+    ["cluster", "rebalance"],
+    ["cluster", "decommission"],
+    ["debug", "compare-replicas"],
     ["compat"],
     ["pipeline", "init"],
     ["pipeline", "dry-run"],
@@ -57,8 +63,43 @@ def test_help_lists_every_noun_with_what_it_is_for(run_command: Run) -> None:
     assert done.exit_code == 0
     for noun in COMMANDS:
         assert re.search(rf"│ {noun} +\w+,? \w+", done.out), noun
-    assert "Exit codes: 0 done; 1 the cluster refused" in done.out
+    assert "Exit codes: 0 done; 1 refused, or not found" in done.out
     assert "CHRONIK_BOOTSTRAP" in done.out
+
+
+def test_help_lists_nouns_in_the_order_in_which_they_are_needed(run_command: Run) -> None:
+    """A newcomer starts a broker first; by letter `up` would be the last."""
+    listed = re.findall(r"│ ([a-z]+) {2,}", run_command("--help").out.partition("Commands")[2])
+    assert listed == list(COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("help", "--help"),
+        ("help topic create", "topic create --help"),
+        ("version", "--version"),
+        ("status --format json", "cluster status --format json"),
+        ("--bootstrap a:1 topic list", "topic list --bootstrap a:1"),
+        ("--format=json --bootstrap-server a:1 status", "cluster status --format=json --bootstrap-server a:1"),
+        ("--bootstrap a:1 produce t -- -x", "produce t --bootstrap a:1 -- -x"),
+        ("--bootstrap", "--bootstrap"),
+        ("topic describe help", "topic describe help"),
+        ("--help", "--help"),
+        ("", ""),
+    ],
+)
+def test_words_that_people_try_first_are_understood(typed: str, meant: str) -> None:
+    """As in other tools: help and version are words, and where a cluster is may be said before what to do with it."""
+    assert normalized(typed.split()) == meant.split()
+
+
+@pytest.mark.parametrize("words", LEAVES, ids=" ".join)
+def test_help_is_written_in_plain_english(run_command: Run, words: list[str]) -> None:
+    """Short sentences in the terms of Kafka's own documentation; these turns are none."""
+    told = re.sub(r"[\s│]+", " ", run_command(*words, "--help").out)
+    for turn in ("when left out", "so many", "no more", "is to have", "may be given", "is fine", "call off", "is no "):
+        assert turn not in told.lower(), turn
 
 
 @pytest.mark.parametrize("words", LEAVES, ids=" ".join)
@@ -66,8 +107,9 @@ def test_every_command_teaches_itself(run_command: Run, words: list[str]) -> Non
     """Help without an example is a list of words."""
     done = run_command(*words, "--help")
     assert done.exit_code == 0
-    if words[0] not in ("up", "server"):
+    if words[0] != "server":
         assert f"chronik {' '.join(words)}" in done.out.split("╭")[0].split("For example:")[1]
+    if words[0] not in ("up", "server"):
         assert "--format" in done.out
 
 

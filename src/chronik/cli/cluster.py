@@ -1,4 +1,4 @@
-"""`chronik cluster`: how the nodes are; adding, removing, rebalancing and emptying them."""
+"""`chronik cluster`: node health; adding, removing, draining and rebalancing nodes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 
 from chronik.cli.errors import CommandFailed, Misused
 from chronik.cli.moving import Standing, carry_out
-from chronik.cli.output import Column, Row, id_list, print_json, print_rows
+from chronik.cli.output import Column, Row, counted, id_list, print_json, print_rows
 from chronik.cli.session import DEFAULTS, DONE, REFUSED, Options, complain, progress, run
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 app = App(
     name="cluster",
     help="""\
-See how the nodes are; add, remove, rebalance and empty them.
+Show node health; add, remove, drain and rebalance nodes.
 
 For example:
   chronik cluster status
@@ -71,7 +71,7 @@ def status(*, options: Options = DEFAULTS) -> int:
 
 @app.command
 def add(node: str, *, timeout_s: Annotated[int, Parameter(name="--timeout")] = 60, options: Options = DEFAULTS) -> int:
-    """Take a node into the metadata quorum: it is brought up to date, then it votes.
+    """Add a node to the metadata quorum: it catches up, then it votes.
 
     The node must be running. Start it with an empty directory, a node.id of its own, a listener for the quorum
     (controller.listener.names), and controller.quorum.bootstrap.servers instead of a list of voters.
@@ -82,16 +82,16 @@ def add(node: str, *, timeout_s: Annotated[int, Parameter(name="--timeout")] = 6
     Parameters
     ----------
     node
-        Its id and where it listens for the quorum, as id@host:port.
+        Its id and quorum listener, as id@host:port.
     timeout_s
-        How many seconds it may take to catch up.
+        Seconds that the node may take to catch up; default: 60.
     """
     from chronik.client.addresses import parse_address
     from chronik.client.errors import BadAddress
 
     matched = _joining.fullmatch(node)
     if matched is None:
-        raise Misused(f"{node!r} is no node to add: write id@host:port, as in 4@host-4:9093")
+        raise Misused(f"{node!r} is not a node address: write id@host:port, for example 4@host-4:9093")
     try:
         address = parse_address(matched["address"])
     except BadAddress as error:
@@ -113,9 +113,9 @@ def add(node: str, *, timeout_s: Annotated[int, Parameter(name="--timeout")] = 6
 
 @app.command
 def remove(node: int, *, force: bool = False, options: Options = DEFAULTS) -> int:
-    """Take a node out: it votes no more, and if its broker is gone the cluster forgets that too.
+    """Remove a node from the quorum, and forget its broker if it is gone.
 
-    A node that still holds replicas is not removed; empty it first with `chronik cluster decommission`.
+    A node that still holds replicas is not removed; drain it first with `chronik cluster decommission`.
 
     For example:
       chronik cluster remove 2
@@ -123,9 +123,9 @@ def remove(node: int, *, force: bool = False, options: Options = DEFAULTS) -> in
     Parameters
     ----------
     node
-        Its id.
+        Id of the node.
     force
-        Also with replicas on it: what only it has is lost.
+        Remove it even if it holds replicas; records that only it has are lost.
     """
 
     async def work(cluster: Cluster) -> None:
@@ -139,8 +139,8 @@ def remove(node: int, *, force: bool = False, options: Options = DEFAULTS) -> in
         held = _held_by(node, await cluster.refresh(None))
         if held and not force:
             raise CommandFailed(
-                f"node {node} still holds {held} replicas: empty it with `chronik cluster decommission {node}`, "
-                "or lose them with --force"
+                f"node {node} still holds {counted(held, 'replica')}: "
+                f"drain it with `chronik cluster decommission {node}`, or lose them with --force"
             )
         votes, is_gone = node in told.voters, broker is not None and broker.is_fenced
         only_listens = not votes and broker is None  # an earlier removal broke off when the broker was forgotten
@@ -152,22 +152,24 @@ def remove(node: int, *, force: bool = False, options: Options = DEFAULTS) -> in
             print_json({"node": node, "voter_removed": votes, "left_quorum": only_listens, "broker_forgotten": is_gone})
         else:
             done = [
-                *(["votes no more"] if votes else []),
+                *(["no longer votes"] if votes else []),
                 *(["has left the quorum"] if only_listens else []),
-                *(["is forgotten as a broker"] if is_gone else []),
+                *(["is no longer registered as a broker"] if is_gone else []),
             ]
             print(f"node {node} {' and '.join(done) or 'does not vote'}")
         if broker is not None and not is_gone:
-            print(f"its broker still runs: stop it, then `chronik cluster remove {node}` again", file=sys.stderr)
+            print(
+                f"its broker is still running: stop it, then run `chronik cluster remove {node}` again", file=sys.stderr
+            )
 
     return run(options, work)
 
 
 @app.command
 def rebalance(*, dry_run: bool = False, cancel: bool = False, options: Options = DEFAULTS) -> int:
-    """Even out replicas and leaders over the brokers, and spread replicas over racks. Moves as little as that takes.
+    """Balance replicas and leaders over brokers and racks, with as few moves as possible.
 
-    Waits until everything has moved. Ctrl-C stops waiting, not the moves.
+    Waits until all moves are done. Ctrl-C stops waiting, not the moves.
 
     For example:
       chronik cluster rebalance --dry-run
@@ -176,9 +178,9 @@ def rebalance(*, dry_run: bool = False, cancel: bool = False, options: Options =
     Parameters
     ----------
     dry_run
-        Show what would move, and move nothing.
+        Show the moves; move nothing.
     cancel
-        Call off every move that is under way instead.
+        Cancel all moves in progress.
     """
 
     async def work(cluster: Cluster) -> int:
@@ -200,10 +202,10 @@ def decommission(
     timeout_s: Annotated[int, Parameter(name="--timeout")] = 10,
     options: Options = DEFAULTS,
 ) -> int:
-    """Empty a node: its replicas go to the other brokers, then it votes no more. Stop it afterwards.
+    """Drain a node: move its replicas elsewhere, then remove its vote. Stop it afterwards.
 
-    Says how far it is, how long that may take and what it waits for. Ctrl-C stops waiting, not the moves; `chronik
-    cluster rebalance --cancel` calls them off.
+    Shows progress, the time left and what it waits for. Ctrl-C stops waiting, not the moves; `chronik cluster rebalance
+    --cancel` cancels them.
 
     For example:
       chronik cluster decommission 2 --dry-run
@@ -212,11 +214,11 @@ def decommission(
     Parameters
     ----------
     node
-        Its id.
+        Id of the node.
     dry_run
-        Show what would move, and move nothing.
+        Show the moves; move nothing.
     timeout_s
-        Give up waiting after so many seconds in which nothing moved on.
+        Stop waiting after N seconds without progress; default: 10.
     """
 
     async def work(cluster: Cluster) -> int:
@@ -238,7 +240,7 @@ def decommission(
         voters = (await quorum.describe(cluster)).voters
         if node in voters and len(voters) > 1:
             await quorum.remove(cluster, node)
-        print(f"node {node} holds nothing any more: stop it, then `chronik cluster remove {node}`", file=sys.stderr)
+        print(f"node {node} is drained: stop it, then run `chronik cluster remove {node}`", file=sys.stderr)
         return DONE
 
     return run(options, work)
@@ -278,7 +280,7 @@ async def _move(
     print_rows(rows, MOVE_COLUMNS, as_json=options.wants_json, empty="Nothing has to move.")
     if dry_run or not targets:
         return
-    with progress(f"moving {len(targets)} partitions") as shown:
+    with progress(f"moving {counted(len(targets), 'partition')}") as shown:
         reporter = _Reporter(shown.say)
         await carry_out(cluster, targets, reporter.say, stalled_s=stalled_s)
     if evens:
@@ -309,5 +311,6 @@ async def _cancel(cluster: Cluster, options: Options) -> int:
     if options.wants_json:
         print_json([str(at) for at, fault in results.items() if fault is None])
     else:
-        print(f"{len(results) - len(faults)} moves were called off")
+        done = len(results) - len(faults)
+        print(f"{counted(done, 'move')} cancelled" if results else "No moves were in progress.")
     return REFUSED if faults else DONE

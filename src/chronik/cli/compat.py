@@ -31,7 +31,7 @@ def compat(*, live: bool = False, options: Options = DEFAULTS) -> int:
     Parameters
     ----------
     live
-        Also ask the broker at --bootstrap what it serves, whatever broker that is.
+        Compare with the broker at --bootstrap; any Kafka broker works.
     """
     from chronik.broker.api import served_apis
 

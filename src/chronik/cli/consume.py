@@ -44,10 +44,10 @@ def consume(
     isolation: Literal["committed", "uncommitted"] = "committed",
     options: Options = DEFAULTS,
 ) -> int:
-    """Read records of topics, from any place, once to the end or as they come.
+    """Read records from topics, from any position; stop at the end or follow.
 
-    Values are printed as they are, one a line; --keys, --headers, --offsets and --timestamps put columns in front.
-    With --format json every record is one line with everything it has.
+    Values are printed unchanged, one per line; --keys, --headers, --offsets and --timestamps put columns in front.
+    With --format json each line is a whole record.
 
     For example:
       chronik consume orders --from earliest
@@ -61,18 +61,18 @@ def consume(
     topics
         The topics to read.
     from_
-        earliest, latest, an offset, a time with its zone, or 2h ago. When left out: earliest, and latest with
-        --follow; in a group, where the group is.
+        earliest, latest, an offset, a time with a time zone, or 2h ago; default: earliest, with --follow latest, in a
+        group its committed offsets.
     to
-        Where to stop, before that record: latest, an offset, a time, or 5m ago.
+        Stop before this position: latest (default), an offset, a time, or 5m ago.
     partition
-        Only this partition; may be given several times.
+        Only this partition; repeatable.
     group
-        Read as a member of this group, and commit what was printed.
+        Read as a member of this group, and commit printed records.
     follow
-        Go on when the end is reached, until Ctrl-C.
+        Wait for new records at the end, until Ctrl-C.
     count
-        Stop after that many records.
+        Stop after N records; default: no limit.
     keys
         Print the key before the value.
     headers
@@ -82,7 +82,7 @@ def consume(
     timestamps
         Print the time of each record.
     isolation
-        committed leaves out records of transactions that are open or were aborted.
+        committed (default) skips records of open and aborted transactions; uncommitted shows them.
     """
     if not topics:
         raise Misused("name at least one topic: chronik consume TOPIC")

@@ -1,4 +1,4 @@
-"""`chronik debug`: looks behind what a cluster promises."""
+"""`chronik debug`: low-level checks of a cluster."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 app = App(
     name="debug",
     help="""\
-Look behind what a cluster promises.
+Run low-level checks.
 
 For example:
   chronik debug compare-replicas orders""",
@@ -37,8 +37,8 @@ COLUMNS = (
 def compare_replicas(topic: str, *, options: Options = DEFAULTS) -> int:
     """Read a topic from every replica and compare the bytes that are committed on all of them.
 
-    Replicas compact their logs each for itself: those of a compacted topic may differ and be right all the same.
-    Ends with 1 when replicas differ or do not answer.
+    Each replica compacts its own log, so replicas of a compacted topic may differ and still be right. The exit code is
+    1 when replicas differ or do not answer.
 
     For example:
       chronik debug compare-replicas orders
@@ -46,7 +46,7 @@ def compare_replicas(topic: str, *, options: Options = DEFAULTS) -> int:
     Parameters
     ----------
     topic
-        The topic.
+        Name of the topic.
     """
 
     async def work(cluster: Cluster) -> int:

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 app = App(
     name="dlq",
     help="""\
-Look at dead letters, and send them through their pipeline again.
+Show dead letters, and replay them through their pipeline.
 
-Records that a pipeline could not take are in the topic NAME.dlq, as they were, with headers that say why.
+Records that a pipeline could not process are in the topic NAME.dlq, unchanged, with headers that say why.
 
 For example:
   chronik dlq show orders
@@ -61,7 +61,7 @@ def show(topic: str, *, count: int = 20, summary: bool = False, options: Options
     topic
         The topic, or its dead letters: orders and orders.dlq are the same here.
     count
-        Show the newest so many.
+        Show the newest N; default: 20.
     summary
         Show how many there are of each kind instead.
     """
@@ -124,9 +124,9 @@ def replay(
     fix
         A file with `def fix(letter)`, which returns the letter, changed or not, or None to leave it dead.
     storage
-        The folder of tables and checkpoints; chronik-storage when left out.
+        Folder of tables and checkpoints; default: chronik-storage.
     master
-        Where Spark runs.
+        Spark master; default: local[2].
     """
     from chronik.cli.pipeline import replay_letters
 

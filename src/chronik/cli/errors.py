@@ -1,9 +1,9 @@
 """How a command fails. The whole tree, with the exit code of each; `main` prints the message and exits with it.
 
 CommandError
-  CommandFailed   1  the cluster refused, or what was named is not there
-  Misused         2  what was typed makes no sense; nothing was tried
-  NoBroker        3  nobody answered
+  CommandFailed   1  refused, or not found
+  Misused         2  invalid command line or input; nothing was changed
+  NoBroker        3  no broker reached
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class CommandFailed(CommandError):
 
 
 class Misused(CommandError):
-    """Nothing was tried."""
+    """Nothing was changed."""
 
     exit_code = 2
 

@@ -131,9 +131,9 @@ def reset(
     dry_run: bool = False,
     options: Options = DEFAULTS,
 ) -> int:
-    """Move a group to other offsets. Shows the plan; --execute carries it out.
+    """Move a group to other offsets. Shows the plan; --execute applies it.
 
-    The group must have no members: stop its consumers first. Offsets outside a log are moved to its nearest end.
+    The group must have no members: stop its consumers first. An offset outside the log becomes its start or end.
 
     For example:
       chronik group reset billing --to earliest
@@ -144,19 +144,19 @@ def reset(
     Parameters
     ----------
     name
-        The group; it need not exist when --topic says what it is to read.
+        Name of the group; a new group needs --topic.
     to
-        earliest, latest, an offset, a time with its zone, or 2h ago.
+        earliest, latest, an offset, a time with a time zone, or 2h ago.
     shift
-        Go forward by that many offsets, or back when it is negative.
+        Move forward by N offsets, or back if N is negative.
     topic
-        Only this topic; may be given several times. All that the group has offsets for when left out.
+        Only this topic; repeatable; default: all topics that the group has offsets for.
     partition
-        Only this partition of each topic; may be given several times.
+        Only this partition of each topic; repeatable.
     execute
         Commit the new offsets.
     dry_run
-        Only show the plan, which is what happens anyway without --execute.
+        Only show the plan (default).
     """
     if (to is None) == (shift is None):
         raise Misused("say where to: either --to or --shift")
@@ -182,16 +182,16 @@ def reset(
             Column("shift", "SHIFT", lambda shift: f"{shift:+,}", is_number=True),
             Column("committed", "COMMITTED", yes_or_no),
         )
-        print_rows(rows, columns, as_json=options.wants_json, empty="there is nothing to move")
+        print_rows(rows, columns, as_json=options.wants_json, empty="Nothing to move.")
         if not execute and not options.wants_json:
-            print("nothing was changed: add --execute to carry it out")
+            print("Nothing was changed: add --execute to apply the plan.")
 
     return run(options, work)
 
 
 @app.command
 def delete(*names: str, options: Options = DEFAULTS) -> int:
-    """Delete groups with their offsets. A group with members is refused.
+    """Delete groups and their offsets. A group with members is refused.
 
     For example:
       chronik group delete billing

@@ -1,13 +1,14 @@
-"""The `chronik` command: parses what was typed and hands it to one file per noun.
+"""The `chronik` command: parses what was typed and calls one file per noun.
 
 Nouns are named here as text and imported when they are called, so that `chronik --help` is quick and a broker runs
-where the console's or the pipeline's packages are not installed. A new noun is one line in COMMANDS and one file.
+where the packages of the console or the pipeline are not installed. A new noun is one line in COMMANDS and one file.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from typing import Final
 
 from cyclopts import App, CycloptsError, Parameter
@@ -38,6 +39,8 @@ COMMANDS: Final = {
     "materialize": "chronik.cli.materialize:materialize",
 }
 
+EARLY_OPTIONS: Final = ("--bootstrap", "--bootstrap-server", "--bootstrap-servers", "--format")
+
 HELP: Final = """\
 A Kafka-wire-compatible broker cluster with a Raft metadata quorum, and a data pipeline on Spark.
 
@@ -48,7 +51,7 @@ For example:
   chronik consume orders --from earliest
   chronik group describe billing
 
-Every command takes --bootstrap (or CHRONIK_BOOTSTRAP) and --format json."""
+Commands that talk to a cluster take --bootstrap (or CHRONIK_BOOTSTRAP) and --format json."""
 
 app = App(
     name="chronik",
@@ -59,16 +62,40 @@ app = App(
     # A flag is there or not; defaults are told in the words of each option, where they need telling.
     default_parameter=Parameter(negative="", show_default=False),
 )
-for _noun, _target in COMMANDS.items():
-    app.command(_target, name=_noun)
+for _place, (_noun, _target) in enumerate(COMMANDS.items()):
+    app.command(_target, name=_noun, sort_key=_place)  # help lists them as above: what a newcomer needs comes first
+
+
+def normalized(words: Sequence[str]) -> list[str]:
+    """What was typed, in the form that the parser knows.
+
+    `help NOUN`, `version` and `status` are words that people try first. Options of a cluster may stand before the noun,
+    as in other tools: they move behind it.
+    """
+    rest = list(words)
+    moved: list[str] = []
+    while rest and rest[0].partition("=")[0] in EARLY_OPTIONS:
+        taken = 1 if "=" in rest[0] else 2
+        moved += rest[:taken]
+        del rest[:taken]
+    match rest[:1]:
+        case ["help"]:
+            rest = [*rest[1:], "--help"]
+        case ["version"] if len(rest) == 1:
+            rest = ["--version"]
+        case ["status"]:
+            rest = ["cluster", *rest]
+    end = rest.index("--") if "--" in rest else len(rest)
+    return [*rest[:end], *moved, *rest[end:]]
 
 
 def main() -> None:
     try:
-        if sys.argv[1:2] in ([], ["--help"], ["-h"]):
+        words = normalized(sys.argv[1:])
+        if words[:1] in ([], ["--help"], ["-h"]):
             for noun in COMMANDS:
                 app[noun]
-        app(sys.argv[1:], exit_on_error=False)
+        app(words, exit_on_error=False)
     except CycloptsError:  # it has been printed
         sys.exit(MISUSED)
     except CommandError as error:

@@ -28,9 +28,9 @@ def materialize(
     Parameters
     ----------
     storage
-        The folder of tables and checkpoints; chronik-storage when left out.
+        Folder of tables and checkpoints; default: chronik-storage.
     master
-        Where Spark runs: local[2] when left out, spark://..., yarn or k8s://...
+        Spark master: local[2] (default), spark://..., yarn or k8s://...
     """
     from chronik.pipeline.session import require_spark
     from chronik.pipeline.supervisor import Supervisor, start_application

@@ -1,7 +1,7 @@
 """Carrying out moves of replicas while somebody looks on: a few at a time, with what is left, how long, what blocks.
 
 The cluster does the moving. Whoever stops looking on stops nothing: what has begun goes on until its end, or until it
-is called off.
+is cancelled.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ async def carry_out(
         if pace.stalled_s(loop.time()) > stalled_s:
             raise CommandFailed(
                 f"nothing has moved for {stalled_s:.0f} s: waiting for {blocker}. The moves go on when that is mended; "
-                "`chronik cluster rebalance --cancel` calls them off"
+                "`chronik cluster rebalance --cancel` cancels them"
             )
         await asyncio.sleep(LOOK_EVERY_S)
 

@@ -1,4 +1,4 @@
-"""`chronik pipeline`: make, check, run, watch, test, repair and stop a pipeline on Spark."""
+"""`chronik pipeline`: create, check, run and monitor a Spark pipeline."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ if TYPE_CHECKING:
 app = App(
     name="pipeline",
     help="""\
-Make, check, run, watch, test, repair and stop a pipeline on Spark.
+Create, check, run and monitor a Spark pipeline.
 
-A pipeline is one Python file, or its YAML twin. What it keeps stands in one folder, --storage: a table for each
-declaration, and where each has got to.
+A pipeline is one Python or YAML file. Its tables and checkpoints are in one folder, --storage.
 
 For example:
   chronik pipeline init shop
@@ -106,9 +105,9 @@ def dry_run(file: Path, *, storage: Storage = STORAGE, master: Master = None, op
     file
         The pipeline: .py or .yaml.
     storage
-        The folder of tables and checkpoints; chronik-storage when left out.
+        Folder of tables and checkpoints; default: chronik-storage.
     master
-        Where Spark runs: local[2] when left out, spark://..., yarn, k8s://..., or sc://... for Connect.
+        Spark master: local[2] (default), spark://..., yarn, k8s://..., or sc://... for Connect.
     """
     with planned(file, storage, master, options) as (_, plan):
         if options.wants_json:
@@ -134,7 +133,7 @@ def run(
 ) -> int:
     """Run a pipeline until Ctrl-C, or `chronik pipeline stop`.
 
-    A batch that is under way when it stops is finished; the next run goes on after it.
+    The batch in progress is finished before it stops; the next run continues after it.
 
     For example:
       chronik pipeline run shop/pipeline.py
@@ -148,17 +147,17 @@ def run(
     once
         Read what is there now, then stop.
     interval_ms
-        How often a batch begins, at most.
+        Shortest time between two batches; default: 1000.
     offsets_per_batch_max
-        How many records a batch reads at most, over all partitions.
+        Most records of a batch, over all partitions; default: no limit.
     only
         Run this flow and no other.
     report
         Write a report of the run to this file, as HTML.
     storage
-        The folder of tables and checkpoints; chronik-storage when left out.
+        Folder of tables and checkpoints; default: chronik-storage.
     master
-        Where Spark runs: local[2] when left out, spark://..., yarn, k8s://..., or sc://... for Connect.
+        Spark master: local[2] (default), spark://..., yarn, k8s://..., or sc://... for Connect.
     """
     with planned(file, storage, master, options) as (spark, plan):
         from chronik.pipeline import progress
@@ -183,7 +182,7 @@ def run(
                     running.tick()
                     line.show(running.standings.values())
             except KeyboardInterrupt:
-                line.say("stopping after the batch under way")
+                line.say("stopping after the current batch")
             running.stop()
             line.end()
             try:
@@ -202,7 +201,7 @@ def run(
 @app.command
 @fails_clearly
 def status(file: Path, *, storage: Storage = STORAGE, options: Options = DEFAULTS) -> int:
-    """Show where each flow is: table version, lag, rows of the last run, dead letters. Starts no Spark.
+    """Show each flow's table version, lag, rows of the last run and dead letters. Does not start Spark.
 
     For example:
       chronik pipeline status shop/pipeline.py
@@ -213,7 +212,7 @@ def status(file: Path, *, storage: Storage = STORAGE, options: Options = DEFAULT
     file
         The pipeline: .py or .yaml.
     storage
-        The folder of tables and checkpoints; chronik-storage when left out.
+        Folder of tables and checkpoints; default: chronik-storage.
     """
     from chronik.pipeline.standing import standing_of
 
@@ -283,9 +282,9 @@ def backfill(
     since
         A time: only records that are not older. As `chronik consume --from` takes it.
     storage
-        The folder of tables and checkpoints; chronik-storage when left out.
+        Folder of tables and checkpoints; default: chronik-storage.
     master
-        Where Spark runs.
+        Spark master; default: local[2].
     """
     since_ms = _since_ms(since)
     with planned(file, storage, master, options) as (spark, plan):
@@ -325,9 +324,9 @@ def replay(
     fix
         A file with `def fix(letter)`, which returns the letter, changed or not, or None to leave it dead.
     storage
-        The folder of tables and checkpoints; chronik-storage when left out.
+        Folder of tables and checkpoints; default: chronik-storage.
     master
-        Where Spark runs.
+        Spark master; default: local[2].
     """
     return replay_letters(file, flow, fix, storage, master, options)
 
@@ -355,7 +354,7 @@ def replay_letters(
 @app.command
 @fails_clearly
 def stop(file: Path, *, storage: Storage = STORAGE, options: Options = DEFAULTS) -> int:
-    """Tell the `run` of a pipeline, wherever it runs, to stop after the batch under way.
+    """Stop a running pipeline after its current batch, wherever it runs.
 
     For example:
       chronik pipeline stop shop/pipeline.py
@@ -375,7 +374,7 @@ def stop(file: Path, *, storage: Storage = STORAGE, options: Options = DEFAULTS)
     if options.wants_json:
         print_json({"pipeline": pipeline.name, "stopping": True})
     else:
-        print(f"{pipeline.name} stops after the batch under way")
+        print(f"{pipeline.name} stops after its current batch")
     return DONE
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from chronik.cli.errors import CommandFailed, Misused
 from chronik.cli.naming import existing_topic
+from chronik.cli.output import counted
 from chronik.client.admin import groups, offsets
 from chronik.client.consumer import AtTime, Start
 from chronik.client.errors import ClientError, Refused
@@ -68,7 +69,7 @@ async def _require_no_members(cluster: Cluster, group_id: str) -> None:
     if group.members:
         who = ", ".join(sorted({member.client_id for member in group.members}))
         raise CommandFailed(
-            f"group {group_id!r} has {len(group.members)} members ({who}): NON_EMPTY_GROUP; "
+            f"group {group_id!r} has {counted(len(group.members), 'member')} ({who}): NON_EMPTY_GROUP; "
             "stop them first, or they would overwrite the new offsets"
         )
 

@@ -26,12 +26,12 @@ def server(
     Parameters
     ----------
     file
-        server.properties; without it every setting has its default.
+        Path of server.properties; default: every setting has its default.
     override
-        key=value, may be given many times.
+        Setting as key=value; repeatable.
     log_level
         DEBUG, INFO, WARNING, ERROR or CRITICAL; default: INFO.
     until_stdin_ends
-        Stop when standard input ends: for programs that start nodes and must not leave any behind.
+        Stop when standard input ends, for programs that start nodes.
     """
     return serve(str(file) if file else None, override or (), log_level, until_stdin_ends=until_stdin_ends)

@@ -47,10 +47,10 @@ class Options:
     bootstrap: Annotated[
         str, Parameter(name=["--bootstrap", "--bootstrap-server", "--bootstrap-servers"], env_var="CHRONIK_BOOTSTRAP")
     ] = "localhost:9092"
-    """Brokers to ask first: host:port, several with commas; localhost:9092 when left out."""
+    """Bootstrap brokers, as host:port,host:port; default: localhost:9092."""
 
     format: Format = "table"
-    """table for people (when left out), json for programs."""
+    """Output format: table (default) or json."""
 
     @property
     def wants_json(self) -> bool:

@@ -29,19 +29,19 @@ def sim(
     Parameters
     ----------
     scenario
-        What runs and what is asked of it; an unknown name lists them.
+        Scenario to run: quorum, metadata, topics, ...; an unknown name lists all.
     seed
-        Run this one alone, and show all about it if it fails.
+        Run one seed, and show the details if it fails.
     seeds
-        How many to run, from --first on.
+        Number of seeds to run, starting at --first; default: 100.
     first
-        The first seed.
+        First seed; default: 0.
     jobs
-        Processes; 0 takes one per core.
+        Number of processes; 0 = one per core (default).
     log
-        Print the whole log of the one seed.
+        Print the whole log of the seed.
     shrink
-        Look for the shortest schedule of faults that still fails.
+        Find the shortest schedule of faults that still fails (default).
     """
     from chronik.cli.errors import CommandError
     from chronik.sim.errors import UnknownScenario

@@ -1,4 +1,4 @@
-"""`chronik sql`: asks topics and tables a question in SQL and prints the answer.
+"""`chronik sql`: queries topics and tables with SQL and prints the result.
 
 Runs in this process with DuckDB, in well under a second for what is small; --engine spark is for what is not.
 """
@@ -45,7 +45,7 @@ def sql(
     ] = "localhost:9092",
     format_: Annotated[Literal["table", "json", "csv"], Parameter(name="--format")] = "table",
 ) -> int:
-    """Ask topics and tables a question in SQL.
+    """Query topics and tables with SQL.
 
     A topic has the columns key, value, _partition, _offset, _timestamp, and _headers if named. A table has its own.
     A name that is both is written topics.NAME or tables.NAME; an older version of a table as "NAME@v3" or
@@ -60,19 +60,19 @@ def sql(
     Parameters
     ----------
     query
-        One statement that reads.
+        One read-only statement.
     engine
-        duckdb runs in this process; spark is for what one process cannot hold, and takes Spark's SQL.
+        duckdb (default) runs in this process; spark is for larger data, and takes Spark's SQL.
     storage
-        The folder of a pipeline, whose tables can be named; chronik-storage when left out.
+        Folder of a pipeline whose tables can be queried; default: chronik-storage.
     as_bytes
-        Keys and values as bytes; as text when left out.
+        Keys and values as bytes; default: as text.
     master
-        Where Spark runs: local[4], spark://host:7077, sc://host; two cores of this machine when left out.
+        Spark master: local[4], spark://host:7077, sc://host; default: local[2].
     bootstrap
-        Brokers to ask first: host:port, several with commas; localhost:9092 when left out.
+        Bootstrap brokers, as host:port,host:port; default: localhost:9092.
     format_
-        table for people (when left out), json or csv for programs.
+        Output format: table (default), json or csv.
     """
     from chronik.client.errors import BadAddress, ClientError, Unreachable
 
@@ -159,7 +159,7 @@ def _print_table(answer: Answer | SparkAnswer) -> None:
     ]
     print_rows(shown, columns, as_json=False, empty="No rows.", whole="--format csv, or name them in the query")
     if next(rows, None) is not None:
-        print(f"only the first {SHOWN_MAX} rows are shown: --format csv or json prints all", file=sys.stderr)
+        print(f"Only the first {SHOWN_MAX:,} rows are shown: use --format csv or json for all", file=sys.stderr)
 
 
 def _text(value: Any) -> str:

@@ -52,7 +52,7 @@ def list_tables(*, storage: Storage = STORAGE, options: Options = DEFAULTS) -> i
     Parameters
     ----------
     storage
-        The folder of tables, for those of which nothing is known yet; chronik-storage when left out.
+        Folder of tables that were not materialized yet; default: chronik-storage.
     """
     from chronik.pipeline.supervisor import tables_listed
 

@@ -9,7 +9,17 @@ from cyclopts import App, Parameter
 
 from chronik.cli.errors import CommandFailed, Misused
 from chronik.cli.naming import did_you_mean, existing_topic, nearest_topic_config, parse_settings
-from chronik.cli.output import Column, Row, human_bytes, human_count, id_list, print_json, print_rows, yes_or_no
+from chronik.cli.output import (
+    Column,
+    Row,
+    counted,
+    human_bytes,
+    human_count,
+    id_list,
+    print_json,
+    print_rows,
+    yes_or_no,
+)
 from chronik.cli.session import DEFAULTS, DONE, REFUSED, Options, complain, progress, run
 
 if TYPE_CHECKING:
@@ -67,7 +77,7 @@ def create(
 ) -> int:
     """Create topics.
 
-    Each topic is created whole or not at all; one that is refused does not stop the others.
+    A topic that is refused does not stop the others.
 
     For example:
       chronik topic create orders
@@ -79,15 +89,15 @@ def create(
     names
         Names of the topics.
     partitions
-        How many partitions; -1 takes the broker's num.partitions.
+        Number of partitions; default: the broker's num.partitions.
     replication_factor
-        How many replicas of each; -1 takes the broker's default.replication.factor.
+        Replicas of each partition; default: the broker's default.replication.factor.
     config
-        A setting as key=value; may be given several times.
+        Setting as key=value; repeatable.
     if_not_exists
-        A topic that exists is fine.
+        Succeed if the topic already exists.
     validate_only
-        Let the cluster check, and create nothing.
+        Check only; create nothing.
     """
     if not names:
         raise Misused("name at least one topic: chronik topic create NAME")
@@ -99,7 +109,7 @@ def create(
         from chronik.wire.error_codes import ErrorCode
 
         wanted = [topics.NewTopic(name, partitions, replication_factor, settings) for name in names]
-        with progress(f"creating {len(wanted)} topics"):
+        with progress(f"creating {counted(len(wanted), 'topic')}"):
             results = await topics.create(cluster, wanted, validate_only=validate_only)
         rows: list[Row] = []
         faults: list[Refused] = []
@@ -139,9 +149,9 @@ def list_topics(*, internal: bool = False, sizes: bool = False, options: Options
     Parameters
     ----------
     internal
-        Also those that the cluster keeps for itself, such as __consumer_offsets.
+        Include internal topics, such as __consumer_offsets.
     sizes
-        Also ask every broker how much of each topic it stores, replicas included.
+        Show the size on disk over all brokers, replicas included.
     """
 
     async def work(cluster: Cluster) -> None:
@@ -168,7 +178,7 @@ def list_topics(*, internal: bool = False, sizes: bool = False, options: Options
 
 @app.command
 def describe(*names: str, options: Options = DEFAULTS) -> int:
-    """Show a topic's partitions, offsets, sizes, and the settings that are its own.
+    """Show a topic's partitions, offsets, sizes and own settings.
 
     For example:
       chronik topic describe orders
@@ -206,9 +216,9 @@ def alter(
     unset: tuple[str, ...] = (),
     options: Options = DEFAULTS,
 ) -> int:
-    """Give a topic more partitions, or change its settings.
+    """Add partitions to a topic, or change its settings.
 
-    With more partitions, keys go to other partitions than before: records of one key are then in two of them.
+    Adding partitions changes which partition a key belongs to: older records of a key stay where they are.
 
     For example:
       chronik topic alter orders --partitions 12
@@ -219,11 +229,11 @@ def alter(
     name
         Name of the topic.
     partitions
-        How many partitions it is to have in all; never fewer than it has.
+        New total number of partitions; cannot be reduced.
     config
-        A setting as key=value; may be given several times.
+        Setting as key=value; repeatable.
     unset
-        A setting to take back to the broker's default; may be given several times.
+        Setting to remove, so that the broker's value applies; repeatable.
     """
     settings = parse_settings(config, "--config")
     if partitions is None and not settings and not unset:
@@ -254,7 +264,7 @@ def alter(
 
 @app.command
 def delete(*names: str, if_exists: bool = False, options: Options = DEFAULTS) -> int:
-    """Delete topics with all their records. There is no way back.
+    """Delete topics and all their records. This cannot be undone.
 
     For example:
       chronik topic delete orders
@@ -265,7 +275,7 @@ def delete(*names: str, if_exists: bool = False, options: Options = DEFAULTS) ->
     names
         Names of the topics.
     if_exists
-        A topic that does not exist is fine.
+        Succeed if the topic does not exist.
     """
     if not names:
         raise Misused("name at least one topic: chronik topic delete NAME")
@@ -274,7 +284,7 @@ def delete(*names: str, if_exists: bool = False, options: Options = DEFAULTS) ->
         from chronik.client.admin import topics
         from chronik.wire.error_codes import ErrorCode
 
-        with progress(f"deleting {len(names)} topics"):
+        with progress(f"deleting {counted(len(names), 'topic')}"):
             results = await topics.delete(cluster, names)
         exit_code = DONE
         rows: list[Row] = []

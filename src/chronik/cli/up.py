@@ -20,24 +20,24 @@ HOST = "127.0.0.1"
 def up(*, nodes: int = 1, port: int = 9092, data: Path | None = None, log_level: str = "WARNING") -> int:
     """Start a broker or a cluster here and keep it in the foreground; Ctrl-C stops it cleanly.
 
-    Any Kafka client works with the address that is printed. Everything that is acknowledged is on disk, in a cluster on
-    every in-sync replica's.
+    Any Kafka client can use the printed address.
 
-    Examples
-    --------
-    chronik up                       a broker for an hour of work; its data goes when it stops
-    chronik up --nodes 3             three nodes, each a process of its own, on ports 9092, 9093 and 9094
-    chronik up --data ~/chronik      keeps its data: the next `chronik up --data ~/chronik` goes on from there
-    chronik up --port 0              on any free port
+    Acknowledged records are on disk; in a cluster, on every in-sync replica.
+
+    For example:
+      chronik up                       one broker; its data is removed at the end
+      chronik up --nodes 3             three processes, on ports 9092, 9093 and 9094
+      chronik up --data ~/chronik      keep the data; run it again to continue
+      chronik up --port 0              on any free port
 
     Parameters
     ----------
     nodes
-        How many nodes; three survive the loss of one.
+        Number of nodes; three survive the loss of one; default: 1.
     port
-        The first node's port for clients, on loopback only; the others follow it.
+        Client port of the first node, on loopback; the other nodes use the next ports; default: 9092.
     data
-        Where to keep data; without it a temporary directory that is removed at the end.
+        Data directory; default: a temporary directory that is removed at the end.
     log_level
         DEBUG, INFO, WARNING, ERROR or CRITICAL; default: WARNING.
     """
@@ -108,4 +108,4 @@ def _run_many(directory: Path, nodes: int, port: int, *, keeps: bool, log_level:
 def _say_ready(ports: list[int], directory: Path, *, keeps: bool) -> None:
     print(f"bootstrap.servers  {','.join(f'{HOST}:{port}' for port in ports)}")
     print(f"data               {directory}{'' if keeps else '  (temporary: removed at the end; keep it with --data)'}")
-    print("ready              Ctrl-C stops", flush=True)
+    print("Ready. Press Ctrl-C to stop.", flush=True)
