@@ -14,7 +14,7 @@ from typing import Final
 from cyclopts import App, CycloptsError, Parameter
 
 from chronik import __version__
-from chronik.cli.errors import CommandError
+from chronik.cli.errors import CommandError, Misused
 from chronik.cli.session import DONE, EXIT_CODES, INTERRUPTED, MISUSED, complain
 
 # What is imported when a noun is called, or when all are listed: a line of help is what a noun says of itself. So these
@@ -89,9 +89,20 @@ def normalized(words: Sequence[str]) -> list[str]:
     return [*rest[:end], *moved, *rest[end:]]
 
 
+def _require_text(words: Sequence[str]) -> Sequence[str]:
+    """Names and values go to brokers as UTF-8; other bytes have no place in a request."""
+    for number, word in enumerate(words, 1):
+        if not word.isprintable():
+            try:
+                word.encode()
+            except UnicodeEncodeError:
+                raise Misused(f"argument {number} is not UTF-8: {word!a}") from None
+    return words
+
+
 def main() -> None:
     try:
-        words = normalized(sys.argv[1:])
+        words = normalized(_require_text(sys.argv[1:]))
         if words[:1] in ([], ["--help"], ["-h"]):
             for noun in COMMANDS:
                 app[noun]

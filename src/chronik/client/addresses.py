@@ -1,4 +1,4 @@
-"""Where brokers listen: `host:port`, and the comma-separated lists that users write. Never resolves a name."""
+"""Addresses of brokers: `host:port`, and the comma-separated lists that users write. Never resolves a name."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from chronik.client.errors import BadAddress
 
 PORT_DEFAULT = 9092
 PORT_MAX = 65_535
+LABEL_MAX = 63  # characters between two dots of a host name, by DNS
 
 
 class Address(NamedTuple):
@@ -22,7 +23,7 @@ def parse_addresses(text: str) -> tuple[Address, ...]:
     """Reads `host:port,host:port`; a port that is left out is 9092, an IPv6 address stands in brackets."""
     addresses = tuple(parse_address(each.strip()) for each in text.split(",") if each.strip())
     if not addresses:
-        raise BadAddress(f"{text!r} names no broker: write host:port, as in localhost:{PORT_DEFAULT}")
+        raise BadAddress(f"{text!r} names no broker: write host:port, for example localhost:{PORT_DEFAULT}")
     return addresses
 
 
@@ -35,9 +36,11 @@ def parse_address(text: str) -> Address:
         host, separator, port = text.partition(":")
         is_wrong = ":" in port
     if is_wrong or not host or (separator and not port):
-        raise BadAddress(f"{text!r} is no address: write host:port, or [ipv6]:port")
+        raise BadAddress(f"{text!r} is not an address: write host:port, or [ipv6]:port")
+    if not all(0 < len(label) <= LABEL_MAX for label in host.removesuffix(".").split(".")):
+        raise BadAddress(f"{text!r} is not an address: the parts of a host name have 1 to {LABEL_MAX} characters")
     if not port:
         return Address(host, PORT_DEFAULT)
     if not (port.isascii() and port.isdigit()) or not 0 < int(port) <= PORT_MAX:
-        raise BadAddress(f"{text!r} is no address: {port!r} is not a port from 1 to {PORT_MAX}")
+        raise BadAddress(f"{text!r} is not an address: {port!r} is not a port from 1 to {PORT_MAX}")
     return Address(host, int(port))
