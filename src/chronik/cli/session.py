@@ -94,7 +94,7 @@ async def _connected(options: Options, work: Callable[[Cluster], Awaitable[int |
     from chronik.runtime.real import real_runtime
 
     async with Cluster(real_runtime(), options.bootstrap, client_id="chronik-cli") as cluster:
-        await cluster.to_any()  # a cluster that is not there at all is told at once; later faults are tried again
+        await _reach(cluster)  # a cluster that is not there at all is told at once; later faults are tried again
         try:
             return await (work(cluster) if is_patient else watched(cluster, work(cluster))) or DONE
         except ClientError as error:
@@ -103,6 +103,24 @@ async def _connected(options: Options, work: Callable[[Cluster], Awaitable[int |
                 raise
             await _explain(cluster, error)
             raise
+
+
+async def _reach(cluster: Cluster) -> None:
+    """Returns when a broker answers. An HTTP server never would: it waits for the end of a request that has none."""
+    from chronik.client.admin.status import why_not_kafka
+
+    reaching = asyncio.ensure_future(cluster.to_any())
+    try:
+        await asyncio.wait([reaching], timeout=LOOK_EVERY_S)
+        if not reaching.done() or reaching.exception() is not None:
+            asked = (why_not_kafka(cluster.network, address, LOOK_EVERY_S) for address in cluster.bootstrap)
+            for reason in await asyncio.gather(*asked):
+                if reason is not None and not (reaching.done() and reaching.exception() is None):
+                    raise NoBroker(reason)
+        await reaching
+    finally:
+        reaching.cancel()
+        await asyncio.wait([reaching])
 
 
 async def watched(cluster: Cluster, work: Awaitable[T]) -> T:

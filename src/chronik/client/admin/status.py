@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 REQUEST: Final = b"GET /status HTTP/1.0\r\n\r\n"
 ANSWER_BYTES_MAX: Final = 1 << 20
 TIMEOUT_S: Final = 3.0
+ADMIN_PORT_ABOVE: Final = 552  # the default admin port is the client port plus this
 
 
 async def status(
@@ -22,17 +23,41 @@ async def status(
     """The page, or None: nothing answers, or another node does. An admin listener is often on loopback; on another
     machine the same address may belong to a node of another cluster. `cluster_id` is None where it is not known."""
     try:
-        async with asyncio.timeout(timeout_s):
-            transport, protocol = await network.connect(*address, _Answer)
-            try:
-                transport.write(REQUEST)
-                page = _page(await cast(_Answer, protocol).whole)
-            finally:
-                transport.close()
+        page = _page(await _get(network, address, timeout_s))
     except (OSError, TimeoutError, ValueError):
         return None
     is_ours = cluster_id is None or page.get("cluster_id") == cluster_id
     return page if is_ours and page.get("node_id") == node_id else None
+
+
+async def why_not_kafka(network: Network, address: Address, timeout_s: float = TIMEOUT_S) -> str | None:
+    """What is wrong with an address that speaks HTTP, as admin listeners do; None where it does not."""
+    try:
+        answer = await _get(network, address, timeout_s)
+    except (OSError, TimeoutError, ValueError):
+        return None
+    if not answer.startswith(b"HTTP/"):
+        return None
+    try:
+        node_id = _page(answer).get("node_id")
+    except ValueError:
+        node_id = None
+    if node_id is None:
+        return f"{address} speaks HTTP, not the Kafka protocol: give the address of a broker's client listener"
+    return (
+        f"{address} is the admin listener of node {node_id}: give its client listener, "
+        f"whose port is {address.port - ADMIN_PORT_ABOVE} unless configured otherwise"
+    )
+
+
+async def _get(network: Network, address: Address, timeout_s: float) -> bytes:
+    async with asyncio.timeout(timeout_s):
+        transport, protocol = await network.connect(*address, _Answer)
+        try:
+            transport.write(REQUEST)
+            return await cast(_Answer, protocol).whole
+        finally:
+            transport.close()
 
 
 def _page(answer: bytes) -> dict[str, Any]:
