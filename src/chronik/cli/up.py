@@ -13,11 +13,12 @@ from chronik.cli.entry import parse_log_level
 if TYPE_CHECKING:
     from chronik.broker.node import Node
 
-EXIT_USAGE = 2
+EXIT_OK, EXIT_USAGE = 0, 2
+PORT_DEFAULT = 9092
 HOST = "127.0.0.1"
 
 
-def up(*, nodes: int = 1, port: int = 9092, data: Path | None = None, log_level: str = "WARNING") -> int:
+def up(*, nodes: int = 1, port: int = PORT_DEFAULT, data: Path | None = None, log_level: str = "WARNING") -> int:
     """Start a broker or a cluster here and keep it in the foreground; Ctrl-C stops it cleanly.
 
     Any Kafka client can use the printed address.
@@ -56,8 +57,12 @@ def up(*, nodes: int = 1, port: int = 9092, data: Path | None = None, log_level:
         return EXIT_USAGE
     try:
         if nodes == 1:
-            return _run_one(directory, port, keeps=data is not None)
-        return _run_many(directory, nodes, port, keeps=data is not None, log_level=level)
+            code = _run_one(directory, port, keeps=data is not None)
+        else:
+            code = _run_many(directory, nodes, port, keeps=data is not None, log_level=level)
+        if code == EXIT_OK:
+            print("Stopped.")
+        return code
     except BrokerError as fault:
         print(f"chronik up: {fault}", file=sys.stderr)
         return EXIT_USAGE
@@ -73,11 +78,12 @@ def _run_one(directory: Path, port: int, *, keeps: bool) -> int:
 
     (overrides,) = local_cluster(directory, [port], [])
     settings = Settings.load(None, environment={}, overrides=overrides)
-    return run(settings, lambda node: _say_ready([_port_of(node)], directory, keeps=keeps))
 
+    def started(node: Node) -> None:
+        admin = node.admin.listener
+        _say_ready([node.port()], directory, keeps=keeps, admin=f"{admin.host}:{admin.port}" if admin else None)
 
-def _port_of(node: Node) -> int:
-    return node.port()
+    return run(settings, started)
 
 
 def _run_many(directory: Path, nodes: int, port: int, *, keeps: bool, log_level: str) -> int:
@@ -105,7 +111,11 @@ def _run_many(directory: Path, nodes: int, port: int, *, keeps: bool, log_level:
             process.wait()
 
 
-def _say_ready(ports: list[int], directory: Path, *, keeps: bool) -> None:
+def _say_ready(ports: list[int], directory: Path, *, keeps: bool, admin: str | None = None) -> None:
+    where = "" if ports[0] == PORT_DEFAULT else f" --bootstrap {HOST}:{ports[0]}"
     print(f"bootstrap.servers  {','.join(f'{HOST}:{port}' for port in ports)}")
+    if admin is not None:
+        print(f"metrics            http://{admin}/metrics, also /healthz, /readyz and /status")
     print(f"data               {directory}{'' if keeps else '  (temporary: removed at the end; keep it with --data)'}")
+    print(f"try                chronik topic create orders{where}")
     print("Ready. Press Ctrl-C to stop.", flush=True)
