@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from chronik.cli.records import visible_bytes
 from tests.cli.conftest import Run
 
 Unique = Callable[[str], str]
@@ -276,3 +277,30 @@ def test_partitions_without_an_offset_are_shown_and_not_counted_as_lag(
     table = chronik("group", "describe", group).out
     assert "behind, 2 partitions without an offset" in table
     assert table.count("no offset yet") == 2
+
+
+def test_topics_that_programs_keep_for_themselves_are_listed_when_asked_for(run_command: Run, our_broker: Any) -> None:
+    """A list of one's own topics is not the place for the log of a tool."""
+    at = ("--bootstrap", our_broker.bootstrap)
+    run_command("topic", "create", "__some_events", "seen", "--if-not-exists", *at)
+    names = {row["name"] for row in run_command("topic", "list", "--format", "json", *at).json}
+    everything = {row["name"] for row in run_command("topic", "list", "--internal", "--format", "json", *at).json}
+    assert ("__some_events" in names, "__some_events" in everything, "seen" in names) == (False, True, True)
+
+
+def test_the_last_records_of_each_partition_can_be_read(chronik: Run, topic: str) -> None:
+    """What happened just now is the commonest question to a topic."""
+    chronik("produce", topic, "-p", "0", stdin=b"1\n2\n3\n4\n5\n")
+    chronik("produce", topic, "-p", "1", stdin=b"a\n")
+    assert sorted(chronik("consume", topic, "--from", "-2").lines) == ["4", "5", "a"]
+    assert chronik("consume", topic, "--from=-99", "-p", "0").lines == ["1", "2", "3", "4", "5"]
+    nothing = chronik("consume", topic, "--from", "-0", "-p", "0")
+    assert (nothing.exit_code, nothing.out, nothing.err) == (0, "", "No records.\n")
+    assert chronik("consume", topic, "--from", "latest", "--format", "json").err == ""
+
+
+def test_a_screen_shows_what_it_would_obey_as_escapes() -> None:
+    """Records come from anywhere; a pipe still gets every byte."""
+    assert visible_bytes(b"k\t\x1b[2Jgone\x07 \xff \xc3\xa4\n") == r"k	\x1b[2Jgone\x07 \xff ä".encode() + b"\n"
+    assert visible_bytes(b"plain\tline\n") == b"plain\tline\n"
+    assert visible_bytes(b"\xff\n") == rb"\xff" + b"\n"

@@ -6,6 +6,7 @@ has printed, after it has printed it.
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Mapping
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from chronik.wire.records import Record
 
 POLL_MS = 500
+_LAST = re.compile(r"-(\d+)")
 
 
 def consume(
@@ -51,6 +53,7 @@ def consume(
 
     For example:
       chronik consume orders --from earliest
+      chronik consume orders --from -10
       chronik consume orders --follow --keys
       chronik consume orders --from 2026-03-01T12:00:00+01:00 --to "5m ago" --format json
       chronik consume orders --from 1500 --partition 2 --count 10 --offsets
@@ -61,8 +64,8 @@ def consume(
     topics
         The topics to read.
     from_
-        earliest, latest, an offset, a time with a time zone, or 2h ago; default: earliest, with --follow latest, in a
-        group its committed offsets.
+        earliest, latest, an offset, -N for the last N of each partition, a time with a time zone, or 2h ago; default:
+        earliest, with --follow latest, in a group its committed offsets.
     to
         Stop before this position: latest (default), an offset, a time, or 5m ago.
     partition
@@ -96,7 +99,8 @@ def consume(
             "move a group with `chronik group reset`"
         )
     now_ms = time.time_ns() // 1_000_000
-    begin = None if from_ is None else parse_place(from_, "--from", now_ms)
+    last = _LAST.fullmatch(from_ or "")
+    begin = None if from_ is None or last else parse_place(from_, "--from", now_ms)
     stop = None if to is None else parse_place(to, "--to", now_ms)
     printer = RecordPrinter(
         as_json=options.wants_json, keys=keys, headers=headers, offsets=offsets, timestamps=timestamps
@@ -112,16 +116,21 @@ def consume(
         partitions = [at for topic in topics for at in await watched(cluster, _partitions(cluster, topic, partition))]
         fetching = FetchOptions(isolation_level=READ_COMMITTED if isolation == "committed" else READ_UNCOMMITTED)
         reset = start if isinstance(start, int) else default
+        begins: dict[TopicPartition, Start] = dict.fromkeys(partitions, start)
+        if last:
+            begins = await _before_ends(cluster, partitions, int(last[1]), fetching.isolation_level)
         async with Consumer(
             cluster, group_id=group, reset=reset if group else None, auto_commit_ms=None, options=fetching
         ) as consumer:
             ends = await _ends(cluster, partitions, end, fetching.isolation_level)
             if group is None:
-                await consumer.assign(dict.fromkeys(partitions, start))
+                await consumer.assign(begins)
             else:
                 consumer.subscribe(topics)
             with progress("waiting for records") as shown:
                 await _read(consumer, printer, ends, count, shown)
+        if not printer.printed_count and not options.wants_json:
+            print("No records.", file=sys.stderr)
 
     return run(options, work, is_patient=True)
 
@@ -177,6 +186,17 @@ async def _partitions(cluster: Cluster, topic: str, only: tuple[int, ...]) -> li
                 f"topic {topic!r} has no partition {index}, only 0 to {len(known) - 1}: UNKNOWN_TOPIC_OR_PARTITION"
             )
     return [TopicPartition(topic, index) for index in only or known]
+
+
+async def _before_ends(
+    cluster: Cluster, partitions: list[TopicPartition], count: int, isolation_level: int
+) -> dict[TopicPartition, Start]:
+    """So many offsets before the end of each partition, or where it starts."""
+    from chronik.client.consumer import EARLIEST, LATEST
+
+    starts = await _ends(cluster, partitions, EARLIEST, isolation_level) or {}
+    ends = await _ends(cluster, partitions, LATEST, isolation_level) or {}
+    return {at: max(starts[at], ends[at] - count) for at in partitions}
 
 
 async def _ends(

@@ -12,7 +12,7 @@ from chronik.cli.errors import CommandFailed, Misused
 from chronik.cli.moments import parse_place
 from chronik.cli.naming import did_you_mean
 from chronik.cli.output import Column, Row, counted, human_count, human_duration, print_json, print_rows, yes_or_no
-from chronik.cli.session import DEFAULTS, DONE, REFUSED, Options, complain, progress, run
+from chronik.cli.session import DEFAULTS, DONE, REFUSED, Options, complain, confirm, progress, run
 
 if TYPE_CHECKING:
     from chronik.client.admin.groups import Group
@@ -190,8 +190,10 @@ def reset(
 
 
 @app.command
-def delete(*names: str, options: Options = DEFAULTS) -> int:
-    """Delete groups and their offsets. A group with members is refused.
+def delete(
+    *names: str, yes: Annotated[bool, Parameter(name=["--yes", "-y"])] = False, options: Options = DEFAULTS
+) -> int:
+    """Delete groups and their offsets. A group with members is refused. Asks first on a terminal.
 
     For example:
       chronik group delete billing
@@ -200,9 +202,13 @@ def delete(*names: str, options: Options = DEFAULTS) -> int:
     ----------
     names
         Names of the groups.
+    yes
+        Do not ask.
     """
     if not names:
         raise Misused("name at least one group: chronik group delete NAME")
+    if not yes:
+        confirm(f"Delete {', '.join(names)} and all offsets?")
 
     async def work(cluster: Cluster) -> int:
         from chronik.client.admin import groups

@@ -37,6 +37,7 @@ COMMANDS: Final = {
     "dlq": "chronik.cli.dlq:app",
     "table": "chronik.cli.table:app",
     "materialize": "chronik.cli.materialize:materialize",
+    "completion": "chronik.cli.completion:completion",
 }
 
 EARLY_OPTIONS: Final = ("--bootstrap", "--bootstrap-server", "--bootstrap-servers", "--format")

@@ -65,7 +65,7 @@ def _print_for_terminal(cells: Sequence[Sequence[str]], columns: Sequence[Column
     from rich.text import Text
 
     console = Console(highlight=False)
-    shown = [[_visible(cell) for cell in line] for line in cells]
+    shown = [[visible(cell) for cell in line] for line in cells]
     needed = [
         max(cell_len(column.title), *(cell_len(line[index]) for line in shown)) for index, column in enumerate(columns)
     ]
@@ -101,7 +101,7 @@ def fit(needed: Sequence[int], columns: Sequence[Column], room: int) -> list[int
     return [room]  # one column, wider than the terminal
 
 
-def _visible(text: str) -> str:
+def visible(text: str) -> str:
     """Control characters as escapes: a value must not move the cursor or change colours."""
     return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
 

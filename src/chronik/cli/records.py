@@ -1,4 +1,5 @@
-"""How records are printed: raw values for pipes and people, or one JSON object a line.
+"""How records are printed: values as they are, or one JSON object per line. A terminal gets escapes for what it
+would obey.
 
 Bytes that are text stand as text in JSON; others as base64, under the same name with _base64. `chronik produce --input
 json` reads what is written here.
@@ -8,32 +9,38 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from chronik.cli.output import NOTHING, time_text
+from chronik.cli.output import NOTHING, time_text, visible
 
 if TYPE_CHECKING:
     from chronik.client.topology import TopicPartition
     from chronik.wire.records import Record
 
 NULL = b"(null)"
+_SPECIAL = re.compile(r"[^\t\n -~]")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RecordPrinter:
     as_json: bool
     keys: bool = False
     headers: bool = False
     offsets: bool = False
     timestamps: bool = False
+    printed_count: int = 0
 
     def print(self, at: TopicPartition, records: Sequence[Record]) -> None:
         write = sys.stdout.buffer.write
+        is_screen = not self.as_json and sys.stdout.isatty()
+        self.printed_count += len(records)
         for record in records:
-            write(self._json(at, record) if self.as_json else self._line(at, record))
+            line = self._json(at, record) if self.as_json else self._line(at, record)
+            write(visible_bytes(line) if is_screen else line)
 
     def _line(self, at: TopicPartition, record: Record) -> bytes:
         columns: list[bytes] = []
@@ -65,6 +72,12 @@ class RecordPrinter:
             for name, value in record.headers
         ]
         return json.dumps(document, ensure_ascii=False).encode() + b"\n"
+
+
+def visible_bytes(line: bytes) -> bytes:
+    """For a screen: bytes that are no text and control characters as escapes, so that no value can take it over."""
+    text = line.decode("utf-8", "backslashreplace")
+    return _SPECIAL.sub(lambda found: visible(found[0]), text).encode()
 
 
 def _text_or_base64(name: str, data: bytes | None) -> dict[str, str | None]:

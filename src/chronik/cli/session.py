@@ -153,6 +153,15 @@ async def _explain(cluster: Cluster, error: Exception) -> None:
         raise CommandFailed(f"{seen}. `chronik cluster status` shows every node") from error
 
 
+def confirm(question: str) -> None:
+    """Asks a person before something that cannot be undone. Without a terminal nobody is asked."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise CommandFailed("Nothing was changed.")
+
+
 def complain(message: str) -> None:
     """One line on stderr, in red where that can be seen."""
     start, end = ("\033[31m", "\033[0m") if sys.stderr.isatty() and "NO_COLOR" not in os.environ else ("", "")

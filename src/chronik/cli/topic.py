@@ -20,7 +20,7 @@ from chronik.cli.output import (
     print_rows,
     yes_or_no,
 )
-from chronik.cli.session import DEFAULTS, DONE, REFUSED, Options, complain, progress, run
+from chronik.cli.session import DEFAULTS, DONE, REFUSED, Options, complain, confirm, progress, run
 
 if TYPE_CHECKING:
     from chronik.client.errors import Refused
@@ -39,6 +39,8 @@ For example:
   chronik topic alter orders --partitions 12
   chronik topic delete orders""",
 )
+
+INTERNAL_PREFIX = "__"  # of topics that programs keep beside those that brokers call internal
 
 CREATED_COLUMNS = (
     Column("name", "TOPIC"),
@@ -166,7 +168,7 @@ def list_topics(*, internal: bool = False, sizes: bool = False, options: Options
         rows: list[Row] = [
             _listed(topic) | ({"size_bytes": sizes_bytes.get(topic.name, 0)} if sizes else {})
             for topic in sorted(topology.topics.values(), key=lambda topic: topic.name)
-            if internal or not topic.is_internal
+            if internal or not (topic.is_internal or topic.name.startswith(INTERNAL_PREFIX))
         ]
         columns = LISTED_COLUMNS if sizes else LISTED_COLUMNS[:-1]
         print_rows(
@@ -263,8 +265,13 @@ def alter(
 
 
 @app.command
-def delete(*names: str, if_exists: bool = False, options: Options = DEFAULTS) -> int:
-    """Delete topics and all their records. This cannot be undone.
+def delete(
+    *names: str,
+    if_exists: bool = False,
+    yes: Annotated[bool, Parameter(name=["--yes", "-y"])] = False,
+    options: Options = DEFAULTS,
+) -> int:
+    """Delete topics and all their records. This cannot be undone. Asks first on a terminal.
 
     For example:
       chronik topic delete orders
@@ -276,9 +283,13 @@ def delete(*names: str, if_exists: bool = False, options: Options = DEFAULTS) ->
         Names of the topics.
     if_exists
         Succeed if the topic does not exist.
+    yes
+        Do not ask.
     """
     if not names:
         raise Misused("name at least one topic: chronik topic delete NAME")
+    if not yes:
+        confirm(f"Delete {', '.join(names)} and all records?")
 
     async def work(cluster: Cluster) -> int:
         from chronik.client.admin import topics
