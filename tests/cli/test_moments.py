@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chronik.cli.errors import Misused
-from chronik.cli.moments import parse_place
+from chronik.cli.moments import parse_place, with_durations
 from chronik.client.consumer import EARLIEST, LATEST, AtTime, Start
 
 NOW_MS = 1_800_000_000_000
@@ -49,3 +49,15 @@ def test_every_iso_time_is_read_to_the_millisecond(moment: datetime) -> None:
     place = parse_place(moment.isoformat(), "--from", NOW_MS)
     assert isinstance(place, AtTime)
     assert datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=place.timestamp_ms) == moment
+
+
+def test_settings_in_milliseconds_may_have_a_unit() -> None:
+    """Nobody counts the zeros of 604800000. What is not such a setting, or no duration, is the broker's to judge."""
+    typed = {"retention.ms": "7d", "segment.ms": "90 s", "file.delete.delay.ms": "5", "max.message.bytes": "1m"}
+    assert with_durations(typed | {"flush.ms": "soon"}) == {
+        "retention.ms": "604800000",
+        "segment.ms": "90000",
+        "file.delete.delay.ms": "5",
+        "max.message.bytes": "1m",
+        "flush.ms": "soon",
+    }

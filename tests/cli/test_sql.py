@@ -91,3 +91,13 @@ def test_a_missing_extra_is_told_with_the_command_that_installs_it(
     monkeypatch.setattr(util, "find_spec", lambda name: None if name == "duckdb" else real(name))
     done = run_command("sql", "SELECT 1")
     assert (done.exit_code, "pip install 'chronik[sql]'" in done.err) == (1, True)
+
+
+def test_a_value_that_is_not_json_is_refused_with_the_way_around_it(run_command: Run) -> None:
+    """One record among a million must not keep anybody from the others."""
+    values = "FROM (VALUES ('{\"a\": 1}'), ('not json')) AS t(value)"
+    done = run_command("sql", f"SELECT value->>'$.a' AS a {values}")
+    assert (done.exit_code, "TRY(...)" in done.err) == (1, True), done.err
+    assert run_command("sql", f"SELECT TRY(value->>'$.a') AS a {values}", "--format", "csv").lines == ["a", "1", '""']
+    skipped = run_command("sql", f"SELECT value->>'$.a' AS a {values} WHERE json_valid(value)", "--format", "csv")
+    assert skipped.lines == ["a", "1"]

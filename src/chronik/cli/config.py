@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import App, Parameter
 
 from chronik.cli.errors import CommandFailed, Misused
+from chronik.cli.moments import with_durations
 from chronik.cli.naming import did_you_mean, existing_topic, parse_settings
 from chronik.cli.output import Column, Row, print_json, print_rows
 from chronik.cli.session import DEFAULTS, Options, run
@@ -29,7 +30,7 @@ A broker is named by its id; `default` means all brokers. Values set on a resour
 For example:
   chronik config get topic orders
   chronik config get topic orders retention.ms
-  chronik config set topic orders retention.ms=86400000
+  chronik config set topic orders retention.ms=1d
   chronik config unset topic orders retention.ms
   chronik config get broker 1 --all""",
 )
@@ -114,7 +115,7 @@ def set_keys(kind: Kind, name: str, /, *settings: str, validate_only: bool = Fal
     """Set values atomically. Other settings keep their values.
 
     For example:
-      chronik config set topic orders retention.ms=86400000 cleanup.policy=compact,delete
+      chronik config set topic orders retention.ms=1d cleanup.policy=compact,delete
       chronik config set broker default log.retention.ms=86400000
 
     Parameters
@@ -124,11 +125,11 @@ def set_keys(kind: Kind, name: str, /, *settings: str, validate_only: bool = Fal
     name
         Its name; a broker's id, or `default` for all brokers.
     settings
-        Settings as key=value.
+        Settings as key=value. A time in ms may have a unit: retention.ms=7d.
     validate_only
         Check only; change nothing.
     """
-    wanted = parse_settings(settings, "setting")
+    wanted = with_durations(parse_settings(settings, "setting"))
     if not wanted:
         raise Misused("nothing to set: write key=value")
     return _alter(kind, name, wanted, (), options, validate_only=validate_only)

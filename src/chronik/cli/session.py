@@ -72,10 +72,14 @@ def run(options: Options, work: Callable[[Cluster], Awaitable[int | None]], *, i
     except BadAddress as error:
         raise Misused(f"--bootstrap: {error}") from error
     except Unreachable as error:
-        end = "" if str(error).endswith(("?", ".")) else "."
-        raise NoBroker(f"{error}{end} Asked: {options.bootstrap} (--bootstrap or CHRONIK_BOOTSTRAP)") from error
+        raise not_reached(error, options.bootstrap) from error
     except ClientError as error:
         raise CommandFailed(str(error)) from error
+
+
+def not_reached(error: Exception, bootstrap: str) -> NoBroker:
+    end = "" if str(error).endswith(("?", ".")) else "."
+    return NoBroker(f"{error}{end} Asked: {bootstrap} (--bootstrap or CHRONIK_BOOTSTRAP)")
 
 
 def run_loop(work: Awaitable[int]) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, ParamSpec, TypeVar
 
@@ -39,6 +40,8 @@ def fails_clearly(command: Callable[P, R]) -> Callable[P, R]:
         try:
             return command(*words, **options)
         except PipelineFault as error:
+            if error.condition == "FILE_FAILED" and find_spec("pyspark") is None:
+                raise CommandFailed(PipelineFault("SPARK_MISSING").sentence) from error
             kind: type[CommandError] = NoBroker if error.condition == "BROKER_NOT_REACHED" else CommandFailed
             raise kind(error.sentence) from error
         except Unreachable as error:

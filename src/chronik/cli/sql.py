@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Protocol
 
 from cyclopts import Parameter
 
-from chronik.cli.errors import CommandFailed, Misused, NoBroker
+from chronik.cli.errors import CommandFailed, Misused
 from chronik.cli.output import Column, print_rows
+from chronik.cli.session import not_reached
 
 if TYPE_CHECKING:
     from chronik.pipeline.sql.with_spark import SparkAnswer
@@ -84,14 +85,21 @@ def sql(
         with _asked(query, engine, bootstrap, str(storage), master, as_bytes=as_bytes) as answer:
             _print(answer, format_)
     except PipelineError as error:
-        raise CommandFailed(str(error)) from error
+        raise CommandFailed(f"{error}{_hint(str(error))}") from error
     except BadAddress as error:
         raise Misused(f"--bootstrap: {error}") from error
     except Unreachable as error:
-        raise NoBroker(f"{error} Asked: {bootstrap} (--bootstrap or CHRONIK_BOOTSTRAP).") from error
+        raise not_reached(error, bootstrap) from error
     except ClientError as error:
         raise CommandFailed(str(error)) from error
     return 0
+
+
+def _hint(message: str) -> str:
+    """One value that is not JSON fails a whole query, in words that do not say how to go on."""
+    if "Malformed JSON" not in message:
+        return ""
+    return "; TRY(...) around the expression gives NULL for such a value, and WHERE json_valid(value) skips its record"
 
 
 def _require(*packages: str) -> None:

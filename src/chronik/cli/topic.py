@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import App, Parameter
 
 from chronik.cli.errors import CommandFailed, Misused
+from chronik.cli.moments import with_durations
 from chronik.cli.naming import did_you_mean, existing_topic, nearest_topic_config, parse_settings
 from chronik.cli.output import (
     Column,
@@ -33,7 +34,7 @@ app = App(
 Create, list, describe, alter and delete topics.
 
 For example:
-  chronik topic create orders --partitions 6 --config retention.ms=86400000
+  chronik topic create orders --partitions 6 --config retention.ms=1d
   chronik topic list
   chronik topic describe orders
   chronik topic alter orders --partitions 12
@@ -95,7 +96,7 @@ def create(
     replication_factor
         Replicas of each partition; default: the broker's default.replication.factor.
     config
-        Setting as key=value; repeatable.
+        Setting as key=value; repeatable. A time in ms may have a unit: retention.ms=7d.
     if_not_exists
         Succeed if the topic already exists.
     validate_only
@@ -103,7 +104,7 @@ def create(
     """
     if not names:
         raise Misused("name at least one topic: chronik topic create NAME")
-    settings = parse_settings(config, "--config")
+    settings = with_durations(parse_settings(config, "--config"))
 
     async def work(cluster: Cluster) -> int:
         from chronik.client.admin import topics
@@ -233,11 +234,11 @@ def alter(
     partitions
         New total number of partitions; cannot be reduced.
     config
-        Setting as key=value; repeatable.
+        Setting as key=value; repeatable. A time in ms may have a unit: retention.ms=7d.
     unset
         Setting to remove, so that the broker's value applies; repeatable.
     """
-    settings = parse_settings(config, "--config")
+    settings = with_durations(parse_settings(config, "--config"))
     if partitions is None and not settings and not unset:
         raise Misused("nothing to change: give --partitions, --config or --unset")
 
