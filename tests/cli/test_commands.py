@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from chronik.cli.records import visible_bytes
 from tests.cli.conftest import Run
 
 Unique = Callable[[str], str]
@@ -173,6 +172,9 @@ def test_a_group_reads_once_and_shows_its_lag(chronik: Run, topic: str, unique: 
     assert (row["committed"], row["end_offset"], row["lag"]) == (4, 10, 6)
     assert row["lag_ms"] > 0
     assert "behind" in chronik("group", "describe", group).out
+    [listed] = [row for row in chronik("group", "list", "--lag", "--format", "json").json if row["group"] == group]
+    assert (listed["members"], listed["lag"], listed["lag_ms"] > 0) == (0, 6, True)
+    assert "BEHIND" in chronik("group", "list", "--lag").lines[0]
     assert chronik("consume", topic, "--group", group).lines == ["4", "5", "6", "7", "8", "9"]
     [after] = chronik("group", "describe", group, "--format", "json").json
     assert (after["lag"], after["lag_ms"], after["state"]) == (0, 0, "Empty")
@@ -297,10 +299,3 @@ def test_the_last_records_of_each_partition_can_be_read(chronik: Run, topic: str
     nothing = chronik("consume", topic, "--from", "-0", "-p", "0")
     assert (nothing.exit_code, nothing.out, nothing.err) == (0, "", "No records.\n")
     assert chronik("consume", topic, "--from", "latest", "--format", "json").err == ""
-
-
-def test_a_screen_shows_what_it_would_obey_as_escapes() -> None:
-    """Records come from anywhere; a pipe still gets every byte."""
-    assert visible_bytes(b"k\t\x1b[2Jgone\x07 \xff \xc3\xa4\n") == r"k	\x1b[2Jgone\x07 \xff ä".encode() + b"\n"
-    assert visible_bytes(b"plain\tline\n") == b"plain\tline\n"
-    assert visible_bytes(b"\xff\n") == rb"\xff" + b"\n"

@@ -100,6 +100,7 @@ def add(node: str, *, timeout_s: Annotated[int, Parameter(name="--timeout")] = 6
     async def work(cluster: Cluster) -> None:
         from chronik.client.admin import quorum
 
+        print(f"waiting up to {timeout_s} s for node {matched['id']} to catch up", file=sys.stderr)
         with progress(f"waiting for node {matched['id']} to catch up"):
             await quorum.add(cluster, int(matched["id"]), address, timeout_ms=timeout_s * 1000)
             voters = (await quorum.describe(cluster)).voters

@@ -37,6 +37,11 @@ LISTED_COLUMNS = (
     Column("state", "STATE"),
     Column("coordinator", "COORDINATOR", is_number=True),
 )
+MEASURED_COLUMNS = (
+    Column("members", "MEMBERS", human_count, is_number=True),
+    Column("lag", "LAG", human_count, is_number=True),
+    Column("lag_ms", "BEHIND", human_duration, is_number=True),
+)
 LAG_COLUMNS = (
     Column("topic", "TOPIC"),
     Column("partition", "PARTITION", is_number=True),
@@ -51,30 +56,39 @@ LAG_COLUMNS = (
 
 
 @app.command(name="list")
-def list_groups(*, options: Options = DEFAULTS) -> int:
+def list_groups(*, lag: bool = False, options: Options = DEFAULTS) -> int:
     """List groups with their type and state.
 
     For example:
       chronik group list
+      chronik group list --lag
       chronik group list --format json | jq -r '.[] | select(.state == "Empty") | .group'
+
+    Parameters
+    ----------
+    lag
+        Show members and lag too, which asks for every group's offsets.
     """
 
     async def work(cluster: Cluster) -> None:
         from chronik.client.admin import groups
 
-        with progress("asking every broker for its groups"):
-            listed = await groups.list_all(cluster)
-        rows: list[Row] = [
-            {
-                "group": group.group_id,
-                "type": group.group_type or None,
-                "state": group.state or None,
-                "protocol_type": group.protocol_type,
-                "coordinator": group.coordinator_id,
-            }
-            for group in listed
-        ]
-        print_rows(rows, LISTED_COLUMNS, as_json=options.wants_json, empty="There are no groups.")
+        rows: list[Row] = []
+        with progress("asking every broker for its groups") as shown:
+            for group in await groups.list_all(cluster):
+                row = {
+                    "group": group.group_id,
+                    "type": group.group_type or None,
+                    "state": group.state or None,
+                    "protocol_type": group.protocol_type,
+                    "coordinator": group.coordinator_id,
+                }
+                if lag:
+                    shown.say(f"measuring the lag of {group.group_id}")
+                    row |= await _measured(cluster, group.group_id)
+                rows.append(row)
+        columns = (*LISTED_COLUMNS, *MEASURED_COLUMNS) if lag else LISTED_COLUMNS
+        print_rows(rows, columns, as_json=options.wants_json, empty="There are no groups.")
 
     return run(options, work)
 
@@ -250,6 +264,21 @@ async def _nearest_group(cluster: Cluster, name: str) -> str:
     from chronik.client.admin import groups
 
     return did_you_mean(name, [group.group_id for group in await groups.list_all(cluster)])
+
+
+async def _measured(cluster: Cluster, name: str) -> dict[str, Any]:
+    """Members and lag; nothing of a group that was deleted since it was listed."""
+    from chronik.client.admin import groups
+    from chronik.client.errors import Refused
+    from chronik.wire.error_codes import ErrorCode
+
+    try:
+        document = await _described(cluster, await groups.describe(cluster, name))
+    except Refused as fault:
+        if fault.kafka_error is not ErrorCode.GROUP_ID_NOT_FOUND:
+            raise
+        return {"members": None, "lag": None, "lag_ms": None}
+    return {"members": len(document["members"]), "lag": document["lag"], "lag_ms": document["lag_ms"]}
 
 
 async def _described(cluster: Cluster, group: Group) -> dict[str, Any]:

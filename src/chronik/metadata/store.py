@@ -296,8 +296,7 @@ class MetadataStore:
                 return await self._forward(asked, command, request)
             except NotController as error:
                 if not self._may_forward(command) or self._loop.time() > give_up_s:
-                    # The error names the node that was asked last, which need not lead.
-                    raise NotController(self.leader_id) from error
+                    raise NotController(self.leader_id) from error  # not whom it names: the last asked need not lead
                 await self._pause()
                 asked = self._next_to_ask(asked, error.leader_id)
 
