@@ -383,7 +383,7 @@ def test_a_log_that_goes_on_while_others_are_checkpointed_is_found_as_it_was(eve
         put_some(90)
         await asyncio.gather(*[durable(each) for each in (log, *others)])
         log.high_watermark = log.end_offset
-        happens_after = random.randint(0, 70)
+        happens_after = random.randint(0, 100)
         maintaining = asyncio.ensure_future(logs.maintain(NOW_MS))
         while not maintaining.done():
             put_some(random.randint(1, 4))

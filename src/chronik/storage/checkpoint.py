@@ -5,7 +5,10 @@ void: everything in them is in the segments. Pure functions.
 
     chronik checkpoint 1 CRC32C
     journal NUMBER
-    TOPIC PARTITION TOPIC_ID SEGMENT POSITION OFFSET START COMPACTED EPOCHS PRODUCERS
+    TOPIC PARTITION TOPIC_ID SEGMENT POSITION OFFSET START COMPACTED EPOCHS PRODUCERS BASES
+
+BASES are the base offsets of all segments up to SEGMENT, and "-" for a log that may be compacted: compaction joins
+segments without a checkpoint. A line of an older release ends before them.
 """
 
 from __future__ import annotations
@@ -32,18 +35,24 @@ class LogPoint(NamedTuple):
     compacted_offset: int
     epochs: list[tuple[int, int]]
     producers: bytes  # a snapshot as of `offset`
+    bases: list[int] | None = None  # of the segments that there must be, unless they lie below the start; None: unknown
+    is_named: bool = False  # the log's directory has its partition.metadata durably
 
     def line(self) -> str:
         epochs = ",".join([f"{epoch}:{start}" for epoch, start in self.epochs]) or "-"
         producers = b64encode(self.producers).decode() or "-"
+        bases = "-" if self.bases is None else ",".join(map(str, self.bases))
         return (
             f"{self.topic} {self.partition} {self.topic_id.hex()} {self.segment} {self.position} {self.offset} "
             f"{self.start_offset} {self.compacted_offset} {epochs} {producers}"
+            f" {bases}"
         )
 
     @classmethod
     def parse(cls, line: str) -> LogPoint:
-        topic, partition, topic_id, segment, position, offset, start, compacted, epochs, producers = line.split(" ")
+        fields = line.split(" ")
+        topic, partition, topic_id, segment, position, offset, start, compacted, epochs, producers = fields[:10]
+        bases = fields[10] if len(fields) > 10 else "-"
         pairs = [] if epochs == "-" else [pair.split(":") for pair in epochs.split(",")]
         return cls(
             topic,
@@ -56,6 +65,8 @@ class LogPoint(NamedTuple):
             int(compacted),
             [(int(epoch), int(start)) for epoch, start in pairs],
             b"" if producers == "-" else b64decode(producers),
+            None if bases == "-" else [int(base) for base in bases.split(",")],
+            len(fields) > 10,
         )
 
 

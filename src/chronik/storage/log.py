@@ -102,6 +102,7 @@ class Log:
         self.is_noted = False  # the journal tells of it, or did
         self.drops_first = False  # one of this id was deleted and the journal had no room for that: what it hears first
         self.has_directory = False  # its own, with files or without
+        self.is_named_durably = False  # its directory says whose it is, also after a power cut
         self.directory_durably = False  # a deleted log had this directory: its removal must not come undone later
         self._disk = disk
         self._journal = journal
@@ -530,6 +531,12 @@ class Log:
         for segment in self.segments[first:end]:
             self._remove(segment)
         del self.segments[first:end]
+
+    def expected_bases(self) -> list[int] | None:
+        """Of the segments that recovery must find; None if compaction may join some of them."""
+        if self.config.compacts or self.compacted_offset:
+            return None
+        return [segment.base_offset for segment in self.segments]
 
     def expected_in(self, segment: Segment) -> Expected:
         """What must stand at the beginning of a segment of this log."""

@@ -14,10 +14,11 @@ from __future__ import annotations
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import NamedTuple
 
-from chronik.runtime.interfaces import Disk
+from chronik.runtime.interfaces import Disk, File
 
 FILE = "partition.metadata"
 TOPIC_ID_BYTES = 16
+FILE_BYTES_MAX = 1024  # a topic's name has up to 249 characters
 
 
 class PartitionName(NamedTuple):
@@ -52,12 +53,10 @@ def read(disk: Disk, directory: str) -> PartitionName | None:
     return decode(disk.read_file(path)) if disk.exists(path) else None
 
 
-def write(disk: Disk, directory: str, name: PartitionName) -> None:
-    """Unless it is there. Not synced: a power cut may leave the directory without it."""
+def write(disk: Disk, directory: str, name: PartitionName) -> File:
+    """Unless it is there. Until the returned file is synced, a power cut may leave the directory without it."""
     file = disk.open(f"{directory}/{FILE}", create=True)
-    if file.size_bytes() == len(name.encode()):
-        file.close()
-        return
-    file.truncate(0)
-    file.append([name.encode()])
-    file.close()
+    if bytes(file.read(0, FILE_BYTES_MAX)) != name.encode():
+        file.truncate(0)
+        file.append([name.encode()])
+    return file

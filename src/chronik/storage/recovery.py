@@ -107,7 +107,8 @@ class Known:
         point = self.point
         if point.offset > offset:
             # Epochs and producers of the checkpoint are from behind the cut: everything is read anew.
-            self.point = LogPoint(self.topic, self.partition, self.topic_id, 0, 0, 0, point.start_offset, 0, [], b"")
+            unread = LogPoint(self.topic, self.partition, self.topic_id, 0, 0, 0, point.start_offset, 0, [], b"")
+            self.point = unread._replace(is_named=point.is_named)
             self.is_read_anew = True
 
 
@@ -156,10 +157,9 @@ def restore(log: Log, known: Known, disk: Disk) -> None:
     if bases:
         disk.make_directory(log.directory, durable=False)
     log.has_directory = disk.exists(log.directory)
-    if bases and bases[0] > known.start_offset:
-        # Retention notes where a log starts before it removes a segment, and compaction keeps the base offset of the
-        # first one. So somebody else removed it.
-        _lose(log, known, CorruptSegment(log.directory, 0, known.start_offset, "its first segment is gone"))
+    missing = _missing_base(known, bases)
+    if missing is not None:
+        _lose(log, known, CorruptSegment(segment_path(log.directory, missing), 0, missing, "the file is gone"))
         return
     _put_journaled_bytes(log, known, disk, set(bases))
     point, durable = known.point, known.durable
@@ -208,7 +208,10 @@ def restore(log: Log, known: Known, disk: Disk) -> None:
         if known.is_read_anew and segment.size_bytes == size_bytes and base < durable[0]:
             expected = end_offset  # compaction may have taken what stood between its last batch and the next segment
         if expected < end_offset and (base, segment.size_bytes) < durable[:2]:
-            log.damage = CorruptSegment(segment.path, segment.size_bytes, expected, "below the durable mark")
+            # A file that ends before the checkpoint does: nobody knows which offset its last whole batch has.
+            lost_from = base if base == point.segment and size_bytes < point.position else None
+            reason = "below the durable mark"
+            log.damage = CorruptSegment(segment.path, segment.size_bytes, expected, reason, lost_from)
             logger.error("%s", log.damage)
             expected = max(expected, durable[2])
             break
@@ -238,6 +241,26 @@ def restore(log: Log, known: Known, disk: Disk) -> None:
         log.note_cut()
 
 
+def _missing_base(known: Known, bases: list[int]) -> int | None:
+    """Of the first segment that there must be and is not.
+
+    Retention notes where a log starts before it removes a segment, a truncation notes where it cuts, and compaction
+    keeps the base offset of the first segment that it joins. So if one is gone, somebody else removed it.
+    """
+    if not bases:
+        return None  # told apart below: perhaps nothing was ever written
+    if bases[0] > known.start_offset:
+        return known.start_offset
+    point = known.point
+    promised = point.bases if point.bases is not None else [point.segment] if point.position else []
+    in_order = sorted({*promised, *bases})
+    for base, next_base in zip(in_order, [*in_order[1:], FOREVER], strict=True):
+        is_dropped = next_base <= known.start_offset
+        if base in promised and base <= known.last_trusted and base not in bases and not is_dropped:
+            return base
+    return None
+
+
 def _is_foreign(log: Log, known: Known, disk: Disk) -> bool:
     """Whether the directory is another partition's: then nothing in it is touched."""
     found = partition_metadata.read(disk, log.directory)
@@ -247,12 +270,21 @@ def _is_foreign(log: Log, known: Known, disk: Disk) -> bool:
         _lose(log, known, damage)
         return True
     if found is None and disk.exists(log.directory):
+        if known.point.is_named:
+            unnamed = "files that do not say whose they are"
+            damage = ForeignDirectory(log.directory, known.start_offset, str(log.partition_name), unnamed)
+            log.has_directory = True
+            _lose(log, known, damage)
+            return True
         partition_metadata.write(disk, log.directory, log.partition_name)
+        disk.sync_directory(log.directory)
+    log.is_named_durably = known.point.is_named and found is not None
     return False
 
 
 def _lose(log: Log, known: Known, damage: CorruptSegment) -> None:
-    """The log's offsets are known, and none of its records."""
+    """The log's offsets are known, and none of its records is relied on."""
+    damage.lost_from = known.start_offset
     log.damage = damage
     logger.error("%s", damage)
     log.durable_mark = known.durable

@@ -270,14 +270,22 @@ class Segment:
         end = position + len(data)
         if self.is_checked(position, end):
             return
-        self._check(data, position, offset_end)
+        self._check(data, position, self._offset_before(position), offset_end)
         if position <= self._checked_to:
             self._checked_to = max(self._checked_to, end)
 
-    def _check(self, data: memoryview, position: int, offset_end: int) -> None:
+    def _offset_before(self, position: int) -> int:
+        """Where the batch before `position` ends, told by the headers since the last one that is in the index."""
+        next_offset = self.base_offset
+        for at, header in self._walk(self.index.before_position(position - 1)) if position else ():
+            if at >= position:
+                break
+            next_offset = header[0] + header[6] + 1
+        return next_offset
+
+    def _check(self, data: memoryview, position: int, next_offset: int, offset_end: int) -> None:
         end = position + len(data)
         at = position
-        next_offset = self.base_offset
         try:
             for batch in split(data):
                 if not crc_holds(batch):
@@ -305,7 +313,7 @@ class Segment:
             _, first = next(self.headers(position))
             whole_bytes = first.size_bytes
             data = self.read(position, whole_bytes)
-        self._check(data[:whole_bytes], position, expected.offset_end)
+        self._check(data[:whole_bytes], position, expected.offset, expected.offset_end)
         offset, at = expected.offset, position
         for batch in split(data[:whole_bytes]):
             if batch.base_offset < offset or (expected.is_dense and batch.base_offset != offset):
