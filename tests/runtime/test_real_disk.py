@@ -37,6 +37,31 @@ def test_a_full_disk_keeps_nothing_of_the_write(tmp_path: Path, monkeypatch: pyt
     assert bytes(file.read(0, 100)) == b"kept!"
 
 
+def test_what_is_written_is_its_owners_alone(tmp_path: Path) -> None:
+    """Records, and one day credentials, lie there; other users of the machine have no business with them."""
+    disk = RealDisk()
+    data = f"{tmp_path}/a/b"
+    before = os.umask(0)
+    try:
+        disk.make_directory(data)
+        disk.open(f"{data}/log", create=True).close()
+        disk.create_ahead(f"{data}/journal", 4096).close()
+        disk.replace_file(f"{data}/meta.properties", b"x")
+        disk.lock(f"{data}/.lock")
+        disk.unlock(f"{data}/.lock")
+    finally:
+        os.umask(before)
+    modes = {path.relative_to(tmp_path).as_posix(): path.stat().st_mode & 0o777 for path in tmp_path.rglob("*")}
+    assert modes == {
+        "a": 0o700,
+        "a/b": 0o700,
+        "a/b/log": 0o600,
+        "a/b/journal": 0o600,
+        "a/b/meta.properties": 0o600,
+        "a/b/.lock": 0o600,
+    }
+
+
 def test_a_short_write_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel may take fewer bytes than asked; a batch cut in the middle must not be taken for written."""
     write = os.write

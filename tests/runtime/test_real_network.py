@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
 
 import pytest
 
@@ -35,6 +37,41 @@ def test_a_listener_on_port_0_is_reached_at_the_port_it_tells() -> None:
         transport.write(b"hello")
         assert await protocol.received == b"hello"
         transport.close()
+        listener.close()
+
+    asyncio.run(run())
+
+
+def has_ipv6() -> bool:
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET6) as probe:
+        probe.bind(("::1", 0))
+        return True
+    return False
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
+@pytest.mark.parametrize("host", ["", "::"])
+def test_every_interface_means_both_kinds_of_addresses_at_one_port(host: str) -> None:
+    """As Java's [::] does. Each client keeps its own address: limits per address go by it."""
+
+    async def run() -> None:
+        network = real_runtime().network
+        came: list[str] = []
+
+        class Greeted(asyncio.Protocol):
+            def connection_made(self, transport: asyncio.BaseTransport) -> None:
+                came.append(transport.get_extra_info("peername")[0])
+                transport.close()
+
+        listener = await network.listen(host, 0, Greeted)
+        for at in ("127.0.0.1", "::1"):
+            transport, _ = await network.connect(at, listener.port, asyncio.Protocol)
+            transport.close()
+        while len(came) < 2:
+            await asyncio.sleep(0)
+        assert sorted(came) == ["127.0.0.1", "::1"]
+        with pytest.raises(OSError, match="in use"):
+            await network.listen(host, listener.port, Greeted)
         listener.close()
 
     asyncio.run(run())
