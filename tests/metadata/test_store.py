@@ -23,7 +23,7 @@ from chronik.metadata.commands import (
     UpdateFeatures,
 )
 from chronik.metadata.delta import Changes
-from chronik.metadata.errors import MetadataRefused, NotController, StoreClosed, WrongCluster
+from chronik.metadata.errors import MetadataRefused, NotANumber, NotController, StoreClosed, WrongCluster
 from chronik.metadata.image import Image
 from chronik.metadata.snapshot import state_hash
 from chronik.metadata.store import MetadataStore
@@ -309,6 +309,20 @@ def test_a_snapshot_takes_the_place_of_the_log() -> None:
         store = await opened(disk, raft=raft)
         assert state_hash(store.image) == before
         await store.close()
+
+    run(test)
+
+
+@pytest.mark.parametrize("data", [b"", b"garbage\n", b"-5\n", b"\x00" * 8, b"9" * 14, b"9" * 5000])
+def test_a_directory_whose_count_of_processes_cannot_be_read_is_refused_with_its_path(data: bytes) -> None:
+    """Guessed, it might repeat request ids that the cluster has answered already."""
+
+    async def test() -> None:
+        disk = SimDisk(1)
+        await (await opened(disk)).close()
+        disk.replace_file("/meta/incarnation", data)
+        with pytest.raises(NotANumber, match=r"^/meta/incarnation holds b.*restore it"):
+            await opened(disk)
 
     run(test)
 

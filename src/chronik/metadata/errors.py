@@ -7,6 +7,7 @@ MetadataError
 ├── WrongCluster       the operator's: this directory belongs to another cluster
 ├── ForeignMetadata    the operator's: this directory belongs to another node
 ├── MetadataMissing    the operator's: the metadata of a cluster that is in use is gone
+├── NotANumber         the operator's: a file that holds a number holds something else
 └── DamagedMetadata    the operator's: bytes in the metadata log or a snapshot are not what we wrote
 """
 
@@ -78,6 +79,14 @@ class MetadataMissing(MetadataError):
             f"{directory}/raft holds no metadata, but this node has been in a cluster, and no other node has a copy: "
             "mount or restore metadata.log.dir; to give up all topics and records and begin an empty cluster, move "
             "both log.dirs and metadata.log.dir away"
+        )
+
+
+class NotANumber(MetadataError):
+    def __init__(self, path: str, data: bytes, log_directory: str) -> None:
+        super().__init__(
+            f"{path} holds {data[:40]!r}, which is not the number of this node's last process: restore it from a copy; "
+            f"or remove it if {log_directory} is as this node left it, and the clock has not gone back"
         )
 
 

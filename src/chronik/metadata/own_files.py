@@ -8,8 +8,12 @@ caught up: what it has by then is not yet what it forgot, however often it is re
 
 from __future__ import annotations
 
-from chronik.metadata.errors import ForeignMetadata
+from chronik.metadata.errors import ForeignMetadata, NotANumber
 from chronik.runtime.interfaces import Runtime
+
+# Milliseconds until the year 2248. Numbers of questions and of leases have it in their upper bits.
+INCARNATION_MAX = 1 << 43
+INCARNATION_DIGITS_MAX = 13
 
 
 class OwnFiles:
@@ -31,8 +35,15 @@ class OwnFiles:
     def next_incarnation(self) -> int:
         """Higher than any this node had: by its own count, or by the clock if the directory is a new one."""
         path = self._incarnation_path
-        earlier = int(self._disk.read_file(path)) if self._disk.exists(path) else 0
+        earlier = self._read_number(path) if self._disk.exists(path) else 0
         return max(earlier + 1, self._clock.wall_ms())
+
+    def _read_number(self, path: str) -> int:
+        data = self._disk.read_file(path)
+        digits = data.strip()
+        if not digits.isdigit() or len(digits) > INCARNATION_DIGITS_MAX or int(digits) >= INCARNATION_MAX:
+            raise NotANumber(path, data, self.log_directory)
+        return int(digits)
 
     def keep_incarnation(self, incarnation: int) -> None:
         """To be called behind the log's first round and before the process asks for anything."""
