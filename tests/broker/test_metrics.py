@@ -86,6 +86,19 @@ def test_totals_keep_what_deleted_topics_had() -> None:
     assert metrics.total().bytes_in == 12
 
 
+def test_topics_that_are_deleted_leave_nothing_behind_though_nobody_reads_the_numbers() -> None:
+    """A node without a scraper must not grow with every topic that ever was."""
+    on = cluster(1)
+    metrics = Metrics()
+    for number in range(100):
+        create(on, new_topic(f"t{number}"))
+        topic = on.topic(f"t{number}")
+        metrics.topics[topic.name].bytes_in += 1
+        metrics.follow(1, Changes(topics_removed=(topic,)))
+    assert not metrics.topics
+    assert metrics.total().bytes_in == 100
+
+
 def test_the_census_counts_partitions_by_what_is_wrong_with_them() -> None:
     on = cluster(3)
     create(on, new_topic("t", 6, 3), new_topic("single", 3, 1))

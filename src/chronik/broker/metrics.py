@@ -117,7 +117,10 @@ class Metrics:
             self._created.popleft()
 
     def follow(self, node_id: int, changes: Changes) -> None:
-        """Counts the ISR changes of partitions that this node leads."""
+        """Counts the ISR changes of partitions that this node leads, and forgets topics that are deleted."""
+        for topic in changes.topics_removed:
+            if topic.name in self.topics:
+                self.topics_gone.add(self.topics.pop(topic.name))
         for before, after in changes.topics_changed:
             for old, new in zip(before.partitions, after.partitions, strict=False):
                 if new.leader == node_id and old.isr is not new.isr:
