@@ -39,7 +39,7 @@ class Browser:
         self.connection.connection_made(self.transport)
 
     async def get(self, path: str, method: str = "GET") -> tuple[int, str]:
-        return await self.send(f"{method} {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        return await self.send(f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
 
     async def send(self, data: bytes) -> tuple[int, str]:
         """One response: its code and its body."""
@@ -271,6 +271,40 @@ def test_what_is_not_served_is_refused_in_one_line(data: bytes, code: int, caplo
             assert (await browser.send(data))[0] == code
         assert browser.transport.is_closed is (code != 404)
         assert len([line for line in caplog.records if line.name == "chronik.broker.admin"]) == (code != 404)
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("host", "code"),
+    [
+        ("localhost", 200),
+        ("LOCALHOST:9644", 200),
+        ("127.0.0.1:9644", 200),
+        ("[::1]:9644", 200),
+        ("10.1.2.3", 200),
+        ("kafka.example", 200),
+        ("metrics.example:80", 200),
+        ("evil.example", 421),
+        ("localhost.evil.example", 421),
+        ("127.0.0.1.evil.example", 421),
+        ("evil.example:9644", 421),
+        ("localhost, evil.example", 421),
+        ("localhost\r\nHost: evil.example", 421),
+        ("evil.example\r\nHost: localhost", 421),
+        ("[::1", 421),
+        ("", 421),
+    ],
+)
+def test_a_page_of_another_name_cannot_read_it(host: str, code: int) -> None:
+    """A name that is pointed at 127.0.0.1 lets any web page ask for what a browser can reach (DNS rebinding)."""
+
+    async def test() -> None:
+        advertised = {"advertised_listeners": "PLAINTEXT://kafka.example:9092", "admin_hosts": "metrics.example"}
+        node = await start_node(SimDisk(0), **advertised)
+        answered, body = await Browser(node).send(f"GET /status HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+        assert answered == code
+        assert (node.cluster_id in body) == (code == 200)
 
     run(test())
 

@@ -3,6 +3,8 @@
 GET and HEAD only, no bodies, no thread, no framework. It answers from the moment the node begins to start, so that who
 waits for a node can see why it is not ready. Bounded: the head of a request, connections, the time one may be silent.
 Whoever does not speak HTTP gets one line in the log and is cut off; nothing said here reaches the node's state.
+A browser sends the name that its user visits as Host: a page whose name was pointed at this address (DNS rebinding) is
+refused by that, before anything is read.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import asyncio
 import json
 import logging
 import re
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from chronik.broker.errors import CannotStart
@@ -36,11 +39,14 @@ REASONS = {
     400: "Bad Request",
     404: "Not Found",
     405: "Method Not Allowed",
+    421: "Misdirected Request",
     431: "Request Header Fields Too Large",
     503: "Service Unavailable",
 }
 _request_line = re.compile(rb"([A-Z]{1,16}) (/[!-~]*) HTTP/1\.([01])")
 _has_body = re.compile(rb"^(?:content-length:[ \t]*0*[1-9]|transfer-encoding:)", re.IGNORECASE | re.MULTILINE)
+_host = re.compile(rb"^host:[ \t]*([^\r\n]*?)[ \t]*\r?$", re.IGNORECASE | re.MULTILINE)
+_host_name = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[^:\[\]]*)(:[0-9]*)?")
 _closes = re.compile(rb"^connection:.*\bclose\b", re.IGNORECASE | re.MULTILINE)
 
 
@@ -79,6 +85,19 @@ class Admin:
             return []
         return [EndpointAt(name=ADMIN_ENDPOINT, host=self.listener.host, port=self.listener.port)]
 
+    def serves(self, host: str) -> bool:
+        """Whether a request may name this host: an address, localhost, or a name by which this node is known."""
+        matched = _host_name.fullmatch(host)
+        if matched is None:
+            return False
+        name = matched[1].strip("[]").lower().rstrip(".")
+        settings = self.node.settings
+        listeners = (*settings.listeners, *settings.advertised_listeners)
+        own = [settings.machine.host_name, *settings.admin_hosts, *(listener.host for listener in listeners)]
+        if settings.admin_listener is not None:
+            own.append(settings.admin_listener.host)
+        return name == "localhost" or _is_address(name) or name in [each.lower() for each in own if each]
+
     def close(self) -> None:
         if self.listener is not None:
             self.listener.close()
@@ -95,6 +114,15 @@ class Admin:
         if path == "/status":
             return Page(200, json.dumps(await self._status.describe()) + "\n", JSON)
         return Page(404, "there is /metrics, /healthz, /readyz and /status\n")
+
+
+def _is_address(name: str) -> bool:
+    """No page can be given an address as its name."""
+    try:
+        ip_address(name.partition("%")[0])
+    except ValueError:
+        return False
+    return True
 
 
 def _verdict(good: str, why_not: str | None) -> Page:
@@ -161,6 +189,10 @@ class AdminConnection(asyncio.Protocol):
         self._unread = rest
         method, target = request[1].decode(), request[2].decode()
         keeps = request[3] == b"1" and not _closes.search(headers) and not _has_body.search(headers)
+        hosts = _host.findall(headers)
+        if len(hosts) > 1 or not all(self._admin.serves(each.decode("latin-1")) for each in hosts):
+            shown = b", ".join(hosts)[:SHOWN_BYTES]
+            return self._refuse(421, f"Host {shown!r} is not this node's: add it to chronik.admin.hosts")
         if method not in ("GET", "HEAD"):
             return self._refuse(405, f"{method} is not served here, only GET and HEAD")
         self._is_busy = True
