@@ -12,6 +12,7 @@ import pytest
 from chronik.metadata.commands import (
     AllocateProducerIds,
     AllocateProducerIdsReply,
+    BrokerHeartbeat,
     Command,
     CreateTopics,
     CreateTopicsReply,
@@ -34,6 +35,7 @@ class Pipe:
         self.peer = peer
         self.sent: list[bytes] = []
         self.is_cut = False
+        self.members: tuple[int, ...] = (1, 2, 3)
 
     def attach_notes(self, receive: Callable[[int, bytes], None], met: Callable[[str], None]) -> None:
         pass
@@ -46,6 +48,12 @@ class Pipe:
 
     def has_died(self, peer: int) -> bool:
         return False
+
+    def is_member(self, peer: int) -> bool:
+        return peer in self.members
+
+    def belongs_to(self, cluster_id: str) -> None:
+        pass
 
 
 class Pair:
@@ -103,6 +111,62 @@ def test_a_command_arrives_as_it_was_and_its_reply_comes_back_with_the_version_i
         ((command, request),) = pair.asked
         assert request == REQUEST
         assert (command.broker_id, command.broker_epoch) == (2, 3)  # type: ignore[attr-defined]
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("peer", "command"),
+    [
+        (3, ALLOCATE),
+        (3, CreateTopics(topics=[NewTopic(name="t")])),
+        (2, AllocateProducerIds(broker_id=1, broker_epoch=3)),
+        (2, BrokerHeartbeat(broker_id=1, broker_epoch=3)),
+    ],
+)
+def test_a_node_speaks_for_itself_only(peer: int, command: Command) -> None:
+    """Else one node could stop another, or spend its request ids, which the cluster takes for answered then."""
+
+    async def test(pair: Pair) -> None:
+        asked = pair.ask(command)
+        await asyncio.sleep(0)
+        pair.to_asker.peer = peer
+        pair.controller.receive(peer, pair.to_controller.sent[0])
+        assert pair.asked == []
+        pair.asker.receive(1, pair.to_asker.sent[0])
+        answer, _ = await asked
+        assert isinstance(answer, MetadataRefused)
+        assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+    run(test)
+
+
+@pytest.mark.parametrize("command", [CreateTopics(topics=[NewTopic(name="t")]), ALLOCATE])
+def test_what_a_node_asks_that_is_no_member_is_not_done(command: Command) -> None:
+    async def test(pair: Pair) -> None:
+        pair.to_asker.members = ()
+        asked = pair.ask(command)
+        await pair.deliver()
+        answer, _ = await asked
+        assert isinstance(answer, MetadataRefused)
+        assert "chronik cluster add" in answer.message
+        assert pair.asked == []
+
+    run(test)
+
+
+def test_a_node_that_was_removed_may_ask_whether_it_is_registered() -> None:
+    """So that it learns that it was removed, and ends, instead of waiting for a leader that has forgotten it."""
+
+    async def test(pair: Pair) -> None:
+        pair.to_asker.members = ()
+        pair.answer = MetadataRefused(ErrorCode.STALE_BROKER_EPOCH, "gone")
+        asked = pair.ask(BrokerHeartbeat(broker_id=2, broker_epoch=3))
+        await pair.deliver()
+        answer, _ = await asked
+        assert isinstance(answer, MetadataRefused)
+        assert answer.error_code == ErrorCode.STALE_BROKER_EPOCH
+        assert len(pair.asked) == 1
 
     run(test)
 

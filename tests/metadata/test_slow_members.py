@@ -45,6 +45,12 @@ class Port:
     def has_died(self, peer: int) -> bool:
         return False
 
+    def is_member(self, peer: int) -> bool:
+        return True
+
+    def belongs_to(self, cluster_id: str) -> None:
+        pass
+
     def send(self, to: int, message: Message) -> None:
         self._carry(to, lambda peer: peer.receive(message))
 

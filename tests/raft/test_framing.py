@@ -5,15 +5,30 @@ from __future__ import annotations
 import pytest
 
 from chronik.raft.errors import MalformedMessage
-from chronik.raft.framing import HELLO_BYTES_MAX, FrameReader, Hello, frame
+from chronik.raft.framing import (
+    FRAME_BYTES_MAX,
+    HELLO_BYTES_MAX,
+    LARGE_BYTES_MAX,
+    NOTE,
+    SMALL_BYTES_MAX,
+    FrameReader,
+    Hello,
+    bytes_max_of,
+    frame,
+)
+from chronik.raft.messages import Kind
 
-HELLO = bytes.fromhex("00000018 62f7ad72 43525131 01 0000000000000001 0000000000000002 6b2d31")
+NONCE = bytes(range(16))
+HELLO = bytes.fromhex(
+    "00000028 b6e0cfc3 43525131 02 0000000000000001 0000000000000002 000102030405060708090a0b0c0d0e0f 6b2d31"
+)
 
 
 def test_a_hello_is_these_bytes() -> None:
     """Old and new versions of a node meet here first: this layout cannot change without a new magic."""
-    assert frame(Hello(1, 2, "k-1").encode()).hex() == HELLO.hex()
-    assert [Hello.decode(body) for body in FrameReader(HELLO_BYTES_MAX).feed(HELLO)] == [Hello(1, 2, "k-1")]
+    hello = Hello(1, 2, "k-1", NONCE)
+    assert frame(hello.encode()).hex() == HELLO.hex()
+    assert [Hello.decode(body) for body in FrameReader(HELLO_BYTES_MAX).feed(HELLO)] == [hello]
 
 
 @pytest.mark.parametrize("bodies", [[b""], [b"one"], [b"one", b"", b"three" * 50]])
@@ -52,6 +67,7 @@ def test_every_prefix_of_a_hello_is_refused(size: int) -> None:
         (Hello(2, 1, "other"), "belongs to cluster 'other'"),
         (Hello(2, 3, "k"), "looks for node 3"),
         (Hello(0, 1, "k"), "says it is node 0"),
+        (Hello(-1, 1, "k"), "says it is node -1"),
         (Hello(1, 1, "k"), "says it is node 1"),
         (Hello(3, 1, "k"), "says it is node 3"),
     ],
@@ -60,3 +76,31 @@ def test_a_hello_of_somebody_else_is_refused(said: Hello, why: str) -> None:
     with pytest.raises(MalformedMessage, match=why):
         said.check_answer_to(Hello(1, 2, "k"))
     Hello(2, 1, "k").check_answer_to(Hello(1, 2, "k"))
+
+
+def test_node_0_is_a_node_like_any_other() -> None:
+    """Most examples of Kafka's configuration count nodes from 0."""
+    Hello(0, 1, "k").check_answer_to(Hello(1, 0, "k"))
+    Hello(1, 0, "k").check_answer_to(Hello(0, 1, "k"))
+    with pytest.raises(MalformedMessage, match="says it is node 3"):
+        Hello(3, 1, "k").check_answer_to(Hello(1, 0, "k"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "bytes_max"),
+    [
+        (b"\x01" + bytes([Kind.SNAPSHOT]), FRAME_BYTES_MAX),
+        (b"\x01" + bytes([Kind.APPEND]), LARGE_BYTES_MAX),
+        (NOTE + b"\x01", LARGE_BYTES_MAX),
+        (b"\x01" + bytes([Kind.VOTE]), SMALL_BYTES_MAX),
+        (b"\xff\xff", SMALL_BYTES_MAX),
+    ],
+)
+def test_a_frame_is_as_large_as_its_kind_may_be(kind: bytes, bytes_max: int) -> None:
+    """Memory is for what needs it: a vote of a hundred megabytes is refused when its first bytes have come."""
+    head = bytes(4) + kind
+    reader = FrameReader(FRAME_BYTES_MAX, bytes_max_of)
+    assert list(reader.feed(bytes_max.to_bytes(4, "big") + head)) == []
+    reader = FrameReader(FRAME_BYTES_MAX, bytes_max_of)
+    with pytest.raises(MalformedMessage, match=f"{bytes_max} are allowed"):
+        list(reader.feed((bytes_max + 1).to_bytes(4, "big") + head))

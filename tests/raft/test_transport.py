@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager, suppress
 from functools import wraps
 from typing import Any
@@ -16,7 +16,8 @@ from chronik.raft.addresses import Address
 from chronik.raft.codec import encode_message
 from chronik.raft.framing import Hello, frame
 from chronik.raft.messages import Entry, EntryKind, Kind, Message
-from chronik.raft.transport import BACKOFF_MS_MAX, BACKOFF_MS_MIN, TcpTransport
+from chronik.raft.streams import BACKOFF_MS_MAX, BACKOFF_MS_MIN
+from chronik.raft.transport import TcpTransport
 from chronik.runtime.real import real_runtime
 from tests.runtime.one_thread import replace_here
 
@@ -35,8 +36,16 @@ class End:
 
 
 @asynccontextmanager
-async def end(node_id: int, address: Address = ANY, cluster_id: str = "c") -> AsyncIterator[End]:
-    transport = await TcpTransport.listen(real_runtime(), address, cluster_id=cluster_id, node_id=node_id)
+async def end(
+    node_id: int,
+    address: Address = ANY,
+    cluster_id: str = "c",
+    configured: Iterable[int] = (),
+    secret: bytes = b"",
+) -> AsyncIterator[End]:
+    transport = await TcpTransport.listen(
+        real_runtime(), address, cluster_id=cluster_id, node_id=node_id, configured=configured, secret=secret
+    )
     try:
         yield End(transport)
     finally:
@@ -211,7 +220,7 @@ async def test_a_stranger_is_refused_with_one_line_and_nothing_changes(
 
 @on_a_loop
 async def test_a_node_of_another_cluster_at_a_peers_address_is_not_talked_to() -> None:
-    async with end(1) as one, end(2, cluster_id="other") as two:
+    async with end(1) as one, end(2, cluster_id="other", configured=[1]) as two:
         one.transport.update_peers({2: two.transport.address})
         await until(lambda: one.away.count(2) >= 2)
         assert not one.transport.connected(2)
@@ -234,7 +243,7 @@ async def test_a_member_that_left_is_let_go() -> None:
 def test_a_peer_that_accepts_and_says_nothing_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that loses power behind the handshake answers nothing, and nothing is on its way that would be refused
     when it is back: without a deadline the stream would wait for its hello for ever."""
-    monkeypatch.setattr("chronik.raft.transport.HELLO_TIMEOUT_S", 0.01)
+    monkeypatch.setattr("chronik.raft.streams.HELLO_TIMEOUT_S", 0.01)
 
     async def story() -> None:
         accepted: list[asyncio.Transport] = []

@@ -35,6 +35,14 @@ class Lifecycle:
         self._is_leaving = False
         self._outvoted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
+    def say_if_it_waits_to_be_added(self) -> None:
+        node = self._node
+        if node.quorum is not None and node.node_id not in node.store.raft.addresses:
+            log.warning(
+                "this node is in no quorum yet, and waits for `chronik cluster add %d@HOST:%d`",
+                node.node_id, node.quorum.address.port,
+            )  # fmt: skip
+
     def met_stranger(self) -> None:
         """A voter is of another cluster. If most of them are, it is this node that is in the wrong place."""
         assert self._node.quorum is not None
@@ -71,10 +79,11 @@ class Lifecycle:
             EndpointAt(name=each.name, host=each.host, port=each.port or node.listeners[each.name].port)
             for each in settings.advertised_listeners
         ]
+        node.incarnation_id = registrations.begin(node.runtime.randomness)
         command = RegisterBroker(
             broker_id=node.node_id,
             cluster_id=node.store.image.cluster_id,
-            incarnation_id=registrations.begin(node.runtime.randomness),
+            incarnation_id=node.incarnation_id,
             endpoints=[*advertised, *node.admin.endpoints()],
             rack=settings.rack,
             features=supported_features(),

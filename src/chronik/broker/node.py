@@ -33,7 +33,7 @@ from chronik.broker.registrations import Registrations
 from chronik.broker.replication import Replication
 from chronik.broker.settings import Settings
 from chronik.broker.settings.keys import BROKER_KEYS
-from chronik.broker.settings.listeners import EVERYWHERE
+from chronik.broker.settings.listeners import EVERYWHERE, are_all_own
 from chronik.broker.settings.resolving import LOOPBACK
 from chronik.broker.topic_settings import topic_settings
 from chronik.broker.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
@@ -85,6 +85,7 @@ class Node:
     groups: GroupCoordinator
     scrubber: Scrubber
     broker_epoch: int
+    incarnation_id: bytes  # of this process, by which other nodes know its fetches; drawn when it registers
     record_lane: Lane  # where batches are taken apart that would hold up the loop
     quorum: TcpTransport | None = None  # None: nobody can join this node
 
@@ -150,6 +151,7 @@ class Node:
 
     async def _open(self) -> None:
         runtime, settings = self.runtime, self.settings
+        require_both_roles(settings)
         await self.admin.open()
         runtime.disk.make_directory(settings.log_dir)
         self.record_lane = runtime.disk.lane("records")
@@ -185,6 +187,7 @@ class Node:
             notes=self.quorum,
             is_used=is_used,
         )
+        self.lifecycle.say_if_it_waits_to_be_added()
         self.store.on_failure = self._store_failed
         self.store.on_answer = self.metrics.wrote_metadata
         await self.lifecycle.unless_outvoted(self.store.ready())
@@ -194,7 +197,6 @@ class Node:
             runtime, settings.log_dir, identity, node_id=self.node_id, cluster_id=self.store.image.cluster_id
         )
         if self.quorum is not None:
-            self.quorum.cluster_id = identity.cluster_id
             self.store.found_at(quorum_address(settings, self.quorum.address.port))
         self.following = Following(self)
         self.following.begin()
@@ -225,7 +227,14 @@ class Node:
             return None
         listener = self.settings.controller_listeners[0]
         address = Address(listener.host, listener.port)
-        quorum = await TcpTransport.listen(self.runtime, address, cluster_id=cluster_id, node_id=self.node_id)
+        quorum = await TcpTransport.listen(
+            self.runtime,
+            address,
+            cluster_id=cluster_id,
+            node_id=self.node_id,
+            configured=[voter.node_id for voter in self.settings.voters],
+            secret=self.settings.quorum_secret,
+        )
         quorum.on_stranger = self.lifecycle.met_stranger
         return quorum
 
@@ -365,6 +374,16 @@ class Node:
             self.stop_broken(DutyFailed(name, failure))
 
 
+def require_both_roles(settings: Settings) -> None:
+    """Raises CannotStart. A node with one role would wait for ever: nothing connects a broker to a quorum apart."""
+    if not (settings.is_broker and settings.is_controller):
+        raise CannotStart(
+            f"process.roles={settings.layers.value('process.roles')}: in this release every node is both, so set "
+            "process.roles=broker,controller; and list the node in controller.quorum.voters, or leave that empty, set "
+            "controller.quorum.bootstrap.servers and add the node with `chronik cluster add`"
+        )
+
+
 def quorum_address(settings: Settings, port: int) -> Address:
     """Where other nodes reach this one's part of the quorum: on the host that clients are told, if it has no other."""
     host = settings.controller_listeners[0].host
@@ -379,7 +398,11 @@ def store_config(settings: Settings, raft: RaftConfig | None = None) -> StoreCon
         settings.transaction_state_log_num_partitions, settings.transaction_state_log_replication_factor
     )
     voters = {voter.node_id: Address(voter.host, voter.port) for voter in settings.voters}
-    if not voters and not settings.controller_quorum_bootstrap_servers:
+    bootstrap = settings.controller_quorum_bootstrap_servers
+    # A file that names only its own node as the way to the quorum, as Kafka's own does, founds one.
+    if not voters and (
+        not bootstrap or are_all_own(bootstrap, settings.controller_listeners, settings.machine.host_name)
+    ):
         voters = {settings.node_id: Address("", 0)}
     return StoreConfig(
         voters=voters if settings.node_id in voters else None,

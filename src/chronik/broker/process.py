@@ -5,22 +5,26 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import re
 import signal
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Any
 
 import uvloop
 
-from chronik.broker.errors import BrokerError
+from chronik.broker.errors import BadSetting, BrokerError
 from chronik.broker.node import Node
 from chronik.broker.settings import Settings
+from chronik.broker.settings.exposure import require_kept
 from chronik.runtime.freed_memory import keep_freed_memory
 from chronik.runtime.real import real_runtime
 
 # Objects made before Python looks for cycles among the young. Requests make few cycles and many objects, so the default
 # of 700 finds nothing after every tenth request; 20,000 costs some megabytes at most.
 YOUNG_OBJECTS_MAX = 20_000
+_steering = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 EXIT_OK, EXIT_FAILED, EXIT_CANNOT_START = 0, 1, 2
 
 
@@ -33,6 +37,11 @@ def run(
 
 async def _serve(settings: Settings, started: Callable[[Node], None], *, until_stdin_ends: bool) -> int:
     log = logging.getLogger("chronik")
+    try:
+        require_kept(settings)
+    except BadSetting as fault:
+        log.error("cannot start: %s", fault)
+        return EXIT_CANNOT_START
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -66,6 +75,11 @@ async def _serve(settings: Settings, started: Callable[[Node], None], *, until_s
     return EXIT_OK
 
 
+def escape(text: str) -> str:
+    """Without characters that end a line, steer a terminal or turn the direction of writing."""
+    return _steering.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
 def log_to_stderr(level: str = "INFO") -> None:
     """One line per event, with a time stamp that names its zone."""
     handler = logging.StreamHandler(sys.stderr)
@@ -74,5 +88,15 @@ def log_to_stderr(level: str = "INFO") -> None:
 
 
 class _Formatter(logging.Formatter):
+    """One event is one line, whatever it quotes: clients choose names, ids and reasons, and may put line ends and
+    terminal codes in them. A traceback follows indented, so that no line of it looks like an event."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        record.message = escape(record.message)
+        return super().formatMessage(record)
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's name
+        return "\n".join(f"    {escape(line)}" for line in super().formatException(ei).split("\n"))
+
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802 - logging's name
         return datetime.fromtimestamp(record.created, tz=UTC).astimezone().isoformat(timespec="milliseconds")

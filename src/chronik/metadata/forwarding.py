@@ -4,8 +4,10 @@ A waiter is registered before its command leaves, so no answer can come too earl
 hears NotController when the leader changes, the stream breaks or time is up, and asks again under the same request id,
 which the controller applies once however often it comes.
 
-A note is a kind, the number of the question, then what the kind says below. Peers are nodes of this cluster, but an
-older or newer release may not know a command: a note that cannot be read is refused, never guessed at.
+A note is a kind, the number of the question, then what the kind says below. An older or newer release may not know a
+command: a note that cannot be read is refused, never guessed at. A node speaks for itself only: its request ids, and
+the broker that a command is about where a command is one broker's own, must be its own. A node that is no member of
+the quorum may ask one thing, whether it is still registered; see `raft.admission`.
 """
 
 from __future__ import annotations
@@ -17,8 +19,17 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from chronik.metadata.commands import REPLY_OF, Command, Reply, RequestId
-from chronik.metadata.errors import MetadataError, MetadataRefused, NotController
+from chronik.metadata.commands import (
+    REPLY_OF,
+    AllocateProducerIds,
+    AlterPartition,
+    BrokerHeartbeat,
+    Command,
+    RegisterBroker,
+    Reply,
+    RequestId,
+)
+from chronik.metadata.errors import MetadataError, MetadataRefused, NotController, refuse
 from chronik.raft.interfaces import Notes
 from chronik.wire.compiler import decode, encode
 from chronik.wire.error_codes import ErrorCode
@@ -39,6 +50,9 @@ NUMBER_OF = {command: number for number, command in enumerate(COMMANDS)}
 
 # So many questions a process may ask before its numbers meet those of the next: its incarnation counts milliseconds.
 QUESTIONS_BITS = 20
+
+OF_ONE_BROKER = (RegisterBroker, BrokerHeartbeat, AlterPartition, AllocateProducerIds)  # each names it
+GUESTS_MAY = BrokerHeartbeat
 
 Decide = Callable[[Command, RequestId], asyncio.Future[Reply]]
 Answer = tuple[Reply | MetadataError, int]  # what was said, and the version of the image it holds in
@@ -99,12 +113,24 @@ class Forwarding:
     def _serve(self, peer: int, number: int, body: memoryview) -> None:
         *ids, which = _REQUEST.unpack_from(body)
         command = decode(COMMANDS[which], 0, body[_REQUEST.size :])
+        request = RequestId(*ids)
         try:
-            done = self._decide(command, RequestId(*ids))
+            self._check_sender(peer, command, request)
+            done = self._decide(command, request)
         except MetadataError as error:
             self._send(peer, number, error)
             return
         done.add_done_callback(partial(self._decided, peer, number))
+
+    def _check_sender(self, peer: int, command: Command, request: RequestId) -> None:
+        is_own = request.node_id == peer and (not isinstance(command, OF_ONE_BROKER) or command.broker_id == peer)
+        if not is_own:
+            refuse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"node {peer} asked in another node's name")
+        if not isinstance(command, GUESTS_MAY) and not self._notes.is_member(peer):
+            refuse(
+                ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+                f"node {peer} is no member of this quorum: add it with `chronik cluster add`",
+            )
 
     def _decided(self, peer: int, number: int, done: asyncio.Future[Reply]) -> None:
         if done.cancelled():

@@ -71,7 +71,7 @@ class LeasedReads:
         try:
             if note[:1] == LEASE_ASK:
                 self._answer(peer, decode_ask(note[1:]))
-            else:
+            elif peer == self._raft.leader_id:
                 self.lease.granted(decode_grant(note[1:]))
         except struct.error:
             logger.warning("node %d sent a note of %d bytes that is no lease", peer, len(note))

@@ -362,7 +362,7 @@ class MetadataStore:
 
     def _receive_note(self, peer: int, note: bytes) -> None:
         if note[:1] in (LEASE_ASK, LEASE_GRANT):
-            if self._leased is not None:
+            if self._leased is not None and self._notes is not None and self._notes.is_member(peer):
                 self._leased.receive(peer, note)
         elif self._forwarding is not None:
             try:
@@ -470,6 +470,8 @@ class MetadataStore:
         for listener in self._listeners:
             listener(before, self.image, changes)
         if self.image.cluster_id and not self._ready.done():
+            if self._notes is not None:
+                self._notes.belongs_to(self.image.cluster_id)  # before the next hello: who joins must say where
             self._ready.set_result(None)
         for waits, version in self._behind.items():
             if self.image.version >= version and not waits.done():

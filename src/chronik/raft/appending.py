@@ -44,7 +44,7 @@ def propose(core: Core, message: Message) -> Refusal | None:
 def forward(core: Core, message: Message) -> Refusal | None:
     if core.leader == NOBODY or not core.config.forwards_proposals:
         return Refusal.PROPOSAL_DROPPED
-    core.post(replace(message, to=core.leader, sender=message.sender or core.id))
+    core.post(replace(message, to=core.leader, sender=core.id if message.sender == NOBODY else message.sender))
     return None
 
 

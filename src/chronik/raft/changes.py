@@ -10,6 +10,7 @@ import struct
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
+from chronik.raft.addresses import Address
 from chronik.raft.errors import MalformedMessage
 from chronik.raft.messages import NOBODY, Entry, EntryKind, Membership
 
@@ -61,6 +62,16 @@ class ChangeSet(NamedTuple):
         except (struct.error, ValueError) as error:
             raise MalformedMessage(f"membership change at index {entry.index}: {error}") from error
         return cls(changes, entry.data[end:], is_single=entry.kind is EntryKind.CHANGE)
+
+    @property
+    def address(self) -> Address | None:
+        """Where the first node of the change listens, if the context says it. Raises MalformedMessage."""
+        if not self.context or not self.changes:
+            return None
+        try:
+            return Address.decode(self.context)
+        except (struct.error, ValueError) as error:
+            raise MalformedMessage(f"address of node {self.changes[0].node_id}: {error}") from error
 
 
 def changed(members: Membership, changes: tuple[Change, ...]) -> Membership | None:

@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable, Mapping
 
 from chronik.raft.addresses import Address, Book, decode_image, encode_image
+from chronik.raft.bounds import implausible
 from chronik.raft.changes import Action, Change, ChangeSet
 from chronik.raft.config import RaftConfig
 from chronik.raft.core import Core
@@ -26,6 +27,7 @@ from chronik.raft.leases import Lease
 from chronik.raft.messages import NOBODY, Entry, EntryKind, Kind, Membership, Message, Ready, Role, Snapshot
 from chronik.raft.proposals import Proposals
 from chronik.raft.read_points import ReadPoints
+from chronik.raft.refusals import Refusals
 from chronik.raft.rounds import Rounds
 from chronik.raft.stable_log import StableLog
 from chronik.runtime.interfaces import Lane, Runtime
@@ -93,6 +95,7 @@ class RaftNode:
     ) -> None:
         self._runtime, self._transport, self._machine, self._config = runtime, transport, machine, config
         self._loop = asyncio.get_running_loop()
+        self.refusals = Refusals(logger)
         self.health = Health()  # for operators, and for who may be counted on; no safety rests on it
         self._book: Book = {}
         self._configured = configured
@@ -290,6 +293,10 @@ class RaftNode:
 
     def _receive(self, message: Message) -> None:
         if message.to == self._core.id:
+            why = implausible(message, term=self._core.term, last_index=self._core.log.last_index)
+            if why is not None:
+                self.refusals.note(f"{message.kind.name} from", f"node {message.sender}", why)
+                return
             self.health.received(message, self._core, self._runtime.clock.monotonic_ns())
             self._guarded(lambda: self._core.step(message))
             if self._core.leader != NOBODY:
@@ -435,8 +442,9 @@ class RaftNode:
     def _apply_change(self, entry: Entry) -> None:
         changes = ChangeSet.of(entry)
         members = self._core.apply_change(changes)
-        if changes.context:
-            self._book[changes.changes[0].node_id] = Address.decode(changes.context)
+        address = changes.address
+        if address is not None:
+            self._book[changes.changes[0].node_id] = address
         known = (*members.voters, *members.learners)
         self._book = {node_id: address for node_id, address in self._book.items() if node_id in known}
         self._transport.update_peers(self._peers())

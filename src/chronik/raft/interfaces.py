@@ -45,3 +45,9 @@ class Notes(Protocol):
     def send_note(self, to: int, note: bytes) -> bool: ...
 
     def has_died(self, peer: int) -> bool: ...
+
+    def is_member(self, peer: int) -> bool:
+        """Whether the peer may change anything. One that is no member may only ask whether it still belongs here."""
+
+    def belongs_to(self, cluster_id: str) -> None:
+        """This node knows its cluster from now on."""

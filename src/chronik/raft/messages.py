@@ -1,6 +1,6 @@
 """The values the consensus core takes and gives: entries, messages, snapshots, and `Ready` with the caller's duties.
 
-Values only: no behaviour, no I/O. Node ids start at 1; 0 means nobody. Index 0 is before the first entry.
+Values only: no behaviour, no I/O. Node ids start at 0; -1 means nobody. Index 0 is before the first entry.
 """
 
 from __future__ import annotations

@@ -43,16 +43,27 @@ controller.listener.names  list  -  read-only
     Which of the listeners belong to the metadata quorum. Clients are never sent there.
 chronik.admin.listener  string  -  read-only
     host:port of health and metrics, or `none`. By default 127.0.0.1, at the port of the first listener plus 552.
+chronik.admin.hosts  list  ''  read-only
+    Names by which browsers and scrapers may ask for health and metrics, beside localhost, addresses, and the names of
+    this node's listeners. A request with another Host header is refused, so that no web page can read them.
 
 [Security]
 authorizer.class.name  string  ''  read-only
     Must stay empty: nothing is authorised, and a node that is told to authorise does not start.
+chronik.insecure.listeners  boolean  false  read-only
+    Let listeners be reached from other machines though nobody has to log in. Without it such a node does not start.
+chronik.quorum.secret  password  -  read-only
+    What the nodes of the quorum prove to each other to know before anything else; the same on every node, 16 characters
+    or more. It is never sent. Without it a listener of the quorum must be on loopback.
+chronik.quorum.secret.file  string  -  read-only
+    The file that holds it, instead of the key itself.
 
 [Metadata quorum]
 controller.quorum.voters  list  ''  read-only
     id@host:port of each voter. Empty: this node alone is the quorum.
 controller.quorum.bootstrap.servers  list  ''  read-only
-    host:port of nodes by which a node without a list of voters finds the quorum.
+    host:port of nodes whose quorum a node without a list of voters joins, once `chronik cluster add` names it there.
+    If this node is the only one listed, it founds a quorum of its own, as a file that Kafka formats `--standalone`.
 controller.quorum.request.timeout.ms  int  2000  read-only  0..
     How long a node waits for the controller to answer before it asks again.
 metadata.log.max.record.bytes.between.snapshots  long  20971520  read-only  1..

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from ipaddress import ip_address
 from typing import NamedTuple
 
 from chronik.broker.errors import BadSetting
@@ -112,6 +113,27 @@ def parse_address(key: str, item: str) -> Address:
     if matched is None or not matched["host"]:
         raise BadSetting(key, item, "write host:port")
     return Address(*_located(key, item, matched))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can connect there. Names are not resolved: of these only localhost is known."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
+
+
+def are_all_own(addresses: Sequence[Address], listeners: Sequence[Listener], host_name: str) -> bool:
+    """Whether every address is one of these listeners, seen from their own machine."""
+    return bool(addresses) and all(
+        any(
+            address.port == listener.port and (is_loopback(address.host) or address.host in (listener.host, host_name))
+            for listener in listeners
+        )
+        for address in addresses
+    )
 
 
 def _located(key: str, item: str, matched: re.Match[str]) -> tuple[str, int]:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from chronik.broker.errors import BadSetting
+from chronik.broker.settings.exposure import SECRET, SECRET_CHARS_MIN
 from chronik.broker.settings.layers import Layers
 from chronik.broker.settings.listeners import (
     ADMIN_PORT_OFFSET,
@@ -88,6 +89,7 @@ def resolve(values: Mapping[str, Any], layers: Layers, machine: Machine) -> dict
         "log_retention_ms": retention_ms(values),
         "log_roll_ms": roll_ms(values),
         "max_connections_per_ip_overrides": _overrides_per_ip(values),
+        "quorum_secret": _quorum_secret(values),
     }
 
 
@@ -228,6 +230,13 @@ def _admin_listener(values: Mapping[str, Any], sockets: Sockets) -> Address | No
 def _memory_budget_bytes(values: Mapping[str, Any], machine: Machine) -> int:
     explicit = values["chronik.memory.budget.bytes"]
     return min(machine.memory_bytes // 4, GIB) if explicit is None else int(explicit)
+
+
+def _quorum_secret(values: Mapping[str, Any]) -> bytes:
+    secret = str(values[SECRET] or "")
+    if secret and len(secret) < SECRET_CHARS_MIN:
+        raise BadSetting(SECRET, "[hidden]", f"{SECRET_CHARS_MIN} characters or more, so that nobody can guess it")
+    return secret.encode()
 
 
 def _overrides_per_ip(values: Mapping[str, Any]) -> dict[str, int]:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from chronik.broker.errors import BadSetting, CannotStart
+from chronik.broker.settings.exposure import SECRET
 from chronik.broker.settings.keys import BROKER_KEYS, note_keys
 from chronik.broker.settings.layers import Layers
 from chronik.broker.settings.listeners import Address, Listener, Voter
@@ -51,8 +52,11 @@ class Settings:
     log_retention_ms: int  # -1: for ever
     log_roll_ms: int
     max_connections_per_ip_overrides: Mapping[str, int]
+    quorum_secret: bytes = field(repr=False)  # empty: the quorum's nodes prove nothing to each other
 
     # --- one key each
+    insecure_listeners: bool
+    admin_hosts: tuple[str, ...]
     controlled_shutdown_enable: bool
     controller_quorum_request_timeout_ms: int
     metadata_log_max_record_bytes_between_snapshots: int
@@ -148,6 +152,7 @@ class Settings:
         for key, value in overrides.items():
             static[key], sources[key] = value, "the command line"
         note_keys(static, sources, log)
+        _read_secret(static)
         settings = cls.of(Layers(_with_both_ids(static)), machine or Machine.here())
         if "," in static.get("log.dirs", ""):
             log.warning("of the directories in log.dirs only %s is used: run a node for each disk", settings.log_dir)
@@ -164,7 +169,7 @@ class Settings:
         """Of text that is already layered. Raises BadSetting."""
         values: dict[str, Any] = {each.name: parse_value(each, layers.value(each.name)) for each in BROKER_KEYS}
         made = {"layers": layers, "machine": machine, **resolve(values, layers, machine)}
-        names = [field.name for field in dataclasses.fields(cls)]
+        names = [each.name for each in dataclasses.fields(cls)]
         return cls(**{name: made[name] if name in made else values[BROKER_KEYS.key_of(name)] for name in names})
 
     def __hash__(self) -> int:
@@ -208,6 +213,21 @@ def _read(path: str) -> str:
         return data.decode()
     except UnicodeDecodeError:
         return data.decode("latin-1")  # what Java reads
+
+
+def _read_secret(static: dict[str, str]) -> None:
+    """Puts the secret where its file's name is."""
+    path = static.get(f"{SECRET}.file", "").strip()
+    if not path:
+        return
+    if static.get(SECRET):
+        raise BadSetting(f"{SECRET}.file", path, f"{SECRET} is set as well: set one of them")
+    try:
+        static[SECRET] = _read(path).strip()
+    except CannotStart as fault:
+        raise BadSetting(f"{SECRET}.file", path, str(fault)) from fault
+    if not static[SECRET]:
+        raise BadSetting(f"{SECRET}.file", path, "the file is empty: write the quorum's secret into it")
 
 
 def _with_both_ids(static: dict[str, str]) -> dict[str, str]:

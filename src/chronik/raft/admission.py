@@ -1,0 +1,63 @@
+"""Who may speak on the quorum's port: a table of known nodes, and the rule by which a hello is admitted. No I/O.
+
+A *member* is known: it is a voter of the configuration file, a member of the quorum by this node's log, or a member
+by the log of another one that is (it vouches; this node may have been away when the newcomer was added). Somebody who
+proved that it knows the quorum's secret is a member too. A *guest* names the right cluster and is not known: nothing
+that it sends reaches consensus, and of the metadata it may ask only whether it is still registered, or a node that was
+removed while it was away would never learn that. Everybody else is refused.
+
+A node that is in no quorum yet, and has no list of voters, waits to be added by a node that it cannot know. It takes
+everybody who names a cluster for a member. A secret is the only protection it can have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from chronik.raft.errors import MalformedMessage
+from chronik.raft.framing import Hello
+
+VOUCHED_MAX = 64  # beyond a quorum's size, and the oldest goes
+
+
+class Admission:
+    def __init__(self, node_id: int, configured: Iterable[int] = ()) -> None:
+        self._node_id = node_id
+        self._configured = frozenset(configured) - {node_id}
+        self._members: frozenset[int] = frozenset()  # by this node's log; with itself
+        self._vouched: dict[int, None] = {}
+
+    def update(self, members: Iterable[int]) -> None:
+        self._members = frozenset(members)
+
+    def vouched_for(self, node_id: int) -> None:
+        self._vouched[node_id] = None
+        if len(self._vouched) > VOUCHED_MAX:
+            del self._vouched[next(iter(self._vouched))]
+
+    def is_configured(self, node_id: int) -> bool:
+        return node_id in self._configured
+
+    def vouches_for(self, node_id: int) -> bool:
+        """What this node answers others who ask: only what its own log says."""
+        return node_id in self._members and node_id != self._node_id
+
+    def knows(self, node_id: int) -> bool:
+        return node_id in self._configured or node_id in self._members or node_id in self._vouched
+
+    @property
+    def waits_to_be_added(self) -> bool:
+        return not self._configured and self._node_id not in self._members
+
+    def is_member(self, node_id: int) -> bool:
+        """Of somebody whose hello was admitted."""
+        return self.knows(node_id) or self.waits_to_be_added
+
+    def check(self, hello: Hello, own: Hello) -> None:
+        """Raises MalformedMessage unless the sender may be greeted, as a member or as a guest."""
+        hello.check_answer_to(own)
+        if not hello.cluster_id and not self.knows(hello.sender):
+            raise MalformedMessage(
+                f"node {hello.sender} names no cluster, and is neither in controller.quorum.voters nor a member: "
+                "add it with `chronik cluster add`"
+            )

@@ -1,0 +1,298 @@
+"""One connection between two nodes of the quorum, made by this node (`Link`) or by the other (`Incoming`).
+
+A stream is up when both have greeted each other. Until then it holds 512 bytes and waits 2 s. Whoever says nothing
+sensible is refused with one log line, and nothing changes. Never queues for an absent peer and never resends: see
+`transport`, which owns the streams and knows who is a member.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+from typing import TYPE_CHECKING, cast
+
+from chronik.raft.addresses import Address
+from chronik.raft.codec import decode_message, encode_message
+from chronik.raft.errors import MalformedMessage
+from chronik.raft.framing import (
+    ABOUT,
+    FRAME_BYTES_MAX,
+    HELLO_BYTES_MAX,
+    MEMBER,
+    NONCE_BYTES,
+    NOTE,
+    SMALL_BYTES_MAX,
+    WHO,
+    FrameReader,
+    Hello,
+    bytes_max_of,
+    frame,
+)
+from chronik.raft.greeting import Acceptor, Connector
+from chronik.raft.messages import NOBODY, Kind, Message
+from chronik.runtime.interfaces import Clock, Network
+
+if TYPE_CHECKING:
+    from chronik.raft.transport import TcpTransport
+
+logger = logging.getLogger("chronik.raft")
+MIB = 1 << 20
+BACKOFF_MS_MIN, BACKOFF_MS_MAX = 50, 1000
+CONNECT_TIMEOUT_S = 2.0
+HELLO_TIMEOUT_S = 2.0
+QUEUE_BYTES_MAX = 64 * MIB  # unsent to one peer; a single larger snapshot may pass an empty queue
+GUEST_QUEUE_BYTES_MAX = SMALL_BYTES_MAX
+VOTE_AGE_MS_MAX = 1000
+VOTES = frozenset({Kind.VOTE, Kind.VOTE_REPLY, Kind.PRE_VOTE, Kind.PRE_VOTE_REPLY})
+PASSED_ON = frozenset({Kind.TRANSFER_LEADER})  # its sender is who is to lead, not who asks for it
+
+
+class Stream(asyncio.Protocol):
+    """Messages of one turn of the loop leave in one write."""
+
+    def __init__(self, owner: TcpTransport) -> None:
+        self._owner = owner
+        self.peer = NOBODY  # until it said hello
+        self.is_up = False  # both have said hello
+        self.is_proven = False  # by the quorum's secret
+        self._stream: asyncio.Transport | None = None
+        self._greeting: Connector | Acceptor | None = None
+        self._reader = FrameReader(HELLO_BYTES_MAX)
+        self._unsent: list[bytes] = []
+        self._unsent_bytes = 0
+        self._held_bytes = 0  # as the owner counts them
+        self._deadline: asyncio.TimerHandle | None = None  # of the hello
+
+    @property
+    def is_members(self) -> bool:
+        """Whether what the peer sends counts. It may change while the stream is up: members come and go."""
+        return self.is_up and (self.is_proven or self._owner.admission.is_member(self.peer))
+
+    def send(self, message: Message) -> bool:
+        """False: dropped, as the peer is away or far behind."""
+        return self.is_up and self.send_frame(encode_message(message))
+
+    def send_frame(self, body: bytes) -> bool:
+        if not self.is_up or self._stream is None:
+            return False
+        queued_bytes = self._stream.get_write_buffer_size() + self._unsent_bytes
+        data = frame(body)
+        bytes_max = QUEUE_BYTES_MAX if self.is_members else GUEST_QUEUE_BYTES_MAX
+        if queued_bytes and queued_bytes + len(data) > bytes_max:
+            return False
+        if not self._unsent:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._unsent.append(data)
+        self._unsent_bytes += len(data)
+        return True
+
+    def _flush(self) -> None:
+        unsent, self._unsent, self._unsent_bytes = self._unsent, [], 0
+        if self._stream is not None and unsent:
+            self._stream.writelines(unsent)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._owner.opened(self)
+        self._stream = cast(asyncio.Transport, transport)  # uvloop's are no subclass of it
+        self._reader = FrameReader(HELLO_BYTES_MAX)
+        # Either way round: a machine that lost power behind the handshake would be waited for for ever.
+        self._deadline = asyncio.get_running_loop().call_later(HELLO_TIMEOUT_S, self._refuse, "no hello in time")
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for body in self._reader.feed(data):
+                if self.is_up:
+                    self._take(body)
+                else:
+                    self._greet(body)
+                if self._stream is None:
+                    return  # what was said closed it
+            self._hold(self._reader.unread_bytes)
+        except MalformedMessage as error:
+            self._refuse(str(error))
+
+    def _hold(self, unread_bytes: int) -> None:
+        self._owner.held_bytes += unread_bytes - self._held_bytes
+        self._held_bytes = unread_bytes
+        self._owner.check_held_bytes()
+
+    def _greet(self, body: bytes) -> None:
+        assert self._greeting is not None
+        answers = self._greeting.take(body)
+        if self._stream is not None:
+            self._stream.writelines([frame(answer) for answer in answers])
+        if self._greeting.peer is not None:
+            self._greeted(self._greeting.peer)
+
+    def _greeted(self, hello: Hello) -> None:
+        self._stop_waiting()
+        self.peer, self.is_up, self.is_proven = hello.sender, True, bool(self._owner.secret)
+        self.allow_frames()
+
+    def allow_frames(self) -> None:
+        """A guest has nothing large to say."""
+        self._reader.bytes_max = FRAME_BYTES_MAX if self.is_members else SMALL_BYTES_MAX
+        self._reader.bytes_max_of = bytes_max_of
+
+    def became_member(self) -> None:
+        """Somebody vouched for the peer."""
+        self.allow_frames()
+
+    def _take(self, body: bytes) -> None:
+        kind = body[:1]
+        if kind == NOTE:
+            self._owner.receive_note(self.peer, body[1:])
+        elif not self.is_members:
+            return  # not even looked at: the greeting has asked the members about it
+        elif kind in (WHO, MEMBER):
+            self._take_word(kind, body[1:])
+        else:
+            self._take_message(decode_message(body))
+
+    def _take_word(self, kind: bytes, body: bytes) -> None:
+        try:
+            (node_id,) = ABOUT.unpack(body)
+        except struct.error as error:
+            raise MalformedMessage(f"a question about a member: {error}") from error
+        if kind == MEMBER:
+            self._owner.vouched_for(node_id)
+        elif self._owner.admission.vouches_for(node_id):
+            self.send_frame(MEMBER + ABOUT.pack(node_id))
+
+    def _take_message(self, message: Message) -> None:
+        if message.to != self._owner.node_id or (message.sender != self.peer and message.kind not in PASSED_ON):
+            raise MalformedMessage(f"node {self.peer} sends a message from {message.sender} to {message.to}")
+        self._owner.receive(message)
+
+    def _stop_waiting(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _refuse(self, reason: str) -> None:
+        if self._stream is not None:
+            address = self._stream.get_extra_info("peername") or ("?",)
+            where = f"node {self.peer} at {address[0]}" if self.peer != NOBODY else str(address[0])
+            self._owner.refusals.note("quorum connection with", where, reason)
+        self.drop()
+
+    def drop(self) -> None:
+        self._stop_waiting()
+        self.is_up = self.is_proven = False
+        self._unsent.clear()
+        self._unsent_bytes = 0
+        self._owner.held_bytes -= self._held_bytes
+        self._held_bytes = 0
+        self._reader = FrameReader(HELLO_BYTES_MAX)
+        if self._stream is not None:
+            self._stream.abort()
+            self._stream = None
+
+
+class Link(Stream):
+    """The stream to one peer, made anew for ever."""
+
+    def __init__(self, owner: TcpTransport, peer: int, address: Address, clock: Clock) -> None:
+        super().__init__(owner)
+        self.peer, self.address, self._clock = peer, address, clock
+        self.task: asyncio.Task[None] | None = None
+        self._ended: asyncio.Future[str] | None = None  # resolves with the reason when the connection ends
+        self._votes: dict[Kind, tuple[int, Message]] = {}  # the newest of each kind, with its time
+        self._backoff_ms = BACKOFF_MS_MIN
+        self.is_refused = False  # since the last connection ended, the peer's machine said that nobody listens
+
+    async def run(self, network: Network) -> None:
+        while True:
+            reason = await self._connect_once(network)
+            if self._backoff_ms == BACKOFF_MS_MIN:  # once per outage, not per attempt
+                logger.info("node %d at %s: %s; trying again", self.peer, self.address, reason)
+            self._owner.lost(self.peer)
+            await asyncio.sleep(self._backoff_ms / 1000)
+            self._backoff_ms = min(2 * self._backoff_ms, BACKOFF_MS_MAX)
+
+    async def _connect_once(self, network: Network) -> str:
+        """Returns when the connection has ended, with the reason."""
+        self._ended = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                await network.connect(self.address.host, self.address.port, lambda: self)
+        except ConnectionRefusedError as error:
+            self.is_refused = True
+            return str(error)
+        except OSError as error:
+            return str(error)
+        except TimeoutError:
+            return "no answer to connecting"
+        except (ValueError, OverflowError) as error:  # a host name or a port that can be none; it may be changed yet
+            return str(error)
+        return await self._ended
+
+    def send(self, message: Message) -> bool:
+        if not self.is_up and message.kind in VOTES:
+            self._votes[message.kind] = (self._clock.monotonic_ns(), message)
+        return super().send(message)
+
+    def close(self) -> None:
+        if self.task is not None:
+            self.task.cancel()
+        self.drop()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        assert self._stream is not None
+        self._greeting = Connector(self._owner.hello_to(self.peer, self._owner.draw(NONCE_BYTES)), self._owner.secret)
+        self._stream.write(frame(self._greeting.begin()))
+
+    def _greeted(self, hello: Hello) -> None:
+        self._owner.check_cluster(hello)
+        super()._greeted(hello)
+        self._owner.met(hello.cluster_id)
+        self._backoff_ms, self.is_refused = BACKOFF_MS_MIN, False
+        logger.info("node %d at %s: connected", self.peer, self.address)
+        votes, self._votes = self._votes, {}
+        oldest_ns = self._clock.monotonic_ns() - VOTE_AGE_MS_MAX * 1_000_000
+        for asked_ns, message in votes.values():
+            if asked_ns >= oldest_ns:
+                self.send(message)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._owner.closed(self)
+        self.drop()
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_result(str(exc) if exc else "the connection was closed")
+
+
+class Incoming(Stream):
+    """A stream from a peer, or from anybody until the hello is right."""
+
+    def __init__(self, owner: TcpTransport) -> None:
+        super().__init__(owner)
+        self.cluster_id = ""  # that the peer named
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        owner = self._owner
+        self._greeting = Acceptor(owner.node_id, owner.secret, owner.draw(NONCE_BYTES), self._admit)
+        owner.arrived(self)
+
+    def _admit(self, hello: Hello) -> Hello:
+        self._owner.check_cluster(hello)
+        own = self._owner.hello_to(hello.sender, bytes(NONCE_BYTES))
+        if not self._owner.secret:  # else it has just proved that it belongs here
+            self._owner.admission.check(hello, own)
+        return own
+
+    def _greeted(self, hello: Hello) -> None:
+        super()._greeted(hello)
+        self.cluster_id = hello.cluster_id
+        self._owner.accept(self)
+
+    def became_member(self) -> None:
+        super().became_member()
+        self._owner.met(self.cluster_id)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._owner.closed(self)
+        self.drop()
+        self._owner.forget(self)

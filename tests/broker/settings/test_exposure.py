@@ -1,0 +1,160 @@
+"""What a node refuses to start with: listeners that anybody can reach, and promises that it would not keep."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from chronik.broker.errors import BadSetting
+from chronik.broker.settings import Settings
+from chronik.broker.settings.exposure import require_kept
+from chronik.broker.settings.listeners import Address, Listener, are_all_own, is_loopback
+from chronik.runtime.machine import GIB, Machine
+
+HERE = Machine(memory_bytes=GIB, host_name="this-host")
+LOOPBACK = "listeners=PLAINTEXT://127.0.0.1:9092"
+QUORUM = "controller.listener.names=C listener.security.protocol.map=PLAINTEXT:PLAINTEXT,C:PLAINTEXT"
+OTHER = "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,OTHER:PLAINTEXT"
+SECRET = "chronik.quorum.secret=sixteen-characters"
+INSECURE = "chronik.insecure.listeners=true"
+
+
+def load(text: str) -> Settings:
+    overrides = dict(item.partition("=")[::2] for item in text.split())
+    return Settings.load(None, environment={}, overrides=overrides, machine=HERE)
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("127.0.0.1", True),
+        ("127.8.9.10", True),
+        ("::1", True),
+        ("localhost", True),
+        ("LocalHost", True),
+        ("", False),
+        ("0.0.0.0", False),
+        ("::", False),
+        ("10.0.0.1", False),
+        ("localhost.example", False),
+        ("this-host", False),
+    ],
+)
+def test_loopback_is_what_only_this_machine_can_reach(host: str, *, expected: bool) -> None:
+    assert is_loopback(host) is expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        LOOPBACK,
+        "listeners=PLAINTEXT://localhost:9092",
+        "listeners=PLAINTEXT://[::1]:9092",
+        f"{LOOPBACK},C://127.0.0.1:9093 {QUORUM}",
+        f"{LOOPBACK},C://10.0.0.1:9093 {QUORUM} {SECRET}",
+        INSECURE,
+        f"listeners=PLAINTEXT://:9092,C://:9093 {QUORUM} chronik.admin.listener=0.0.0.0:1 {INSECURE}",
+        f"{LOOPBACK} ssl.client.auth=none sasl.enabled.mechanisms= allow.everyone.if.no.acl.found=true",
+    ],
+)
+def test_what_is_guarded_or_asked_for_starts(text: str) -> None:
+    require_kept(load(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("", "listeners"),
+        ("listeners=PLAINTEXT://10.0.0.1:9092", "listeners"),
+        ("listeners=PLAINTEXT://kafka.example:9092", "listeners"),
+        (f"{LOOPBACK},OTHER://[::]:1 {OTHER} advertised.listeners=PLAINTEXT://localhost:9092", "listeners"),
+        (f"{LOOPBACK},C://:9093 {QUORUM}", "controller.listener.names"),
+        (f"{LOOPBACK} chronik.admin.listener=0.0.0.0:9644", "chronik.admin.listener"),
+        (f"listeners=PLAINTEXT://:9092,C://:9093 {QUORUM} {SECRET}", "listeners"),
+    ],
+)
+def test_a_listener_that_others_can_reach_must_be_asked_for(text: str, key: str) -> None:
+    """Nobody logs in, so whoever reaches it can read, write and delete everything."""
+    with pytest.raises(BadSetting, match=r"127\.0\.0\.1.*chronik\.insecure\.listeners=true") as refused:
+        require_kept(load(text))
+    assert refused.value.key == key
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "key_value",
+    [
+        "ssl.client.auth=required",
+        "ssl.client.auth=requested",
+        "ssl.keystore.location=/k",
+        "ssl.truststore.certificates=x",
+        "sasl.enabled.mechanisms=SCRAM-SHA-512",
+        "sasl.jaas.config=x",
+        "super.users=User:admin",
+        "allow.everyone.if.no.acl.found=false",
+        "delegation.token.secret.key=x",
+        "principal.builder.class=com.example.Builder",
+        "listener.name.plaintext.ssl.client.auth=required",
+        "listener.name.plaintext.scram-sha-256.sasl.jaas.config=x",
+        "listener.name.plaintext.sasl.enabled.mechanisms=PLAIN",
+    ],
+)
+def test_a_key_that_would_restrict_access_stops_the_node(key_value: str) -> None:
+    """Whoever wrote it believes that strangers are kept out."""
+    with pytest.raises(BadSetting, match="access is not restricted") as refused:
+        require_kept(load(f"{LOOPBACK} {INSECURE} {key_value}"))
+    assert refused.value.key == key_value.partition("=")[0]
+
+
+def test_no_password_is_printed() -> None:
+    for key in ("ssl.key.password", "sasl.jaas.config", "listener.name.a.plain.sasl.jaas.config"):
+        with pytest.raises(BadSetting) as refused:
+            require_kept(load(f"{LOOPBACK} {key}=swordfish"))
+        assert "swordfish" not in str(refused.value)
+
+
+def test_an_open_quorum_is_warned_about_once(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        require_kept(load(f"listeners=PLAINTEXT://:9092,C://:9093 {QUORUM} {INSECURE}"))
+        assert [record.getMessage() for record in caplog.records] == [
+            "whoever can reach C://:9093 can control this cluster: set chronik.quorum.secret on every node"
+        ]
+        require_kept(load(f"listeners=PLAINTEXT://:9092,C://:9093 {QUORUM} {INSECURE} {SECRET}"))
+        assert len(caplog.records) == 1
+
+
+def test_a_secret_comes_from_its_key_or_its_file(tmp_path: Path) -> None:
+    """A file, so that no list of processes shows it."""
+    file = tmp_path / "secret"
+    file.write_text("sixteen-characters\n")
+    assert load(SECRET).quorum_secret == load(f"chronik.quorum.secret.file={file}").quorum_secret
+    assert load("").quorum_secret == b""
+    for text, why in [
+        (f"{SECRET} chronik.quorum.secret.file={file}", "set one of them"),
+        (f"chronik.quorum.secret.file={tmp_path}/none", "No such file"),
+        ("chronik.quorum.secret=short", "16 characters or more"),
+    ]:
+        with pytest.raises(BadSetting, match=why) as refused:
+            load(text)
+        assert "sixteen-characters" not in str(refused.value)
+    file.write_text("\n")
+    with pytest.raises(BadSetting, match="the file is empty"):
+        load(f"chronik.quorum.secret.file={file}")
+
+
+@pytest.mark.parametrize(
+    ("addresses", "expected"),
+    [
+        ([], False),
+        ([Address("localhost", 9093)], True),
+        ([Address("127.0.0.1", 9093), Address("this-host", 9093)], True),
+        ([Address("localhost", 9094)], False),
+        ([Address("other-host", 9093)], False),
+        ([Address("localhost", 9093), Address("other-host", 9093)], False),
+    ],
+)
+def test_a_node_recognises_itself_in_a_list_of_servers(addresses: list[Address], *, expected: bool) -> None:
+    """Kafka's own file lists the node itself; waiting for another that adds it would be waiting for ever."""
+    assert are_all_own(addresses, [Listener("CONTROLLER", "", 9093)], "this-host") is expected
