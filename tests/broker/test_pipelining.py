@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+from chronik.broker.features import supported_features
 from chronik.broker.node import Node
+from chronik.metadata.commands import RegisterBroker
+from chronik.replication.credentials import sign
 from chronik.sim.disk import SimDisk
 from chronik.wire.batches import build
 from chronik.wire.messages.api_versions import ApiVersionsRequest
@@ -66,11 +69,20 @@ def test_a_followers_second_fetch_ends_its_first() -> None:
 
     async def story() -> None:
         node = await start_node(SimDisk(0))
+        registered = await node.store.submit(
+            RegisterBroker(
+                broker_id=2,
+                cluster_id=node.cluster_id,
+                incarnation_id=bytes(16),
+                endpoints=[],
+                features=supported_features(),
+            )
+        )
         follower = Client(node)
 
         def fetch(session_id: int, epoch: int, wait_ms: int) -> FetchRequest:
-            return FetchRequest(
-                replica_state=ReplicaState(replica_id=2, replica_epoch=1),
+            request = FetchRequest(
+                replica_state=ReplicaState(replica_id=2, replica_epoch=registered.broker_epoch),
                 max_wait_ms=wait_ms,
                 min_bytes=1,
                 session_id=session_id,
@@ -79,6 +91,8 @@ def test_a_followers_second_fetch_ends_its_first() -> None:
                 forgotten_topics_data=[],
                 rack_id="",
             )
+            sign(request, bytes(16))
+            return request
 
         begun = await follower.ask(fetch(0, 0, 0), FetchResponse, 18)
         waiting = follower.start(fetch(begun.session_id, 1, 30_000), 18)

@@ -65,6 +65,7 @@ def test_an_answer_that_could_only_be_taken_in_part_is_made_durable_before_more_
             FetchConfig(retry_ms=100),
             endpoint_of=lambda _: None,
             broker_epoch=lambda: 7,  # type: ignore[arg-type]
+            incarnation_id=lambda: bytes(16),
         )
         fetcher._link = link  # type: ignore[assignment]
         fetcher.follow(Follower(KEY, 1, opened=lambda _: replica, open_=lambda _: replica))
@@ -104,6 +105,7 @@ def test_an_answer_to_a_request_of_an_earlier_connection_is_not_taken_for_one_of
             FetchConfig(),
             endpoint_of=lambda _: HERE,
             broker_epoch=lambda: 7,  # type: ignore[arg-type]
+            incarnation_id=lambda: bytes(16),
         )
         followed = Follower(KEY, 1, opened=lambda _: replica, open_=lambda _: replica)
         fetcher.follow(followed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from chronik.replication.credentials import TAG, sign
 from chronik.replication.isr_changes import IsrChanges
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ReplicaState
@@ -50,8 +51,9 @@ def asking(
         partition_max_bytes=1 << 20,
         high_watermark=0,
     )
-    current = world.controller.image.brokers[broker_id].epoch
-    return FetchRequest(
+    broker = world.controller.image.brokers[broker_id]
+    current = broker.epoch
+    request = FetchRequest(
         replica_state=ReplicaState(
             replica_id=broker_id, replica_epoch=current if broker_epoch is None else broker_epoch
         ),
@@ -64,6 +66,8 @@ def asking(
         forgotten_topics_data=[],
         rack_id="",
     )
+    sign(request, broker.incarnation_id)
+    return request
 
 
 async def fetch(leader: Node, request: FetchRequest) -> FetchResponse:
@@ -141,6 +145,40 @@ def test_epochs_are_looked_at() -> None:
         assert ahead.responses == []
         stale = await fetch(leader, asking(world, at=0, broker_epoch=0))
         assert stale.error_code == ErrorCode.STALE_BROKER_EPOCH
+
+    by(work)
+
+
+def test_a_fetch_in_a_brokers_name_counts_only_if_that_broker_sent_it() -> None:
+    """Anybody may send a Fetch. A made-up one must neither read what is not committed nor move the high watermark."""
+
+    async def work(world: World, leader: Node) -> None:
+        world.produce(leader)
+        replica = leader.replica
+        assert replica is not None
+        committed = replica.high_watermark
+        genuine = asking(world, at=replica.log.end_offset)
+        epoch = genuine.replica_state.replica_epoch
+        (shown,) = genuine.unknown_tags
+        forged = [
+            asking(world, at=replica.log.end_offset, broker_epoch=1 << 60),
+            asking(world, at=replica.log.end_offset, broker_epoch=epoch + 1),
+            asking(world, at=replica.log.end_offset, broker_epoch=-1),
+            *(asking(world, at=replica.log.end_offset) for _ in range(4)),
+        ]
+        forged[3].unknown_tags = ()  # type: ignore[misc]
+        sign(forged[4], bytes(16))
+        sign(forged[5], shown[1][:15])
+        forged[6].unknown_tags = ((TAG + 1, shown[1]),)  # type: ignore[misc]
+        for request in forged:
+            answer = await fetch(leader, request)
+            assert (answer.error_code, answer.responses) == (ErrorCode.STALE_BROKER_EPOCH, [])
+        nobody = asking(world, at=replica.log.end_offset)
+        nobody.replica_state = ReplicaState(replica_id=99, replica_epoch=epoch)
+        assert (await fetch(leader, nobody)).error_code == ErrorCode.STALE_BROKER_EPOCH
+        assert replica.high_watermark == committed
+        assert not replica.followers
+        assert (await fetch(leader, genuine)).error_code == 0
 
     by(work)
 

@@ -113,7 +113,7 @@ class Node:
         self.world, self.node_id, self.disk, self.directory_id = world, node_id, disk, directory_id
         self.image: Image = EMPTY
         self.applied_count = 0  # of the controller's history
-        self.broker_epoch = -1
+        self.broker_epoch, self.incarnation_id = -1, b""
         self.has_begun = False
         self.logs: Logs
         self.replicas: Replicas
@@ -141,6 +141,7 @@ class Node:
                 config,
                 endpoint_of=lambda broker_id: self.image.brokers[broker_id].endpoint(LISTENER),
                 broker_epoch=lambda: self.broker_epoch,
+                incarnation_id=lambda: self.incarnation_id,
             ),
             lambda name, fetcher: self.tasks.start(name, fetcher.run()),
         )
@@ -180,10 +181,11 @@ class Node:
     async def _join(self) -> None:
         """Registers, believes the image once it shows that, and keeps saying that it is alive."""
         world = self.world
+        self.incarnation_id = world.random.randbytes(16)
         command = RegisterBroker(
             broker_id=self.node_id,
             cluster_id="",
-            incarnation_id=world.random.randbytes(16),
+            incarnation_id=self.incarnation_id,
             endpoints=[EndpointAt(name=LISTENER, host=str(self.node_id), port=1)],
             features=[SupportedFeature(name=ELR_FEATURE, level_min=0, level_max=1)],
             directory_ids=[self.directory_id],

@@ -77,6 +77,7 @@ class Replication:
             self._fetch_config,
             endpoint_of=self._endpoint_of,
             broker_epoch=lambda: node.broker_epoch,
+            incarnation_id=lambda: node.incarnation_id,
         )
 
     def _start_fetcher(self, name: str, fetcher: Fetcher) -> asyncio.Task[None]:

@@ -21,6 +21,7 @@ from itertools import islice
 from typing import cast
 
 from chronik.metadata.image import Endpoint
+from chronik.replication.credentials import sign
 from chronik.replication.errors import LeaderLost, ReplicationError
 from chronik.replication.follower import NOT_NAMED, Follower, Outcome
 from chronik.replication.link import LeaderLink
@@ -69,6 +70,7 @@ class Fetcher:
         *,
         endpoint_of: Callable[[int], Endpoint | None],
         broker_epoch: Callable[[], int],
+        incarnation_id: Callable[[], bytes],
     ) -> None:
         self.leader_id = leader_id
         # Hears of partitions that the leader invites to; says whether the image shows here that they are followed.
@@ -77,7 +79,7 @@ class Fetcher:
         self._network = network
         self._config = config
         self._endpoint_of = endpoint_of
-        self._broker_epoch = broker_epoch
+        self._broker_epoch, self._incarnation_id = broker_epoch, incarnation_id
         self._loop = asyncio.get_running_loop()
         self._followers: dict[Key, Follower] = {}
         self._invited: dict[Key, None] = {}  # by the leader, to partitions that the image here does not show yet
@@ -215,7 +217,7 @@ class Fetcher:
         for topic_id, index in self._forgotten:
             gone = forgotten.setdefault(topic_id, ForgottenTopic(topic="", topic_id=topic_id, partitions=[]))
             gone.partitions.append(index)
-        return FetchRequest(
+        request = FetchRequest(
             replica_state=ReplicaState(replica_id=self._node_id, replica_epoch=self._broker_epoch()),
             max_wait_ms=self._config.wait_ms_max if len(named) == len(self._unnamed) else 0,  # there is more to say
             min_bytes=self._config.bytes_min,
@@ -226,6 +228,8 @@ class Fetcher:
             forgotten_topics_data=list(forgotten.values()),
             rack_id="",
         )
+        sign(request, self._incarnation_id())
+        return request
 
     # --- answers
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from chronik.replication.credentials import is_signed_by
 from chronik.replication.progress import Key, Progress
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.fetch import (
@@ -48,8 +49,7 @@ class FollowerSessions:
         """Of a broker, v18+: it says what it thinks is committed (KIP-1166)."""
         replicas = self._replicas
         broker_id, broker_epoch = request.replica_state.replica_id, request.replica_state.replica_epoch
-        broker = replicas.image.brokers.get(broker_id)
-        if broker is not None and broker_epoch < broker.epoch:
+        if not self.knows(request):
             return FetchResponse(error_code=ErrorCode.STALE_BROKER_EPOCH, responses=[])
         session = self._sessions.get(broker_id)
         if request.session_epoch == EPOCH_INITIAL:
@@ -65,6 +65,12 @@ class FollowerSessions:
             for key in replicas.led_with_log(broker_id):
                 session.invite(key)
         return session.fetch(request)
+
+    def knows(self, request: FetchRequest) -> bool:
+        """Whether the newest process of a registered broker sent it. One that registered just now tries again soon,
+        by when this node's image shows it."""
+        broker = self._replicas.image.brokers.get(request.replica_state.replica_id)
+        return broker is not None and is_signed_by(request, broker)
 
     def invite(self, broker_id: int, key: Key) -> None:
         """A follower that has no session yet is invited when it begins one."""

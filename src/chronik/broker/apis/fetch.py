@@ -56,8 +56,10 @@ VERSION_MAGIC_1, VERSION_WHOLE_BATCHES, VERSION_MAGIC_2, VERSION_RACKS, VERSION_
 @api(FetchRequest, FetchResponse)
 def fetch(request: FetchRequest, context: Context) -> FetchResponse | Awaitable[FetchResponse]:
     if request.replica_state.replica_id >= 0:
-        context.connection.serve_follower()
-        return context.node.replicas.sessions.fetch(request)
+        followers = context.node.replicas.sessions
+        if followers.knows(request):
+            context.connection.serve_follower()
+        return followers.fetch(request)
     opened = context.node.fetch_sessions.open(request, by_id=context.version >= VERSION_TOPIC_IDS)
     if isinstance(opened, ErrorCode):
         return FetchResponse(error_code=opened, responses=[])
