@@ -56,7 +56,7 @@ def test_nodes_may_be_numbered_from_0_and_share_a_secret(tmp_path: Path) -> None
         assert all(node.wait_ready() for node in nodes)
         told = asyncio.run(_described(f"{HOST}:{nodes[0].port}"))
         assert told.voters == (0, 1, 2)
-        assert all(member.log_end_offset > 0 for member in told.members), "each has heard from the leader"
+        assert all(member.end_offset > 0 for member in told.members), "each has heard from the leader"
     finally:
         for node in nodes:
             node.stop()
@@ -128,9 +128,8 @@ def test_a_damaged_count_of_processes_is_one_line(tmp_path: Path) -> None:
 
 def test_what_clients_choose_cannot_make_log_lines() -> None:
     """A group id with a line end in it would write whatever its author likes into the log."""
-    record = logging.LogRecord(
-        "a", logging.INFO, "", 0, "group %s", ("x\n2026 INFO all is well\x1b[2J\u2028\u202e",), None
-    )
+    chosen = "x\n2026 INFO all is well\x1b[2J\u2028\u202e"
+    record = logging.LogRecord("a", logging.INFO, "", 0, "group %s", (chosen,), None)
     (line,) = _Formatter("%(message)s").format(record).splitlines()
     assert line == r"group x\n2026 INFO all is well\x1b[2J\u2028\u202e"
     try:

@@ -12,7 +12,7 @@ from chronik.raft.addresses import Address, encode_image
 from chronik.raft.bounds import INDEX_RISE_MAX, TERM_RISE_MAX, implausible
 from chronik.raft.changes import Action, Change, ChangeSet
 from chronik.raft.codec import NUMBER_MAX
-from chronik.raft.messages import Entry, EntryKind, Kind, Membership, Message, Snapshot
+from chronik.raft.messages import Entry, EntryKind, Kind, Membership, Message, Role, Snapshot
 from tests.raft.quorum_in_memory import Quorum
 from tests.raft.test_driver import in_virtual_time
 
@@ -39,6 +39,8 @@ def with_snapshot(snapshot: Snapshot) -> Message:
         replace(APPEND, term=TERM + TERM_RISE_MAX),
         with_entries(Entry(7, 91, CHANGE.entry_kind, CHANGE.encode())),
         Message(Kind.READ_INDEX, 1, 2, context=b"read"),
+        Message(Kind.TRANSFER_LEADER, 1, 3),
+        Message(Kind.PRE_VOTE_REPLY, 1, 2, 0, reject=True),
         Message(Kind.VOTE, 1, 2, TERM + 1, 7, 10_000),
         Message(Kind.APPEND_REPLY, 1, 2, TERM, 5, 90, reject=True, hint=80),
         with_snapshot(Snapshot(LAST_INDEX + INDEX_RISE_MAX, 7, Membership((2,)), IMAGE)),
@@ -55,6 +57,11 @@ def test_what_nodes_send_is_taken(message: Message) -> None:
         (Message(Kind.HEARTBEAT, 1, 2, NUMBER_MAX - 1), "this node is in 7"),
         (Message(Kind.VOTE, 1, 2, NUMBER_MAX - 1), "this node is in 7"),
         (Message(Kind.PRE_VOTE_REPLY, 1, 2, NUMBER_MAX - 1), "this node is in 7"),
+        (Message(Kind.HEARTBEAT, 1, 2, 0), "HEARTBEAT of no term"),
+        (replace(APPEND, term=0), "APPEND of no term"),
+        (replace(SNAPSHOT, term=0), "SNAPSHOT of no term"),
+        (Message(Kind.VOTE, 1, 2, 0), "VOTE of no term"),
+        (Message(Kind.VOTE_REPLY, 1, 2, 0), "VOTE_REPLY of no term"),
         (replace(APPEND, log_term=TERM + 1), "entry of term 8 in term 7"),
         (with_entries(Entry(5, 91)), "behind one of 6"),
         (with_entries(Entry(7, 91), Entry(6, 92)), "behind one of 7"),
@@ -103,6 +110,24 @@ async def test_a_forged_term_does_not_end_the_quorum(kind: Kind) -> None:
     await leader.propose(b"three")
     assert quorum.ledgers[leader.node_id].values == [b"one", b"two", b"three"]
     assert leader.term < term + 100
+    await quorum.stop()
+
+
+@pytest.mark.parametrize("kind", [Kind.HEARTBEAT, Kind.APPEND, Kind.SNAPSHOT])
+@in_virtual_time
+async def test_a_message_of_no_term_does_not_put_a_candidates_term_back(kind: Kind) -> None:
+    """It would forget that it voted, and could vote twice in one term."""
+    quorum = Quorum(1, 2, 3)
+    await quorum.start(1)
+    node = quorum.nodes[1]
+    await quorum.until(lambda: node.role in (Role.CANDIDATE, Role.PRE_CANDIDATE))
+    term = node.term
+    receive = quorum.network.ports[1].receive
+    assert receive is not None
+    snapshot = Snapshot(50, 1, Membership((1, 2, 3)), IMAGE) if kind is Kind.SNAPSHOT else None
+    receive(Message(kind, 1, 2, 0, snapshot=snapshot))
+    await asyncio.sleep(0.01)
+    assert node.term >= term > 0
     await quorum.stop()
 
 

@@ -16,12 +16,16 @@ from chronik.raft.messages import NOBODY, Entry, EntryKind, Kind, Message, Snaps
 TERM_RISE_MAX = 1 << 32
 INDEX_RISE_MAX = 1 << 48  # a million entries a second for eight years
 MEMBERS_MAX = 1024
+PASSED_ON = (Kind.TRANSFER_LEADER, Kind.READ_INDEX)
+DENIALS = (Kind.VOTE_REPLY, Kind.PRE_VOTE_REPLY)
 
 
 def implausible(message: Message, *, term: int, last_index: int) -> str | None:
     """Why no node of this quorum can have sent the message; None when one can. `term` and `last_index` are our own."""
     if message.kind is Kind.PROPOSE:
         return "a proposal; nodes of this release forward commands, never entries"
+    if not message.term and not _has_no_term(message):
+        return f"{message.kind.name} of no term"  # taken for the present one, it would put this node's term back to 0
     if message.term > term + TERM_RISE_MAX:
         return f"term {message.term}, this node is in {term}"
     if message.term and message.log_term > message.term:
@@ -33,6 +37,11 @@ def implausible(message: Message, *, term: int, last_index: int) -> str | None:
     if message.snapshot is not None:
         return _implausible_snapshot(message.snapshot, message.term, last_index + INDEX_RISE_MAX)
     return None
+
+
+def _has_no_term(message: Message) -> bool:
+    """What is passed on for another has none, nor has a node that has heard of no leader yet; it grants no vote."""
+    return message.kind in PASSED_ON or (message.kind in DENIALS and message.reject)
 
 
 def _implausible_entries(message: Message) -> str | None:

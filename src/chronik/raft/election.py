@@ -98,7 +98,7 @@ def on_vote_reply(core: Core, message: Message) -> None:
 
 def yield_to(core: Core, message: Message) -> None:
     """Somebody leads the term this node stands in: follow, then take the message."""
-    roles.become_follower(core, message.term, message.sender)
+    roles.become_follower(core, core.term, message.sender)
     FOLLOWER_STEPS[message.kind](core, message)
 
 

@@ -38,7 +38,9 @@ class RealNetwork:
     async def listen(self, host: str, port: int, factory: Callable[[], asyncio.Protocol]) -> RealListener:
         """An empty host, or `::`, is every interface, by IPv4 and by IPv6, under one port."""
         first, *others = EVERY_INTERFACE.get(host, (host,))
-        for attempt in range(PORTS_TRIED_MAX):
+        attempts_left = PORTS_TRIED_MAX
+        while True:
+            attempts_left -= 1
             servers = [await self._listen(first, port, factory)]
             try:
                 for other in others:
@@ -46,11 +48,10 @@ class RealNetwork:
                         servers.append(await self._listen(other, RealListener(servers).port, factory))
             except OSError as error:
                 RealListener(servers).close()
-                if port or error.errno != errno.EADDRINUSE or attempt + 1 == PORTS_TRIED_MAX:
+                if port or error.errno != errno.EADDRINUSE or not attempts_left:
                     raise
             else:
-                break
-        return RealListener(servers)
+                return RealListener(servers)
 
     async def _listen(self, host: str, port: int, factory: Callable[[], asyncio.Protocol]) -> asyncio.Server:
         # A broker restarted at once must get its port back from connections in TIME_WAIT; the backlog takes a
