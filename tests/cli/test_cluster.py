@@ -117,6 +117,7 @@ def test_a_cluster_grows_is_rebalanced_and_loses_a_node_without_losing_a_record(
 
         voters = cluster.settings[0]["controller.quorum.voters"]
         fourth = Joiner(4, tmp_path, [voter.partition("@")[2] for voter in voters.split(",")])
+        fourth.settings["chronik.quorum.secret.file"] = cluster.settings[0]["chronik.quorum.secret.file"]
         with joining(fourth):
             added = chronik("cluster", "add", f"4@{HOST}:{fourth.quorum_port}", "--format", "json")
             assert (added.exit_code, added.json) == (0, {"added": 4, "voters": [1, 2, 3, 4]}), added.err
