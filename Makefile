@@ -5,8 +5,9 @@
 CHRONIK_CACHE ?= $(CURDIR)/.cache
 # Test processes; the suites are written for two cores.
 JOBS ?= 2
-# Inputs of one `make fuzz`, shared among its tests.
+# Inputs of one `make fuzz`, shared among its tests, and frames for the quorum's port.
 FUZZ_INPUTS ?= 1000000
+FUZZ_FRAMES ?= 1000000
 # Kills of one `make kills`.
 KILLS ?= 50
 # Kills of drivers and workers of one `make spark`.
@@ -82,8 +83,9 @@ bench-%: venv
 compat: venv jdk $(KAFKA_JARS)  ## compares us with real Kafkas and with other people's clients
 	$(PYTEST) -m "java and not spark" $(ARGS)
 
-fuzz: venv  ## feeds a million mutated inputs to the decoders; FUZZ_INPUTS=1000 for fewer
+fuzz: venv  ## feeds a million mutated inputs to the decoders, and a million frames to the quorum's port; FUZZ_INPUTS=1000 FUZZ_FRAMES=1000 for fewer
 	$(BIN)/python -m tests.fuzz.run --inputs $(FUZZ_INPUTS) --jobs $(JOBS) $(ARGS)
+	$(BIN)/python -m tests.fuzz.quorum_port --frames $(FUZZ_FRAMES) $(ARGS)
 
 kills: venv  ## kills, hangs, restarts and cut cables under load, 50 times each; KILLS=500 for more
 	CHRONIK_KILLS=$(KILLS) $(BIN)/pytest tests/broker/test_kills.py tests/cluster -m "not java" --timeout 7200 $(ARGS)

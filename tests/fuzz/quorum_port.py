@@ -202,7 +202,8 @@ def bodies(random: Random) -> list[bytes]:
     for sender in (PEER, 3, STRANGER):
         for term in (1, 2, random.randrange(1, 1 << 20), (1 << 62) - 1):
             for kind in Kind:
-                entries = (Entry(term, 2, EntryKind.NORMAL, b"data"), Entry(term, 3, change.entry_kind, change.encode()))
+                data = Entry(term, 2, EntryKind.NORMAL, b"data")
+                entries = (data, Entry(term, 3, change.entry_kind, change.encode()))
                 found.append(
                     encode_message(
                         Message(
