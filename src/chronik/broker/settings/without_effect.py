@@ -8,7 +8,7 @@ from __future__ import annotations
 from chronik.broker.settings.definitions import read_table
 
 WITHOUT_EFFECT = read_table("""
-[Security: listeners speak plaintext, and everybody may do everything]
+[Security: listeners speak plaintext, and everybody may do everything; sasl.*, ssl.*, delegation.token.* and principal.builder.class stop the node unless they have their defaults]
 connection.failed.authentication.delay.ms  int  100  read-only  0..
 connections.max.reauth.ms  long  0  read-only
 delegation.token.expiry.check.interval.ms  long  3600000  read-only  1..
