@@ -27,6 +27,7 @@ from chronik.metadata.commands import (
     Command,
     RegisterBroker,
     Reply,
+    ReportLostReplicas,
     RequestId,
 )
 from chronik.metadata.errors import MetadataError, MetadataRefused, NotController, refuse
@@ -51,7 +52,8 @@ NUMBER_OF = {command: number for number, command in enumerate(COMMANDS)}
 # So many questions a process may ask before its numbers meet those of the next: its incarnation counts milliseconds.
 QUESTIONS_BITS = 20
 
-OF_ONE_BROKER = (RegisterBroker, BrokerHeartbeat, AlterPartition, AllocateProducerIds)  # each names it
+# What a node tells the controller about itself: it has nowhere else to go, and each names its broker.
+OWN_DUTIES = (RegisterBroker, BrokerHeartbeat, AlterPartition, AllocateProducerIds, ReportLostReplicas)
 GUESTS_MAY = BrokerHeartbeat
 
 Decide = Callable[[Command, RequestId], asyncio.Future[Reply]]
@@ -123,7 +125,7 @@ class Forwarding:
         done.add_done_callback(partial(self._decided, peer, number))
 
     def _check_sender(self, peer: int, command: Command, request: RequestId) -> None:
-        is_own = request.node_id == peer and (not isinstance(command, OF_ONE_BROKER) or command.broker_id == peer)
+        is_own = request.node_id == peer and (not isinstance(command, OWN_DUTIES) or command.broker_id == peer)
         if not is_own:
             refuse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"node {peer} asked in another node's name")
         if not isinstance(command, GUESTS_MAY) and not self._notes.is_member(peer):

@@ -26,7 +26,7 @@ from chronik.metadata.errors import (
     StoreClosed,
     WrongCluster,
 )
-from chronik.metadata.forwarding import Forwarding
+from chronik.metadata.forwarding import OWN_DUTIES, Forwarding
 from chronik.metadata.image import EMPTY, Image
 from chronik.metadata.leased_reads import LEASE_ASK, LEASE_GRANT, LeasedReads
 from chronik.metadata.own_files import OwnFiles
@@ -53,14 +53,6 @@ logger = logging.getLogger("chronik.metadata")
 NS_PER_MS = 1_000_000
 WATCH_S = 0.1  # how often the controller looks for brokers that have gone
 PAUSE_S = 0.05  # before a command looks for a controller again, unless one is elected meanwhile
-# What a node tells the controller about itself has nowhere else to go.
-OWN_DUTIES = (
-    c.RegisterBroker,
-    c.BrokerHeartbeat,
-    c.AlterPartition,
-    c.ReportLostReplicas,
-    c.AllocateProducerIds,
-)
 
 
 class MetadataStore:
