@@ -345,9 +345,14 @@ def test_connections_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         node = await start_node(SimDisk(0))
         browsers = [Browser(node) for _ in range(3)]
-        assert [browser.transport.is_closed for browser in browsers] == [False, False, True]
-        browsers[0].connection.connection_lost(None)
-        assert not Browser(node).transport.is_closed
+        assert [browser.transport.is_closed for browser in browsers] == [True, False, False], "the oldest idler goes"
+        assert (await browsers[1].get("/healthz"))[0] == 200
+        browsers.append(Browser(node))
+        assert [browser.transport.is_closed for browser in browsers] == [True, False, True, False]
+        for browser in (browsers[1], browsers[3]):
+            browser.connection.data_received(b"GET /metrics HTTP/1.1\r\n\r\n")
+        assert Browser(node).transport.is_closed, "nobody whose request is being answered makes room"
+        assert len(node.admin.connections) == 2
 
     run(test())
 

@@ -2,7 +2,8 @@
 
 GET and HEAD only, no bodies, no thread, no framework. It answers from the moment the node begins to start, so that who
 waits for a node can see why it is not ready. Bounded: the head of a request, connections, the time one may be silent.
-Whoever does not speak HTTP gets one line in the log and is cut off; nothing said here reaches the node's state.
+Whoever does not speak HTTP is cut off, and logged once for each address and cause. Nothing said here reaches the node's
+state. When all connections are taken, the one that has been idle longest makes room.
 A browser sends the name that its user visits as Host: a page whose name was pointed at this address (DNS rebinding) is
 refused by that, before anything is read.
 """
@@ -21,6 +22,7 @@ from chronik.broker.exposition import CONTENT_TYPE, metrics_text
 from chronik.broker.settings.listeners import ADMIN_ENDPOINT
 from chronik.broker.status import StatusPage, why_not_healthy, why_not_ready
 from chronik.metadata.commands import EndpointAt
+from chronik.raft.refusals import Refusals
 from chronik.runtime.interfaces import Listener
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ log = logging.getLogger("chronik.broker.admin")
 
 HEAD_BYTES_MAX = 8 * 1024  # request line and headers; what others accept as well
 CONNECTIONS_MAX = 64  # scrapers, probes and people are few
-SILENT_SECONDS_MAX = 30  # between two requests, and for the whole of one
+SILENT_SECONDS_MAX = 10  # between two requests, and for the whole of one
 SHOWN_BYTES = 40  # of what is no HTTP, in the log
 
 PLAIN, JSON = "text/plain; charset=utf-8", "application/json"
@@ -62,7 +64,8 @@ class Admin:
     def __init__(self, node: Node) -> None:
         self.node = node
         self.listener: Listener | None = None
-        self.connections: dict[AdminConnection, None] = {}
+        self.connections: dict[AdminConnection, None] = {}  # the longest without a request first
+        self.refusals = Refusals(log)
         self._status = StatusPage(node)
 
     async def open(self) -> None:
@@ -97,6 +100,14 @@ class Admin:
         if settings.admin_listener is not None:
             own.append(settings.admin_listener.host)
         return name == "localhost" or _is_address(name) or name in [each.lower() for each in own if each]
+
+    def make_room(self) -> bool:
+        """Ends the connection that has waited longest for a request of its peer: a probe must not wait for idlers."""
+        idle = next((each for each in self.connections if not each.is_busy), None)
+        if idle is not None:
+            del self.connections[idle]
+            idle.end()
+        return idle is not None
 
     def close(self) -> None:
         if self.listener is not None:
@@ -137,16 +148,15 @@ class AdminConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._peer = "?"
         self._unread = b""
-        self._is_busy = False  # with a request
+        self.is_busy = False  # with a request
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's are no subclass of it
         name = transport.get_extra_info("peername") or ("?", 0)
-        self._peer = f"{name[0]}:{name[1]}"
-        if len(self._admin.connections) >= CONNECTIONS_MAX:
-            return self._refuse(503, f"{CONNECTIONS_MAX} connections are open already")
-        self._admin.connections[self] = None
+        self._peer = str(name[0])
+        if len(self._admin.connections) >= CONNECTIONS_MAX and not self._admin.make_room():
+            return self._refuse(503, f"{CONNECTIONS_MAX} requests are being answered already")
         return self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -158,7 +168,7 @@ class AdminConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._unread += data
         if len(self._unread) > HEAD_BYTES_MAX and self._transport is not None:
-            if b"\r\n\r\n" not in self._unread[: HEAD_BYTES_MAX + 4] and not self._is_busy:
+            if b"\r\n\r\n" not in self._unread[: HEAD_BYTES_MAX + 4] and not self.is_busy:
                 return self._refuse(431, f"a request's head is at most {HEAD_BYTES_MAX} bytes")
             self._transport.pause_reading()
         return self._serve()
@@ -171,16 +181,18 @@ class AdminConnection(asyncio.Protocol):
         """For the next request, not for ever."""
         if self._deadline is not None:
             self._deadline.cancel()
+        self._admin.connections.pop(self, None)
+        self._admin.connections[self] = None
         self._deadline = asyncio.get_running_loop().call_later(SILENT_SECONDS_MAX, self.end)
 
     def _serve(self) -> None:
         head, found, rest = self._unread.partition(b"\r\n\r\n")
         if not found:
             # What cannot become a request is not waited for.
-            if not self._is_busy and b"\n" in head and not _request_line.match(head):
+            if not self.is_busy and b"\n" in head and not _request_line.match(head):
                 self._garbage(head)
             return None
-        if self._is_busy or self._transport is None:
+        if self.is_busy or self._transport is None:
             return None
         line, _, headers = head.partition(b"\r\n")
         request = _request_line.fullmatch(line)
@@ -195,14 +207,14 @@ class AdminConnection(asyncio.Protocol):
             return self._refuse(421, f"Host {shown!r} is not this node's: add it to chronik.admin.hosts")
         if method not in ("GET", "HEAD"):
             return self._refuse(405, f"{method} is not served here, only GET and HEAD")
-        self._is_busy = True
+        self.is_busy = True
         work = self._answer(target.partition("?")[0], with_body=method == "GET", keeps=keeps)
         self._admin.node.tasks.start(f"admin {method} for {self._peer}", work)
         return None
 
     async def _answer(self, path: str, *, with_body: bool, keeps: bool) -> None:
         page = await self._admin.page(path)
-        self._is_busy = False
+        self.is_busy = False
         self._send(page, with_body=with_body, keeps=keeps)
         if keeps and self._transport is not None:
             self._wait()
@@ -214,7 +226,7 @@ class AdminConnection(asyncio.Protocol):
         self._refuse(400, f"this is no HTTP: {head[:SHOWN_BYTES]!r}")
 
     def _refuse(self, code: int, why: str) -> None:
-        log.warning("closing %s on the admin listener: %s", self._peer, why)
+        self._admin.refusals.note("request on the admin listener from", self._peer, why)
         self._send(Page(code, f"{why}\n"), with_body=True, keeps=False)
 
     def _send(self, page: Page, *, with_body: bool, keeps: bool) -> None:

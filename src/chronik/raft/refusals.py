@@ -10,7 +10,7 @@ import logging
 import re
 
 REMEMBERED_MAX = 256
-_value = re.compile(r"'[^']*'|-?\d+")
+_value = re.compile(r"'[^']*'|\"[^\"]*\"|-?\d+")
 
 
 class Refusals:

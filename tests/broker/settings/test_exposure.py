@@ -108,6 +108,16 @@ def test_a_key_that_would_restrict_access_stops_the_node(key_value: str) -> None
     assert refused.value.key == key_value.partition("=")[0]
 
 
+def test_a_container_says_it_by_its_environment() -> None:
+    """As the usual images are configured."""
+    environment = {"KAFKA_LISTENERS": "PLAINTEXT://:9092", "KAFKA_CHRONIK_INSECURE_LISTENERS": "true"}
+    require_kept(Settings.load(None, environment=environment, overrides={}, machine=HERE))
+    del environment["KAFKA_CHRONIK_INSECURE_LISTENERS"]
+    unsaid = Settings.load(None, environment=environment, overrides={}, machine=HERE)
+    with pytest.raises(BadSetting):
+        require_kept(unsaid)
+
+
 def test_no_password_is_printed() -> None:
     for key in ("ssl.key.password", "sasl.jaas.config", "listener.name.a.plain.sasl.jaas.config"):
         with pytest.raises(BadSetting) as refused:
