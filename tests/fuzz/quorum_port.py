@@ -3,8 +3,8 @@
 A door is a whole node behind its transport, without sockets, and somebody who connects again whenever it is refused.
 Strangers and guests must leave no trace: term, vote, log and image stay as they are. A member may be heard, so there
 only what must hold for any peer is asked: the node goes on, and its term rises within bounds. For all of them nothing
-raises, and what the port keeps in memory is bounded. What a member's entries mean to the state machine is not asked:
-a node that has the quorum's secret is trusted with them.
+raises, and what the port keeps in memory is bounded. Records that can be read and make no sense are not among the
+frames: a member is trusted with what it writes.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from chronik.metadata.commands import (
     UnregisterBroker,
 )
 from chronik.metadata.forwarding import _HEAD, _REQUEST, ASK, COMMANDS, NUMBER_OF
+from chronik.metadata.records import FeatureLevelRecord, encode_batch
 from chronik.metadata.snapshot import state_hash
 from chronik.metadata.store import MetadataStore, StoreConfig
 from chronik.raft.addresses import Address, encode_image
 from chronik.raft.bounds import TERM_RISE_MAX
 from chronik.raft.changes import Action, Change, ChangeSet
 from chronik.raft.codec import encode_message
-from chronik.raft.driver import RaftNode
 from chronik.raft.framing import MEMBER, NOTE, WHO, Hello, frame
 from chronik.raft.greeting import CHALLENGE, PROOF
 from chronik.raft.messages import Entry, EntryKind, Kind, Membership, Message, Snapshot
@@ -50,12 +50,13 @@ from chronik.sim.disk import SimDisk
 from chronik.wire.compiler import encode
 from tests.fuzz.mutations import mutate
 from tests.metadata.clusters import CLUSTER_ID, registration
-from tests.raft.quorum_in_memory import CONFIG, Ledger
+from tests.raft.quorum_in_memory import CONFIG
 from tests.raft.virtual_time import LoopClock, SeededRandomness, run
 from tests.wire.instances import Anything, layout, make
 
 OWN, PEER, STRANGER = 1, 2, 77
 CLUSTER = CLUSTER_ID
+RECORDS = encode_batch([FeatureLevelRecord(name="f", level=1)])
 SECRET = b"what no stranger knows"
 FRAMES_PER_DOOR = 20_000
 FRAMES_PER_TURN = 64  # of the loop
@@ -163,10 +164,12 @@ class MemberDoor(Door):
     """A node of three voters; the other two are one liar."""
 
     async def open(self) -> None:
-        voters = {each: Address(f"n{each}", 1) for each in (OWN, PEER, 3)}
-        self.node = await RaftNode.open(
-            self.runtime, "/m", node_id=OWN, voters=voters, transport=self.transport, machine=Ledger(), config=CONFIG
-        )
+        config = StoreConfig(voters={each: Address(f"n{each}", 1) for each in (OWN, PEER, 3)}, raft=CONFIG)
+        self.store = await MetadataStore.open(
+            self.runtime, "/m", node_id=OWN, cluster_id=CLUSTER, config=config,
+            transport=self.transport, notes=self.transport,
+        )  # fmt: skip
+        self.node = self.store.raft
         self.term = self.node.term
 
     def check(self) -> str | None:
@@ -176,7 +179,7 @@ class MemberDoor(Door):
         return f"the term rose by {risen}" if not 0 <= risen <= FRAMES_PER_TURN * (TERM_RISE_MAX + 2) else None
 
     async def close(self) -> None:
-        await self.node.stop()
+        await self.store.close()
         await self.transport.stop()
 
 
@@ -202,7 +205,7 @@ def bodies(random: Random) -> list[bytes]:
     for sender in (PEER, 3, STRANGER):
         for term in (1, 2, random.randrange(1, 1 << 20), (1 << 62) - 1):
             for kind in Kind:
-                data = Entry(term, 2, EntryKind.NORMAL, b"data")
+                data = Entry(term, 2, EntryKind.NORMAL, random.choice((b"data", RECORDS, RECORDS[:-1])))
                 entries = (data, Entry(term, 3, change.entry_kind, change.encode()))
                 found.append(
                     encode_message(

@@ -43,6 +43,11 @@ class Ledger:
             self.values.append(data[at + 4 : at + 4 + size])
             at += 4 + size
 
+    def refusal(self, data: bytes) -> str | None:
+        return "it begins with a question mark" if data.startswith(b"?") else None
+
+    snapshot_refusal = refusal
+
     def leadership_changed(self, *, leader_id: int | None, term: int, is_self: bool) -> None:
         self.leaders.append((leader_id, term, is_self))
 

@@ -133,7 +133,7 @@ async def test_a_message_of_no_term_does_not_put_a_candidates_term_back(kind: Ki
 
 @in_virtual_time
 async def test_nothing_that_a_peer_sends_stops_the_node(caplog: pytest.LogCaptureFixture) -> None:
-    """A change that cannot be read would stop every node that applies it, again after each start."""
+    """An entry that cannot be read would stop every node that applies it, again after each start."""
     quorum = Quorum(1, 2, 3)
     await quorum.start(1, 2, 3)
     leader = await quorum.leader()
@@ -143,15 +143,19 @@ async def test_nothing_that_a_peer_sends_stops_the_node(caplog: pytest.LogCaptur
     last, term = node.last_index, node.term
     forged = Entry(term, last + 1, EntryKind.CHANGE, b"\xff\xff")
     append = Message(Kind.APPEND, node.node_id, leader.node_id, term, term, last, (forged,), last + 1)
+    unreadable = Entry(term, last + 1, EntryKind.NORMAL, b"?")
     snapshot = Snapshot(last + 10, term, Membership((1, 2, 3)), b"no image")
+    state = Snapshot(last + 10, term, Membership((1, 2, 3)), encode_image({}, b"?"))
     with caplog.at_level(logging.WARNING, "chronik.raft"):
         for _ in range(9):
             receive(append)
+            receive(replace(append, entries=(unreadable,)))
             receive(Message(Kind.SNAPSHOT, node.node_id, leader.node_id, term, snapshot=snapshot))
+            receive(Message(Kind.SNAPSHOT, node.node_id, leader.node_id, term, snapshot=state))
         await asyncio.sleep(1)
     assert not node.stopped
     assert node.last_index == last
-    assert node.refusals.count == 18
-    assert len(caplog.records) == 2, "one line for each cause"
+    assert node.refusals.count == 36
+    assert len(caplog.records) == 4, "one line for each of three causes, and one at the tenth of the same"
     await leader.propose(b"on")
     await quorum.stop()

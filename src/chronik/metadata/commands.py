@@ -7,6 +7,7 @@ thing are refused as a whole.
 
 from __future__ import annotations
 
+import base64
 from typing import NamedTuple
 
 from chronik.runtime.interfaces import Randomness
@@ -436,6 +437,11 @@ def draw_topic_id(randomness: Randomness) -> bytes:
     while (drawn := randomness.bytes(16)) == ZERO_UUID or drawn[0] >> 2 == 62:
         pass
     return drawn
+
+
+def draw_cluster_id(randomness: Randomness) -> str:
+    """As Kafka writes one: 16 bytes in base64 for URLs, without its padding."""
+    return base64.urlsafe_b64encode(draw_topic_id(randomness)).decode().rstrip("=")
 
 
 def draw_ids(command: Command, randomness: Randomness) -> None:

@@ -8,7 +8,6 @@ whoever was told "created" finds it in `image`. Nothing else in the program chan
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import logging
 from collections.abc import Callable
@@ -31,7 +30,8 @@ from chronik.metadata.image import EMPTY, Image
 from chronik.metadata.leased_reads import LEASE_ASK, LEASE_GRANT, LeasedReads
 from chronik.metadata.own_files import OwnFiles
 from chronik.metadata.quorum import QUORUM_COMMANDS, QuorumDuties
-from chronik.metadata.records import ClusterRecord, FeatureLevelRecord, decode_batch
+from chronik.metadata.received import Received, snapshot_refusal
+from chronik.metadata.records import ClusterRecord, FeatureLevelRecord
 from chronik.metadata.replay import replay_onto
 from chronik.metadata.sessions import BrokerSessions
 from chronik.metadata.snapshot import decode_snapshot, difference, encode_snapshot
@@ -136,7 +136,7 @@ class MetadataStore:
         self._forwarding: Forwarding | None = None
         self._leased: LeasedReads | None = None
         self._quorum = QuorumDuties(runtime.clock)
-        self._leads = False
+        self._leads, self._received = False, Received()
         self._listeners: list[Listener] = []
         self._files = files
         self._incarnation, self._sequence = files.next_incarnation(), 0
@@ -451,7 +451,7 @@ class MetadataStore:
     def _apply(self, index: int, data: bytes) -> None:
         records = self._writer.records_in(data) if self._writer else None
         before = self.image
-        self.image, changes = replay_onto(before, index, decode_batch(data) if records is None else records)
+        self.image, changes = replay_onto(before, index, self._received.records(data) if records is None else records)
         self._tell(before, changes)
 
     def _restore(self, data: bytes) -> None:
@@ -499,7 +499,7 @@ class MetadataStore:
             on_failure=self._write_failed,
         )
         if not self.image.cluster_id:
-            cluster_id = self._cluster_id or _draw_cluster_id(self._runtime)
+            cluster_id = self._cluster_id or c.draw_cluster_id(self._runtime.randomness)
             levels = [FeatureLevelRecord(name=name, level=at) for name, at in sorted(self._config.features.items())]
             self._writer.write([ClusterRecord(cluster_id=cluster_id), *levels])
         self._watch_sessions()
@@ -561,6 +561,8 @@ class MetadataStore:
 class _Machine:
     """The store as the quorum's log sees it."""
 
+    snapshot_refusal = staticmethod(snapshot_refusal)
+
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
 
@@ -573,10 +575,8 @@ class _Machine:
     def restore(self, index: int, data: bytes) -> None:
         self._store._restore(data)
 
+    def refusal(self, data: bytes) -> str | None:
+        return self._store._received.refusal(data)
+
     def leadership_changed(self, *, leader_id: int | None, term: int, is_self: bool) -> None:
         self._store._leadership_changed(leader_id, is_self=is_self)
-
-
-def _draw_cluster_id(runtime: Runtime) -> str:
-    """As Kafka writes one: 16 bytes in base64 for URLs, without its padding."""
-    return base64.urlsafe_b64encode(c.draw_topic_id(runtime.randomness)).decode().rstrip("=")

@@ -294,6 +294,7 @@ class RaftNode:
     def _receive(self, message: Message) -> None:
         if message.to == self._core.id:
             why = implausible(message, term=self._core.term, last_index=self._core.log.last_index)
+            why = why or self._unreadable(message)
             if why is not None:
                 self.refusals.note(f"{message.kind.name} from", f"node {message.sender}", why)
                 return
@@ -302,6 +303,16 @@ class RaftNode:
             if self._core.leader != NOBODY:
                 self._founding_ticks = 0  # the quorum is founded: from now on this node waits like all others
             self._schedule_pump()
+
+    def _unreadable(self, message: Message) -> str | None:
+        """Once stored, what the machine cannot read would stop this node at every start."""
+        for entry in message.entries:
+            if entry.data and entry.kind is EntryKind.NORMAL and (why := self._machine.refusal(entry.data)):
+                return why
+        if message.snapshot is not None:
+            _, state = decode_image(message.snapshot.data)
+            return None if state is None else self._machine.snapshot_refusal(state)
+        return None
 
     def _unreachable(self, peer: int) -> None:
         self.health.undelivered += 1

@@ -20,6 +20,12 @@ class StateMachine(Protocol):
     def restore(self, index: int, data: bytes) -> None:
         """Replaces all state by that of a snapshot."""
 
+    def refusal(self, data: bytes) -> str | None:
+        """Why the bytes cannot be an entry of this machine; None when they can. Asked of what a peer sends."""
+
+    def snapshot_refusal(self, data: bytes) -> str | None:
+        """The same of a snapshot's state."""
+
     def leadership_changed(self, *, leader_id: int | None, term: int, is_self: bool) -> None:
         """With `is_self` it comes once everything committed in earlier terms is applied here: decide from then on."""
 

@@ -39,6 +39,12 @@ class Ledger:
     def restore(self, index: int, data: bytes) -> None:
         self.numbers = [number for (number,) in _NUMBER.iter_unpack(data)]
 
+    def refusal(self, data: bytes) -> str | None:
+        return None if len(data) == _NUMBER.size else f"{len(data)} bytes are no number"
+
+    def snapshot_refusal(self, data: bytes) -> str | None:
+        return None if len(data) % _NUMBER.size == 0 else f"{len(data)} bytes are no list of numbers"
+
     def leadership_changed(self, *, leader_id: int | None, term: int, is_self: bool) -> None:
         pass
 
