@@ -404,3 +404,29 @@ async def _opened(settings: Settings) -> Admin:
     node = Node(real_runtime(), settings)
     await node.admin.open()
     return node.admin
+
+
+def test_an_alarm_is_on_the_status_page_and_in_the_metrics_until_it_is_cleared() -> None:
+    """Operators watch these two pages; a condition that only the log tells of is found too late."""
+
+    async def test() -> None:
+        node = await start_node(SimDisk(1), **ADMIN)
+        browser = Browser(node)
+        node.alarms.raised("disk-full", "no space in /data: free some", "/data")
+        _, status = await browser.get("/status")
+        [alarm] = json.loads(status)["alarms"]
+        assert (alarm["cause"], alarm["subject"], alarm["count"]) == ("disk-full", "/data", 1)
+        assert "free some" in alarm["text"]
+        _, metrics = await browser.get("/metrics")
+        assert 'chronik_alarm_active{cause="disk-full"} 1\n' in metrics
+        assert 'chronik_alarms_total{cause="disk-full"} 1\n' in metrics
+        assert 'chronik_alarm_active{cause="clock-jump"} 0\n' in metrics, "a rule needs the series before the alarm"
+        node.alarms.cleared("disk-full", "there is space again", "/data")
+        _, status = await browser.get("/status")
+        assert json.loads(status)["alarms"] == []
+        _, metrics = await browser.get("/metrics")
+        assert 'chronik_alarm_active{cause="disk-full"} 0\n' in metrics
+        assert 'chronik_alarms_total{cause="disk-full"} 1\n' in metrics
+        await node.stop()
+
+    run(test())

@@ -46,7 +46,7 @@ async def metrics_text(node: Node) -> str:
     starting, as much as there is."""
     lines = list(_gauge("chronik_build_info", "The version that runs here.", [({"version": __version__}, 1)]))
     census = await node.census.take(node.store.image, node.node_id) if node.is_open else None
-    for line in chain(_of_the_cluster(node, census) if census else (), _requests(node)):
+    for line in chain(_of_the_cluster(node, census) if census else (), _alarms(node), _requests(node)):
         lines.append(line)
         if len(lines) % LINES_PER_TURN == 0:
             await asyncio.sleep(0)
@@ -165,6 +165,20 @@ def _metadata(node: Node) -> Iterator[str]:
     yield from _counter("topic_creations_total", "Topics created through this node.", [(NO_LABELS, created)])
     yield from _counter(
         "metadata_write_failures_total", "Metadata writes of this node refused or lost.", [(NO_LABELS, failed)]
+    )
+
+
+def _alarms(node: Node) -> Iterator[str]:
+    alarms = node.alarms
+    yield from _gauge(
+        "chronik_alarm_active",
+        "Conditions that need an operator, now; /status describes them.",
+        [({"cause": cause}, alarms.count(cause)) for cause in sorted(alarms.totals)],
+    )
+    yield from _counter(
+        "chronik_alarms_total",
+        "Reports of such conditions since the node started, repeated ones included.",
+        [({"cause": cause}, total) for cause, total in sorted(alarms.totals.items())],
     )
 
 

@@ -52,6 +52,7 @@ from chronik.raft.transport import TcpTransport
 from chronik.replication.assignment import Replicas
 from chronik.replication.errors import ReplicationError
 from chronik.replication.topic_settings import TopicSettings
+from chronik.runtime.alarms import Alarms
 from chronik.runtime.errors import RuntimeFault
 from chronik.runtime.interfaces import Lane, Listener, Runtime
 from chronik.runtime.invariants import InvariantBroken
@@ -97,6 +98,7 @@ class Node:
         self.tasks = Tasks(f"node {settings.node_id}", self._task_failed)  # each for one client, topic or partition
         self.scratch = make_scratch()  # of all connections: they share this node's event loop
         self.sends = runtime.network.sends()
+        self.alarms = Alarms(runtime.clock)
         self.awaited = Awaited()
         self.memory = MemoryBudget(settings.memory_budget_bytes)
         self.connections = Connections(

@@ -6,6 +6,7 @@ Reads only. The state hash is worked out in steps, once per image, so that a lar
 from __future__ import annotations
 
 import asyncio
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from chronik import __version__
@@ -50,6 +51,7 @@ class StatusPage:
             "software": f"chronik {__version__}",
             "ready": why is None,
             "not_ready_because": why,
+            "alarms": [asdict(alarm) for alarm in node.alarms.active()],
         }
         if node.is_open:
             image = node.store.image  # one moment: the hash is of this version, whatever is applied meanwhile
