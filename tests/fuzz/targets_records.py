@@ -65,6 +65,15 @@ def exhaust_batch(data: bytes) -> None:
                 records.coordinator_epoch(record)
 
 
+def find_timestamps(data: bytes) -> None:
+    """Two readers of the same records must not disagree where both can read them."""
+    for batch in batches.split(memoryview(mended(data))):
+        found = records.timestamp_range(batch, OUTPUT_BYTES_MAX)
+        stamps = [record.timestamp for record in records.iterate(batch, OUTPUT_BYTES_MAX)]
+        if stamps and found != (min(stamps), max(stamps)):
+            raise AssertionError(f"{found}, but the records have {min(stamps)} to {max(stamps)}")
+
+
 def exhaust_legacy(data: bytes) -> None:
     for _ in legacy_batches.iterate(memoryview(mended_legacy(data)), OUTPUT_BYTES_MAX):
         pass
@@ -109,6 +118,7 @@ TARGETS: list[tuple[str, Callable[[bytes], None]]] = [
     ),
     ("batches.validate_replicated", swallowing(lambda data: batches.validate_replicated(memoryview(mended(data)), 0))),
     ("records.iterate", swallowing(exhaust_batch)),
+    ("records.timestamp_range", swallowing(find_timestamps)),
     ("records.encode", swallowing(rewrite)),
     ("legacy_batches.iterate", swallowing(exhaust_legacy)),
     (

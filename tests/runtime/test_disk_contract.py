@@ -216,3 +216,18 @@ def test_a_lane_syncs_files_off_the_loop(disk: Disk, directory: str) -> None:
                 assert bytes(disk._file(f"{directory}/{name}").synced) == b"kept"
 
     asyncio.run(sync())
+
+
+def test_an_append_moves_the_time_of_a_file_and_nothing_but_a_write_does(disk: Disk, directory: str) -> None:
+    """Records without a timestamp are as old as their file: retention goes by it."""
+    path = f"{directory}/f"
+    file = disk.open(path, create=True)
+    file.append([b"a"])
+    disk.set_modified(path, 1_000)
+    assert disk.modified_ms(path) == 1_000
+    file.read(0, 1)
+    disk.open(path)
+    disk.rename(path, path + ".swap")
+    assert disk.modified_ms(path + ".swap") == 1_000
+    file.append([b"b"])
+    assert disk.modified_ms(path + ".swap") > 1_000

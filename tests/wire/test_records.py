@@ -351,3 +351,15 @@ def test_a_marker_without_a_proper_value_is_invalid(value: bytes | None):
 def test_timestamp_types_have_kafkas_numbers():
     """They appear in configuration answers and in attributes."""
     assert (TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME) == (0, 1)
+
+
+@given(
+    stamps=st.lists(st.integers(-1, 2**40), min_size=1, max_size=30),
+    base_ms=st.integers(0, 2**40),
+    codec=st.sampled_from(list(Codec)),
+)
+def test_the_range_of_timestamps_is_that_of_the_records(stamps: list[int], base_ms: int, codec: Codec) -> None:
+    """Retention deletes by it, and reads only two fields of each record to find it."""
+    made = [Record(index, stamp, None, b"v" * (stamp % 200)) for index, stamp in enumerate(stamps)]
+    batch = batches.split(memoryview(batches.build(made, codec, base_timestamp=base_ms, max_timestamp=7)))[0]
+    assert records.timestamp_range(batch, 1 << 20) == (min(stamps), max(stamps))

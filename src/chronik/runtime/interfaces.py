@@ -119,6 +119,12 @@ class Disk(Protocol):
     def sync_directory(self, directory: str) -> None:
         """Makes creations, renames and removals in it survive a power cut."""
 
+    def modified_ms(self, path: str) -> int:
+        """Wall time of the last write to the file, as the file system has it."""
+
+    def set_modified(self, path: str, modified_ms: int) -> None:
+        """For a file that holds what another held, and is as old as that."""
+
     def free_bytes(self, directory: str) -> int: ...
 
     def total_bytes(self, directory: str) -> int: ...

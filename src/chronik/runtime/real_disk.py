@@ -30,6 +30,7 @@ T = TypeVar("T")
 SWITCH_INTERVAL_S = 0.0002
 # Records and metadata are nobody's business but the broker's own user.
 FILE_MODE, DIRECTORY_MODE = 0o600, 0o700
+NS_PER_MS = 1_000_000
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
@@ -228,6 +229,12 @@ class RealDisk:
             os.fsync(fd)
         finally:
             os.close(fd)
+
+    def modified_ms(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // NS_PER_MS
+
+    def set_modified(self, path: str, modified_ms: int) -> None:
+        os.utime(path, ns=(modified_ms * NS_PER_MS, modified_ms * NS_PER_MS))
 
     def free_bytes(self, directory: str) -> int:
         status = os.statvfs(directory)

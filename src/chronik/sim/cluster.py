@@ -41,7 +41,7 @@ class Machine:
         self.rate_ppm = self.random.randint(-DRIFT_PPM_MAX, DRIFT_PPM_MAX)
         self.wall_offset_ms = self.random.randint(-300, 300)
         self.disk = SimDisk(self.random.getrandbits(64))
-        self.disk.latency_s = self._disk_latency_s
+        self.disk.latency_s, self.disk.wall_ms = self._disk_latency_s, self._wall_ms
         self.durable_log = DurableLog(lambda: self.disk, raft_directory)
         self.loop: ProcessLoop | None = None  # while a process is there
         self.program: Program | None = None
@@ -170,7 +170,7 @@ class Machine:
         lost = self.disk
         self.lost_logs.append(DurableLog(lambda: lost, self._raft_directory))
         self.disk = SimDisk(self.random.getrandbits(64))
-        self.disk.latency_s = self._disk_latency_s
+        self.disk.latency_s, self.disk.wall_ms = self._disk_latency_s, self._wall_ms
 
     def retire(self) -> None:
         """Stopped, and not to be started."""
@@ -229,6 +229,9 @@ class Machine:
         """The next fsync fails: the process must end without acknowledging anything more."""
         self.disk_was_broken = True
         self.disk.fail("sync", path_part)
+
+    def _wall_ms(self) -> int:
+        return 0 if self.clock is None else self.clock.wall_ms()
 
     def _disk_latency_s(self) -> float:
         low, high = SYNC_NS

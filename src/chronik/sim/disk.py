@@ -29,6 +29,7 @@ T = TypeVar("T")
 AHEAD_STEP_BYTES = 2048
 REFUSABLE = ("open", "make_directory", "append")  # where no room is a DiskFull, and not a failure
 JOURNAL_BYTES_MAX = (300, 192 << 10, 0)  # some bytes go each way, all by the journal, all by their own files
+ALWAYS_NEW_MS = 1 << 62  # when files were written, on a disk that knows no time
 PIECE_BYTES_MIN = (128 << 10, 150)  # as on a real disk, and two batches
 
 
@@ -51,6 +52,7 @@ class SimFile:
         self._disk.take_space(len(data), self.path)
         position = len(self._inode.content)
         self._inode.content += data
+        self._inode.modified_ms = self._disk.wall_ms()
         self._inode.touched(position, position + len(data))
         return position
 
@@ -60,6 +62,7 @@ class SimFile:
 
     def truncate(self, size_bytes: int) -> None:
         self._disk.step("truncate", self.path)
+        self._inode.modified_ms = self._disk.wall_ms()
         self._inode.touched(min(size_bytes, len(self._inode.content)), max(size_bytes, len(self._inode.content)))
         grown = size_bytes - len(self._inode.content)
         del self._inode.content[size_bytes:]
@@ -193,6 +196,7 @@ class SimDisk:
         self.latency_s: Callable[[], float] | None = None  # how long each piece of work takes, instead of `delay_s`
         self.on_power_cut: Callable[[], None] | None = None  # told once, at the call that finds the power off
         self.on_failed_sync: Callable[[], None] | None = None  # told whenever a sync fails
+        self.wall_ms: Callable[[], int] = lambda: ALWAYS_NEW_MS
         self.calls: Counter[str] = Counter()
 
     # What a test does to the disk.
@@ -209,7 +213,7 @@ class SimDisk:
 
     def _successor(self, root: Directory) -> SimDisk:
         found = SimDisk(self._random.getrandbits(64), self.capacity_bytes)
-        found._root, found.latency_s = root, self.latency_s
+        found._root, found.latency_s, found.wall_ms = root, self.latency_s, self.wall_ms
         return found
 
     def cut_after(self, steps: int) -> None:
@@ -373,6 +377,14 @@ class SimDisk:
         if not isinstance(node, Directory):
             raise FileNotFoundError(errno.ENOENT, "no such directory", directory)
         node.sync()
+
+    def modified_ms(self, path: str) -> int:
+        self.step("modified_ms", path)
+        return self._file(path).modified_ms
+
+    def set_modified(self, path: str, modified_ms: int) -> None:
+        self.step("set_modified", path)
+        self._file(path).modified_ms = modified_ms
 
     def free_bytes(self, directory: str) -> int:
         self.step("free_bytes", directory)

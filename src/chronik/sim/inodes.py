@@ -12,6 +12,7 @@ class Inode:
 
     def __init__(self) -> None:
         self.content = bytearray()
+        self.modified_ms = 0
         self.synced = b""
         self.unsynced_from: int | None = None  # the lowest position changed since the last sync
         self.lost: set[int] = set()  # sectors that a failed sync left out
@@ -102,6 +103,7 @@ class Directory:
                 inode = Inode()
                 inode.synced = node.after_cut(random)
                 inode.content = bytearray(inode.synced)
+                inode.modified_ms = node.modified_ms
                 found.entries[name] = inode
         found.synced = dict(found.entries)
         return found

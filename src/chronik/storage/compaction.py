@@ -283,8 +283,10 @@ async def _replace(log: Log, group: list[Segment], cleaning: _Cleaning, disk: Di
                 if kept is not None:
                     cleaned.append([kept])
                 await turns.after(batch)
+        # Records without a timestamp age with their file, and compaction makes no record younger.
+        disk.set_modified(cleaned_path, max([disk.modified_ms(segment.path) for segment in group]))
         await turns.syncing(cleaned.sync)
-    except (DiskFull, StorageError, WireError, _LogChanged):
+    except (DiskFull, StorageError, WireError, OSError, _LogChanged):
         _forget(cleaned_path, disk)
         raise
     first = log.segments.index(group[0])

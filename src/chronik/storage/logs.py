@@ -21,7 +21,7 @@ from typing import Any
 
 from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Disk, Runtime
-from chronik.storage import checkpoint, compaction, lost_logs, manifest, partition_metadata, recovery
+from chronik.storage import checkpoint, compaction, lost_logs, manifest, partition_metadata, recovery, retention
 from chronik.storage.capture import Capture, syncs_of
 from chronik.storage.checkpoint import LogPoint
 from chronik.storage.config import LogConfig, LogsConfig
@@ -31,7 +31,6 @@ from chronik.storage.journal_format import Kind
 from chronik.storage.log import Log
 from chronik.storage.manifest import Manifest
 from chronik.storage.recovery import LogKey
-from chronik.storage.retention import start_after_retention
 from chronik.storage.strays import Strays
 from chronik.wire.errors import WireError
 
@@ -394,13 +393,17 @@ class Logs:
             if log.deleted or log.damage is not None:
                 continue
             log.producers.expire(now_ms, self.config.producer_id_expiration_ms)
+            with self._told_of(log, "read to find out how old it is"):
+                await retention.prove(log, now_ms, self._lane)
+            if log.deleted:
+                continue
             with self._told_of(log, "shortened"):
                 try:
-                    log.advance_start(start_after_retention(log, now_ms))
+                    log.advance_start(retention.start_after_retention(log, now_ms))
                 except (DiskFull, LogFull):
                     # Used up before anybody else comes to write: what is given free for long, producers take.
                     self._free_reserve()
-                    log.advance_start(start_after_retention(log, now_ms))
+                    log.advance_start(retention.start_after_retention(log, now_ms))
             if len(log.segments) > 1 and log.segments[1].base_offset <= log.start_offset:
                 shortened.append(log)
             for segment in log.segments[:-1]:

@@ -2,11 +2,34 @@
 
 A segment goes as a whole: by time when its latest record is too old, by size when the log without it is still as large
 as it may be, and always when it lies below the log's start. Only what is below the high watermark may go, oldest first.
+
+The time of a segment's latest record is the largest timestamp of its records, as in Kafka. A record without a timestamp
+is as old as its append, so a segment that holds one stays until its last append is too long ago. The batches' headers
+hold the largest timestamp too, but clients write them, and some write 0 or the time of the last record. So headers can
+keep a segment, and never condemn it alone:
+
+- The header says that a record is young enough: the segment stays.
+- The last append is too long ago as well: the segment goes. Every record in it has been kept for the whole time.
+- Otherwise the records decide. `prove` reads them away from the event loop, each byte once, and stops at the first that
+  keeps the segment. That concerns old records that were written recently and headers that are wrong, nothing else.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
+from typing import NamedTuple
+
+from chronik.runtime.interfaces import File, Lane
 from chronik.storage.log import Log
+from chronik.storage.segment import Segment
+from chronik.wire import records
+from chronik.wire.batches import HEADER, HEADER_BYTES, LENGTH_COVERS_FROM, BatchView, crc_holds, split
+from chronik.wire.errors import WireError
+
+READ_BYTES = 1 << 20  # at once, and at least one batch
+DECOMPRESSED_BYTES_MAX = 64 << 20  # of one batch
+AS_ITS_FILE = 1 << 62  # instead of the largest timestamp, where a record has none: only the last append tells the age
 
 
 def start_after_retention(log: Log, now_ms: int) -> int:
@@ -21,6 +44,87 @@ def start_after_retention(log: Log, now_ms: int) -> int:
     return max(log.start_offset, log.segments[count].base_offset)
 
 
+async def prove(log: Log, now_ms: int, lane: Lane) -> None:
+    """Reads the records of the segments that `start_after_retention` cannot judge by what is known of them.
+
+    Raises CorruptSegment where their bytes are damaged. Returns early if the log changes meanwhile.
+    """
+    if not log.config.deletes:
+        return
+    for segment in _unproven(log, now_ms):
+        if not await _prove(log, segment, now_ms - log.config.retention_ms, lane):
+            return
+
+
+def _unproven(log: Log, now_ms: int) -> Iterator[Segment]:
+    """One after the other, as long as those before it go. Each once: the last one may grow faster than it is read."""
+    last: Segment | None = None
+    while True:
+        count = _too_old(log, now_ms)
+        segment = next((each for each in log.segments[count:] if each.size_bytes), None)
+        if segment is None or log.config.retention_ms < 0 or not _settled(log, log.segments.index(segment)):
+            return
+        limit_ms = now_ms - log.config.retention_ms
+        if segment.max_timestamp_ms >= limit_ms or segment.proven_ms >= limit_ms:
+            return
+        if segment is last or segment.proven_bytes == segment.size_bytes:
+            return
+        last = segment
+        yield segment
+
+
+async def _prove(log: Log, segment: Segment, limit_ms: int, lane: Lane) -> bool:
+    """Until the end, or until a record is young enough. False: the log was changed, or nothing could be read."""
+    generation, end = log.generation, segment.size_bytes
+    while segment.proven_bytes < end and segment.proven_ms < limit_ms:
+        start = segment.proven_bytes
+        seen = await lane.run(partial(_see, segment.file, start, end))
+        if log.generation != generation or log.deleted or segment not in log.segments:
+            return False
+        if seen.end == start:
+            for position, header in segment.headers(start):
+                segment.batch_at(position, header)  # raises what is wrong with it
+                break
+            return False
+        segment.proven_bytes, segment.proven_ms = seen.end, max(segment.proven_ms, seen.largest_ms)
+    return True
+
+
+class _Seen(NamedTuple):
+    end: int  # up to where the batches were read
+    largest_ms: int
+
+
+def _see(file: File, start: int, end: int) -> _Seen:
+    """The whole batches from `start` on, about READ_BYTES of them. Touches nothing but the file: any thread may."""
+    data = file.read(start, min(READ_BYTES, end - start))
+    if len(data) >= HEADER_BYTES:
+        first_bytes = HEADER.unpack_from(data)[1] + LENGTH_COVERS_FROM
+        if len(data) < first_bytes <= end - start:
+            data = file.read(start, first_bytes)
+    position, largest_ms = start, records.NO_TIMESTAMP
+    try:
+        batches = split(data, cut_tail=True)
+    except WireError:
+        return _Seen(start, largest_ms)
+    for batch in batches:
+        if not crc_holds(batch):
+            break
+        largest_ms = max(largest_ms, _largest_ms(batch))
+        position += batch.size_bytes
+    return _Seen(position, largest_ms)
+
+
+def _largest_ms(batch: BatchView) -> int:
+    if batch.record_count <= 0 or batch.is_control:
+        return batch.max_timestamp  # written by a broker
+    try:
+        smallest_ms, largest_ms = records.timestamp_range(batch, DECOMPRESSED_BYTES_MAX)
+    except WireError:
+        return AS_ITS_FILE  # nobody can read these records, and so nobody can say how old they are
+    return largest_ms if smallest_ms >= 0 else AS_ITS_FILE
+
+
 def _too_old(log: Log, now_ms: int) -> int:
     """How many segments from the oldest on are too old."""
     if log.config.retention_ms < 0:
@@ -30,12 +134,18 @@ def _too_old(log: Log, now_ms: int) -> int:
     for index, segment in enumerate(log.segments):
         if not segment.size_bytes:
             continue  # emptied by compaction: it goes with the next one that does. Or the last, which stays.
-        latest_ms = segment.max_timestamp_ms
-        # Without a timestamp nobody can say how old a record is, so it stays.
-        if latest_ms < 0 or latest_ms >= limit_ms or not _settled(log, index):
+        if not _settled(log, index) or not _is_too_old(segment, limit_ms):
             break
         count = index + 1
     return count
+
+
+def _is_too_old(segment: Segment, limit_ms: int) -> bool:
+    if segment.max_timestamp_ms >= limit_ms:
+        return False
+    if segment.modified_ms() < limit_ms:
+        return True
+    return segment.proven_bytes == segment.size_bytes and segment.proven_ms < limit_ms
 
 
 def _too_many_bytes(log: Log) -> int:

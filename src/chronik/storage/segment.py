@@ -65,6 +65,8 @@ class Segment:
         "entry_synced",
         "on_damage",
         "path",
+        "proven_bytes",
+        "proven_ms",
         "size_bytes",
         "synced_bytes",
         "used",
@@ -79,6 +81,9 @@ class Segment:
         self.entry_synced = size_bytes > 0  # whether its name in the directory survives a power cut
         self.used = True  # since the last `rest`
         self.on_damage: Callable[[CorruptSegment], None] | None = None  # hears of all damage that is met
+        # What retention read from the records below `proven_bytes`: the largest timestamp. Headers are the clients'.
+        self.proven_bytes = 0
+        self.proven_ms = -1
         self._disk = disk
         self._is_reported = False
         self._forgotten_bytes = 0
@@ -193,6 +198,7 @@ class Segment:
         self._recent = {self.base_offset: 0}
         self._max_timestamp_ms = None if position else -1
         self._first_timestamp_ms = None
+        self.proven_bytes, self.proven_ms = 0, -1
 
     def seal(self) -> None:
         """No batch is added any more."""
@@ -426,7 +432,7 @@ class Segment:
 
     @property
     def max_timestamp_ms(self) -> int:
-        """-1 if no batch has one."""
+        """As the batches' headers say, which clients write; -1 if no batch has one."""
         if self._max_timestamp_ms is None:
             index = self.index
             entry = index.entry(len(index) - 1) if len(index) else IndexEntry(0, 0, -1)
@@ -435,6 +441,10 @@ class Segment:
                 largest = max(largest, header[8])
             self._max_timestamp_ms = largest
         return self._max_timestamp_ms
+
+    def modified_ms(self) -> int:
+        """Wall time of the last append, of which clients know nothing."""
+        return self._disk.modified_ms(self.path)
 
     @property
     def first_timestamp_ms(self) -> int:

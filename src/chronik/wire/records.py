@@ -240,6 +240,44 @@ def verify(
         raise kind(f"record {index} of the batch", 0, text, tuple(errors))
 
 
+def timestamp_range(batch: BatchView, output_bytes_max: int) -> tuple[int, int]:
+    """The smallest and the largest timestamp of a batch's records, whatever its header says.
+
+    Reads no more of a record than its length and its time, so it costs a fraction of `iterate`. A batch without
+    records has NO_TIMESTAMP twice.
+    """
+    if batch.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        return batch.max_timestamp, batch.max_timestamp
+    count = batch.record_count
+    if count <= 0:
+        return NO_TIMESTAMP, NO_TIMESTAMP
+    data = compression.decompress(batch.compression, batch.payload, output_bytes_max)
+    end = len(data)
+    if count * RECORD_BYTES_MIN > end:
+        raise _invalid(0, 0, f"the batch claims {count} records in {end} bytes")
+    at = index = 0
+    smallest, largest = INT64_MAX, INT64_MIN
+    try:
+        for index in range(count):
+            byte = data[at]
+            if byte < 0x80:
+                at += 1
+                length = (byte >> 1) ^ -(byte & 1)
+            else:
+                length, at = read_varint(data, at)
+            if not 0 <= length <= end - at:
+                raise _invalid(index, at, f"a length that is negative or above the {end - at} bytes left")
+            byte = data[at + 1]  # behind the attributes
+            delta = (byte >> 1) ^ -(byte & 1) if byte < 0x80 else read_varlong(data, at + 1)[0]
+            smallest, largest = min(smallest, delta), max(largest, delta)
+            at += length
+    except IndexError:
+        raise _invalid(index, end, "goes on after the end of the batch") from None
+    except ValueError as error:
+        raise _invalid(index, at, str(error)) from None
+    return batch.base_timestamp + smallest, batch.base_timestamp + largest
+
+
 def encode(records: Iterable[Record], base_offset: int, base_timestamp: int) -> bytes:
     """The records' section of a batch, not compressed."""
     pieces: list[bytes] = []
