@@ -395,8 +395,8 @@ class Logs:
             log.producers.expire(now_ms, self.config.producer_id_expiration_ms)
             with self._told_of(log, "read to find out how old it is"):
                 await retention.prove(log, now_ms, self._lane)
-            if log.deleted:
-                continue
+            if self.get(log.topic_id, log.partition) is not log:
+                continue  # deleted meanwhile
             with self._told_of(log, "shortened"):
                 try:
                     log.advance_start(retention.start_after_retention(log, now_ms))
