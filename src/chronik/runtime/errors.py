@@ -20,6 +20,10 @@ class NoDescriptor(DiskFull):
     """No file can be opened. As with a full disk nothing was done, the disk is sound, and it may be tried again."""
 
 
+class NameTooLong(DiskFull):
+    """The file system takes no such name. As with a full disk nothing was done, and the disk is sound."""
+
+
 class DiskInUse(RuntimeFault):
     """Another process holds the data directory."""
 
@@ -30,4 +34,6 @@ def refusal(error: OSError, work: str) -> DiskFull | None:
         return DiskFull(f"no space to {work}: free some disk space")
     if error.errno in NO_DESCRIPTOR:
         return NoDescriptor(f"no file descriptor left to {work}: raise the limit of open files")
+    if error.errno == errno.ENAMETOOLONG:
+        return NameTooLong(f"cannot {work}: the name is too long for the file system")
     return None

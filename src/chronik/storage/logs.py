@@ -262,7 +262,8 @@ class Logs:
         if not log.has_directory:
             return self._remove(None)
         place = noted_at or f"{self._journal.number}_{NEVER_NOTED + self._journal.size_bytes}"
-        doomed = f"{log.directory}.{log.topic_id.hex()}_{log.partition}_{place}{DOOMED}"
+        # Without the topic's name, which may be as long as a file's name can be.
+        doomed = f"{self.directory}/{log.topic_id.hex()}_{log.partition}_{place}{DOOMED}"
         try:
             self._disk.rename(log.directory, doomed)
         except OSError as error:
