@@ -52,9 +52,10 @@ class WorldClock(TestClock):
     def __init__(self, loop_clock: FakeClock) -> None:
         super().__init__()
         self._loop_clock = loop_clock
+        self.jumped_ms = 0  # the wall clock alone
 
     def wall_ms(self) -> int:
-        return NOW_MS + self._loop_clock.now_ns // 1_000_000
+        return NOW_MS + self.jumped_ms + self._loop_clock.now_ns // 1_000_000
 
     def monotonic_ns(self) -> int:
         return NOW_MS * 1_000_000 + self._loop_clock.now_ns

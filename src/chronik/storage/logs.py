@@ -315,15 +315,16 @@ class Logs:
             await self._journal.flush_notes()
             await self._lane.run(lambda: self._disk.remove_tree(doomed))
 
-    async def maintain(self, now_ms: int) -> None:
+    async def maintain(self, now_ms: int, judged_at: Callable[[int], int] | None = None) -> None:
         """One step of everything that is due: retention, compaction, checkpoint. Never two at a time.
 
+        `judged_at` tells the time by which to judge what is to be kept for so many ms, `now_ms` unless given.
         A full disk puts off what needs space until the next step; retention, which makes some, has a reserve. What is
         wrong with one log is said, and keeps nothing from the others; only a failed sync is raised.
         """
         async with self._maintaining:
             try:
-                await self._maintain(now_ms)
+                await self._maintain(now_ms, judged_at or (lambda _: now_ms))
             except (DiskFull, LogFull) as error:
                 logger.warning("maintenance of %s waits for space: %s", self.directory, error)
                 self._checkpoint_due = True
@@ -331,8 +332,8 @@ class Logs:
                 logger.error("maintenance of %s failed and will be tried again: %s", self.directory, error)
                 self._checkpoint_due = True
 
-    async def _maintain(self, now_ms: int) -> None:
-        await self._retain(now_ms)
+    async def _maintain(self, now_ms: int, judged_at: Callable[[int], int]) -> None:
+        await self._retain(judged_at)
         due: list[Log] = []
         for log in self._logs.values():
             with self._told_of(log, "compacted"):
@@ -350,7 +351,10 @@ class Logs:
             if not log.deleted:
                 with self._told_of(log, "compacted"):
                     keys_max = self.config.compaction_keys_max
-                    await compaction.compact(log, now_ms, self._disk, self._lane, keys_max, self._journal.fail)
+                    tombstones_at_ms = judged_at(log.config.delete_retention_ms)
+                    await compaction.compact(
+                        log, tombstones_at_ms, self._disk, self._lane, keys_max, self._journal.fail
+                    )
                 # Its line is written anew though no offset has changed: it tells of aborted transactions that are gone.
                 self._checkpointed.pop((log.topic_id, log.partition), None)
                 self._checkpoint_due = True
@@ -386,14 +390,16 @@ class Logs:
                 log.close()
             self._disk.unlock(f"{self.directory}/.lock")
 
-    async def _retain(self, now_ms: int) -> None:
+    async def _retain(self, judged_at: Callable[[int], int]) -> None:
         shortened = []
         for count, log in enumerate(list(self._logs.values())):
             if count % LOGS_PER_STEP == LOGS_PER_STEP - 1:
                 await asyncio.sleep(0)
             if log.deleted or log.damage is not None:
                 continue
-            log.producers.expire(now_ms, self.config.producer_id_expiration_ms)
+            expiration_ms = self.config.producer_id_expiration_ms
+            log.producers.expire(judged_at(expiration_ms), expiration_ms)
+            now_ms = judged_at(log.config.retention_ms)
             with self._told_of(log, "read to find out how old it is"):
                 await retention.prove(log, now_ms, self._lane)
             if self.get(log.topic_id, log.partition) is not log:

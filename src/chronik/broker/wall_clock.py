@@ -1,0 +1,141 @@
+"""The time by which records, committed offsets and producer ids are judged too old. Never ahead of a clock that jumped.
+
+A wall clock that jumps ahead makes everything old at once, and the next retention check would delete it. The monotonic
+clock does not jump. When the two disagree by more than JUMP_MS_MAX, `now_ms` goes on with the time before the jump, as
+the monotonic clock counts it. It does so until the wall clock is back, or until the new time has held for DAY_MS, after
+which it is taken for true. What is to be kept for a shorter period is judged by the new time after that period: then
+everything from before the jump has been kept for as long as it should be. A clock that went back makes nothing older,
+so its time is used as it is.
+
+Across a restart there is no monotonic clock to compare with, only a file with the last time known (`last-alive`). A
+node that finds the wall clock more than DAY_MS ahead of it was down for so long or has a clock that is wrong. It cannot
+tell which, and waits in the same way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from chronik.runtime.alarms import CLOCK_JUMP, Alarms
+from chronik.runtime.errors import RuntimeFault
+from chronik.runtime.interfaces import Clock, Disk
+
+log = logging.getLogger("chronik.broker")
+
+MINUTE_MS, DAY_MS = 60_000, 86_400_000
+NS_PER_MS = 1_000_000
+JUMP_MS_MAX = 10 * MINUTE_MS  # by which the clocks may differ: more than any correction that is made step by step
+STAMP_EVERY_MS = MINUTE_MS
+STAMP = "last-alive"
+
+
+class _Moment(NamedTuple):
+    """The same moment on both clocks."""
+
+    wall_ms: int
+    monotonic_ms: int
+
+
+class WallClock:
+    def __init__(self, clock: Clock, alarms: Alarms) -> None:
+        self._clock = clock
+        self._alarms = alarms
+        self._trusted = self._now()  # the last moment at which the clocks agreed
+        self._doubted: _Moment | None = None  # the wall clock jumped then
+        self._stamped_ms: int | None = None  # on the monotonic clock
+
+    def now_ms(self, period_ms: int) -> int:
+        """The time by which to judge what is to be kept for `period_ms`."""
+        self.check()
+        now = self._now()
+        if self._doubted is None or now.monotonic_ms - self._doubted.monotonic_ms >= min(DAY_MS, period_ms):
+            return now.wall_ms
+        return min(now.wall_ms, self._expected_ms(now))
+
+    def check(self) -> None:
+        """Compares the clocks. To be called every few seconds, so that a jump is told soon."""
+        now = self._now()
+        ahead_ms = now.wall_ms - self._expected_ms(now)
+        if abs(ahead_ms) <= JUMP_MS_MAX:
+            self._trust(now, "the wall clock is back")
+            return
+        doubted = self._doubted
+        if doubted is None or _differ(doubted, now):
+            self._doubted = doubted = now
+            self._tell(ahead_ms, now, "against the monotonic clock")
+        if now.monotonic_ms - doubted.monotonic_ms >= DAY_MS:
+            self._trust(now, "the wall clock has held for a day and is taken for true")
+
+    def compare_with_stamp(self, disk: Disk, directory: str) -> None:
+        """At a start: with the time at which the node was last alive."""
+        path = f"{directory}/{STAMP}"
+        if not disk.exists(path):
+            return
+        try:
+            stamp = json.loads(disk.read_file(path))
+            stamp_ms, is_doubted = int(stamp["wall_ms"]), bool(stamp["doubted"])
+        except (ValueError, KeyError, TypeError):
+            log.warning("%s cannot be read and will be written anew", path)
+            return
+        now = self._now()
+        ahead_ms = now.wall_ms - stamp_ms
+        if ahead_ms > (JUMP_MS_MAX if is_doubted else DAY_MS):
+            self._trusted, self._doubted = _Moment(stamp_ms, now.monotonic_ms), now
+            self._tell(ahead_ms, now, f"while the node was down, as {path} says")
+
+    def stamp_due(self) -> bytes | None:
+        """What to write into the file now; None if that is not due yet."""
+        now = self._now()
+        if self._stamped_ms is not None and now.monotonic_ms - self._stamped_ms < STAMP_EVERY_MS:
+            return None
+        self._stamped_ms = now.monotonic_ms
+        self.check()
+        is_doubted = self._doubted is not None
+        wall_ms = min(now.wall_ms, self._expected_ms(now)) if is_doubted else now.wall_ms
+        return json.dumps({"wall_ms": wall_ms, "doubted": is_doubted}).encode() + b"\n"
+
+    def _now(self) -> _Moment:
+        return _Moment(self._clock.wall_ms(), self._clock.monotonic_ns() // NS_PER_MS)
+
+    def _expected_ms(self, now: _Moment) -> int:
+        return self._trusted.wall_ms + now.monotonic_ms - self._trusted.monotonic_ms
+
+    def _trust(self, now: _Moment, why: str) -> None:
+        self._trusted = now
+        if self._doubted is not None:
+            self._doubted = None
+            self._alarms.cleared(CLOCK_JUMP, f"{why}: {_shown(now.wall_ms)}")
+
+    def _tell(self, ahead_ms: int, now: _Moment, where: str) -> None:
+        way = "forward" if ahead_ms > 0 else "back"
+        text = f"the wall clock went {way} by {abs(ahead_ms) // 1000} s to {_shown(now.wall_ms)}, {where}; "
+        if ahead_ms > 0:
+            text += (
+                "records, committed offsets and producer ids are judged by the time before for up to 24 h: set the "
+                "clock if it is wrong; if it is right, nothing need be done"
+            )
+        else:
+            text += "what has a later time is kept for longer: set the clock if it is wrong"
+        self._alarms.raised(CLOCK_JUMP, text)
+
+
+def _differ(one: _Moment, other: _Moment) -> bool:
+    """Whether the wall clock jumped once more in between."""
+    return abs((other.wall_ms - one.wall_ms) - (other.monotonic_ms - one.monotonic_ms)) > JUMP_MS_MAX
+
+
+def _shown(wall_ms: int) -> str:
+    try:
+        return datetime.fromtimestamp(wall_ms / 1000, tz=UTC).isoformat(timespec="seconds")
+    except (ValueError, OverflowError, OSError):
+        return f"{wall_ms} ms"
+
+
+def write_stamp(disk: Disk, directory: str, stamp: bytes) -> None:
+    """The file is a hint and may be an old one: whatever else the disk refuses is told elsewhere."""
+    with contextlib.suppress(OSError, RuntimeFault):
+        disk.replace_file(f"{directory}/{STAMP}", stamp)
