@@ -68,9 +68,11 @@ def test_a_jump_before_a_start_deletes_nothing() -> None:
         await world.node.stop()
         clock.jumped_ms = 20 * DAY_MS
         node = await start_node(disk, clock=clock, **CHECKS)
+        world = World(node, disk)
+        await world.produce(b"after")
         await asyncio.sleep(60)
         assert node.alarms.is_active(CLOCK_JUMP)
-        found = await World(node, disk).fetch()
+        found = await world.fetch()
         assert (found.error_code, found.log_start_offset) == (0, 0)
         assert b"before" in bytes(found.records)
         await node.stop()
