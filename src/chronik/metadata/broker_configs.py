@@ -1,7 +1,7 @@
 """Broker keys that can be changed while the broker runs: Kafka 4.3's, with types, defaults and limits.
 
 Most of them are the defaults of topic configs and take their limits from there. A key of a broker's file that is not
-here is read at start only. Keys of encryption and login are set per listener, as `listener.name.<listener>.<key>`.
+here is read at start only. Keys of encryption and login may be set per listener, as `listener.name.<listener>.<key>`.
 Whether a change has an effect is up to the part of the broker that it concerns.
 """
 
@@ -69,10 +69,25 @@ BROKER_CONFIGS: dict[str, Definition] = {
 # They differ from broker to broker by their nature, so there is no value for all of them.
 PER_BROKER = frozenset({"cordoned.log.dirs", "listener.security.protocol.map", "listeners"})
 
-# Without a listener's prefix they would change every listener under its open connections.
-PER_LISTENER = frozenset(
+# Keys and certificates: without a listener's prefix they would change every listener under its open connections.
+LISTENER_ONLY = frozenset(
     {
-        "principal.builder.class",
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+    }
+)
+
+# Of login and encryption: set for one broker, with a listener's prefix or for all its listeners.
+FOR_LISTENERS = frozenset(
+    {
         "sasl.enabled.mechanisms",
         "sasl.jaas.config",
         "sasl.kerberos.kinit.cmd",
@@ -90,21 +105,15 @@ PER_LISTENER = frozenset(
         "ssl.client.auth",
         "ssl.enabled.protocols",
         "ssl.endpoint.identification.algorithm",
-        "ssl.engine.factory.class",
-        "ssl.key.password",
         "ssl.keymanager.algorithm",
-        "ssl.keystore.certificate.chain",
-        "ssl.keystore.key",
-        "ssl.keystore.location",
-        "ssl.keystore.password",
-        "ssl.keystore.type",
         "ssl.protocol",
         "ssl.provider",
         "ssl.secure.random.implementation",
         "ssl.trustmanager.algorithm",
-        "ssl.truststore.certificates",
-        "ssl.truststore.location",
-        "ssl.truststore.password",
-        "ssl.truststore.type",
     }
 )
+
+# Names of Java classes, of which there are none here.
+CLASSES = frozenset({"principal.builder.class", "ssl.engine.factory.class"})
+
+PER_LISTENER = LISTENER_ONLY | FOR_LISTENERS | CLASSES

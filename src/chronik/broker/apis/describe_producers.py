@@ -1,4 +1,7 @@
-"""DescribeProducers (key 61): the producers that a partition remembers, and the transactions they have open."""
+"""DescribeProducers (key 61): the producers that a partition remembers, and the transactions they have open.
+
+Any replica answers, from its own log: a follower knows what it has fetched.
+"""
 
 from __future__ import annotations
 
@@ -35,10 +38,6 @@ def _describe(topic: Topic | ErrorCode, index: int, context: Context) -> Partiti
     replica = topic if isinstance(topic, ErrorCode) else find_replica(context.node, topic, index)
     if isinstance(replica, ErrorCode):
         return PartitionResponse(partition_index=index, error_code=replica, active_producers=[])
-    try:
-        replica.require_leader()
-    except context.node.refusals as fault:
-        return PartitionResponse(partition_index=index, error_code=fault.kafka_error, active_producers=[])
     producers = [
         ProducerState(
             producer_id=producer_id,

@@ -2,8 +2,9 @@
 
 The group's partition of __consumer_offsets decides. The topic is created when first needed, with all the replicas it is
 configured to have or not at all: until enough brokers live the answer is COORDINATOR_NOT_AVAILABLE.
-Versions: v1 key_type; v4 many keys. Transactions and share groups have no coordinator here yet: their keys are answered
-COORDINATOR_NOT_AVAILABLE and INVALID_REQUEST.
+Versions: v1 key_type; v4 many keys. Transactions and share groups have no coordinator here yet. A share group's key is
+answered INVALID_REQUEST. A transactional id is answered TRANSACTIONAL_ID_AUTHORIZATION_FAILED: it is the only code that
+librdkafka, Java and franz-go all take for fatal, and after any other librdkafka asks again until its time is over.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 VERSION_MANY = 4
+NO_TRANSACTIONS = "this broker has no transactions yet: leave out transactional.id"
 
 
 def _unconfirmed(request: FindCoordinatorRequest, context: Context) -> FindCoordinatorResponse:
@@ -66,8 +68,10 @@ def _respond(
 
 
 def _find(key: str, key_type: int, context: Context) -> Coordinator:
+    if key_type == TRANSACTION:
+        return _none(key, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
     if key_type != GROUP:
-        return _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE if key_type == TRANSACTION else ErrorCode.INVALID_REQUEST)
+        return _none(key, ErrorCode.INVALID_REQUEST)
     image = context.node.store.image
     topic = image.topic_named(OFFSETS_TOPIC)
     if topic is None:
@@ -86,5 +90,5 @@ def _find(key: str, key_type: int, context: Context) -> Coordinator:
     )
 
 
-def _none(key: str, error: ErrorCode) -> Coordinator:
-    return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=error, error_message=error.message)
+def _none(key: str, error: ErrorCode, message: str | None = None) -> Coordinator:
+    return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=error, error_message=message or error.message)

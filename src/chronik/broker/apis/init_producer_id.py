@@ -1,7 +1,8 @@
 """InitProducerId (key 22): an id for an idempotent producer, from a block that the controller gave this node.
 
 Versions: v3 a producer may ask to go on with its own id and epoch; without a transactional id a new one is as good.
-Transactional ids need the transaction coordinator, which is not here yet: COORDINATOR_NOT_AVAILABLE.
+Transactional ids need the transaction coordinator, which is not here yet: TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which
+every client takes for fatal (see find_coordinator).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ async def init_producer_id(request: InitProducerIdRequest, context: Context) -> 
     if request.transactional_id == "":
         return _refused(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is not None:
-        return _refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return _refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     try:
         producer_id = await context.node.producer_ids.next()
     except NotController:

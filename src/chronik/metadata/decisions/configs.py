@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
-from chronik.metadata.broker_configs import BROKER_CONFIGS, PER_BROKER, PER_LISTENER
+from chronik.metadata.broker_configs import BROKER_CONFIGS, CLASSES, FOR_LISTENERS, LISTENER_ONLY, PER_BROKER
 from chronik.metadata.commands import (
     APPEND,
     DELETE,
@@ -157,11 +157,14 @@ def _check_topic(view: View, name: str, after: Mapping[str, str], touched: Mappi
 
 def _check_broker(view: View, name: str, after: Mapping[str, str], touched: Mapping[str, str], rules: Rules) -> None:
     """Kafka answers INVALID_REQUEST for all that a broker cannot have."""
-    if bare := sorted(PER_LISTENER & set(touched)):
+    if bare := sorted(LISTENER_ONLY & set(touched)):
         refuse(ErrorCode.INVALID_REQUEST, f"{bare[0]} is set for one listener, as listener.name.<listener>.{bare[0]}")
-    if fixed := sorted(key for key in touched if key in rules.broker_keys and key not in BROKER_CONFIGS):
+    if classes := sorted(CLASSES & set(touched)):
+        refuse(ErrorCode.INVALID_REQUEST, f"{classes[0]} names a Java class, which cannot be loaded here")
+    changeable = BROKER_CONFIGS.keys() | FOR_LISTENERS
+    if fixed := sorted(key for key in touched if key in rules.broker_keys and key not in changeable):
         refuse(ErrorCode.INVALID_REQUEST, f"{fixed[0]} is read when the broker starts: set it in server.properties")
-    if not name and (personal := sorted(PER_BROKER & set(touched))):
+    if not name and (personal := sorted((PER_BROKER | FOR_LISTENERS) & set(touched))):
         refuse(ErrorCode.INVALID_REQUEST, f"{personal[0]} differs from broker to broker: name the broker")
     for key, value in touched.items():
         if definition := BROKER_CONFIGS.get(key):

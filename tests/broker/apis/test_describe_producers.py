@@ -1,0 +1,58 @@
+"""DescribeProducers: any replica tells what it knows of producers, as in Kafka."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+from chronik.broker.node import Node
+from chronik.replication.errors import NotLeader
+from chronik.storage.producer_state import ProducerState
+from chronik.wire.error_codes import ErrorCode
+from chronik.wire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    TopicRequest,
+)
+from tests.broker.small_node import SmallNode
+from tests.storage.driving import NOW_MS, batch
+
+
+class Follower:
+    """A replica that does not lead."""
+
+    def __init__(self) -> None:
+        self.log = SimpleNamespace(producers=ProducerState())
+        self.log.producers.note_batch(batch([b"v"], producer=(7, 2, 5)), 0, NOW_MS)
+
+    def require_leader(self) -> None:
+        raise NotLeader("t-0 is led by 2")
+
+
+def describe(node: SmallNode, *indexes: int) -> list[PartitionResponse]:
+    request = DescribeProducersRequest(topics=[TopicRequest(name="t", partition_indexes=list(indexes))])
+    return node.ask(request, DescribeProducersResponse, 0).topics[0].partitions
+
+
+def test_a_follower_describes_the_producers_of_its_log() -> None:
+    """kafka-transactions find-hanging asks one broker for all its replicas, most of which it does not lead."""
+    node = cast(Any, SmallNode())
+    node.create_topic("t")
+    node.replicas = SimpleNamespace(get=lambda topic, index: Follower() if index == 0 else None)
+    node.refusals = Node.refusals
+    [found, unknown] = describe(node, 0, 1)
+    assert found.error_code == 0
+    [producer] = found.active_producers
+    assert (producer.producer_id, producer.producer_epoch, producer.last_sequence) == (7, 2, 5)
+    assert producer.last_timestamp == NOW_MS
+    assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_broker_without_a_replica_says_so() -> None:
+    """It has nothing to tell; an empty list would look as if there were no producers."""
+    node = cast(Any, SmallNode())
+    node.create_topic("t")
+    node.replicas = SimpleNamespace(get=lambda topic, index: None)
+    [refused] = describe(node, 0)
+    assert (refused.error_code, refused.active_producers) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, [])
