@@ -415,7 +415,8 @@ class Logs:
                 shortened.append(log)
             for segment in log.segments[:-1]:
                 segment.rest()
-        await self._lane.run(partial(self.strays.remove_older, now_ms - self.config.stray_retention_ms))
+        kept_ms = self.config.stray_retention_ms
+        await self._lane.run(partial(self.strays.remove_older, judged_at(kept_ms) - kept_ms))
         if shortened:
             # The journal first: a missing segment is only right if the log is known to start behind it.
             await self._journal.flush_notes()

@@ -27,7 +27,7 @@ class Follower:
         self.log.producers.note_batch(batch([b"v"], producer=(7, 2, 5)), 0, NOW_MS)
 
     def require_leader(self) -> None:
-        raise NotLeader("t-0 is led by 2")
+        raise NotLeader("t-0", 2)
 
 
 def describe(node: SmallNode, *indexes: int) -> list[PartitionResponse]:
