@@ -9,6 +9,7 @@ import logging
 import pytest
 
 from chronik.broker.errors import CannotStart
+from chronik.runtime.alarms import DISK_FULL
 from chronik.sim.disk import SimDisk
 from chronik.storage.errors import StorageFailed
 from chronik.wire.error_codes import ErrorCode
@@ -306,6 +307,62 @@ def test_a_disk_that_fails_in_the_middle_of_a_response_costs_a_connection_and_th
         world.disk.fail("read", SEGMENT, errno.EIO)
         assert (await world.fetch()).error_code == ErrorCode.KAFKA_STORAGE_ERROR
         assert bytes((await world.fetch()).records) == whole
+        await world.is_serving()
+        await world.node.stop()
+
+    run(test())
+
+
+def test_a_full_disk_is_told_once_and_so_is_its_end(caplog: pytest.LogCaptureFixture) -> None:
+    """Producers see refusals; whoever can free space sees the log, /status and the metrics, within five seconds."""
+
+    async def test() -> None:
+        world = await World.make()
+        await world.create()
+        await world.produce(b"before")
+        world.disk.capacity_bytes = used_bytes(world.disk) + 10
+        caplog.clear()
+        for _ in range(50):
+            assert (await world.produce(bytes(5000))).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        await asyncio.sleep(5)
+        assert world.node.alarms.is_active(DISK_FULL, "/data")
+        for _ in range(20):
+            await asyncio.sleep(10)
+            await world.produce(bytes(5000))
+        [line] = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+        assert "no space to write" in line
+        assert "/data" in line
+        world.disk.capacity_bytes = None
+        assert (await world.produce(b"after")).error_code == 0
+        caplog.set_level(logging.INFO)
+        await asyncio.sleep(60)
+        assert not world.node.alarms.is_active(DISK_FULL, "/data")
+        assert "space in /data again" in caplog.text
+        await world.node.stop()
+
+    run(test())
+
+
+@pytest.mark.parametrize("left_bytes", [0, 500, 5000])
+def test_a_node_starts_on_a_full_disk(left_bytes: int) -> None:
+    """Only a running node can make space, by retention or by deleting topics. The reserve is there for that."""
+
+    async def test() -> None:
+        world = await World.make()
+        await world.create()
+        await world.produce(b"before")
+        await asyncio.sleep(20)  # the reserve is taken
+        await world.node.stop()
+        assert "reserve" in world.disk.names("/data", with_page_cache=True)
+        disk = world.disk.process_killed()
+        disk.fill(left_bytes)
+        world = await World.make(disk)
+        await asyncio.sleep(5)
+        assert world.node.alarms.is_active(DISK_FULL, "/data")
+        found = await world.fetch()
+        assert found.error_code == 0
+        assert b"before" in bytes(found.records)
+        disk.fill(None)
         await world.is_serving()
         await world.node.stop()
 

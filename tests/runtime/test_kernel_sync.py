@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from chronik.runtime import kernel_sync
+from chronik.runtime.errors import Refusals
 from chronik.runtime.kernel_sync import KernelSync
 from chronik.runtime.real_disk import RealDisk, RealLane
 from chronik.runtime.real_file import RealFile
@@ -118,7 +119,7 @@ def test_a_sync_that_is_refused_at_once_is_not_taken_for_done() -> None:
         lane = RealDisk().lane("test")
         reading, writing = os.pipe()
         with pytest.raises(OSError, match="Invalid argument"):
-            await asyncio.wait_for(lane.sync([RealFile("a pipe", writing)]), 30)
+            await asyncio.wait_for(lane.sync([RealFile("a pipe", writing, Refusals())]), 30)
         lane.close()
         os.close(reading)
 

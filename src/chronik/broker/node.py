@@ -16,6 +16,7 @@ from functools import partial
 from chronik.broker.admin import Admin
 from chronik.broker.api import served_apis
 from chronik.broker.awaited import Awaited
+from chronik.broker.conditions import Conditions
 from chronik.broker.connection import Connection
 from chronik.broker.connections import Connections
 from chronik.broker.described_topics import DescribedTopics
@@ -37,7 +38,6 @@ from chronik.broker.settings.listeners import EVERYWHERE, are_all_own
 from chronik.broker.settings.resolving import LOOPBACK
 from chronik.broker.topic_settings import topic_settings
 from chronik.broker.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from chronik.broker.wall_clock import WallClock, write_stamp
 from chronik.coordinator.groups.config import MINUTE_MS, GroupsConfig
 from chronik.coordinator.groups.coordinator import GroupCoordinator
 from chronik.metadata.commands import PREFERRED, ElectLeaders
@@ -71,7 +71,6 @@ log = logging.getLogger("chronik.broker")
 TURNS_TO_CLOSE = 10
 WATCH_FILES_S = 2.0
 LOGS_PER_LOOK = 200  # before the loop gets its turn: about a millisecond
-WATCH_PAUSE_S = 2  # between looks at the clock and the like
 BEGIN_PAUSE_S = 0.05  # between steps of taking up topics
 
 
@@ -101,7 +100,7 @@ class Node:
         self.scratch = make_scratch()  # of all connections: they share this node's event loop
         self.sends = runtime.network.sends()
         self.alarms = Alarms(runtime.clock)
-        self.wall_clock = WallClock(runtime.clock, self.alarms)
+        self.conditions = Conditions(self)
         self.awaited = Awaited()
         self.memory = MemoryBudget(settings.memory_budget_bytes)
         self.connections = Connections(
@@ -175,7 +174,7 @@ class Node:
             now_ms=runtime.clock.wall_ms(),
         )
         self.scrubber = Scrubber(self.logs, runtime.disk, runtime.clock, settings.scrub_interval_ms)
-        self.wall_clock.compare_with_stamp(runtime.disk, settings.log_dir)
+        self.conditions.opened()
         self.replication = Replication(self)
         self.replicas = self.replication.replicas
         self.groups = GroupCoordinator(
@@ -225,7 +224,7 @@ class Node:
         self.duties.start("maintenance", self._maintain())
         self.duties.start("files in place", self._watch_files())
         self.duties.start("scrubber", self.scrubber.run())
-        self.duties.start("conditions", self._watch_conditions())
+        self.duties.start("conditions", self.conditions.watch())
         self.duties.start("group expiry", self._expire_groups())
         self.duties.start("preferred leaders", self._prefer_leaders())
 
@@ -293,16 +292,7 @@ class Node:
     async def _maintain(self) -> None:
         while True:
             await asyncio.sleep(min(self.settings.log_retention_check_interval_ms, 15_000) / 1000)
-            await self.logs.maintain(self.runtime.clock.wall_ms(), self.wall_clock.now_ms)
-
-    async def _watch_conditions(self) -> None:
-        """What an operator must hear of soon, though nothing that clients do brings it up."""
-        while True:
-            await asyncio.sleep(WATCH_PAUSE_S)
-            self.wall_clock.check()
-            stamp = self.wall_clock.stamp_due()
-            if stamp is not None:
-                await self.record_lane.run(partial(write_stamp, self.runtime.disk, self.settings.log_dir, stamp))
+            await self.logs.maintain(self.runtime.clock.wall_ms(), self.conditions.wall_clock.now_ms)
 
     async def _watch_files(self) -> None:
         """Files that somebody removes under a running node take what is written to them along, and no write fails."""
@@ -318,7 +308,7 @@ class Node:
         while True:
             await asyncio.sleep(self.settings.offsets_retention_check_interval_ms / 1000)
             retention_ms = self.settings.offsets_retention_minutes * MINUTE_MS
-            await self.groups.expire(self.wall_clock.now_ms(retention_ms))
+            await self.groups.expire(self.conditions.wall_clock.now_ms(retention_ms))
 
     async def _prefer_leaders(self) -> None:
         """As controller: gives leaderships back to the first replicas, which lost them while they were away."""

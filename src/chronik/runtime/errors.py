@@ -24,6 +24,24 @@ class NameTooLong(DiskFull):
     """The file system takes no such name. As with a full disk nothing was done, and the disk is sound."""
 
 
+class Refusals:
+    """What a disk refused for lack of space or descriptors. Its operator is told by whoever looks here now and then.
+
+    Any thread may note one; a count that is off by one does no harm.
+    """
+
+    __slots__ = ("count", "latest")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.latest: DiskFull | None = None
+
+    def note(self, refused: DiskFull) -> DiskFull:
+        self.count += 1
+        self.latest = refused
+        return refused
+
+
 class DiskInUse(RuntimeFault):
     """Another process holds the data directory."""
 

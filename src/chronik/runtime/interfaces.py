@@ -13,6 +13,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
+from chronik.runtime.errors import Refusals
+
 Buffer = bytes | bytearray | memoryview
 T = TypeVar("T")
 
@@ -89,6 +91,7 @@ class Disk(Protocol):
 
     journal_bytes_max: int
     piece_bytes_min: int
+    refused: Refusals  # every DiskFull that it raised
 
     def open(self, path: str, *, create: bool = False) -> File:
         """Opens for reading and appending. Without `create` a missing file raises FileNotFoundError."""

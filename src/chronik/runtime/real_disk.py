@@ -18,7 +18,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any, TypeVar, cast
 
-from chronik.runtime.errors import DiskInUse, refusal
+from chronik.runtime.errors import DiskInUse, Refusals, refusal
 from chronik.runtime.interfaces import File, Lane
 from chronik.runtime.kernel_sync import KernelSync
 from chronik.runtime.real_file import AheadFile, RealFile, fdatasync
@@ -124,17 +124,6 @@ def _deliver(future: asyncio.Future[Any], result: object, fault: BaseException |
         future.set_exception(fault)
 
 
-@contextlib.contextmanager
-def _refusals(work: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        refused = refusal(error, work)
-        if refused is None:
-            raise
-        raise refused from error
-
-
 def _replace(path: str, data: bytes) -> None:
     temporary = path + ".tmp"
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
@@ -160,16 +149,27 @@ class RealDisk:
     def __init__(self) -> None:
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         self._locks: dict[str, int] = {}
+        self.refused = Refusals()
+
+    @contextlib.contextmanager
+    def _refusals(self, work: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            refused = refusal(error, work)
+            if refused is None:
+                raise
+            raise self.refused.note(refused) from error
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
         flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        with _refusals(f"open {path}"):
-            return RealFile(path, os.open(path, flags, FILE_MODE))
+        with self._refusals(f"open {path}"):
+            return RealFile(path, os.open(path, flags, FILE_MODE), self.refused)
 
     def create_ahead(self, path: str, ahead_bytes: int) -> AheadFile:
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-        with _refusals(f"open {path}"):
-            return AheadFile(path, os.open(path, flags, FILE_MODE), ahead_bytes)
+        with self._refusals(f"open {path}"):
+            return AheadFile(path, os.open(path, flags, FILE_MODE), ahead_bytes, self.refused)
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
@@ -186,7 +186,7 @@ class RealDisk:
             missing.append(path)
             path = os.path.dirname(path)
         for directory in reversed(missing):
-            with _refusals(f"make {directory}"):
+            with self._refusals(f"make {directory}"):
                 os.mkdir(directory, DIRECTORY_MODE)
                 if durable:
                     self._sync_entry(directory)
@@ -200,15 +200,15 @@ class RealDisk:
             raise
 
     def read_file(self, path: str) -> bytes:
-        with _refusals(f"read {path}"), open(path, "rb") as file:
+        with self._refusals(f"read {path}"), open(path, "rb") as file:
             return file.read()
 
     def replace_file(self, path: str, data: bytes) -> None:
         work = f"write {len(data)} bytes to {path}"
-        with _refusals(work):  # opened first: once the file is replaced, nothing is refused any more
+        with self._refusals(work):  # opened first: once the file is replaced, nothing is refused any more
             directory_fd = os.open(os.path.dirname(path), DIRECTORY)
         try:
-            with _refusals(work):
+            with self._refusals(work):
                 _replace(path, data)
             os.fsync(directory_fd)
         finally:

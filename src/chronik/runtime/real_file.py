@@ -12,7 +12,7 @@ import fcntl
 import os
 from collections.abc import Sequence
 
-from chronik.runtime.errors import FULL, DiskFull
+from chronik.runtime.errors import FULL, DiskFull, Refusals
 from chronik.runtime.interfaces import Buffer
 
 BUFFERS_PER_WRITE_MAX = 1024  # IOV_MAX of Linux
@@ -22,11 +22,12 @@ COPY_BYTES = 4 << 20  # read and written at once
 class RealFile:
     """Position is kept here, not asked of the kernel: one process owns the directory (see RealDisk.lock)."""
 
-    __slots__ = ("_fd", "_size_bytes", "path")
+    __slots__ = ("_fd", "_refused", "_size_bytes", "path")
 
-    def __init__(self, path: str, fd: int) -> None:
+    def __init__(self, path: str, fd: int, refused: Refusals) -> None:
         self.path = path
         self._fd = fd
+        self._refused = refused
         self._size_bytes = os.fstat(fd).st_size
 
     def size_bytes(self) -> int:
@@ -44,7 +45,8 @@ class RealFile:
         except OSError as error:
             self._cut_back(position)
             if error.errno in FULL:
-                raise DiskFull(f"no space to write {expected} bytes to {self.path}: free some disk space") from error
+                text = f"no space to write {expected} bytes to {self.path}: free some disk space"
+                raise self._refused.note(DiskFull(text)) from error
             raise
         self._size_bytes = position + expected
         return position
@@ -123,8 +125,8 @@ class AheadFile(RealFile):
 
     __slots__ = ("_ahead_bytes", "_zeroed_bytes")
 
-    def __init__(self, path: str, fd: int, ahead_bytes: int) -> None:
-        super().__init__(path, fd)
+    def __init__(self, path: str, fd: int, ahead_bytes: int, refused: Refusals) -> None:
+        super().__init__(path, fd, refused)
         self._ahead_bytes = ahead_bytes
         self._zeroed_bytes = 0  # the file's own size
 
@@ -147,7 +149,8 @@ class AheadFile(RealFile):
             with contextlib.suppress(OSError):
                 self.truncate(position)  # where overwriting takes space, a part may be there
             if error.errno in FULL:
-                raise DiskFull(f"no space to write {expected} bytes to {self.path}: free some disk space") from error
+                text = f"no space to write {expected} bytes to {self.path}: free some disk space"
+                raise self._refused.note(DiskFull(text)) from error
             raise
         self._size_bytes = end
         return position

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import TypeVar
 
-from chronik.runtime.errors import DiskFull, DiskInUse, refusal
+from chronik.runtime.errors import DiskFull, DiskInUse, Refusals, refusal
 from chronik.runtime.interfaces import Buffer, File
 from chronik.sim.inodes import Directory, Inode
 
@@ -197,6 +197,7 @@ class SimDisk:
         self.on_power_cut: Callable[[], None] | None = None  # told once, at the call that finds the power off
         self.on_failed_sync: Callable[[], None] | None = None  # told whenever a sync fails
         self.wall_ms: Callable[[], int] = lambda: ALWAYS_NEW_MS
+        self.refused = Refusals()
         self.calls: Counter[str] = Counter()
 
     # What a test does to the disk.
@@ -280,11 +281,13 @@ class SimDisk:
             if rule[0] == operation and rule[1] in path:
                 self._failing.remove(rule)
                 error = OSError(rule[2], f"simulated fault of {operation}", path)
-                raise (operation in REFUSABLE and refusal(error, f"{operation} {path}")) or error
+                refused = refusal(error, f"{operation} {path}") if operation in REFUSABLE else None
+                raise error if refused is None else self.refused.note(refused)
 
     def take_space(self, size_bytes: int, path: str) -> None:
         if self.capacity_bytes is not None and size_bytes > self.capacity_bytes - _used_bytes(self._root):
-            raise DiskFull(f"no space to write {size_bytes} bytes to {path}: free some disk space")
+            text = f"no space to write {size_bytes} bytes to {path}: free some disk space"
+            raise self.refused.note(DiskFull(text))
 
     def space_for(self, size_bytes: int, at_least_bytes: int, path: str) -> int:
         """How much of `size_bytes` is had: all, or what is needed at the least."""

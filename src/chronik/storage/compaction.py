@@ -91,7 +91,7 @@ async def compact(
         for group in _groups([segment for segment in segments if segment.base_offset < end_offset], log):
             await _replace(log, group, cleaning, disk, turns)
     except DiskFull as error:
-        logger.warning("%r is not compacted for now: %s", log, error)
+        logger.debug("%r is not compacted for now: %s", log, error)
         return
     except _LogChanged:
         return

@@ -285,7 +285,7 @@ class Logs:
                 self._journal.note(log, kind)
             except LogFull:
                 self._checkpoint_due = True  # which tells it as well
-                self._free_reserve()
+                self.free_reserve()
             except StorageFailed:
                 break
             else:
@@ -326,7 +326,7 @@ class Logs:
             try:
                 await self._maintain(now_ms, judged_at or (lambda _: now_ms))
             except (DiskFull, LogFull) as error:
-                logger.warning("maintenance of %s waits for space: %s", self.directory, error)
+                logger.debug("maintenance of %s waits for space: %s", self.directory, error)
                 self._checkpoint_due = True
             except OSError as error:
                 logger.error("maintenance of %s failed and will be tried again: %s", self.directory, error)
@@ -367,7 +367,7 @@ class Logs:
         except StorageFailed:
             raise
         except (DiskFull, LogFull) as error:
-            logger.warning("%r is not %s for now: %s", log, done, error)
+            logger.debug("%r is not %s for now: %s", log, done, error)
         except (StorageError, WireError, OSError) as error:
             logger.error("%r is not %s: %s", log, done, error)
 
@@ -409,7 +409,7 @@ class Logs:
                     log.advance_start(retention.start_after_retention(log, now_ms))
                 except (DiskFull, LogFull):
                     # Used up before anybody else comes to write: what is given free for long, producers take.
-                    self._free_reserve()
+                    self.free_reserve()
                     log.advance_start(retention.start_after_retention(log, now_ms))
             if len(log.segments) > 1 and log.segments[1].base_offset <= log.start_offset:
                 shortened.append(log)
@@ -430,7 +430,8 @@ class Logs:
         # Before anything is done: a journal begun in vain has no room written ahead, in which retention could note.
         needed_bytes = CHECKPOINT_BYTES_MIN + 2 * sum(map(len, self._lines.values()))
         if self._disk.free_bytes(self.directory) < needed_bytes:
-            raise DiskFull(f"no space for a checkpoint of {self.directory}, {needed_bytes} bytes: free some disk space")
+            text = f"no space for a checkpoint of {self.directory}, {needed_bytes} bytes: free some disk space"
+            raise self._disk.refused.note(DiskFull(text))
         self._checkpoint_due = False
         generations = {log: log.generation for log in self._logs.values()}
         await self._journal.rotate()
@@ -522,7 +523,8 @@ class Logs:
         except DiskFull:
             return
 
-    def _free_reserve(self) -> None:
+    def free_reserve(self) -> None:
+        """For what must be written on a full disk; it is taken again when there is room."""
         if self._disk.exists(self._reserve):
             self._disk.remove(self._reserve)
 

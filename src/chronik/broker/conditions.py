@@ -1,0 +1,76 @@
+"""Looks every few seconds for what an operator must hear of: a clock that jumped, a disk that refuses writes.
+
+It only looks and tells (`runtime/alarms.py`); what the node does about it is decided where it happens. One exception:
+at a start on a full disk it gives up the reserve, which storage keeps for that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+from typing import TYPE_CHECKING
+
+from chronik.broker.wall_clock import WallClock, write_stamp
+from chronik.runtime.alarms import DESCRIPTORS, DISK_FULL
+from chronik.runtime.errors import NameTooLong, NoDescriptor
+from chronik.storage.logs import RESERVE_BYTES
+
+if TYPE_CHECKING:
+    from chronik.broker.node import Node
+
+log = logging.getLogger("chronik.broker")
+
+PAUSE_S = 2  # between looks: whatever happens is told within five seconds
+CALM_MS = 30_000  # without a refusal, after which a disk that has room again counts as mended
+START_BYTES_MIN = 256 << 10  # free when the quorum's log is opened: a snapshot's file, a vote, some entries
+NS_PER_MS = 1_000_000
+
+
+class Conditions:
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._alarms = node.alarms
+        self._disk = node.runtime.disk
+        self.wall_clock = WallClock(node.runtime.clock, node.alarms)
+        self._refused_count = 0
+        self._refused_at_ms = 0  # on the monotonic clock
+
+    def opened(self) -> None:
+        """The logs are open, and with them the directory is ours; nothing else of the node has been opened yet."""
+        directory = self._node.settings.log_dir
+        self.wall_clock.compare_with_stamp(self._disk, directory)
+        if self._disk.free_bytes(directory) >= START_BYTES_MIN:
+            return
+        self._alarms.raised(DISK_FULL, f"{directory} has no space left at the start: free some disk space", directory)
+        self._refused_at_ms = self._now_ms()
+        self._node.logs.free_reserve()
+
+    async def watch(self) -> None:
+        while True:
+            await asyncio.sleep(PAUSE_S)
+            self.look()
+            stamp = self.wall_clock.stamp_due()
+            if stamp is not None:
+                write = partial(write_stamp, self._disk, self._node.settings.log_dir, stamp)
+                await self._node.record_lane.run(write)
+
+    def look(self) -> None:
+        self.wall_clock.check()
+        self._look_at_refusals()
+
+    def _look_at_refusals(self) -> None:
+        directory, refused = self._node.settings.log_dir, self._disk.refused
+        if refused.count != self._refused_count and not isinstance(refused.latest, NameTooLong):
+            cause = DESCRIPTORS if isinstance(refused.latest, NoDescriptor) else DISK_FULL
+            text = f"{refused.latest}; until then writes are refused and reads go on ({refused.count} refusals so far)"
+            self._alarms.raised(cause, text, directory)
+            self._refused_at_ms = self._now_ms()
+        elif self._now_ms() - self._refused_at_ms >= CALM_MS:
+            self._alarms.cleared(DESCRIPTORS, "files can be opened again", directory)
+            if self._alarms.is_active(DISK_FULL, directory) and self._disk.free_bytes(directory) >= RESERVE_BYTES:
+                self._alarms.cleared(DISK_FULL, f"there is space in {directory} again", directory)
+        self._refused_count = refused.count
+
+    def _now_ms(self) -> int:
+        return self._node.runtime.clock.monotonic_ns() // NS_PER_MS
