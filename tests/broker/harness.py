@@ -63,6 +63,8 @@ class MemoryListener:
 class MemoryNetwork:
     """Keeps what the node listens with; `Client` connects by calling it."""
 
+    connections_max = 1 << 30
+
     def __init__(self) -> None:
         self.factories: list[Callable[[], asyncio.Protocol]] = []
 

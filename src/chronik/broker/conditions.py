@@ -1,4 +1,5 @@
-"""Looks every few seconds for what an operator must hear of: a clock that jumped, a disk that refuses writes.
+"""Looks every few seconds for what an operator must hear of: a clock that jumped, a disk that refuses writes, too few
+file descriptors.
 
 It only looks and tells (`runtime/alarms.py`); what the node does about it is decided where it happens. One exception:
 at a start on a full disk it gives up the reserve, which storage keeps for that.
@@ -19,11 +20,11 @@ from chronik.storage.logs import RESERVE_BYTES
 if TYPE_CHECKING:
     from chronik.broker.node import Node
 
-log = logging.getLogger("chronik.broker")
-
 PAUSE_S = 2  # between looks: whatever happens is told within five seconds
 CALM_MS = 30_000  # without a refusal, after which a disk that has room again counts as mended
 START_BYTES_MIN = 256 << 10  # free when the quorum's log is opened: a snapshot's file, a vote, some entries
+NEAR_LIMIT, FAR_FROM_LIMIT = 0.9, 0.8  # of the connections that there can be
+MORE = "raise the limit of open files (ulimit -n, LimitNOFILE)"
 NS_PER_MS = 1_000_000
 
 
@@ -58,6 +59,7 @@ class Conditions:
     def look(self) -> None:
         self.wall_clock.check()
         self._look_at_refusals()
+        self._look_at_descriptors()
 
     def _look_at_refusals(self) -> None:
         directory, refused = self._node.settings.log_dir, self._disk.refused
@@ -71,6 +73,17 @@ class Conditions:
             if self._alarms.is_active(DISK_FULL, directory) and self._disk.free_bytes(directory) >= RESERVE_BYTES:
                 self._alarms.cleared(DISK_FULL, f"there is space in {directory} again", directory)
         self._refused_count = refused.count
+
+    def _look_at_descriptors(self) -> None:
+        count, allowed = len(self._node.connections), self._node.runtime.network.connections_max
+        if count >= allowed * NEAR_LIMIT:
+            text = f"{count} of the {allowed} connections are open for which there are file descriptors: {MORE}"
+            self._alarms.raised(DESCRIPTORS, text, "connections")
+        elif count < allowed * FAR_FROM_LIMIT:
+            self._alarms.cleared(DESCRIPTORS, "there are fewer connections again", "connections")
+        if self._node.logs.open_files.is_at_limit:
+            text = f"only {len(self._node.logs.open_files)} segments stay open, others are opened when used: {MORE}"
+            self._alarms.raised(DESCRIPTORS, text, "files", level=logging.WARNING)
 
     def _now_ms(self) -> int:
         return self._node.runtime.clock.monotonic_ns() // NS_PER_MS

@@ -105,7 +105,7 @@ class Node:
         self.memory = MemoryBudget(settings.memory_budget_bytes)
         self.connections = Connections(
             runtime.clock,
-            connections_max=settings.max_connections,
+            connections_max=min(settings.max_connections, runtime.network.connections_max),
             idle_ms_max=settings.connections_max_idle_ms,
             per_host_max=settings.max_connections_per_ip,
             per_host_overrides=settings.max_connections_per_ip_overrides,

@@ -18,6 +18,7 @@ from chronik.broker.errors import BadSetting, BrokerError
 from chronik.broker.node import Node
 from chronik.broker.settings import Settings
 from chronik.broker.settings.exposure import require_kept
+from chronik.runtime.descriptors import raise_limit
 from chronik.runtime.freed_memory import keep_freed_memory
 from chronik.runtime.real import real_runtime
 
@@ -42,6 +43,7 @@ async def _serve(settings: Settings, started: Callable[[Node], None], *, until_s
     except BadSetting as fault:
         log.error("cannot start: %s", fault)
         return EXIT_CANNOT_START
+    raise_limit()
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

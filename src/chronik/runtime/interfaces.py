@@ -91,6 +91,7 @@ class Disk(Protocol):
 
     journal_bytes_max: int
     piece_bytes_min: int
+    files_max: int  # of logs, to be open at once
     refused: Refusals  # every DiskFull that it raised
 
     def open(self, path: str, *, create: bool = False) -> File:
@@ -162,6 +163,8 @@ class Sends(Protocol):
 
 class Network(Protocol):
     """Streams by asyncio's own Protocol and Transport, so that uvloop and the simulator serve the same code."""
+
+    connections_max: int  # of clients, for which there are descriptors
 
     async def listen(self, host: str, port: int, factory: Callable[[], asyncio.Protocol]) -> Listener: ...
 

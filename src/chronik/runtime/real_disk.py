@@ -18,6 +18,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any, TypeVar, cast
 
+from chronik.runtime import descriptors
 from chronik.runtime.errors import DiskInUse, Refusals, refusal
 from chronik.runtime.interfaces import File, Lane
 from chronik.runtime.kernel_sync import KernelSync
@@ -150,6 +151,7 @@ class RealDisk:
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         self._locks: dict[str, int] = {}
         self.refused = Refusals()
+        self.files_max = descriptors.shares(descriptors.limit()).files_max
 
     @contextlib.contextmanager
     def _refusals(self, work: str) -> Iterator[None]:

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from chronik.runtime import descriptors
 from chronik.runtime.interfaces import Sends
 from chronik.runtime.kernel_send import KernelSends
 from chronik.runtime.loop_sends import LoopSends
@@ -35,6 +36,9 @@ class _NoSuchFamily(OSError):
 
 
 class RealNetwork:
+    def __init__(self) -> None:
+        self.connections_max = descriptors.shares(descriptors.limit()).connections_max
+
     async def listen(self, host: str, port: int, factory: Callable[[], asyncio.Protocol]) -> RealListener:
         """An empty host, or `::`, is every interface, by IPv4 and by IPv6, under one port."""
         first, *others = EVERY_INTERFACE.get(host, (host,))

@@ -198,6 +198,7 @@ class SimDisk:
         self.on_failed_sync: Callable[[], None] | None = None  # told whenever a sync fails
         self.wall_ms: Callable[[], int] = lambda: ALWAYS_NEW_MS
         self.refused = Refusals()
+        self.files_max = 1 << 30
         self.calls: Counter[str] = Counter()
 
     # What a test does to the disk.

@@ -176,6 +176,7 @@ class SimNetwork:
 
     def __init__(self, wires: Wires, host: str, loop: asyncio.AbstractEventLoop) -> None:
         self.wires, self.loop = wires, loop
+        self.connections_max = 1 << 30
         self.here = wires.host(host)
 
     async def listen(self, host: str, port: int, factory: Callable[[], asyncio.Protocol]) -> SimListener:

@@ -98,6 +98,7 @@ class Log:
         self.deleted = False
         self.on_durable: Callable[[], None] | None = None  # called whenever durable_offset has moved forward
         self.checkpointed_segment = 0  # compaction stays below it: recovery puts no journaled bytes there
+        self.on_open: Callable[[Segment], None] | None = None  # called before one of its files is opened
         self.is_read = True  # by consumers and followers: what is synced stays in memory while the kernel has room
         self.is_noted = False  # the journal tells of it, or did
         self.drops_first = False  # one of this id was deleted and the journal had no room for that: what it hears first
@@ -256,7 +257,7 @@ class Log:
     def _make_segment(self, base_offset: int) -> Segment:
         """An empty one. A file that nobody notes and that stays until the next start is removed then."""
         segment = Segment(self._disk, self.directory, base_offset)
-        segment.on_damage = self.met_damage
+        segment.on_damage, segment.on_open = self.met_damage, self.on_open
         try:
             if not self.segments:
                 self._disk.make_directory(self.directory, durable=self.directory_durably)
@@ -286,6 +287,9 @@ class Log:
             return segment.write(buffers, size_bytes)
         except DiskFull as error:
             raise LogFull(f"no space for {size_bytes} bytes in {segment.path}: free some disk space") from error
+        except FileNotFoundError:
+            self.lose_files()
+            raise self.damage or StorageError from None
         except OSError as error:
             raise self._journal.fail(error) from error
 
@@ -552,15 +556,19 @@ class Log:
     def replace_segments(self, first: int, end: int, replacements: list[Segment]) -> None:
         """Compaction has put other files in place of segments first..end."""
         self.segments[first:end] = replacements
-        for segment in replacements:
-            segment.on_damage = self.met_damage
+        self._watch(replacements)
 
     def adopt(self, segments: list[Segment], durable_offset: int) -> None:
         """Recovery hands over what it found."""
         self.segments = segments
         self._durable_offset = durable_offset
+        self._watch(segments)
+
+    def _watch(self, segments: list[Segment]) -> None:
         for segment in segments:
-            segment.on_damage = self.met_damage
+            segment.on_damage, segment.on_open = self.met_damage, self.on_open
+            if segment.has_open_files and self.on_open is not None:
+                self.on_open(segment)
 
     def sync_cut(self, segment: Segment) -> None:
         """Blocks until what was cut cannot come back: bytes of before and after a cut, mixed by a power cut, could look

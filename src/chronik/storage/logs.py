@@ -30,6 +30,7 @@ from chronik.storage.journal import Journal, in_order, journal_path
 from chronik.storage.journal_format import Kind
 from chronik.storage.log import Log
 from chronik.storage.manifest import Manifest
+from chronik.storage.open_files import OpenFiles
 from chronik.storage.recovery import LogKey
 from chronik.storage.strays import Strays
 from chronik.wire.errors import WireError
@@ -56,6 +57,7 @@ class Logs:
         self._disk = runtime.disk
         self._journal = journal
         self._lane = runtime.disk.lane("storage")
+        self.open_files = OpenFiles(runtime.disk.files_max, journal.fail)
         self.on_lost: Callable[[Log], None] | None = None  # hears of logs that lack what they acknowledged
         self._logs: dict[LogKey, Log] = {}
         self._lines: dict[LogKey, str] = {}  # of the checkpoint
@@ -220,7 +222,7 @@ class Logs:
         log = Log(self._disk, self.directory, topic, topic_id, partition, config, self._journal)
         log.directory_durably = log.directory in self._renamed
         log.drops_first = (topic_id, partition) in self._undropped
-        log.on_lost = self._lost
+        log.on_lost, log.on_open = self._lost, self.open_files.opens
         self._logs[topic_id, partition] = log
         return log
 

@@ -47,6 +47,7 @@ class Expected(NamedTuple):
 
 class Segment:
     __slots__ = (
+        "__weakref__",
         "_checked_from",
         "_checked_to",
         "_disk",
@@ -64,6 +65,7 @@ class Segment:
         "durable_bytes",
         "entry_synced",
         "on_damage",
+        "on_open",
         "path",
         "proven_bytes",
         "proven_ms",
@@ -84,6 +86,7 @@ class Segment:
         # What retention read from the records below `proven_bytes`: the largest timestamp. Headers are the clients'.
         self.proven_bytes = 0
         self.proven_ms = -1
+        self.on_open: Callable[[Segment], None] | None = None  # called before a file is opened
         self._disk = disk
         self._is_reported = False
         self._forgotten_bytes = 0
@@ -103,8 +106,11 @@ class Segment:
     @property
     def file(self) -> File:
         if self._file is None:
+            if self.on_open is not None:
+                self.on_open(self)
             try:
-                self._file = self._disk.open(self.path, create=True)
+                # A file that held something and is gone must not come back empty.
+                self._file = self._disk.open(self.path, create=not self.size_bytes)
             except DiskFull as error:
                 raise LogFull(str(error)) from error
         self.used = True
@@ -114,6 +120,8 @@ class Segment:
     def index(self) -> Index:
         if self._index is None:
             index = Index(self._disk, segment_path(self.path.rpartition("/")[0], self.base_offset, "index"))
+            if self.on_open is not None:
+                self.on_open(self)
             try:
                 index.load(self.size_bytes)
             except DiskFull as error:
@@ -176,6 +184,8 @@ class Segment:
         recent[next_offset] = end
 
     def _write_index(self, index: Index) -> None:
+        if index.file is None and self.on_open is not None:
+            self.on_open(self)
         try:
             index.write()
         except (DiskFull, OSError):
@@ -211,6 +221,26 @@ class Segment:
         if self._index is not None and self._index.file is not None:
             return [self.file, self._index.file]
         return [self.file]
+
+    @property
+    def is_synced(self) -> bool:
+        return self.synced_bytes == self.size_bytes and self.entry_synced
+
+    @property
+    def has_open_files(self) -> bool:
+        return self._file is not None or (self._index is not None and self._index.file is not None)
+
+    def sync_open_files(self) -> None:
+        """Blocks. Nothing counts as durable for it: whoever closes the files wants to hear of errors, no more."""
+        for file in (self._file, None if self._index is None else self._index.file):
+            if file is not None:
+                file.sync()
+
+    def let_go_of_files(self) -> None:
+        """They are opened again when they are needed."""
+        self._file = None
+        if self._index is not None:
+            self._index.file = None
 
     def leave_memory(self) -> None:
         """What is synced need not be in memory, but for the end. A machine's memory is better used for what is read."""

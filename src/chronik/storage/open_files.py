@@ -1,0 +1,81 @@
+"""How many segments have their files open at once: as many as the process may, and those that were used last.
+
+A segment tells before it opens a file. When that would be one too many, others let go of theirs and open them again
+when they are needed. Those that nobody used go first, and of these the ones whose bytes are synced: closing costs them
+nothing. A file with bytes that were not synced is synced before it is closed, because an error in writing them back
+later might be told to nobody: the kernel tells who has the file open.
+
+A lane that works on a file keeps it open; letting go only drops this reference. So the number is not exact, and
+descriptors are left over for that (`runtime/descriptors.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+from typing import TYPE_CHECKING
+from weakref import ref
+
+if TYPE_CHECKING:
+    from chronik.storage.errors import StorageFailed
+    from chronik.storage.segment import Segment
+
+FILES_PER_SEGMENT = 2  # log and index
+LOOKED_AT_MAX = 64  # at once, for some that cost nothing to close
+LET_GO_AT_ONCE = 8
+
+
+class OpenFiles:
+    """`fail` is told of a failed sync and returns what to raise."""
+
+    def __init__(self, files_max: int, fail: Callable[[OSError], StorageFailed]) -> None:
+        self._segments_max = max(1, files_max // FILES_PER_SEGMENT)
+        self._fail = fail
+        self._open: dict[ref[Segment], None] = {}  # those looked at last are at the end
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    @property
+    def is_at_limit(self) -> bool:
+        return len(self._open) >= self._segments_max
+
+    def opens(self, segment: Segment) -> None:
+        """It is about to open a file."""
+        key = ref(segment, self._forget)
+        if key not in self._open and self.is_at_limit:
+            self._make_room()
+        self._open[key] = None
+
+    def _forget(self, key: ref[Segment]) -> None:
+        self._open.pop(key, None)
+
+    def _make_room(self) -> None:
+        let_go = 0
+        for key in list(islice(self._open, LOOKED_AT_MAX)):
+            segment = key()
+            if segment is not None and segment.has_open_files and (segment.used or not segment.is_synced):
+                segment.used = False
+                del self._open[key]
+                self._open[key] = None
+                continue
+            del self._open[key]
+            if segment is not None:
+                segment.let_go_of_files()
+            let_go += 1
+            if let_go == LET_GO_AT_ONCE:
+                return
+        if not let_go:
+            self._close_oldest()
+
+    def _close_oldest(self) -> None:
+        key = next(iter(self._open))
+        del self._open[key]
+        segment = key()
+        if segment is None:
+            return
+        try:
+            segment.sync_open_files()
+        except OSError as error:
+            raise self._fail(error) from error
+        segment.let_go_of_files()
