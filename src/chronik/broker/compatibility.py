@@ -94,7 +94,10 @@ DIFFERENCES: dict[str, Difference] = {
         "reads, and decompresses, every record of every batch; garbage is UNKNOWN_SERVER_ERROR, and the largest "
         "timestamp of the header is set anew",
         "checks the header and the CRC, and reads records only where the topic's rules need it",
-        "The CRC proves that these are the producer's own bytes. Reading them all is most of what a produce costs.",
+        "The CRC proves that these are the producer's own bytes. Reading them all is most of what a produce costs. "
+        "Retention does not believe the header: it reads the records before it deletes a segment that was written to "
+        "within retention.ms, and a record without a timestamp stays until retention.ms after its append. A lookup by "
+        "time goes by the header.",
     ),
     "time-below-the-start": Difference(
         "ListOffsets v7+",
