@@ -9,10 +9,11 @@ import logging
 import pytest
 
 from chronik.broker.errors import CannotStart
-from chronik.runtime.alarms import DISK_FULL
+from chronik.runtime.alarms import DAMAGED_LOG, DISK_FULL
 from chronik.sim.disk import SimDisk
 from chronik.storage.errors import StorageFailed
 from chronik.wire.error_codes import ErrorCode
+from chronik.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from chronik.wire.messages.fetch import FetchResponse
 from chronik.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from chronik.wire.messages.offset_commit import (
@@ -364,6 +365,32 @@ def test_a_node_starts_on_a_full_disk(left_bytes: int) -> None:
         assert b"before" in bytes(found.records)
         disk.fill(None)
         await world.is_serving()
+        await world.node.stop()
+
+    run(test())
+
+
+def test_a_damaged_log_is_an_alarm_until_it_is_gone() -> None:
+    """Its readers get errors; without an alarm nobody but the log file says why."""
+
+    async def test() -> None:
+        world = await World.make()
+        await world.create()
+        await world.produce(b"before")
+        await world.node.stop()
+        disk = world.disk.process_killed()
+        disk.flip_bit(SEGMENT, 70)
+        world = await World.make(disk)
+        await world.fetch()
+        await asyncio.sleep(5)
+        [alarm] = world.node.alarms.active()
+        assert (alarm.cause, alarm.subject) == (DAMAGED_LOG, f"{TOPIC}-0")
+        assert SEGMENT in alarm.text
+        request = DeleteTopicsRequest(topic_names=[TOPIC], timeout_ms=1000)
+        answer = await world.client.ask(request, DeleteTopicsResponse, 5)
+        assert answer.responses[0].error_code == 0
+        await asyncio.sleep(5)
+        assert world.node.alarms.active() == []
         await world.node.stop()
 
     run(test())

@@ -1,5 +1,5 @@
 """Looks every few seconds for what an operator must hear of: a clock that jumped, a disk that refuses writes, too few
-file descriptors.
+file descriptors, damaged logs.
 
 It only looks and tells (`runtime/alarms.py`); what the node does about it is decided where it happens. One exception:
 at a start on a full disk it gives up the reserve, which storage keeps for that.
@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from chronik.broker.wall_clock import WallClock, write_stamp
-from chronik.runtime.alarms import DESCRIPTORS, DISK_FULL
+from chronik.runtime.alarms import DAMAGED_LOG, DESCRIPTORS, DISK_FULL
 from chronik.runtime.errors import NameTooLong, NoDescriptor
 from chronik.storage.logs import RESERVE_BYTES
 
@@ -34,6 +34,7 @@ class Conditions:
         self._alarms = node.alarms
         self._disk = node.runtime.disk
         self.wall_clock = WallClock(node.runtime.clock, node.alarms)
+        self._damaged: set[str] = set()
         self._refused_count = 0
         self._refused_at_ms = 0  # on the monotonic clock
 
@@ -60,6 +61,7 @@ class Conditions:
         self.wall_clock.check()
         self._look_at_refusals()
         self._look_at_descriptors()
+        self._look_at_damage()
 
     def _look_at_refusals(self) -> None:
         directory, refused = self._node.settings.log_dir, self._disk.refused
@@ -84,6 +86,15 @@ class Conditions:
         if self._node.logs.open_files.is_at_limit:
             text = f"only {len(self._node.logs.open_files)} segments stay open, others are opened when used: {MORE}"
             self._alarms.raised(DESCRIPTORS, text, "files", level=logging.WARNING)
+
+    def _look_at_damage(self) -> None:
+        """Whoever met it has written the line."""
+        damaged = {f"{log.topic}-{log.partition}": log.lost for log in self._node.logs.all() if log.lost is not None}
+        for name in self._damaged - damaged.keys():
+            self._alarms.cleared(DAMAGED_LOG, f"{name} is mended or gone", name)
+        for name in sorted(damaged.keys() - self._damaged):
+            self._alarms.raised(DAMAGED_LOG, str(damaged[name]), name, level=logging.DEBUG)
+        self._damaged = set(damaged)
 
     def _now_ms(self) -> int:
         return self._node.runtime.clock.monotonic_ns() // NS_PER_MS
