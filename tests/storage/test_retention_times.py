@@ -215,3 +215,19 @@ def test_no_record_goes_before_its_time_whatever_headers_say(seed: int) -> None:
         assert await keeping.pass_by(500_000) == [], "and nothing is kept for ever"
 
     run(scenario)
+
+
+def test_a_topic_of_few_records_without_a_timestamp_does_not_keep_them_for_ever() -> None:
+    """The segment that is written to is always young. It is rolled after segment.ms, as Kafka rolls it by its age."""
+
+    async def scenario() -> None:
+        keeping = Keeping()
+        log = await keeping.open(segment_ms=WEEK_MS)
+        for day in range(60):
+            append(log, lying_batch([-1], 0), now_ms=keeping.now_ms)
+            await keeping.pass_by(WEEK_MS // 7)
+            assert log.start_offset <= max(0, day - 6), "each is kept for a week"
+        assert len(log.segments) <= 4
+        assert log.start_offset >= 60 - 22
+
+    run(scenario)

@@ -406,6 +406,8 @@ class Logs:
                 await retention.prove(log, now_ms, self._lane)
             if self.get(log.topic_id, log.partition) is not log:
                 continue  # deleted meanwhile
+            with self._told_of(log, "rolled"):
+                retention.roll_untimed(log, now_ms)
             with self._told_of(log, "shortened"):
                 try:
                     log.advance_start(retention.start_after_retention(log, now_ms))

@@ -44,6 +44,23 @@ def start_after_retention(log: Log, now_ms: int) -> int:
     return max(log.start_offset, log.segments[count].base_offset)
 
 
+def roll_untimed(log: Log, now_ms: int) -> None:
+    """Rolls the last segment if it has held records without a timestamp for segment.ms.
+
+    An append rolls by the records' own times. Without them a topic with few records would go on in one segment, whose
+    last append is always young, and keep everything.
+    """
+    if not log.config.deletes or not log.segments:
+        return
+    segment = log.segments[-1]
+    if not segment.size_bytes or segment.proven_ms != AS_ITS_FILE:
+        return
+    if segment.untimed_since_ms is None:
+        segment.untimed_since_ms = now_ms
+    elif now_ms - segment.untimed_since_ms > log.config.segment_ms:
+        log.roll()
+
+
 async def prove(log: Log, now_ms: int, lane: Lane) -> None:
     """Reads the records of the segments that `start_after_retention` cannot judge by what is known of them.
 

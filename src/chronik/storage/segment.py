@@ -71,6 +71,7 @@ class Segment:
         "proven_ms",
         "size_bytes",
         "synced_bytes",
+        "untimed_since_ms",
         "used",
     )
 
@@ -86,6 +87,7 @@ class Segment:
         # What retention read from the records below `proven_bytes`: the largest timestamp. Headers are the clients'.
         self.proven_bytes = 0
         self.proven_ms = -1
+        self.untimed_since_ms: int | None = None  # when retention met a record without a timestamp
         self.on_open: Callable[[Segment], None] | None = None  # called before a file is opened
         self._disk = disk
         self._is_reported = False
@@ -208,7 +210,7 @@ class Segment:
         self._recent = {self.base_offset: 0}
         self._max_timestamp_ms = None if position else -1
         self._first_timestamp_ms = None
-        self.proven_bytes, self.proven_ms = 0, -1
+        self.proven_bytes, self.proven_ms, self.untimed_since_ms = 0, -1, None
 
     def seal(self) -> None:
         """No batch is added any more."""
