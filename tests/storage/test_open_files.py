@@ -133,15 +133,17 @@ def test_what_is_synced_is_closed_without_another_sync() -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize("kind", ["real", "simulated"])
-def test_a_file_removed_while_it_was_closed_does_not_come_back_empty(kind: str, tmp_path: Path) -> None:
+def test_a_file_removed_while_it_was_closed_does_not_come_back_empty(kind: str, count: int, tmp_path: Path) -> None:
     """A new, empty file in its place would take records whose offsets say that others come before them."""
 
     async def scenario() -> None:
         disk: Disk = RealDisk() if kind == "real" else SimDisk(1)
         logs = await Logs.open(runtime_on(disk), f"{tmp_path}/data", (await open_logs(SimDisk(2))).config)
         log = logs.create("t", topic_id(1), 0, LogConfig())
-        append(log, batch([b"v"]))
+        for _ in range(count):  # the second knows when the first was written, and reads nothing more
+            append(log, batch([b"v"]))
         await durable(log)
         segment = log.segments[0]
         segment.let_go_of_files()

@@ -287,9 +287,10 @@ class Log:
             return segment.write(buffers, size_bytes)
         except DiskFull as error:
             raise LogFull(f"no space for {size_bytes} bytes in {segment.path}: free some disk space") from error
-        except FileNotFoundError:
-            self.lose_files()
-            raise self.damage or StorageError from None
+        except FileNotFoundError as error:  # removed while it was closed
+            lost = CorruptSegment(segment.path, 0, segment.base_offset, f"it cannot be opened: {error}")
+            self.met_damage(lost)
+            raise lost from error
         except OSError as error:
             raise self._journal.fail(error) from error
 
