@@ -5,10 +5,11 @@ void: everything in them is in the segments. Pure functions.
 
     chronik checkpoint 1 CRC32C
     journal NUMBER
-    TOPIC PARTITION TOPIC_ID SEGMENT POSITION OFFSET START COMPACTED EPOCHS PRODUCERS BASES
+    TOPIC PARTITION TOPIC_ID SEGMENT POSITION OFFSET START COMPACTED EPOCHS PRODUCERS BASES SPARSE
 
 BASES are the base offsets of all segments up to SEGMENT, and "-" for a log that may be compacted: compaction joins
-segments without a checkpoint. A line of an older release ends before them.
+segments without a checkpoint. Below SPARSE offsets may be missing, because this or another replica was compacted. In an
+older release a line ends before BASES.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ class LogPoint(NamedTuple):
     epochs: list[tuple[int, int]]
     producers: bytes  # a snapshot as of `offset`
     bases: list[int] | None = None  # of the segments that there must be, unless they lie below the start; None: unknown
+    sparse_offset: int = 0  # below it offsets may be missing
     is_named: bool = False  # the log's directory has its partition.metadata durably
 
     def line(self) -> str:
@@ -45,7 +47,7 @@ class LogPoint(NamedTuple):
         return (
             f"{self.topic} {self.partition} {self.topic_id.hex()} {self.segment} {self.position} {self.offset} "
             f"{self.start_offset} {self.compacted_offset} {epochs} {producers}"
-            f" {bases}"
+            f" {bases} {self.sparse_offset}"
         )
 
     @classmethod
@@ -66,6 +68,7 @@ class LogPoint(NamedTuple):
             [(int(epoch), int(start)) for epoch, start in pairs],
             b"" if producers == "-" else b64decode(producers),
             None if bases == "-" else [int(base) for base in bases.split(",")],
+            int(fields[11]) if len(fields) > 11 else int(offset),
             len(fields) > 10,
         )
 

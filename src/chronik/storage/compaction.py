@@ -96,6 +96,7 @@ async def compact(
     except _LogChanged:
         return
     log.compacted_offset = max(log.compacted_offset, end_offset)
+    log.sparse_offset = max(log.sparse_offset, end_offset)
     log.producers.forget_aborted(end_offset, cleaning.aborted_kept)
 
 

@@ -86,6 +86,7 @@ class Log:
         self.end_offset = 0
         self.high_watermark = 0
         self.compacted_offset = 0  # below it compaction has seen every record
+        self.sparse_offset = 0  # below it offsets may be missing: compacted here, or by whoever it was fetched from
         self.generation = 0  # counts truncations: what was captured before one is void
         self.producers = ProducerState()
         self.epochs = LeaderEpochs()
@@ -214,6 +215,7 @@ class Log:
             position, expected = position + batch.size_bytes, batch.next_offset
         if gaps:
             self._journal.note_all(self, gaps)
+            self.sparse_offset = batches[-1].next_offset
 
     def note_batch(self, segment: Segment, position: int, batch: BatchView) -> None:
         """Takes a batch that is in the segment into everything derived from the log; recovery and followers use it."""
@@ -365,6 +367,8 @@ class Log:
             stop = segment.size_bytes if limit >= segment_end else segment.position_of(limit)
             if start < stop:
                 break
+            if start >= segment.size_bytes and self._is_dense(segment):
+                raise segment.lacks(offset)
             if is_last or segment_end >= limit:
                 return LogRead([], 0, offset)  # compaction left nothing between here and the limit
             index += 1
@@ -488,6 +492,7 @@ class Log:
         self._durable_offset = self._round_offset = min(self._durable_offset, offset)
         self.high_watermark = min(self.high_watermark, offset)
         self.compacted_offset = min(self.compacted_offset, offset)
+        self.sparse_offset = min(self.sparse_offset, offset)
         last = self.segments[-1].base_offset if self.segments else offset
         self.checkpointed_segment = min(self.checkpointed_segment, last)
         self.generation += 1
@@ -547,8 +552,10 @@ class Log:
         """What must stand at the beginning of a segment of this log."""
         index = self.segments.index(segment) + 1
         offset_end = self.end_offset if index == len(self.segments) else self.segments[index].base_offset
-        is_dense = self.compacted_offset <= segment.base_offset and not self.config.compacts
-        return Expected(segment.base_offset, offset_end, is_dense, self.epochs.epoch_of)
+        return Expected(segment.base_offset, offset_end, self._is_dense(segment), self.epochs.epoch_of)
+
+    def _is_dense(self, segment: Segment) -> bool:
+        return self.sparse_offset <= segment.base_offset and not self.config.compacts
 
     def _index_at(self, offset: int) -> int:
         """Of the segment that holds `offset`, or of the first."""

@@ -488,6 +488,7 @@ class Logs:
                 log.epochs.entries(),
                 snapshot[1],
                 log.expected_bases(),
+                log.end_offset if log.config.compacts else log.sparse_offset,  # it may be compacted before the next one
             )
             await self._sync(capture, is_checkpoint=True)
             if log.made_synced(capture):

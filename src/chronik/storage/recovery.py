@@ -108,7 +108,7 @@ class Known:
         if point.offset > offset:
             # Epochs and producers of the checkpoint are from behind the cut: everything is read anew.
             unread = LogPoint(self.topic, self.partition, self.topic_id, 0, 0, 0, point.start_offset, 0, [], b"")
-            self.point = unread._replace(is_named=point.is_named)
+            self.point = unread._replace(is_named=point.is_named, sparse_offset=point.sparse_offset)
             self.is_read_anew = True
 
 
@@ -165,6 +165,7 @@ def restore(log: Log, known: Known, disk: Disk) -> None:
     point, durable = known.point, known.durable
     log.start_offset = known.start_offset
     log.compacted_offset = point.compacted_offset
+    log.sparse_offset = max([point.sparse_offset, point.compacted_offset, *[offset for _, _, offset in known.gaps]])
     log.checkpointed_segment = point.segment
     log.durable_mark = durable
     log.epochs = LeaderEpochs(point.epochs)

@@ -135,7 +135,7 @@ def _rebuild(
     start_offset = min(start_offset, offset)
     end = LogPoint(
         name.topic, name.partition, name.topic_id, segment, position, offset, start_offset, 0, epochs.entries(),
-        producers.encode(),
+        producers.encode(), None, offset,
     )  # fmt: skip
     return Rebuilt(name, start_offset, offset, from_journal_bytes, cut_bytes, damaged_count), end.line()
 

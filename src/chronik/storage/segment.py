@@ -300,6 +300,10 @@ class Segment:
             self.on_damage(damage)
         return damage
 
+    def lacks(self, offset: int) -> CorruptSegment:
+        """What to raise where no batch holds an offset that was never compacted away."""
+        return self._damaged(self.size_bytes, offset, "no batch holds it")
+
     def check(self, data: memoryview, position: int, offset_end: int) -> None:
         """Raises CorruptSegment if `data`, whole batches read at `position`, is not what was written.
 
