@@ -13,27 +13,24 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import Window
-from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
-
 from chronik.pipeline.conditions import PipelineFault
 from chronik.pipeline.declarations import DELETED, Bronze, Declaration, Gold, Silver, ToTopic
 from chronik.pipeline.registry import Pipeline, load
 from chronik.pipeline.rows import (
     ERROR_CLASS,
     RECORD_SCHEMA,
-    after_deletions,
     decoded,
     good,
     judged,
     kept,
     marked,
-    silent_deletions,
     timed,
 )
 from chronik.pipeline.table_writes import flat
+from chronik.pipeline.tables.order import Keeping, living
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 
@@ -130,14 +127,16 @@ class _Fixture:
             return flat(rows)
         if not isinstance(declaration, Silver) or not declaration.keys:
             return rows
-        last = Window.partitionBy(*declaration.keys).orderBy(
-            F.col(declaration.sequence_by).desc_nulls_last(), F.col("_offset").desc()
-        )
-        rows = marked(rows, declaration)
-        deletions = silent_deletions(rows, declaration)
-        rows = after_deletions(rows, deletions, declaration)
-        newest = rows.withColumn("_rank", F.row_number().over(last)).where("_rank = 1").drop("_rank")
-        return newest.where(~F.col(DELETED)).drop(DELETED)
+        keeping = Keeping(declaration.keys, (declaration.sequence_by,), DELETED)
+        rows = marked(rows, declaration).coalesce(1)  # so that rows of a key meet
+
+        def stand(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            import pyarrow as pa
+
+            if held := list(batches):
+                yield from living(pa.Table.from_batches(held), keeping).to_batches()
+
+        return rows.mapInArrow(stand, rows.schema).drop(DELETED)
 
     def _dead(self, declaration: Declaration) -> dict[str, int]:
         if isinstance(declaration, Bronze):

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 
 from chronik.pipeline.declarations import DELETED, LINEAGE, UNKNOWN, Bronze, Gold, Silver
@@ -193,24 +192,6 @@ def marked(rows: DataFrame, silver: Silver) -> DataFrame:
     """`_deleted` says which rows take their key out of the table; no condition, none."""
     condition = F.expr(silver.delete_when) if silver.delete_when else F.lit(False)
     return rows.withColumn(DELETED, F.coalesce(condition, F.lit(False)))
-
-
-def silent_deletions(rows: DataFrame, silver: Silver) -> DataFrame:
-    """Of marked rows, the last deletion of each key that has no value of `sequence_by`: a tombstone has no columns.
-
-    Such a one goes by the log: it ends everything before it in its partition, whatever `sequence_by` says.
-    """
-    silent = rows.where(F.col(DELETED) & F.col(silver.sequence_by).isNull())
-    last = Window.partitionBy(*silver.keys, "_topic_id", "_partition").orderBy(F.col("_offset").desc())
-    return silent.withColumn("_rank", F.row_number().over(last)).where("_rank = 1").drop("_rank")
-
-
-def after_deletions(rows: DataFrame, deletions: DataFrame, silver: Silver) -> DataFrame:
-    """Marked rows that no such deletion has ended; the deletions themselves are not among them."""
-    at = [*silver.keys, "_topic_id", "_partition"]
-    ends = deletions.select(*at, F.col("_offset").alias("_ended_at"))
-    joined = rows.join(ends, at, "left")
-    return joined.where("_ended_at IS NULL OR _offset > _ended_at").drop("_ended_at").select(*rows.columns)
 
 
 def kept(rows: DataFrame) -> DataFrame:

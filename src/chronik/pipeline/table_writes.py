@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 
 from chronik.pipeline.declarations import DELETED, Gold, Silver
-from chronik.pipeline.rows import after_deletions, marked, silent_deletions
+from chronik.pipeline.rows import marked
 from chronik.pipeline.tables.options import TableOptions
 from chronik.pipeline.tables.place import Place
 from chronik.pipeline.tables.transactions import BatchName
@@ -47,22 +47,9 @@ def write(rows: DataFrame, flow: Flow, application: str, number: int) -> int:
     """The table's version afterwards."""
     declaration = flow.declaration
     if isinstance(declaration, Silver) and declaration.keys:
-        return _kept_by_key(marked(rows, declaration), flow, declaration, application, number)
+        return _committed(marked(rows, declaration), _by_key(flow, declaration), application, number)
     shaped = flat(rows) if isinstance(declaration, Gold) else rows
     return _committed(shaped, _appending(flow), application, number)
-
-
-def _kept_by_key(rows: DataFrame, flow: Flow, silver: Silver, application: str, number: int) -> int:
-    """Deletions that go by the log are a commit of their own, before the rest, under a name of their own.
-
-    A crash between the two repeats the batch: the first is then there already, and the second follows.
-    """
-    deletions = silent_deletions(rows, silver)
-    if not deletions.isEmpty():
-        by_log = _options(flow, mode="upsert", keys=silver.keys, sequence_by=("_offset",), delete_column=DELETED)
-        _committed(deletions, by_log, f"{application}/deletions", number)
-        rows = after_deletions(rows, deletions, silver)
-    return _committed(rows, _by_key(flow, silver), application, number)
 
 
 def replace(rows: DataFrame, flow: Flow, application: str, number: int) -> int:
@@ -103,9 +90,8 @@ def _appending(flow: Flow) -> TableOptions:
 
 
 def _by_key(flow: Flow, silver: Silver) -> TableOptions:
-    """Of two rows that are level by what the user named, the later in the log wins, whichever batch they are in."""
-    sequence = tuple(dict.fromkeys((silver.sequence_by, "_timestamp", "_partition", "_offset")))
-    return _options(flow, mode="upsert", keys=silver.keys, sequence_by=sequence, delete_column=DELETED)
+    """What the user named decides, then the order of the log; `tables.order` has the rule."""
+    return _options(flow, mode="upsert", keys=silver.keys, sequence_by=(silver.sequence_by,), delete_column=DELETED)
 
 
 def _options(flow: Flow, **more: object) -> TableOptions:

@@ -9,8 +9,8 @@ import pytest
 
 from chronik.pipeline.tables.errors import CONDITIONS, TableError
 from chronik.pipeline.tables.options import OPTIONS, read_options
+from chronik.pipeline.tables.order import Keeping
 from chronik.pipeline.tables.place import Place
-from chronik.pipeline.tables.upserting import Keeping
 
 PATH = {"path": "/tables/orders"}
 PROVENANCE = ["_topic_id", "_partition", "_offset", "_timestamp"]

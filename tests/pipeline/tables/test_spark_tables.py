@@ -15,11 +15,11 @@ from pyspark.errors import PySparkException
 from chronik.pipeline.sql.errors import SqlError
 from chronik.pipeline.sql.with_spark import ask_spark
 from chronik.pipeline.tables.options import TableOptions
+from chronik.pipeline.tables.order import Keeping, last_per_key
 from chronik.pipeline.tables.place import Place
 from chronik.pipeline.tables.provenance import with_provenance
 from chronik.pipeline.tables.rewriting import last_rows, upsert, upsert_frame
 from chronik.pipeline.tables.transactions import BatchName
-from chronik.pipeline.tables.upserting import Keeping, last_per_key
 from chronik.testing import Cluster
 from tests.pipeline.tables.rows import batches_in_history
 

@@ -16,9 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chronik.pipeline.tables.errors import TableError
+from chronik.pipeline.tables.order import Keeping, is_not_older, last_per_key, last_per_position
 from chronik.pipeline.tables.place import Place
 from chronik.pipeline.tables.transactions import BatchName
-from chronik.pipeline.tables.upserting import Keeping, is_not_older, last_per_key, last_per_position, merge
+from chronik.pipeline.tables.upserting import merge
 from tests.pipeline.tables.rows import DELTA_SCHEMA, SCHEMA, batches_in_history, row
 
 MARKED = SCHEMA.append(pa.field("_deleted", pa.bool_()))

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from deltalake import CommitProperties, DeltaTable, Schema
 from deltalake.transaction import create_table_with_add_actions
 
+from chronik.pipeline.tables import deletions
 from chronik.pipeline.tables.files import DataFile
 from chronik.pipeline.tables.place import Place
 from chronik.pipeline.tables.schemas import check_partitioning, missing_columns
@@ -60,4 +61,7 @@ def append(
             commit_properties=properties,
         )
 
-    return commit_once(place, name, attempt)
+    committed = commit_once(place, name, attempt)
+    if replace:
+        deletions.forget(place)
+    return committed

@@ -13,6 +13,7 @@ from typing import Final
 
 from deltalake.exceptions import DeltaError
 
+from chronik.pipeline.tables import deletions
 from chronik.pipeline.tables.errors import TableError
 from chronik.pipeline.tables.options import COMPACT_ABOVE
 from chronik.pipeline.tables.place import Place
@@ -44,6 +45,7 @@ def compact_if_needed(place: Place, *, above: int) -> None:
         return
     try:
         compact(place, above=above)
+        deletions.tidy(place)
     except (DeltaError, OSError, TableError) as error:
         log.warning("the table at %s was not compacted: %s", place.uri, error)
 

@@ -13,8 +13,8 @@ from typing import Final, Literal
 
 from chronik.pipeline.errors import hint_for
 from chronik.pipeline.tables.errors import TableError
+from chronik.pipeline.tables.order import Keeping
 from chronik.pipeline.tables.place import Place
-from chronik.pipeline.tables.upserting import Keeping
 
 Mode = Literal["append", "upsert"]
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from chronik.pipeline.tables.errors import TableError
-from chronik.pipeline.tables.upserting import OFFSET, PARTITION, TIMESTAMP, TOPIC_ID
+from chronik.pipeline.tables.order import OFFSET, PARTITION, TIMESTAMP, TOPIC_ID
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -2,9 +2,9 @@
 
     stream.writeStream.foreachBatch(upsert("/tables/orders", keys=["id"])).start()
 
-A small batch is merged in this process as `upserting` does; a large one is joined by Spark's executors, which also
-write the new files. Either way the driver commits once, under the same rule and the same name: an attempt that another
-writer overtook is worth nothing, since the files it rewrote may be gone, so all of it is done again.
+A small batch is merged in this process as `upserting` does. A large one meets the table's rows on the executors, which
+apply the rule of `order` to both and write the new files. Either way the driver commits once, under the same name. An
+attempt that another writer overtook is worth nothing, since the files it rewrote may be gone, so it is done again.
 """
 
 from __future__ import annotations
@@ -17,36 +17,31 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable
 from deltalake.transaction import RemoveAction
 from pyspark import TaskContext
 from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 
+from chronik.pipeline.tables.deletions import WRITTEN_AT, place_of
 from chronik.pipeline.tables.errors import TableError
 from chronik.pipeline.tables.files import DataFile
 from chronik.pipeline.tables.maintenance import compact_if_needed
 from chronik.pipeline.tables.options import TableOptions
+from chronik.pipeline.tables.order import Keeping, last_per_key, living
 from chronik.pipeline.tables.place import Place
 from chronik.pipeline.tables.reading import FILE, stored_files
 from chronik.pipeline.tables.table import NAME, QUERY_ID
 from chronik.pipeline.tables.transactions import BatchName, commit_once
-from chronik.pipeline.tables.upserting import (
-    OFFSET,
-    PARTITION,
-    PROVENANCE,
-    TIMESTAMP,
-    TOPIC_ID,
-    Keeping,
-    is_not_older,
-    merge,
-    ready,
-)
+from chronik.pipeline.tables.upserting import merge, ready, remember_deletions
 from chronik.pipeline.tables.writing import Target
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 MERGE_ROWS_MAX: Final = 200_000  # keys of a batch that one process merges faster than Spark plans three joins
+
+_ARRIVAL: Final = "__arrival__"
 
 
 def upsert(
@@ -114,6 +109,7 @@ def upsert_frame(
                 merge_schema=options.merge_schema,
             )
         else:
+            _remember_deletions(rows, target, name)
             committed = commit_once(place, name, partial(_attempt, rows, target, name))
     finally:
         rows.unpersist()
@@ -123,25 +119,37 @@ def upsert_frame(
 
 
 def last_rows(frame: DataFrame, keeping: Keeping) -> DataFrame:
-    """One row per key, as `upserting.last_per_key` has it."""
-    has_provenance = set(PROVENANCE) <= set(frame.columns)
-    if keeping.sequence_by:
-        ties = (TIMESTAMP, TOPIC_ID, PARTITION, OFFSET) if has_provenance else ()
-        return _greatest(frame, keeping.keys, (*keeping.sequence_by, *ties))
-    latest = _greatest(frame, (*keeping.keys, TOPIC_ID, PARTITION), (OFFSET,))
-    return _greatest(latest, keeping.keys, (TIMESTAMP, TOPIC_ID, PARTITION))
+    """What a batch says of each key, as `order.last_per_key` has it."""
+    return _by_key(frame, keeping, last_per_key)
 
 
-def _greatest(frame: DataFrame, keys: Sequence[str], order: Sequence[str]) -> DataFrame:
-    whole, by = F.struct(*map(_column, frame.columns)), F.struct(*map(_column, order))
-    grouped = frame.groupBy(*map(_column, keys)).agg(F.max_by(whole, by).alias("__row__"))
-    return grouped.select("__row__.*")
+def _by_key(frame: DataFrame, keeping: Keeping, rule: Callable[[pa.Table, Keeping], pa.Table]) -> DataFrame:
+    """A rule of `order` on the executors: rows of a key meet in one task, those of earlier arrival first."""
+
+    def apply(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        if held := list(batches):
+            rows = pa.Table.from_batches(held)
+            if _ARRIVAL in rows.column_names:
+                rows = rows.take(pc.sort_indices(rows, sort_keys=[(_ARRIVAL, "ascending")]))
+            yield from rule(rows, keeping).to_batches()
+
+    return frame.repartition(*map(_column, keeping.keys)).mapInArrow(apply, frame.schema)
 
 
 def _check_keys(place: Place, rows: DataFrame, keeping: Keeping) -> None:
     for name in keeping.keys:
         if count := rows.where(_column(name).isNull()).count():
             raise TableError("TABLE_KEY_NULL", count=count, column=name, uri=place.uri)
+
+
+def _remember_deletions(rows: DataFrame, target: Target, name: BatchName | None) -> None:
+    """As `upserting` does; deletions are few columns, so they are collected."""
+    keeping = target.keeping
+    if keeping.delete_column is not None:
+        named = [*keeping.order_columns(rows.columns), keeping.delete_column]
+        found = rows.where(_column(keeping.delete_column)).select(*map(_column, named)).toArrow()
+        kinds = pa.schema([target.incoming.field(each) for each in named])
+        remember_deletions(target.options.place, name, found.cast(kinds), keeping)
 
 
 def _attempt(
@@ -152,21 +160,21 @@ def _attempt(
     table = ready(options.place, table, target.stored, target.partition_by, merge_schema=options.merge_schema)
     columns = [field.name for field in table.schema().fields]
     keys = list(keeping.keys)
+    wanted = rows.select(*map(_column, keys)).distinct()
     snapshot = _Snapshot(rows.sparkSession, options.place, table)
-    found = snapshot.read().join(rows.select(*map(_column, keys)), keys, "left_semi")
+    found = snapshot.read().join(wanted, keys, "left_semi")
     touched = {each[FILE] for each in found.select(FILE).distinct().collect()}
-    old = snapshot.read(touched).select(*map(_column, columns))
-    if keeping.sequence_by:
-        same = " AND ".join(f"t.`{_escaped(key)}` = s.`{_escaped(key)}`" for key in keys)
-        beaten = rows.alias("s").join(
-            old.alias("t"), F.expr(f"{same} AND NOT {is_not_older(keeping.sequence_by, '`')}")
-        )
-        rows = rows.join(beaten.select(*(F.col(f"s.`{_escaped(key)}`") for key in keys)), keys, "left_anti")
-    kept = old.join(rows.select(*map(_column, keys)), keys, "left_anti").select(*map(_column, columns))
-    standing = rows
+    every = snapshot.read(touched).select(*map(_column, columns)).withColumn(_ARRIVAL, F.lit(0))
     if keeping.delete_column is not None:
-        standing = rows.where(~F.coalesce(_column(keeping.delete_column), F.lit(False))).drop(keeping.delete_column)
-    result = kept.unionByName(standing, allowMissingColumns=True)
+        every = every.withColumn(keeping.delete_column, F.lit(False))
+        place = place_of(options.place)
+        if (remembered := place.find()) is not None:
+            known = _Snapshot(rows.sparkSession, place, remembered).read().drop(FILE, WRITTEN_AT)
+            known = known.join(wanted, keys, "left_semi").withColumn(_ARRIVAL, F.lit(0))
+            known = known.withColumn(keeping.delete_column, F.lit(True))
+            every = every.unionByName(known, allowMissingColumns=True)
+    every = every.unionByName(rows.withColumn(_ARRIVAL, F.lit(1)), allowMissingColumns=True)
+    result = _by_key(every, keeping, living).select(*map(_column, columns))
     files = _written(result, target, f"b{name.number}" if name else "w")
     now_ms = time.time_ns() // 1_000_000
     removed = [

@@ -20,10 +20,11 @@ from chronik.pipeline.tables.errors import TableError
 from chronik.pipeline.tables.files import DataFile, conform, write_files
 from chronik.pipeline.tables.maintenance import compact_if_needed
 from chronik.pipeline.tables.options import TableOptions, check_columns
+from chronik.pipeline.tables.order import Keeping, last_per_position
 from chronik.pipeline.tables.partitioning import check_partition_columns
 from chronik.pipeline.tables.schemas import arrow_schema, delta_schema
 from chronik.pipeline.tables.transactions import BatchName
-from chronik.pipeline.tables.upserting import Keeping, last_per_position, merge
+from chronik.pipeline.tables.upserting import merge
 
 REDUCE_ROWS: Final = 1 << 18  # rows that a task holds before it drops those that are beaten already
 

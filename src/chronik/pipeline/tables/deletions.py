@@ -1,0 +1,95 @@
+"""Deletions that a keyed table remembers, so that a row from before a deletion cannot bring its key back.
+
+They are a Delta table of their own in the folder `_deletions` of the table: keys, the columns that order rows, and when
+the deletion was written. Readers of Delta skip folders whose names begin with `_`, and whoever moves or removes a table
+takes its deletions along. Rows are only appended; who reads them applies the rule of `order` to all of them.
+
+A batch's deletions are committed before the batch itself, under the same name. A crash between the two repeats the
+batch: the deletions are there already, and the batch follows. A deletion is forgotten after KEPT_HOURS; a row that
+arrives later than that after a deletion is taken as new.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import CommitProperties, DeltaTable, write_deltalake
+
+from chronik.pipeline.tables.order import Keeping
+from chronik.pipeline.tables.place import Place
+from chronik.pipeline.tables.transactions import BatchName, commit_once
+
+FOLDER: Final = "_deletions"
+WRITTEN_AT: Final = "__written_at_ms__"
+HOUR_MS: Final = 3_600_000
+KEPT_HOURS: Final = 168
+TIDY_ABOVE: Final = 32  # files; then they are joined, and what is too old is left out
+
+
+def place_of(table: Place) -> Place:
+    return Place(f"{table.uri.rstrip('/')}/{FOLDER}", table.storage_options)
+
+
+def remember(table: Place, name: BatchName | None, rows: pa.Table, keeping: Keeping) -> None:
+    """Adds the deletions of a batch, once."""
+    if not rows.num_rows:
+        return
+    place = place_of(table)
+    noted = rows.select(keeping.order_columns(rows.column_names))
+    noted = noted.append_column(WRITTEN_AT, pa.repeat(pa.scalar(_now_ms(), pa.int64()), noted.num_rows))
+
+    def attempt(found: DeltaTable | None, properties: CommitProperties) -> None:
+        write_deltalake(
+            found if found is not None else place.uri,
+            noted,
+            mode="append",
+            schema_mode="merge",
+            storage_options=dict(place.storage_options),
+            commit_properties=properties,
+        )
+
+    commit_once(place, name, attempt)
+
+
+def recall(table: Place, rows: pa.Table, keeping: Keeping) -> pa.Table:
+    """The deletions that may concern keys of `rows`, as rows with the same columns. May hold other keys too."""
+    found = place_of(table).find() if keeping.delete_column is not None else None
+    if found is None:
+        return rows.slice(0, 0)
+    known = found.to_pyarrow_dataset()
+    first = keeping.keys[0]
+    wanted = pc.unique(rows[first]).cast(known.schema.field(first).type)
+    names = [name for name in keeping.order_columns(rows.column_names) if name in known.schema.names]
+    deletions = known.to_table(columns=names, filter=pc.field(first).isin(wanted))
+    columns = [
+        deletions[field.name].cast(field.type)
+        if field.name in names
+        else pa.nulls(deletions.num_rows, field.type)
+        if field.name != keeping.delete_column
+        else pa.repeat(pa.scalar(True, field.type), deletions.num_rows)
+        for field in rows.schema
+    ]
+    return pa.Table.from_arrays(columns, schema=rows.schema)
+
+
+def tidy(table: Place, *, kept_hours: int = KEPT_HOURS, above: int = TIDY_ABOVE) -> None:
+    """Joins the files and forgets old deletions, when there are many files."""
+    found = place_of(table).find()
+    if found is None or len(found.file_uris()) <= above:
+        return
+    found.delete(f"{WRITTEN_AT} < {_now_ms() - kept_hours * HOUR_MS}")
+    found.optimize.compact()
+
+
+def forget(table: Place) -> None:
+    """All of them: the table was given other contents."""
+    found = place_of(table).find()
+    if found is not None:
+        found.delete()
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,239 @@
+"""Which row of a key stands: one rule for every keyed table. Pure; knows Arrow and numpy, neither Delta nor Spark.
+
+The order of the log. Two records of one partition compare by offset. Records of different partitions compare by
+timestamp, then by topic id and partition: offsets of different partitions say nothing about each other.
+
+The rule, for the rows of one key:
+1. A deletion without a value of `sequence_by` goes by the log: it ends every row that comes before it in the log. A
+   tombstone has no columns, so it is such a deletion; without `sequence_by`, every deletion is.
+2. Of the rows that are left, the one with the greatest `sequence_by` stands; null is least. Between equals the order of
+   the log decides. If the row that stands is a deletion, the key is not in the table.
+
+Rows without provenance have no place in the log. They compare by `sequence_by`, and of equals the later arrival stands.
+
+The rule is applied to a part of a batch (`last_per_position`), to a whole batch together with the deletions that the
+table remembers (`resolve`), and to a row and the table's row of the same key (`newer_sql`, `log_sql`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from chronik.pipeline.tables.errors import TableError
+
+TOPIC_ID: Final = "_topic_id"
+PARTITION: Final = "_partition"
+OFFSET: Final = "_offset"
+TIMESTAMP: Final = "_timestamp"
+PROVENANCE: Final = (TOPIC_ID, PARTITION, OFFSET, TIMESTAMP)
+
+Numbers = np.ndarray[Any, np.dtype[np.int64]]
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """How a table is kept. `delete_column` is a boolean column that marks deletions and is not stored."""
+
+    keys: tuple[str, ...]
+    sequence_by: tuple[str, ...] = ()
+    delete_column: str | None = None
+
+    def check(self, columns: Sequence[str]) -> None:
+        """The columns that rows have must suffice to tell which one is last."""
+        if not self.sequence_by and not has_provenance(columns):
+            reason = f"rows carry no {', '.join(PROVENANCE)} either, so nothing tells which of two rows is the last"
+            raise TableError("TABLE_OPTION_MISSING", option="sequenceBy", reason=reason)
+
+    def stored(self, columns: Sequence[str]) -> list[str]:
+        return [name for name in columns if name != self.delete_column]
+
+    def sequence(self, columns: Sequence[str]) -> tuple[str, ...]:
+        """What comes before the order of the log. `_offset` at the end of `sequence_by` means that order itself."""
+        if self.sequence_by and self.sequence_by[-1] == OFFSET and has_provenance(columns):
+            return self.sequence_by[:-1]
+        return self.sequence_by
+
+    def order_columns(self, columns: Sequence[str]) -> list[str]:
+        """All that the rule looks at, besides the mark of deletions."""
+        log = PROVENANCE if has_provenance(columns) else ()
+        return list(dict.fromkeys((*self.keys, *self.sequence(columns), *log)))
+
+
+def has_provenance(columns: Sequence[str]) -> bool:
+    return set(PROVENANCE) <= set(columns)
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """Rows as numbers that compare as the rows do."""
+
+    key: Numbers
+    sequence: Numbers
+    place: Numbers  # topic id and partition
+    offset: Numbers
+    time: Numbers
+    deletes: np.ndarray[Any, np.dtype[np.bool_]]
+    by_log: np.ndarray[Any, np.dtype[np.bool_]]  # deletions that go by the log
+
+    @classmethod
+    def of(cls, rows: pa.Table, keeping: Keeping) -> Ranked:
+        names, count = rows.column_names, rows.num_rows
+        sequence_by = keeping.sequence(names)
+        deletes = np.zeros(count, np.bool_)
+        if keeping.delete_column is not None:
+            deletes = pc.fill_null(rows[keeping.delete_column], False).to_numpy()
+        key, sequence = _ranks(rows, keeping.keys), _ranks(rows, sequence_by)
+        if not has_provenance(names):
+            nothing = np.zeros(count, np.int64)
+            return cls(key, sequence, nothing, np.arange(count), nothing, deletes, np.zeros(count, np.bool_))
+        silent = np.ones(count, np.bool_)
+        for name in sequence_by:
+            silent &= rows[name].is_null().to_numpy()
+        place, time = _ranks(rows, (TOPIC_ID, PARTITION)), _ranks(rows, (TIMESTAMP,))
+        return cls(key, sequence, place, _ranks(rows, (OFFSET,)), time, deletes, deletes & silent)
+
+    def last_in_log(self, rows: Numbers) -> Numbers:
+        """Of each key's rows the last by the order of the log."""
+        latest = _last(rows, (self.key, self.place), (self.offset,))
+        return _last(latest, (self.key,), (self.time, self.place))
+
+    def greatest(self, rows: Numbers) -> Numbers:
+        """Of each key's rows those with the greatest sequence."""
+        top = np.full(int(self.key.max(initial=-1)) + 1, -1, np.int64)
+        np.maximum.at(top, self.key[rows], self.sequence[rows])
+        found: Numbers = rows[self.sequence[rows] == top[self.key[rows]]]
+        return found
+
+    def is_after(self, rows: Numbers, others: Numbers) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """Row by row, whether one comes after the other in the log, or is the same record."""
+        later = self.time[rows] > self.time[others]
+        later |= (self.time[rows] == self.time[others]) & (self.place[rows] > self.place[others])
+        return np.where(self.place[rows] == self.place[others], self.offset[rows] >= self.offset[others], later)
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """Per key, by the indices of rows: the deletion by the log and the row that stands; -1 where there is none."""
+
+    ranked: Ranked
+    ended_by: Numbers
+    standing: Numbers
+
+
+def resolve(rows: pa.Table, keeping: Keeping) -> Resolved:
+    """The rule, for all keys at once."""
+    ranked = Ranked.of(rows, keeping)
+    everything = np.arange(rows.num_rows)
+    deletions = ranked.last_in_log(everything[ranked.by_log])
+    ended_by = np.full(int(ranked.key.max(initial=-1)) + 1, -1, np.int64)
+    ended_by[ranked.key[deletions]] = deletions
+    others = everything[~ranked.by_log]
+    ends = ended_by[ranked.key[others]]
+    left = others[(ends < 0) | ranked.is_after(others, ends)]
+    winners = ranked.last_in_log(ranked.greatest(left))
+    standing = np.full(len(ended_by), -1, np.int64)
+    standing[ranked.key[winners]] = winners
+    return Resolved(ranked, ended_by, standing)
+
+
+def last_per_key(rows: pa.Table, keeping: Keeping) -> pa.Table:
+    """What a batch says of each key: the row that stands, deletions included, and the deletion by the log before it."""
+    found = resolve(rows, keeping)
+    chosen = np.concatenate([found.ended_by, found.standing])
+    return rows.take(pa.array(np.sort(chosen[chosen >= 0])))
+
+
+def living(rows: pa.Table, keeping: Keeping) -> pa.Table:
+    """The rows that stand and are no deletions: the table, if `rows` are all there is."""
+    found = resolve(rows, keeping)
+    standing = found.standing[found.standing >= 0]
+    return rows.take(pa.array(np.sort(standing[~found.ranked.deletes[standing]])))
+
+
+def last_per_position(rows: pa.Table, keeping: Keeping) -> pa.Table:
+    """The first step, for a part of a batch: drops what is beaten for certain, whatever other parts hold.
+
+    A row is needed unless a later one of its key and partition has an equal or greater sequence. The row with the
+    greatest sequence alone would not do: another part may hold the deletion that ends it, and not the others.
+    """
+    ranked = Ranked.of(rows, keeping)
+    left = np.arange(rows.num_rows)
+    if keeping.delete_column is None or not has_provenance(rows.column_names):
+        left = ranked.greatest(left)
+    # A deletion by the log ends all before it, as the greatest sequence of all would.
+    sequence = np.where(ranked.by_log, rows.num_rows + 1, ranked.sequence)
+    latest_first = left[::-1]
+    latest_first = latest_first[
+        np.lexsort([-ranked.offset[latest_first], ranked.place[latest_first], ranked.key[latest_first]])
+    ]
+    key, place = ranked.key[latest_first], ranked.place[latest_first]
+    group = np.cumsum(np.append([False], (key[1:] != key[:-1]) | (place[1:] != place[:-1])))[: len(key)]
+    height = group * (rows.num_rows + 2) + sequence[latest_first]
+    before = np.append([-1], np.maximum.accumulate(height))[: len(height)]
+    return rows.take(pa.array(np.sort(latest_first[height > before])))
+
+
+def _last(rows: Numbers, groups: Sequence[Numbers], by: Sequence[Numbers]) -> Numbers:
+    """Of rows that are equal in `groups` the greatest in `by`; of equal ones the last."""
+    columns = [column[rows] for column in (*groups, *by)]
+    ordered = rows[np.lexsort(columns[::-1])]
+    is_last = np.ones(len(ordered), np.bool_)
+    if len(ordered):
+        is_last[:-1] = np.logical_or.reduce([column[ordered[1:]] != column[ordered[:-1]] for column in groups])
+    return ordered[is_last]
+
+
+def _ranks(rows: pa.Table, columns: Sequence[str]) -> Numbers:
+    """From 0 on without gaps, equal for equal values, compared column by column; null is least."""
+    ranks = np.zeros(rows.num_rows, np.int64)
+    for name in columns:
+        column = rows[name].combine_chunks()
+        if pa.types.is_boolean(column.type):
+            column = column.cast(pa.int8())
+        encoded = column.dictionary_encode()
+        order = pc.sort_indices(encoded.dictionary).to_numpy()
+        rank_of = np.empty(len(order) + 1, np.int64)
+        rank_of[order] = np.arange(1, len(order) + 1)
+        rank_of[-1] = 0  # of null, which -1 stands for below
+        own = rank_of[pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False)]
+        ranks = np.unique(ranks * (len(order) + 1) + own, return_inverse=True)[1].reshape(-1)
+    return ranks
+
+
+def newer_sql(sequence_by: Sequence[str], *, has_log: bool) -> str:
+    """SQL: row s stands against row t of the same key, deletions by the log aside."""
+    return is_not_older(sequence_by, log_sql() if has_log else "true")
+
+
+def log_sql(prefix: str = "") -> str:
+    """SQL: s comes after t in the log, or is the same record. In s, the names of the columns begin with `prefix`."""
+
+    def same(column: str) -> str:
+        return f"s.{quoted(prefix + column)} = t.{quoted(column)}"
+
+    offset = is_not_older((OFFSET,), prefix=prefix)
+    time = is_not_older((TIMESTAMP, TOPIC_ID, PARTITION), prefix=prefix)
+    return f"(CASE WHEN {same(TOPIC_ID)} AND {same(PARTITION)} THEN {offset} ELSE {time} END)"
+
+
+def is_not_older(columns: Sequence[str], level: str = "true", *, prefix: str = "") -> str:
+    """SQL: row s comes after row t, compared column by column; null is least. `level` decides between equals."""
+    condition = level
+    for column in reversed(columns):
+        s, t = f"s.{quoted(prefix + column)}", f"t.{quoted(column)}"
+        condition = (
+            f"({t} IS NULL AND {s} IS NOT NULL OR {s} > {t}"
+            f" OR ({s} = {t} OR {s} IS NULL AND {t} IS NULL) AND {condition})"
+        )
+    return condition
+
+
+def quoted(name: str) -> str:
+    """The name of a column in deltalake's SQL."""
+    return '"' + name.replace('"', '""') + '"'
