@@ -7,7 +7,7 @@ for every write, which a batch of a second cannot afford. Here is decided how a 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
@@ -16,7 +16,7 @@ from chronik.pipeline.declarations import DELETED, Gold, Silver
 from chronik.pipeline.rows import marked
 from chronik.pipeline.tables.options import TableOptions
 from chronik.pipeline.tables.place import Place
-from chronik.pipeline.tables.transactions import BatchName
+from chronik.pipeline.tables.transactions import BatchName, newest_note
 from chronik.pipeline.tables.writing import Target
 from chronik.pipeline.workers import settle
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from chronik.pipeline.flows import Flow
 
 COORDINATES: Final = ("_topic_id", "_partition", "_offset")
+INPUTS: Final = "chronik.inputs"  # a note of a commit
 NEVER: Final = "_never"  # marks tombstones where there are none, so that a column _deleted is data
 UPSERT_BYTES_MAX: Final = 256 << 20  # of compressed rows, which meet in the driver
 
@@ -47,14 +48,26 @@ def write(rows: DataFrame, flow: Flow, application: str, number: int) -> int:
     """The table's version afterwards."""
     declaration = flow.declaration
     if isinstance(declaration, Silver) and declaration.keys:
-        return _committed(marked(rows, declaration), _by_key(flow, declaration), application, number)
+        return _committed(marked(rows, declaration), _by_key(flow, declaration), BatchName(application, number))
     shaped = flat(rows) if isinstance(declaration, Gold) else rows
-    return _committed(shaped, _appending(flow), application, number)
+    return _committed(shaped, _appending(flow), BatchName(application, number))
 
 
-def replace(rows: DataFrame, flow: Flow, application: str, number: int) -> int:
-    """The rows become all there is."""
-    return _committed(flat(rows), _appending(flow), application, number, replaces=True)
+def identity_of(table: str) -> tuple[str, int] | None:
+    """The id and the version of a table. Versions count within one id: a table that was made anew has another."""
+    found = Place.of(table).find()
+    return None if found is None else (str(found.metadata().id), int(found.version()))
+
+
+def inputs_of(table: str) -> str | None:
+    """From what the contents of a table were computed, as `replace` was told; None when that is not known."""
+    found = Place.of(table).find()
+    return None if found is None else newest_note(found, INPUTS)
+
+
+def replace(rows: DataFrame, flow: Flow, inputs: str) -> int:
+    """The rows become all there is. `inputs` says what they were computed from, and is part of the same commit."""
+    return _committed(flat(rows), _appending(flow), None, replaces=True, notes={INPUTS: inputs})
 
 
 def add_missing(rows: DataFrame, flow: Flow, application: str, number: int) -> int:
@@ -63,10 +76,18 @@ def add_missing(rows: DataFrame, flow: Flow, application: str, number: int) -> i
     if isinstance(declaration, Silver) and declaration.keys:
         return write(rows, flow, application, number)
     options = _options(flow, mode="upsert", keys=COORDINATES, sequence_by=("_offset",), delete_column=NEVER)
-    return _committed(rows.withColumn(NEVER, F.lit(False)), options, application, number)
+    return _committed(rows.withColumn(NEVER, F.lit(False)), options, BatchName(application, number))
 
 
-def _committed(rows: DataFrame, options: TableOptions, application: str, number: int, *, replaces: bool = False) -> int:
+def _committed(
+    rows: DataFrame,
+    options: TableOptions,
+    name: BatchName | None,
+    *,
+    replaces: bool = False,
+    notes: Mapping[str, str] | None = None,
+) -> int:
+    prefix = f"b{name.number}" if name is not None else "r"
     target = Target.of(options, rows.schema.json(), replace=replaces)
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -76,12 +97,12 @@ def _committed(rows: DataFrame, options: TableOptions, application: str, number:
 
         context = TaskContext.get()
         assert context is not None
-        output = target.write(batches, f"b{number}-{context.partitionId()}")
+        output = target.write(batches, f"{prefix}-{context.partitionId()}")
         settle()
         yield pa.RecordBatch.from_pydict({"output": pa.array([pickle.dumps(output)], pa.binary())})
 
     told = rows.mapInArrow(work, "output binary").collect()
-    target.commit([pickle.loads(row.output) for row in told], BatchName(application, number))  # noqa: S301 - of our tasks
+    target.commit([pickle.loads(row.output) for row in told], name, notes)  # noqa: S301 - of our tasks
     return version_of(options.place.uri)
 
 

@@ -1,11 +1,13 @@
-"""Gold without a watermark: computed anew from the tables it reads, whenever one of them has changed.
+"""Gold without a watermark: computed anew from the tables it reads, whenever one of them is not what it was.
 
-The versions that went in are the application's number of the commit, added up: versions only grow, so a sum that was
-seen before is a result that is there already, after a restart too.
+The commit of a result holds what it was computed from: the id and the version of each table. A result is up to date
+when these are the tables as they are. So a table that was rebuilt, or an older copy that was put back, is noticed
+although its version is lower than before. A result whose inputs are unknown is computed anew.
 """
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from chronik.pipeline import table_writes
@@ -27,16 +29,17 @@ class View:
 
     def refresh(self) -> Counts | None:
         """None when nothing has changed, or when a table that it reads is not there yet."""
-        versions = {name: table_writes.version_of(self._table(name)) for name in self.flow.declaration.reads}
-        number = sum(versions.values())
-        if min(versions.values()) < 0 or table_writes.holds(self.flow.table, self.flow.group, number):
+        found = {name: table_writes.identity_of(self._table(name)) for name in self.flow.declaration.reads}
+        tables = {name: identity for name, identity in found.items() if identity is not None}
+        inputs = json.dumps(tables, sort_keys=True)
+        if len(tables) < len(found) or table_writes.inputs_of(self.flow.table) == inputs:
             return None
         transform = self.flow.declaration.transform
         assert transform is not None
-        results = transform(*(self._read(name, version) for name, version in versions.items())).persist()
+        results = transform(*(self._read(name, version) for name, (_, version) in tables.items())).persist()
         try:
             count = results.count()
-            version = table_writes.replace(results, self.flow, self.flow.group, number)
+            version = table_writes.replace(results, self.flow, inputs)
             return Counts(rows_in=count, rows_out=count, table_version=version)
         finally:
             results.unpersist()

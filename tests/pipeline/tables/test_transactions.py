@@ -17,7 +17,7 @@ from chronik.pipeline.tables.appending import append
 from chronik.pipeline.tables.errors import TableError
 from chronik.pipeline.tables.files import DataFile
 from chronik.pipeline.tables.place import Place
-from chronik.pipeline.tables.transactions import BatchName
+from chronik.pipeline.tables.transactions import BatchName, newest_note
 from tests.pipeline.tables.rows import DELTA_SCHEMA, batches_in_history, offsets_in, written
 
 
@@ -190,3 +190,12 @@ def test_a_lost_answer_does_not_write_twice(place: Place, monkeypatch: pytest.Mo
         commit(place, number, [number])
     assert lost
     assert offsets_in(place) == list(range(9))
+
+
+def test_a_note_is_kept_with_its_commit_and_found_behind_later_ones(place: Place) -> None:
+    """By it a result knows what it was computed from; compaction commits without a note."""
+    append(place, None, written(place, [0]), DELTA_SCHEMA, notes={"inputs": "a"})
+    append(place, None, written(place, [1]), DELTA_SCHEMA, replace=True, notes={"inputs": "b"})
+    append(place, BatchName("query", 0), written(place, [2]), DELTA_SCHEMA)
+    assert newest_note(place.load(), "inputs") == "b"
+    assert newest_note(place.load(), "other") is None

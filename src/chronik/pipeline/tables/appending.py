@@ -6,7 +6,7 @@ lost, a file may be part of the table, so what is not is left to `maintenance.va
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from deltalake import CommitProperties, DeltaTable, Schema
 from deltalake.transaction import create_table_with_add_actions
@@ -27,6 +27,7 @@ def append(
     partition_by: Sequence[str] = (),
     merge_schema: bool = False,
     replace: bool = False,
+    notes: Mapping[str, str] | None = None,
 ) -> bool:
     """Commits the files; with `replace` they become all there is. False when the batch was there already.
 
@@ -61,7 +62,7 @@ def append(
             commit_properties=properties,
         )
 
-    committed = commit_once(place, name, attempt)
+    committed = commit_once(place, name, attempt, notes=notes)
     if replace:
         deletions.forget(place)
     return committed

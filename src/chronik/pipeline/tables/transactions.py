@@ -13,7 +13,7 @@ drivers with the same batch exactly one commits. Numbers of one application must
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -28,6 +28,7 @@ from chronik.pipeline.tables.place import Place
 ATTEMPTS_MAX: Final = 50
 APPLICATION_KEY: Final = "chronik.application"
 BATCH_KEY: Final = "chronik.batch"
+NOTED_WITHIN: Final = 20  # commits; between two results there are only those that compact
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +50,13 @@ class StartOver(Exception):
 Attempt = Callable[[DeltaTable | None, CommitProperties], None]
 
 
-def commit_once(place: Place, name: BatchName | None, attempt: Attempt) -> bool:
+def commit_once(
+    place: Place, name: BatchName | None, attempt: Attempt, *, notes: Mapping[str, str] | None = None
+) -> bool:
     """Runs `attempt` until it commits. False when the batch was in the table already, and nothing was done.
 
     `attempt` gets the table as it is, or None when it must create it, and the properties of its single commit. A batch
-    without a name cannot be recognised and is written each time it is asked for.
+    without a name cannot be recognised and is written each time it is asked for. `notes` are kept with the commit.
     """
     refusal: Exception | None = None
     for _ in range(ATTEMPTS_MAX):
@@ -61,7 +64,7 @@ def commit_once(place: Place, name: BatchName | None, attempt: Attempt) -> bool:
         if name is not None and table is not None and name.is_in(table):
             return False
         try:
-            attempt(table, _properties(name))
+            attempt(table, _properties(name, notes or {}))
         except (CommitFailedError, StartOver) as error:
             refusal = error
         except DeltaError as error:
@@ -81,11 +84,19 @@ def commit_once(place: Place, name: BatchName | None, attempt: Attempt) -> bool:
     )
 
 
-def _properties(name: BatchName | None) -> CommitProperties:
+def newest_note(table: DeltaTable, key: str) -> str | None:
+    """The note of the newest commit that has one under this key; None when there is none in the last commits."""
+    for commit in table.history(NOTED_WITHIN):
+        if key in commit:
+            return str(commit[key])
+    return None
+
+
+def _properties(name: BatchName | None, notes: Mapping[str, str]) -> CommitProperties:
     if name is None:
-        return CommitProperties(max_commit_retries=0)
+        return CommitProperties(custom_metadata=dict(notes), max_commit_retries=0)
     return CommitProperties(
-        custom_metadata={APPLICATION_KEY: name.application, BATCH_KEY: str(name.number)},
+        custom_metadata={APPLICATION_KEY: name.application, BATCH_KEY: str(name.number), **notes},
         max_commit_retries=0,
         app_transactions=[Transaction(name.application, name.number)],
     )

@@ -8,7 +8,7 @@ meet in one process, and what is not in a file need not be cleaned up after a cr
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -89,8 +89,13 @@ class Target:
             return TaskOutput(files=tuple(files))
         return TaskOutput(rows=self._reduced(batches))
 
-    def commit(self, outputs: Sequence[TaskOutput], name: BatchName | None) -> bool:
-        """All tasks' parts become the table's, at once and once. False when the batch was there already."""
+    def commit(
+        self, outputs: Sequence[TaskOutput], name: BatchName | None, notes: Mapping[str, str] | None = None
+    ) -> bool:
+        """All tasks' parts become the table's, at once and once. False when the batch was there already.
+
+        Notes are kept with the commit of an append.
+        """
         options = self.options
         if options.mode == "append":
             committed = append(
@@ -101,6 +106,7 @@ class Target:
                 partition_by=self.partition_by,
                 merge_schema=options.merge_schema,
                 replace=self.replace,
+                notes=notes,
             )
         else:
             self._check_size(sum(len(output.rows) for output in outputs))
