@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewPartitions
 
 from chronik.pipeline import batches, table_writes
 from chronik.pipeline.conditions import PipelineFault
@@ -169,3 +171,68 @@ def test_what_cannot_be_decoded_may_also_stop_the_flow_or_be_dropped(
         shop.run(only="changes")
     assert (stopped.value.condition, stopped.value.parameters["offset"]) == (condition, 1)
     assert table_writes.version_of(str(shop.storage / "tables/changes")) == -1
+
+
+ACCOUNTS = """
+from pyspark.sql import functions as F
+from chronik.pipeline import bronze, gold, silver
+
+@bronze(topic="{topic}", decode="json", schema="id long, op string, at timestamp, n long",
+        is_stored=False)
+def changes(records):
+    return records
+
+@silver(keys=["id"], sequence_by="_offset", delete_when="op = 'd'")
+def latest(changes):
+    return changes
+
+@silver(keys=["id"], sequence_by="at", delete_when="op = 'd'")
+def newest(changes):
+    return changes
+
+@gold()
+def totals(newest):
+    return newest.agg(F.count("*").alias("accounts"), F.sum("n").alias("n"))
+"""
+
+
+def change(account: int | None, n: int, second: int, op: str = "u") -> tuple[bytes, bytes]:
+    return b"%d" % (account or 0), as_json(id=account, op=op, at=at(second), n=n)
+
+
+def test_tables_by_key_and_what_reads_them_stay_true(bench: Callable[..., Any], our_broker: Cluster) -> None:
+    """Through what happens to a topic in its life: partitions are added and keys move to low offsets, changes come
+    late, one has no key, and a table is dropped to be built again."""
+    shop, topic = bench(ACCOUNTS, partitions=1)
+    shop.send(topic, [change(n % 10, n, n) for n in range(100)])
+    shop.run()
+    assert shop.rows("totals") == [{"accounts": 10, "n": 945}]
+
+    admin = AdminClient({"bootstrap.servers": our_broker.bootstrap})
+    admin.create_partitions([NewPartitions(topic, 4)])[topic].result(30)
+    shop.send(topic, [change(account, 1000 + account, 200) for account in range(10)])
+    shop.send(topic, [change(3, 0, 300, "d"), change(4, 0, 300, "d"), change(None, 7, 300)])
+    shop.run()
+    assert {row["_partition"] for row in shop.rows("latest")} > {0}
+    expected = {account: 1000 + account for account in range(10) if account not in (3, 4)}
+    assert {row["id"]: row["n"] for row in shop.rows("latest")} == expected
+    assert {row["id"]: row["n"] for row in shop.rows("newest")} == expected
+    letters = shop.letters(f"{topic}.dlq")
+    assert sorted((letter.flow, letter.error) for letter in letters) == [
+        ("latest", "KEY_MISSING"),
+        ("newest", "KEY_MISSING"),
+    ]
+
+    shop.send(topic, [change(3, 5, 250), change(5, 5, 150), change(4, 6, 400)])
+    shop.run()
+    assert {row["id"]: row["n"] for row in shop.rows("newest")} == expected | {4: 6}
+    assert {row["id"]: row["n"] for row in shop.rows("latest")} == expected | {3: 5, 4: 6, 5: 5}
+
+    [before] = shop.rows("totals")
+    shop.send(topic, [change(11, 10_000, 500)])
+    shutil.rmtree(shop.storage / "tables/newest")
+    shutil.rmtree(shop.storage / "checkpoints/shop/newest")
+    shop.run()
+    assert shop.rows("totals") == [{"accounts": before["accounts"] + 1, "n": before["n"] + 10_000}]
+    again = shop.replay("newest")
+    assert (again.letters, again.added, again.still_dead) == (1, 0, 1)

@@ -26,6 +26,7 @@ from chronik.pipeline.rows import (
     ERROR_CLASS,
     ERROR_MESSAGE,
     FAILED,
+    KEYLESS,
     OUTCOME,
     bad,
     chain,
@@ -74,6 +75,11 @@ class TableFlow:
         declaration = self.flow.declaration
         return declaration.expectations if isinstance(declaration, Silver) else ()
 
+    @property
+    def keys(self) -> tuple[str, ...]:
+        declaration = self.flow.declaration
+        return declaration.keys if isinstance(declaration, Silver) else ()
+
     def take(self, records: DataFrame, application: str, batch_id: int) -> Counts:
         if table_writes.holds(self.flow.table, application, batch_id):
             return Counts()
@@ -91,7 +97,7 @@ class TableFlow:
         takes_all = isinstance(self.flow.declaration, Bronze) or not self.bronze.is_stored
         source = rows.persist() if takes_all else rows
         steps = chain(self.pipeline, self.flow.declaration)
-        results = judged(passed_through(good(source), steps), self.expectations).persist()
+        results = judged(passed_through(good(source), steps), self.expectations, self.keys).persist()
         try:
             tally = self._tally(results)
             told: Mapping[str, Any] = seen.get
@@ -103,8 +109,8 @@ class TableFlow:
             dead = []
             if takes_all and undecodable and self.bronze.on_error == "dlq":
                 dead.append(bad(source))
-            if tally[OnFail.DLQ]:
-                dead.append(refused(results))
+            if tally[OnFail.DLQ] or tally[KEYLESS]:
+                dead.append(refused(results, self.keys))
             letter_count = self._buried(records, dead)
             version = table_writes.write(kept(results), self.flow, application, batch_id)
             is_dropping = takes_all and self.bronze.on_error == "drop"
@@ -143,7 +149,7 @@ class TableFlow:
 
     def _tally(self, results: DataFrame) -> dict[str, int]:
         """How many rows have each outcome, and how many failed each expectation."""
-        outcomes = ["keep", *(str(each) for each in OnFail if each is not OnFail.WARN)]
+        outcomes = ["keep", KEYLESS, *(str(each) for each in OnFail if each is not OnFail.WARN)]
         sums = [F.count_if(F.col(OUTCOME) == outcome).alias(outcome) for outcome in outcomes]
         sums += [F.count_if(F.array_contains(FAILED, each.name)).alias(f"!{each.name}") for each in self.expectations]
         [row] = results.agg(*sums).collect()

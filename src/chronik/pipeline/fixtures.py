@@ -24,6 +24,7 @@ from chronik.pipeline.rows import (
     judged,
     kept,
     marked,
+    refused,
     timed,
 )
 from chronik.pipeline.table_writes import flat
@@ -115,7 +116,9 @@ class _Fixture:
             if isinstance(declaration, Gold):
                 inputs = [timed(rows, declaration) for rows in inputs]
             rows = declaration.transform(*inputs) if declaration.transform is not None else inputs[0]
-            self._rows[declaration.name] = judged(rows, getattr(declaration, "expectations", ()))
+            self._rows[declaration.name] = judged(
+                rows, getattr(declaration, "expectations", ()), getattr(declaration, "keys", ())
+            )
         return self._rows[declaration.name]
 
     def _kept(self, declaration: Declaration) -> DataFrame:
@@ -142,8 +145,10 @@ class _Fixture:
         if isinstance(declaration, Bronze):
             counted = self._decoded(declaration).where(f"{ERROR_CLASS} IS NOT NULL").groupBy(ERROR_CLASS).count()
             return {row[0]: row[1] for row in sorted(counted.collect())}
-        count = self._stream(declaration).where("_outcome = 'dlq'").count()
-        return {"EXPECTATION_FAILED": count} if count else {}
+        if not isinstance(declaration, Silver):
+            return {}
+        counted = refused(self._stream(declaration)).groupBy(ERROR_CLASS).count()
+        return {row[0]: row[1] for row in sorted(counted.collect())}
 
 
 def _bytes(value: Any) -> bytearray | None:

@@ -106,8 +106,8 @@ def _taken(plan: Plan, flow: Flow, records: DataFrame, topic_id: str, purpose: s
     assert bottom is not None
     rows = good(decoded(records, bottom, topic_id))
     declaration = flow.declaration
-    expectations = declaration.expectations if isinstance(declaration, Silver) else ()
-    passed = kept(judged(passed_through(rows, chain(plan.pipeline, declaration)), expectations)).persist()
+    expectations, keys = (declaration.expectations, declaration.keys) if isinstance(declaration, Silver) else ((), ())
+    passed = kept(judged(passed_through(rows, chain(plan.pipeline, declaration)), expectations, keys)).persist()
     try:
         count = passed.count()
         if not count:

@@ -8,10 +8,14 @@ after it, and every known field of its type: a text where a number belongs is no
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
+from pyspark.sql.types import StringType, StructField, StructType
 
+from chronik.pipeline import json_types
 from chronik.pipeline.declarations import DELETED, LINEAGE, UNKNOWN, Bronze, Gold, Silver
 from chronik.pipeline.expectations import Expectation, OnFail
 
@@ -24,7 +28,10 @@ if TYPE_CHECKING:
 ERROR_CLASS: Final = "_error_class"
 ERROR_MESSAGE: Final = "_error_message"
 FAILED: Final = "_failed"  # names of the expectations that a row did not meet
-OUTCOME: Final = "_outcome"  # keep | drop | dlq | fail
+OUTCOME: Final = "_outcome"  # keep | drop | dlq | fail | keyless
+KEYLESS: Final = (
+    "keyless"  # no expectation says what becomes of the row, and a table by key cannot hold it: a dead letter
+)
 MESSAGE_CHARACTERS_MAX: Final = 300
 RECORD_SCHEMA: Final = (
     "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, timestampType int, "
@@ -53,8 +60,9 @@ def decoded(records: DataFrame, bronze: Bronze, topic_id: str) -> DataFrame:
         text = F.format_string(f"the value has %d bytes, at most {bronze.value_bytes_max} are allowed", size)
         wrong.append((size > bronze.value_bytes_max, "VALUE_TOO_LARGE", text))
     if bronze.decode == "json":
-        records = _parsed(records, bronze)
-        columns |= _json_columns(records, bronze, wrong)
+        schema = StructType.fromDDL(bronze.schema)
+        records = _parsed(records, schema)
+        columns |= _json_columns(bronze, schema, wrong)
     else:
         columns |= {name: F.col(name) for name in ("key", "value", "headers") if name in records.columns}
     if bronze.key:
@@ -69,47 +77,51 @@ def decoded(records: DataFrame, bronze: Bronze, topic_id: str) -> DataFrame:
     return records.select(*(column.alias(name) for name, column in columns.items()))
 
 
-def _parsed(records: DataFrame, bronze: Bronze) -> DataFrame:
-    """The value as text, its fields by type, and the names of all that it has, each computed once."""
+def _parsed(records: DataFrame, schema: StructType) -> DataFrame:
+    """The value as text, as fields by type, and as it is, each computed once."""
     text = F.when(F.is_valid_utf8(F.col("value")), F.col("value").cast("string"))
-    with_text = records.withColumn("_text", text)
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT, "allowNonNumericNumbers": "false"}
-    fields = F.from_json("_text", f"{bronze.schema}, {_CORRUPT} string", options)
+    raw_schema = StructType([*json_types.raw(schema).fields, StructField(_CORRUPT, StringType())])
     # Spark's parsers stop after the first value. As the only item of a list, a value has nothing after it.
     alone = F.try_parse_json(F.concat(F.lit("["), F.col("_text"), F.lit("]")))
-    is_whole = alone.isNotNull() & F.try_variant_get(alone, "$[1]", "variant").isNull()
+    is_only = F.try_variant_get("_alone", "$[1]", "variant").isNull()
     return (
-        with_text.withColumn("_fields", fields)
-        .withColumn("_names", F.json_object_keys("_text"))
-        .withColumn("_is_whole", is_whole)
+        records.withColumn("_text", text)
+        .withColumn("_fields", F.from_json("_text", raw_schema, options))
+        .withColumn("_wrong", json_types.wrong(F.col("_fields"), schema))
+        .withColumn("_typed", json_types.typed(F.col("_fields"), schema))
+        .withColumn("_alone", alone)
+        .withColumn("_whole", F.when(is_only, F.try_variant_get("_alone", "$[0]", "variant")))
+        .withColumn("_is_object", F.try_variant_get("_whole", "$", "map<string,variant>").isNotNull())
+        .withColumn("_foreign", json_types.unknown(F.col("_whole"), schema))
     )
 
 
-def _json_columns(parsed: DataFrame, bronze: Bronze, wrong: list[tuple[Column, str, Column]]) -> dict[str, Column]:
-    names = [name for name in parsed.schema["_fields"].dataType.names if name != _CORRUPT]
+def _json_columns(bronze: Bronze, schema: StructType, wrong: list[tuple[Column, str, Column]]) -> dict[str, Column]:
     has_value = F.col("value").isNotNull()
     excerpt = F.substring("_text", 1, 80)
     position = F.format_string("it has %d bytes", F.octet_length("value"))
+    fault = F.coalesce(F.col("_wrong"), F.concat(F.lit("the value begins: "), excerpt))
     wrong += [
         (has_value & F.col("_text").isNull(), "VALUE_NOT_UTF8", F.concat(F.lit("the value is not UTF-8; "), position)),
         (
-            has_value & (F.col("_names").isNull() | ~F.col("_is_whole")),
+            has_value & ~F.col("_is_object"),
             "VALUE_NOT_JSON",
             F.concat(F.lit("the value is not one whole JSON object; it begins: "), excerpt),
         ),
         (
-            has_value & (F.col("_fields").isNull() | F.col(f"_fields.{_CORRUPT}").isNotNull()),
+            has_value
+            & (F.col("_fields").isNull() | F.col(f"_fields.{_CORRUPT}").isNotNull() | F.col("_wrong").isNotNull()),
             "VALUE_WRONG_TYPE",
-            F.concat(F.lit(f"a field does not fit the schema ({bronze.schema}); the value begins: "), excerpt),
+            F.concat(F.lit(f"a field does not fit the schema ({bronze.schema}): "), fault),
         ),
     ]
-    columns = {name: F.col(f"_fields.`{name}`") for name in names}
-    foreign = F.array_except(F.col("_names"), F.array(*map(F.lit, names)).cast("array<string>"))
+    columns = {name: F.col("_typed")[name] for name in schema.names}
     if bronze.unknown_fields == "keep":
-        columns[UNKNOWN] = F.when(F.size(foreign) > 0, F.col("_text"))
+        columns[UNKNOWN] = F.when(F.size("_foreign") > 0, F.col("_text"))
     elif bronze.unknown_fields == "dlq":
-        text = F.concat(F.lit("the schema does not know "), F.array_join(foreign, ", "))
-        wrong.append((F.size(foreign) > 0, "VALUE_UNKNOWN_FIELD", text))
+        text = F.concat(F.lit("the schema does not know "), F.array_join("_foreign", ", "))
+        wrong.append((F.size("_foreign") > 0, "VALUE_UNKNOWN_FIELD", text))
     return columns
 
 
@@ -155,8 +167,8 @@ def passed_through(rows: DataFrame, declarations: Sequence[Declaration]) -> Data
             rows = timed(rows, each)
         rows = each.transform(rows) if each.transform is not None else rows
         is_last = index == len(declarations) - 1
-        if not is_last and (expectations := getattr(each, "expectations", ())):
-            rows = kept(judged(rows, expectations))
+        if not is_last and isinstance(each, Silver):
+            rows = kept(judged(rows, each.expectations, each.keys))
     return rows
 
 
@@ -169,17 +181,19 @@ def timed(rows: DataFrame, gold: Gold) -> DataFrame:
     return rows.withColumn("window", F.window(column, gold.window)) if gold.window else rows
 
 
-def judged(rows: DataFrame, expectations: Sequence[Expectation]) -> DataFrame:
-    """Rows with the names of what they fail, and what is to become of them."""
+def judged(rows: DataFrame, expectations: Sequence[Expectation], keys: Sequence[str] = ()) -> DataFrame:
+    """Rows with the names of what they fail, and what is to become of them. `keys` are those of a table by key."""
+    outcome: Any = F.lit("keep")
+    if keys:
+        outcome = F.when(reduce(or_, (F.col(name).isNull() for name in keys)), F.lit(KEYLESS)).otherwise(outcome)
     if not expectations:
         empty = F.array().cast("array<string>")
-        return rows.withColumn(FAILED, empty).withColumn(OUTCOME, F.lit("keep"))
+        return rows.withColumn(FAILED, empty).withColumn(OUTCOME, outcome)
 
     def fails(each: Expectation) -> Column:
         return ~F.coalesce(F.expr(each.condition), F.lit(True))
 
     names = F.array_compact(F.array(*(F.when(fails(each), F.lit(each.name)) for each in expectations)))
-    outcome: Any = F.lit("keep")
     for on_fail in (OnFail.DROP, OnFail.DLQ, OnFail.FAIL):  # the hardest is asked last and stands outermost
         some = [each.name for each in expectations if each.on_fail is on_fail]
         if some:
@@ -198,8 +212,11 @@ def kept(rows: DataFrame) -> DataFrame:
     return rows.where(F.col(OUTCOME) == "keep").drop(FAILED, OUTCOME)
 
 
-def refused(rows: DataFrame) -> DataFrame:
+def refused(rows: DataFrame, keys: Sequence[str] = ()) -> DataFrame:
     """Where the rows stand that belong to the dead letters, in the columns of `bad`."""
-    message = F.concat(F.lit("does not meet "), F.array_join(FAILED, ", "))
-    dead = rows.where(F.col(OUTCOME) == str(OnFail.DLQ))
-    return dead.select(*LINEAGE, F.lit("EXPECTATION_FAILED").alias(ERROR_CLASS), message.alias(ERROR_MESSAGE))
+    is_keyless = F.col(OUTCOME) == KEYLESS
+    error = F.when(is_keyless, F.lit("KEY_MISSING")).otherwise(F.lit("EXPECTATION_FAILED"))
+    without = F.lit(f"the row has no value of a key of its table ({', '.join(keys)})")
+    message = F.when(is_keyless, without).otherwise(F.concat(F.lit("does not meet "), F.array_join(FAILED, ", ")))
+    dead = rows.where(F.col(OUTCOME).isin(str(OnFail.DLQ), KEYLESS))
+    return dead.select(*LINEAGE, error.alias(ERROR_CLASS), message.alias(ERROR_MESSAGE))
