@@ -93,9 +93,9 @@ LOGS = {A0: 100, A1: 50, B0: 7, TopicPartition("bb", 0): 9}
         ({"startingOffsetsByTimestamp": '{"a":{"0":1099,"1":1000}}'}, [("a", 0, 99, 100), ("a", 1, 0, 50)]),
         ({"startingTimestamp": "1060", "startingOffsetsByTimestampStrategy": "latest"}, [("a", 0, 60, 100)]),
         ({"assign": '{"a":[1],"b":[0]}'}, [("a", 1, 0, 50), ("b", 0, 0, 7)]),
-        ({"subscribePattern": "[ab]"}, [("a", 0, 10, 100), ("a", 1, 0, 50), ("b", 0, 0, 7)]),
+        ({"subscribePattern": "^[ab]$"}, [("a", 0, 10, 100), ("a", 1, 0, 50), ("b", 0, 0, 7)]),
         ({"subscribePattern": "x"}, []),
-        ({"subscribePattern": "b"}, [("b", 0, 0, 7)]),  # the whole name, not its beginning
+        ({"subscribePattern": "b"}, [("b", 0, 0, 7), ("bb", 0, 0, 9)]),  # anywhere in the name, as Spark has it
         ({"minPartitions": "3"}, [("a", 0, 10, 55), ("a", 0, 55, 100), ("a", 1, 0, 50)]),
         ({"startingOffsets": "group", "kafka.group.id": "g"}, [("a", 0, 70, 100), ("a", 1, 0, 50)]),
     ],

@@ -19,6 +19,7 @@ from chronik.client.addresses import parse_addresses
 from chronik.client.errors import BadAddress
 from chronik.client.topology import TopicPartition
 from chronik.pipeline.errors import PipelineError, hint_for
+from chronik.pipeline.topic_pattern import topic_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -309,12 +310,12 @@ def _topics(text: OptionTexts) -> tuple[str, ...]:
 
 def _pattern(text: OptionTexts) -> str:
     pattern = (text.get("subscribePattern") or "").strip()
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        raise text.refuse("subscribePattern", f"no regular expression: {error}") from None
     if not pattern:
-        raise text.refuse("subscribePattern", "a regular expression is expected, as in orders-.*")
+        raise text.refuse("subscribePattern", "a regular expression is expected, as in ^orders-")
+    try:
+        topic_pattern(pattern)
+    except ValueError as error:
+        raise text.refuse("subscribePattern", f"no regular expression of Java's that is known here: {error}") from None
     return pattern
 
 

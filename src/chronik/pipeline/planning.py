@@ -8,7 +8,6 @@ the same batch. A batch query asks `batch_tasks`.
 from __future__ import annotations
 
 import logging
-import re
 import time
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -17,6 +16,7 @@ from chronik.pipeline import admission, splitting
 from chronik.pipeline.errors import PipelineError
 from chronik.pipeline.offsets import OffsetRange, Position, ranges, require_same_topics
 from chronik.pipeline.options import EARLIEST, LATEST, Edge, Missing, SourceOptions
+from chronik.pipeline.topic_pattern import topic_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -116,8 +116,8 @@ class Planner:
         """The topics that are read. One that is missing is an error, unless the query has read it: then it is lost."""
         options = self._options
         if options.pattern is not None:
-            pattern = re.compile(options.pattern)
-            return {name: topic for name, topic in self._cluster.topics(None).items() if pattern.fullmatch(name)}
+            pattern = topic_pattern(options.pattern)
+            return {name: topic for name, topic in self._cluster.topics(None).items() if pattern.search(name)}
         names = options.topics or tuple(dict.fromkeys(at.topic for at in options.assigned or ()))
         found = self._cluster.topics(names)
         if missing := [name for name in names if name not in found and name not in known]:
