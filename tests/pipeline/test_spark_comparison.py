@@ -39,6 +39,7 @@ OPTION_SETS: list[dict[str, str]] = [
     {"subscribe": "left,right", **EVERY},
     {"subscribe": "left"},
     {"subscribePattern": "l.*|r.*", **EVERY},
+    {"subscribePattern": r"\p{Lower}igh"},  # somewhere in the name, by Java's notation
     {"assign": '{"left":[1],"right":[0]}'},
     {"subscribe": "left", "startingOffsets": '{"left":{"0":7,"1":-2}}', "endingOffsets": '{"left":{"0":93,"1":-1}}'},
     {"subscribe": "left", "startingTimestamp": f"{T + 50}", "endingTimestamp": f"{T + 120}"},
