@@ -136,7 +136,7 @@ WRONG: list[tuple[str, str, str]] = [
     ("day", '"2026-01-01T10:00:00Z"', "day is no date"),
     ("day", "20454", "day is no date"),
     ("price", "1.239", "price is no decimal(10,2): 1.239"),
-    ("price", '"1.5"', "price is no decimal(10,2): 1.5"),
+    ("price", '"1.5"', 'price is no decimal(10,2): "1.5"'),
     ("price", "true", "price is no decimal(10,2)"),
     ("price", "{}", "price is no decimal(10,2)"),
     ("price", "123456789.00", "price is no decimal(10,2)"),

@@ -46,6 +46,7 @@ TEXTS: Final[dict[type[DataType], str]] = {
     TimestampNTZType: rf"^{DATE}([T ]\d{{1,2}}:\d{{1,2}}(:\d{{1,2}}(\.\d+)?)?)?$",
     DateType: rf"^{DATE}$",
 }
+EXPONENT: Final = r"^-?\d+(\.\d+)?[eE][+-]?\d+$|^-?\d+\.0$"  # a double, as Spark writes it
 FLOAT_MAX: Final = 3.4028234663852886e38
 DOUBLE_MAX: Final = 1.7976931348623157e308
 SHOWN_CHARACTERS: Final = 80
@@ -102,8 +103,8 @@ def wrong(value: Column, kind: DataType, path: str = "") -> Column:
         case MapType():
             return _first(F.map_values(value), lambda item: wrong(item, kind.valueType, f"{path}{{}}"))
         case DecimalType():
-            shown, fits = F.try_variant_get(value, "$", "string"), _fits(value, kind)
-            is_absent = value.isNull() | F.schema_of_variant(value).eqNullSafe("VOID")
+            shown = F.to_json(value)  # by which a text differs from a number
+            fits, is_absent = _fits(value, shown, kind), value.isNull() | (shown == "null")
         case FloatType() | DoubleType():
             largest = FLOAT_MAX if isinstance(kind, FloatType) else DOUBLE_MAX
             shown, fits, is_absent = value.cast("string"), F.abs(value) <= largest, value.isNull()
@@ -117,38 +118,39 @@ def wrong(value: Column, kind: DataType, path: str = "") -> Column:
 
 
 def unknown(value: Column, kind: DataType, path: str = "") -> Column:
-    """Paths of the fields of a VARIANT, at any depth, that a schema does not know; null where there can be none."""
+    """Paths of the fields of a VARIANT, at any depth, that a schema does not know; null if it is not of that shape."""
+
+    def inside(item: Column, kind: DataType, path: str) -> Column:
+        return F.coalesce(unknown(item, kind, path), F.array().cast("array<string>"))
+
     match kind:
         case StructType():
             fields = F.try_variant_get(value, "$", "map<string,variant>")
             known = F.array(*(F.lit(each.name) for each in kind.fields)).cast("array<string>")
-            prefix = F.lit(f"{path}." if path else "")
-            own = F.transform(F.array_except(F.map_keys(fields), known), lambda name: F.concat(prefix, name))
-            inside = [
-                unknown(F.try_element_at(fields, F.lit(each.name)), each.dataType, f"{path}.{each.name}".lstrip("."))
+            own = F.array_except(F.map_keys(fields), known)
+            if path:
+                own = F.transform(own, lambda name: F.concat(F.lit(f"{path}."), name))
+            nested = [
+                inside(F.try_element_at(fields, F.lit(each.name)), each.dataType, f"{path}.{each.name}".lstrip("."))
                 for each in kind.fields
                 if _has_struct(each.dataType)
             ]
-            empty = F.array().cast("array<string>")
-            return F.concat(*(F.coalesce(each, empty) for each in (own, *inside)))
+            return F.concat(own, *nested)
         case ArrayType():
             items = F.try_variant_get(value, "$", "array<variant>")
-            return F.flatten(F.transform(items, lambda item: unknown(item, kind.elementType, f"{path}[]")))
+            return F.flatten(F.transform(items, lambda item: inside(item, kind.elementType, f"{path}[]")))
         case MapType():
             items = F.map_values(F.try_variant_get(value, "$", "map<string,variant>"))
-            return F.flatten(F.transform(items, lambda item: unknown(item, kind.valueType, f"{path}{{}}")))
+            return F.flatten(F.transform(items, lambda item: inside(item, kind.valueType, f"{path}{{}}")))
     return F.lit(None).cast("array<string>")
 
 
-def _fits(value: Column, kind: DecimalType) -> Column:
+def _fits(value: Column, text: Column, kind: DecimalType) -> Column:
     """A number whose digits the type can hold. With an exponent it is a double, and must come back as it was."""
-    shape = F.schema_of_variant(value)
     decimal = F.try_variant_get(value, "$", kind.simpleString())
-    digits = rf"^-?\d+(\.\d{{1,{kind.scale}}})?$" if kind.scale else r"^-?\d+$"
-    is_exact = F.try_variant_get(value, "$", "string").rlike(digits)
     is_same = decimal.cast("double") == F.try_variant_get(value, "$", "double")
-    fits = F.when(shape == "DOUBLE", is_same).when((shape == "BIGINT") | shape.startswith("DECIMAL"), is_exact)
-    return decimal.isNotNull() & fits
+    digits = rf"^-?\d+(\.\d{{1,{kind.scale}}})?$" if kind.scale else r"^-?\d+$"
+    return F.when(text.rlike(digits), decimal.isNotNull()).when(text.rlike(EXPONENT), is_same)
 
 
 def _first(items: Column, find: Callable[[Column], Column]) -> Column:

@@ -92,7 +92,6 @@ def _parsed(records: DataFrame, schema: StructType) -> DataFrame:
         .withColumn("_typed", json_types.typed(F.col("_fields"), schema))
         .withColumn("_alone", alone)
         .withColumn("_whole", F.when(is_only, F.try_variant_get("_alone", "$[0]", "variant")))
-        .withColumn("_is_object", F.try_variant_get("_whole", "$", "map<string,variant>").isNotNull())
         .withColumn("_foreign", json_types.unknown(F.col("_whole"), schema))
     )
 
@@ -105,7 +104,7 @@ def _json_columns(bronze: Bronze, schema: StructType, wrong: list[tuple[Column, 
     wrong += [
         (has_value & F.col("_text").isNull(), "VALUE_NOT_UTF8", F.concat(F.lit("the value is not UTF-8; "), position)),
         (
-            has_value & ~F.col("_is_object"),
+            has_value & F.col("_foreign").isNull(),
             "VALUE_NOT_JSON",
             F.concat(F.lit("the value is not one whole JSON object; it begins: "), excerpt),
         ),

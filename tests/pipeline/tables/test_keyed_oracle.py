@@ -43,7 +43,7 @@ def parts_of(rows: pa.Table, rng: random.Random, keeping: Keeping) -> pa.Table:
 
 
 @HISTORIES
-@settings(max_examples=10)
+@settings(max_examples=6)
 @given(seed=st.integers(0, 2**32))
 def test_a_table_equals_a_dict_after_every_batch(keeping: Keeping, hard: set[Hard], seed: int) -> None:
     """Keys move between partitions, updates and deletions come late, batches are repeated, and at some point the whole
@@ -65,12 +65,12 @@ def test_a_table_equals_a_dict_after_every_batch(keeping: Keeping, hard: set[Har
 
 
 @HISTORIES
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(seed=st.integers(0, 2**32))
 def test_the_rule_itself_equals_a_dict(keeping: Keeping, hard: set[Hard], seed: int) -> None:
     """Without Delta, over longer histories: what the table holds and remembers is enough to take the next batch."""
     rng = random.Random(seed)
-    history = History(rng, rng.randrange(120), hard, keys=9)
+    history = History(rng, rng.randrange(80), hard, keys=9)
     table = remembered = SCHEMA.empty_table()
     read: list[Record] = []
     for batch in history.batches(6):

@@ -14,10 +14,12 @@ from deltalake import DeltaTable, Schema
 from chronik.pipeline.tables.appending import append
 from chronik.pipeline.tables.errors import TableError
 from chronik.pipeline.tables.files import write_files
-from chronik.pipeline.tables.maintenance import compact, compact_if_needed, vacuum
+from chronik.pipeline.tables.maintenance import VACUUM_EVERY, compact, tidy_if_needed, vacuum
+from chronik.pipeline.tables.order import Keeping
 from chronik.pipeline.tables.place import Place
 from chronik.pipeline.tables.schemas import delta_schema
 from chronik.pipeline.tables.transactions import BatchName
+from chronik.pipeline.tables.upserting import merge
 from tests.pipeline.tables.rows import DELTA_SCHEMA, SCHEMA, batch_of, offsets_in, written
 
 
@@ -60,7 +62,7 @@ def test_partitions_are_counted_each_for_itself(place: Place) -> None:
 
 def test_a_failed_compaction_does_not_fail_the_batch(place: Place, caplog: pytest.LogCaptureFixture) -> None:
     """The batch is committed by then; failing it would only repeat it."""
-    compact_if_needed(place, above=1)
+    tidy_if_needed(place, above=1)
     assert "was not compacted" in caplog.text
 
 
@@ -76,6 +78,38 @@ def test_vacuum_takes_orphans_and_nothing_that_is_read(place: Place) -> None:
     assert not (Path(place.uri) / orphan.path).exists()
     assert (Path(place.uri) / fresh.path).exists()
     assert offsets_in(place) == [0, 1]
+
+
+def kept_for(place: Place, setting: str) -> None:
+    place.load().alter.set_table_properties({"delta.deletedFileRetentionDuration": setting})
+
+
+def data_files(place: Place) -> int:
+    return len(list(Path(place.uri).glob("*.parquet")))
+
+
+def upserted(place: Place, first: int, count: int) -> None:
+    """Batches that each update the same key, so that each leaves the file of the one before behind."""
+    for number in range(first, first + count):
+        rows = pa.Table.from_batches([batch_of([number])]).set_column(0, "id", pa.array([1], pa.int64()))
+        merge(place, BatchName("query", number), rows, DELTA_SCHEMA, Keeping(("id",)))
+        tidy_if_needed(place, above=32)
+
+
+def test_writers_vacuum_by_themselves(place: Place) -> None:
+    """Nobody else does. An upsert may rewrite a file at each batch, so garbage grows with nothing to compact."""
+    upserted(place, 0, 1)
+    kept_for(place, "interval 0 seconds")
+    upserted(place, 1, 2 * VACUUM_EVERY)
+    assert data_files(place) <= VACUUM_EVERY + 2
+    assert offsets_in(place) == [2 * VACUUM_EVERY]
+
+
+def test_writers_leave_what_the_table_keeps(place: Place) -> None:
+    """Old versions are read by whoever asks for them, for a week unless the table says otherwise."""
+    upserted(place, 0, VACUUM_EVERY + 5)
+    assert data_files(place) == VACUUM_EVERY + 5
+    assert place.load_as_of(version=2).to_pyarrow_table()["_offset"].to_pylist() == [1]
 
 
 def test_vacuum_refuses_to_keep_less_than_a_batch_takes(place: Place) -> None:

@@ -1,8 +1,12 @@
 """Care of a table: few large files instead of many small ones, and no files that nothing refers to.
 
-Compaction changes no row and may run beside writers: whoever commits second looks again. Vacuum deletes files that no
-snapshot within `keep_hours` refers to. A running batch's files are such files until it commits, which is why a table
-may only be vacuumed of what is older than its longest batch.
+Compaction changes no row and may run beside writers: the one that commits second starts over. Vacuum deletes files that
+no recent version refers to. The files of a running batch are such files until it commits, so vacuum only deletes files
+that are older than the longest batch.
+
+Writers do both by themselves, after a batch: they compact when there are many small files, and vacuum about once in
+VACUUM_EVERY versions. How long old versions stay readable is the table's own setting, Delta's
+`delta.deletedFileRetentionDuration`: a week unless somebody has changed it.
 """
 
 from __future__ import annotations
@@ -23,6 +27,9 @@ SMALL_BYTES: Final = 32 << 20
 TARGET_BYTES: Final = 128 << 20
 KEEP_HOURS: Final = 168  # a week, Delta's own default
 LONGEST_BATCH_HOURS: Final = 24
+VACUUM_EVERY: Final = 64  # versions: listing a folder is dear, and an upsert may leave one file behind at each version
+# A batch makes one version, or two with a compaction, so one of each VACUUM_EVERY may be passed over, two are not.
+_DUE: Final = 2
 
 log = logging.getLogger(__name__)
 
@@ -39,15 +46,26 @@ def compact(place: Place, *, above: int = COMPACT_ABOVE) -> bool:
     return True
 
 
-def compact_if_needed(place: Place, *, above: int) -> None:
-    """After a batch, which is committed whatever happens here: a fault is told, and the next batch tries again."""
-    if not above:
-        return
+def tidy_if_needed(place: Place, *, above: int) -> None:
+    """After a batch, which is committed whatever happens here: a fault is logged, and a later batch tries again."""
     try:
-        compact(place, above=above)
-        deletions.tidy(place)
+        if above:
+            compact(place, above=above)
+            deletions.tidy(place)
+        vacuum_if_due(place)
     except (DeltaError, OSError, TableError) as error:
-        log.warning("the table at %s was not compacted: %s", place.uri, error)
+        log.warning("the table at %s was not compacted and vacuumed: %s", place.uri, error)
+
+
+def vacuum_if_due(place: Place) -> list[str]:
+    """Deletes what the table's own setting no longer keeps; the paths. Nothing most of the time."""
+    table = place.load()
+    if table.version() % VACUUM_EVERY >= _DUE or table.version() < VACUUM_EVERY:
+        return []
+    deleted: list[str] = table.vacuum(dry_run=False, enforce_retention_duration=False, full=True)
+    if (remembered := deletions.place_of(place).find()) is not None:
+        remembered.vacuum(dry_run=False, enforce_retention_duration=False, full=True)
+    return deleted
 
 
 def vacuum(

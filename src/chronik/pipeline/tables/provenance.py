@@ -1,7 +1,7 @@
 """Where each row of a table came from: _topic_id, _partition, _offset, _timestamp.
 
-Together the first three name one record for ever: a topic that is deleted and created again has another id. The source
-tells the id when asked (includeTopicId); without that it is looked up by name, once, when the query is defined.
+Together the first three name one record for ever: a topic that is deleted and created again has another id. The id is
+looked up by name, once, when the query is defined, unless the rows bring it in a column `topic_id`.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ def with_provenance(
 ) -> DataFrame:
     """A frame of the source with the four columns in place of its own; key, value and headers stay.
 
-    Needs the column topic_id (includeTopicId=true), or the ids by name, or a cluster to ask for them. A topic that
-    appears after the query was defined has no id by name: its first row fails the query, and a restart knows it.
+    Needs a cluster to ask for the ids of topics, or the ids by name, or a column topic_id. A topic that appears after
+    the query was defined has no id by name: its first row fails the query, and a restart knows it.
     """
     from pyspark.sql import functions as f
 
@@ -37,8 +37,8 @@ def with_provenance(
             if bootstrap is None:
                 raise TableError(
                     "TABLE_OPTION_MISSING",
-                    option="includeTopicId",
-                    reason="rows carry no topic_id: set it on the source, or pass bootstrap to look ids up",
+                    option="bootstrap",
+                    reason="rows carry no topic_id: pass with_provenance the cluster's address, or topic_ids by name",
                 )
             topic_ids = look_up_topic_ids(bootstrap)
         topic_id = _by_name(topic_ids)

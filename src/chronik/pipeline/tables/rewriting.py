@@ -26,7 +26,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 from chronik.pipeline.tables.deletions import WRITTEN_AT, place_of
 from chronik.pipeline.tables.errors import TableError
 from chronik.pipeline.tables.files import DataFile
-from chronik.pipeline.tables.maintenance import compact_if_needed
+from chronik.pipeline.tables.maintenance import tidy_if_needed
 from chronik.pipeline.tables.options import TableOptions
 from chronik.pipeline.tables.order import Keeping, last_per_key, living
 from chronik.pipeline.tables.place import Place
@@ -114,7 +114,7 @@ def upsert_frame(
     finally:
         rows.unpersist()
     if committed:
-        compact_if_needed(place, above=options.compact_above)
+        tidy_if_needed(place, above=options.compact_above)
     return committed
 
 

@@ -18,7 +18,7 @@ from deltalake import Schema
 from chronik.pipeline.tables.appending import append
 from chronik.pipeline.tables.errors import TableError
 from chronik.pipeline.tables.files import DataFile, conform, write_files
-from chronik.pipeline.tables.maintenance import compact_if_needed
+from chronik.pipeline.tables.maintenance import tidy_if_needed
 from chronik.pipeline.tables.options import TableOptions, check_columns
 from chronik.pipeline.tables.order import Keeping, last_per_position
 from chronik.pipeline.tables.partitioning import check_partition_columns
@@ -121,7 +121,7 @@ class Target:
                 merge_schema=options.merge_schema,
             )
         if committed:
-            compact_if_needed(options.place, above=options.compact_above)
+            tidy_if_needed(options.place, above=options.compact_above)
         return committed
 
     def _reduced(self, batches: Iterable[pa.RecordBatch]) -> bytes:
