@@ -9,6 +9,7 @@ import pytest
 from chronik.pipeline.conditions import PipelineFault
 from chronik.pipeline.declarations import SourceLine
 from chronik.pipeline.storage import Storage
+from chronik.pipeline.supervisor import application
 from tests.pipeline.fakes import FakeCluster, FakeFrames, FakeStorage, plan_of
 
 HEAD = "from chronik.pipeline import bronze, expect, gold, silver, to_topic\n"
@@ -136,3 +137,21 @@ def test_a_storage_says_why_it_cannot_be_written_and_leaves_nothing_behind(tmp_p
     assert storage.why_not_shared("/tmp/lake/a", "spark://far:7077")
     assert not storage.why_not_shared("/tmp/lake/a", "local[2]")
     assert not storage.why_not_shared("/mnt/lake/a", "yarn")
+
+
+@pytest.mark.parametrize(
+    "given", ["s3://bucket/lake", Path("s3://bucket/lake"), "/here/s3:/bucket/lake", "abfss://a/b"]
+)
+def test_a_storage_that_is_an_address_is_refused(given: str | Path) -> None:
+    """As a path it is a folder of this machine, and everybody thinks that the tables are in the bucket."""
+    with pytest.raises(PipelineFault, match="mounted") as refused:
+        Storage(given)
+    assert refused.value.condition == "STORAGE_NOT_A_FOLDER"
+    with pytest.raises(PipelineFault):
+        application("b:1", Path(given), None)
+
+
+@pytest.mark.parametrize("given", ["/mnt/lake", "file:///mnt/lake", Path("/mnt/lake")])
+def test_a_storage_may_be_named_as_a_file_address(given: str | Path) -> None:
+    """Spark's users write paths so."""
+    assert Storage(given).root == "/mnt/lake"

@@ -200,9 +200,11 @@ def change(account: int | None, n: int, second: int, op: str = "u") -> tuple[byt
     return b"%d" % (account or 0), as_json(id=account, op=op, at=at(second), n=n)
 
 
-def test_tables_by_key_and_what_reads_them_stay_true(bench: Callable[..., Any], our_broker: Cluster) -> None:
+def test_tables_by_key_and_what_reads_them_stay_true(
+    bench: Callable[..., Any], our_broker: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Through what happens to a topic in its life: partitions are added and keys move to low offsets, changes come
-    late, one has no key, and a table is dropped to be built again."""
+    late, one has no key, a table is dropped to be built again, and that in a batch too large for one process."""
     shop, topic = bench(ACCOUNTS, partitions=1)
     shop.send(topic, [change(n % 10, n, n) for n in range(100)])
     shop.run()
@@ -228,11 +230,14 @@ def test_tables_by_key_and_what_reads_them_stay_true(bench: Callable[..., Any], 
     assert {row["id"]: row["n"] for row in shop.rows("newest")} == expected | {4: 6}
     assert {row["id"]: row["n"] for row in shop.rows("latest")} == expected | {3: 5, 4: 6, 5: 5}
 
+    monkeypatch.setattr(table_writes, "UPSERT_BYTES_MAX", 10)  # from here on, executors do the merging
     [before] = shop.rows("totals")
     shop.send(topic, [change(11, 10_000, 500)])
     shutil.rmtree(shop.storage / "tables/newest")
     shutil.rmtree(shop.storage / "checkpoints/shop/newest")
     shop.run()
     assert shop.rows("totals") == [{"accounts": before["accounts"] + 1, "n": before["n"] + 10_000}]
+    assert {row["id"]: row["n"] for row in shop.rows("newest")} == expected | {4: 6, 11: 10_000}
+    assert {row["id"]: row["n"] for row in shop.rows("latest")} == expected | {3: 5, 4: 6, 5: 5, 11: 10_000}
     again = shop.replay("newest")
     assert (again.letters, again.added, again.still_dead) == (1, 0, 1)

@@ -49,6 +49,9 @@ CONDITIONS: Final[dict[str, str]] = {
     "CHECKPOINT_NOT_WRITABLE": "{name!r}: its checkpoint {path} cannot be written: {reason}",
     "CHECKPOINT_LOST": "{name!r}: the table {path} has rows and its checkpoint is gone; starting again would write "
     "them twice: bring the checkpoint back, or move the table away",
+    "STORAGE_NOT_A_FOLDER": "--storage is {storage}, an address: tables and checkpoints of a pipeline are in a folder. "
+    "Give a path that all machines see, such as one where the bucket is mounted. To write tables to an object store, "
+    'use format("chronik-table") in a program of your own',
     "STORAGE_NOT_SHARED": "{name!r}: {path} is on this machine, and executors of {master} are not: "
     "give --storage a folder that all of them see",
     # while it runs

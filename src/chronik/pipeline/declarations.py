@@ -67,10 +67,11 @@ class Bronze:
 
 @dataclass(frozen=True, slots=True)
 class Silver:
-    """A table kept by key: of two rows with equal keys the one later by `sequence_by` wins.
+    """A table kept by key: of two rows with equal keys the one later by `sequence_by` stands, or else by the log.
 
-    Without keys every row is appended. A row for which `delete_when` holds takes its key out of the table; one that has
-    no value of `sequence_by`, as a tombstone, goes by the log: it ends what stands before it in its partition.
+    Without keys every row is appended. A row for which `delete_when` holds takes its key out of the table. A deletion
+    without a value of `sequence_by`, such as a tombstone, ends every row before it in the log. `sequence_by="_offset"`
+    is the order of the log itself. `tables.order` has the whole rule.
     """
 
     name: str

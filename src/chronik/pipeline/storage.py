@@ -1,22 +1,40 @@
 """Where tables and checkpoints are: one folder that the driver and all executors see.
 
-A plan asks it for reasons against a place. To find out whether one can be written it writes there and cleans up.
+A plan asks it for reasons against a place. To find out whether one can be written it writes there and cleans up. An
+address such as s3://bucket/lake is refused: as a path it would name a folder of this machine.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from pathlib import Path
 from typing import Final
+
+from chronik.pipeline.conditions import PipelineFault
 
 # Below these a path is on the machine itself, as good as always.
 LOCAL_FOLDERS: Final = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 - named in order to be refused
 
 
+# The first part of an address, which a path may have lost a slash of: s3://bucket/lake, s3:/bucket/lake.
+SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+
+
+def folder_of(given: str | Path) -> str:
+    """The absolute path of a folder. A PipelineFault for the address of something else."""
+    text = str(given)
+    if text.startswith("file:"):
+        text = "/" + text.removeprefix("file:").lstrip("/")
+    if any(SCHEME.fullmatch(part) for part in Path(text).parts[:-1]):
+        raise PipelineFault("STORAGE_NOT_A_FOLDER", storage=text)
+    return str(Path(text).expanduser().absolute())
+
+
 class Storage:
     def __init__(self, root: str | Path) -> None:
-        self.root = str(Path(root).expanduser().absolute())
+        self.root = folder_of(root)
 
     def why_not_writable(self, path: str) -> str:
         """Tries, in the nearest folder above that exists; nothing is left behind."""

@@ -18,6 +18,7 @@ from chronik.client.errors import Refused
 from chronik.pipeline.flows import Flow, table_path
 from chronik.pipeline.live_cluster import LiveCluster
 from chronik.pipeline.materialized import PIPELINE, STATES_TOPIC, State, TableSettings, TableState
+from chronik.pipeline.storage import folder_of
 from chronik.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class Supervisor:
 
 def application(bootstrap: str, storage: Path, master: str | None) -> Sequence[str]:
     command = [sys.executable, "-m", "chronik.pipeline.materialize", "--bootstrap", bootstrap]
-    command += ["--storage", str(storage)]
+    command += ["--storage", folder_of(storage)]
     return [*command, "--master", master] if master else command
 
 

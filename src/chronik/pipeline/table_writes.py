@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 
 from chronik.pipeline.declarations import DELETED, Gold, Silver
 from chronik.pipeline.rows import marked
+from chronik.pipeline.tables.errors import TableError
 from chronik.pipeline.tables.options import TableOptions
 from chronik.pipeline.tables.place import Place
+from chronik.pipeline.tables.rewriting import upsert_frame
 from chronik.pipeline.tables.transactions import BatchName, newest_note
 from chronik.pipeline.tables.writing import Target
 from chronik.pipeline.workers import settle
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
 COORDINATES: Final = ("_topic_id", "_partition", "_offset")
 INPUTS: Final = "chronik.inputs"  # a note of a commit
 NEVER: Final = "_never"  # marks tombstones where there are none, so that a column _deleted is data
-UPSERT_BYTES_MAX: Final = 256 << 20  # of compressed rows, which meet in the driver
+UPSERT_BYTES_MAX: Final = 256 << 20  # of compressed rows, which meet in the driver; more are left to the executors
 
 
 def holds(table: str, application: str, number: int) -> bool:
@@ -91,19 +94,36 @@ def _committed(
     target = Target.of(options, rows.schema.json(), replace=replaces)
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """A task's part: rows in, what became of them out."""
+        """A task's part: rows in, what became of them out; nothing where there are more than may meet in the driver."""
         import pyarrow as pa
         from pyspark import TaskContext
 
         context = TaskContext.get()
         assert context is not None
-        output = target.write(batches, f"{prefix}-{context.partitionId()}")
+        output = None
+        with _unless_too_large():
+            output = target.write(batches, f"{prefix}-{context.partitionId()}")
         settle()
         yield pa.RecordBatch.from_pydict({"output": pa.array([pickle.dumps(output)], pa.binary())})
 
     told = rows.mapInArrow(work, "output binary").collect()
-    target.commit([pickle.loads(row.output) for row in told], name, notes)  # noqa: S301 - of our tasks
+    outputs = [pickle.loads(row.output) for row in told]  # noqa: S301 - of our tasks
+    with _unless_too_large():
+        if None not in outputs:
+            target.commit(outputs, name, notes)
+            return version_of(options.place.uri)
+    upsert_frame(rows, name, options, merge_rows_max=0)
     return version_of(options.place.uri)
+
+
+@contextmanager
+def _unless_too_large() -> Iterator[None]:
+    """A batch that is too large for one process is no fault: Spark's executors take it."""
+    try:
+        yield
+    except TableError as error:
+        if error.condition != "TABLE_BATCH_TOO_LARGE":
+            raise
 
 
 def _appending(flow: Flow) -> TableOptions:

@@ -38,8 +38,9 @@ CONDITIONS: Final[dict[str, str]] = {
         " writer came first; the last refusal was {reason}. Nothing of the batch is visible: run it again"
     ),
     "TABLE_BATCH_TOO_LARGE": (
-        "the batch has {size_bytes} bytes for the table at {uri}, and {limit_bytes} are merged in one process: lower"
-        " maxOffsetsPerTrigger, raise the option upsertBytesMax, or use foreachBatch(upsert(...)), which has no limit"
+        "the batch has {size_bytes} bytes for the table at {uri}, and {limit_bytes} are merged in one process: raise"
+        " the option upsertBytesMax, or use foreachBatch(upsert(...)), which has no limit. A lower maxOffsetsPerTrigger"
+        " makes later batches smaller; this one is planned already, and Spark repeats it as it is"
     ),
     "TABLE_NO_QUERY_ID": (
         "rows for the table at {uri} came without the id of a streaming query: set the option txnAppId to a name that"
