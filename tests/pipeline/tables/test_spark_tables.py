@@ -21,6 +21,8 @@ from chronik.pipeline.tables.provenance import with_provenance
 from chronik.pipeline.tables.rewriting import last_rows, upsert, upsert_frame
 from chronik.pipeline.tables.transactions import BatchName
 from chronik.testing import Cluster
+from tests.pipeline.tables import keyed_histories
+from tests.pipeline.tables.keyed_histories import History, Record
 from tests.pipeline.tables.rows import batches_in_history
 
 if TYPE_CHECKING:
@@ -166,6 +168,22 @@ def test_spark_and_arrow_agree_on_the_last_row(spark: SparkSession) -> None:
         spark_says = {tuple(each) for each in last_rows(frame, keeping).select("id", "_partition", "_offset").collect()}
         found = last_per_key(frame.toArrow(), keeping).select(["id", "_partition", "_offset"]).to_pylist()
         assert {tuple(each.values()) for each in found} == spark_says
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("by_sequence", [False, True], ids=["log", "sequence"])
+def test_a_rewrite_follows_the_same_rule_as_a_merge(spark: SparkSession, tmp_path: Path, *, by_sequence: bool) -> None:
+    """Keys that move between partitions, late rows and deletions, through the executors alone; a dict is the oracle."""
+    hard = keyed_histories.BY_SEQUENCE[0] if by_sequence else keyed_histories.BY_LOG[0]
+    history = History(random.Random(5), 60, hard, keys=9)
+    place = Place.of(str(tmp_path / "table"))
+    options = TableOptions(place, "upsert", ("id",), ("updated",) if by_sequence else (), delete_column="_deleted")
+    read: list[Record] = []
+    for number, batch in enumerate(history.batches(4)):
+        read += batch
+        frame = spark.createDataFrame(history.table(batch))
+        assert upsert_frame(frame, BatchName("q", number), options, merge_rows_max=0)
+        assert contents(place.uri) == keyed_histories.told(read, by_sequence=by_sequence)
 
 
 def test_batches_append_overwrite_and_repeat_by_name(spark: SparkSession, tmp_path: Path) -> None:
