@@ -2,6 +2,8 @@
 
 The order of the log. Two records of one partition compare by offset. Records of different partitions compare by
 timestamp, then by topic id and partition: offsets of different partitions say nothing about each other.
+This is no total order where the timestamps of a key go back within a partition, past one of another partition: then
+offsets and timestamps contradict each other, and the result depends on what is read first.
 
 The rule, for the rows of one key:
 1. A deletion without a value of `sequence_by` goes by the log: it ends every row that comes before it in the log. A

@@ -2,7 +2,8 @@
 
 `merge` brings a batch into a table. It applies the rule to the rows of the batch and to the deletions that the table
 remembers, and leaves one decision per key to the MERGE of deltalake: whether the batch or the table's own row stands.
-The result does not depend on how records were cut into batches, and a batch that is run again changes nothing.
+A batch that is run again changes nothing. The result does not depend on how records were cut into batches, as long as
+the order is one for the records of a key; `order` says when it is not.
 
 The merge runs in one process; `rewriting` is for batches too large for that.
 """
