@@ -10,10 +10,12 @@ from typing import Any, ClassVar
 
 import pytest
 
-from chronik.wire.compiler import decode, decoder_of, encode, encoder_of
+from chronik.runtime.pieces import at_once
+from chronik.wire.compiler import decode, decoder_of, encode, encoder_of, pieces_decoder_of, pieces_encoder_of
+from chronik.wire.decoding import ELEMENTS_PER_PIECE
 from chronik.wire.errors import MalformedMessage, Unencodable
 from chronik.wire.explain import read_slowly
-from chronik.wire.messages.fetch import FetchRequest
+from chronik.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from chronik.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from chronik.wire.messages.produce import ProduceResponse
 from chronik.wire.notation import ListOf, Request, Scalar, Struct
@@ -33,6 +35,42 @@ def test_what_is_written_is_read_back_by_both_readers(message: type[Struct]) -> 
             data = encode(value, version)
             assert decode(message, version, data) == value
             assert read_slowly(message, version, memoryview(data)) == (value, len(data))
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: message.__name__)
+def test_what_is_read_and_written_in_pieces_is_the_same(message: type[Struct]) -> None:
+    """They are compiled from the same lines, with pauses between."""
+    random = Random(message.__name__)
+    for version in {message.versions.first, message.versions.last}:
+        value = make(layout(message, version), Anything(random, tags=True))
+        data = encode(value, version)
+        parts: list[Any] = []
+        at_once(pieces_encoder_of(message, version)(value, parts))
+        assert b"".join(parts) == data
+        read, end, cost_bytes = at_once(pieces_decoder_of(message, version)(memoryview(data)))
+        assert (read, end) == (value, len(data))
+        assert cost_bytes >= 0
+
+
+def test_a_long_message_is_read_and_written_in_many_pieces() -> None:
+    """Whatever is nested how: no more than a few elements come between two pauses."""
+    partitions = [FetchPartition(partition=n, fetch_offset=0, partition_max_bytes=1) for n in range(31)]
+    topics = [FetchTopic(topic="t", partitions=partitions)] * 100
+    value = FetchRequest(max_wait_ms=0, min_bytes=0, topics=topics, forgotten_topics_data=[])
+    elements = 100 * 32
+    data = encode(value, 11)
+    parts: list[Any] = []
+    assert sum(pieces_encoder_of(FetchRequest, 11)(value, parts)) == elements // ELEMENTS_PER_PIECE
+    assert sum(pieces_decoder_of(FetchRequest, 11)(memoryview(data))) == elements // ELEMENTS_PER_PIECE
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: message.__name__)
+def test_what_is_cut_off_is_refused_in_pieces_as_well(message: type[Struct]) -> None:
+    version = message.versions.last
+    data = encode(make(layout(message, version), Anything(Random(version))), version)
+    for size in range(min(len(data), 100)):
+        with pytest.raises(MalformedMessage):
+            at_once(pieces_decoder_of(message, version)(memoryview(data[:size])))
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: message.__name__)

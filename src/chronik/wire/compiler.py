@@ -3,13 +3,14 @@
     encode(ListOffsetsRequest(...), 4)        -> bytes
     decode(ListOffsetsRequest, 4, data)       -> ListOffsetsRequest
     encoder_of / decoder_of                   -> the bare functions, for hot paths
+    pieces_encoder_of / pieces_decoder_of     -> generators, for messages that may be so long that others must not wait
 
 Reading raises MalformedMessage, writing raises Unencodable; nothing else comes out of either.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, TypeVar
 
 from chronik.wire.decoding import make_decoder
@@ -21,9 +22,13 @@ from chronik.wire.notation import Struct
 M = TypeVar("M", bound=Struct)
 Decoder = Callable[..., tuple[M, int]]
 Encoder = Callable[[M, list[Any]], None]
+PiecesDecoder = Callable[..., Generator[int, None, tuple[M, int, int]]]
+PiecesEncoder = Callable[[M, list[Any]], Generator[int, None, None]]
 
 _decoders: dict[tuple[type[Struct], int], Any] = {}
 _encoders: dict[tuple[type[Struct], int], Any] = {}
+_pieces_decoders: dict[tuple[type[Struct], int], Any] = {}
+_pieces_encoders: dict[tuple[type[Struct], int], Any] = {}
 
 
 def decoder_of(message: type[M], version: int) -> Decoder[M]:
@@ -41,6 +46,24 @@ def encoder_of(message: type[M], version: int) -> Encoder[M]:
     if made is None:
         _require(message, version)
         made = _encoders[message, version] = make_encoder(message, version)
+    return made
+
+
+def pieces_decoder_of(message: type[M], version: int) -> PiecesDecoder[M]:
+    """As `decoder_of`, but a generator that yields every few elements; returns (message, end, bytes of its objects)."""
+    made: PiecesDecoder[M] | None = _pieces_decoders.get((message, version))
+    if made is None:
+        _require(message, version)
+        made = _pieces_decoders[message, version] = make_decoder(message, version, explain, in_pieces=True)
+    return made
+
+
+def pieces_encoder_of(message: type[M], version: int) -> PiecesEncoder[M]:
+    """As `encoder_of`, but a generator that yields every few elements."""
+    made: PiecesEncoder[M] | None = _pieces_encoders.get((message, version))
+    if made is None:
+        _require(message, version)
+        made = _pieces_encoders[message, version] = make_encoder(message, version, in_pieces=True)
     return made
 
 

@@ -3,6 +3,9 @@
 Everything is inlined into a single function: nested structs become nested loops, neighbouring fixed-size fields and the
 length or count that follows them are read by one `unpack_from`. A count is checked against the bytes that are left and
 against the memory budget before anything is allocated. The function stops at the first fault; `explain` then names it.
+
+A second kind of decoder is a generator that yields after every ELEMENTS_PER_PIECE elements, so that a message with very
+many of them does not hold the event loop. It does not explain faults: that would read the message again, in one go.
 """
 
 from __future__ import annotations
@@ -12,12 +15,18 @@ from struct import error as struct_error
 from typing import Any
 
 from chronik.wire import primitives
+from chronik.wire.errors import MalformedMessage
 from chronik.wire.notation import Field, ListOf, Scalar, Struct
 from chronik.wire.source import Shape, Source
 
+ELEMENTS_PER_PIECE = 32
 
-def make_decoder(message: type[Struct], version: int, explain: Any) -> Any:
-    """`decode(buffer, at=0, budget=None) -> (message, end)`, raising MalformedMessage and nothing else."""
+
+def make_decoder(message: type[Struct], version: int, explain: Any, *, in_pieces: bool = False) -> Any:
+    """`decode(buffer, at=0, budget=None) -> (message, end)`, raising MalformedMessage and nothing else.
+
+    `in_pieces`: a generator that returns (message, end, cost in bytes of the objects made).
+    """
     source = Source()
     source.names.update(
         new=object.__new__,
@@ -38,19 +47,27 @@ def make_decoder(message: type[Struct], version: int, explain: Any) -> Any:
     line("allowed = budget")
     line("try:")
     source.indent = 2
-    writer = DecoderWriter(Shape(message, version), source)
+    if in_pieces:
+        source.names["MalformedMessage"] = MalformedMessage
+        line(f"left = {ELEMENTS_PER_PIECE}")
+        line("if not limit: yield 1")  # a generator, also of a message without arrays
+    writer = DecoderWriter(Shape(message, version), source, in_pieces=in_pieces)
     made = writer.struct(message)
-    line(f"return {made}, at")
+    line(f"return {made}, at{', allowed - budget' if in_pieces else ''}")
     source.indent = 1
     line("except faults:")
+    if in_pieces:
+        reason = "malformed here, or more elements than a message may have"
+        line(f"    raise MalformedMessage({message.__name__!r}, {version}, 'message', at, {reason!r}) from None")
+        return source.function("decode")
     line(f"    {' = '.join(writer.holders)} = None")  # what was read so far goes before it is read again
     line(f"    raise explain(MESSAGE, {version}, buffer, start, allowed) from None")
     return source.function("decode")
 
 
 class DecoderWriter:
-    def __init__(self, shape: Shape, source: Source) -> None:
-        self.shape, self.source = shape, source
+    def __init__(self, shape: Shape, source: Source, *, in_pieces: bool = False) -> None:
+        self.shape, self.source, self.in_pieces = shape, source, in_pieces
         self.run: list[tuple[str, str]] = []  # (struct code, variable) of fixed-size values not yet read
         self.holders: list[str] = []  # variables that hold lists and structs
 
@@ -67,6 +84,14 @@ class DecoderWriter:
             self.source.line(f"{targets}{comma} = {self.source.name_of(packing.unpack_from, 'unpack')}(buffer, at)")
         self.source.line(f"at += {packing.size}")
         self.run = []
+
+    def piece(self) -> None:
+        """Behind each element, where the decoder works in pieces."""
+        if self.in_pieces:
+            self.source.line("left -= 1")
+            self.source.line("if left <= 0:")
+            self.source.line(f"    left = {ELEMENTS_PER_PIECE}")
+            self.source.line("    yield 1")
 
     def struct(self, struct: type[Struct]) -> str:
         """Reads every field, then builds the object; returns its variable."""
@@ -176,6 +201,7 @@ class DecoderWriter:
         self.source.indent += 1
         made = self.kind("item", element, compact=self.shape.flexible, nullable=False)
         line(f"{value}.append({made})")
+        self.piece()
         self.source.indent -= 1
 
     def nullable_struct(self, name: str, struct: type[Struct], null: int) -> str:
@@ -213,6 +239,7 @@ class DecoderWriter:
         line(f"{unknown} = []")
         line(f"for _ in range({count}):")
         self.source.indent += 1
+        self.piece()
         line(f"{tag}, at = read_varint(buffer, at)")
         line(f"{end}, at = read_varint(buffer, at)")
         line(f"{end} += at")

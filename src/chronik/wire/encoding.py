@@ -3,6 +3,9 @@
 Neighbouring fixed-size fields, short arrays of numbers and the length that follows them go through one `pack` call,
 chosen by the arrays' lengths. Lengths that need more than one varint byte take a slower branch beside it. The parts are
 handed to the caller unjoined: records stay where they are until the socket takes them.
+
+A second kind of encoder is a generator that yields after every ELEMENTS_PER_PIECE elements, for messages with so many
+of them that writing them at once would hold the event loop.
 """
 
 from __future__ import annotations
@@ -17,9 +20,12 @@ from chronik.wire.errors import Unencodable
 from chronik.wire.notation import Field, ListOf, Scalar, Shared, Struct
 from chronik.wire.source import Shape, Source
 
+ELEMENTS_PER_PIECE = 32
 
-def make_encoder(message: type[Struct], version: int) -> Any:
-    """`encode(message, parts)`: appends bytes-like parts; raises Unencodable and nothing else."""
+
+def make_encoder(message: type[Struct], version: int, *, in_pieces: bool = False) -> Any:
+    """`encode(message, parts)`: appends bytes-like parts; raises Unencodable and nothing else. `in_pieces`: a generator
+    that does so."""
     source = Source()
     source.names.update(
         struct_of_many=primitives.struct_of_many,
@@ -36,7 +42,10 @@ def make_encoder(message: type[Struct], version: int) -> Any:
     line("add = parts.append")
     line("try:")
     source.indent = 2
-    writer = EncoderWriter(Shape(message, version), source)
+    if in_pieces:
+        line(f"left = {ELEMENTS_PER_PIECE}")
+        line("if not left: yield 1")  # a generator, also of a message without arrays
+    writer = EncoderWriter(Shape(message, version), source, in_pieces=in_pieces)
     writer.struct(message, "message")
     writer.flush()
     line("return")
@@ -69,8 +78,8 @@ class EncoderWriter:
     ("tags", condition, slow expression)   a tag section; one zero byte in the fast branch, when `condition` holds
     """
 
-    def __init__(self, shape: Shape, source: Source) -> None:
-        self.shape, self.source = shape, source
+    def __init__(self, shape: Shape, source: Source, *, in_pieces: bool = False) -> None:
+        self.shape, self.source, self.in_pieces = shape, source, in_pieces
         self.run: list[tuple[str, ...]] = []
 
     def flush(self) -> None:
@@ -247,6 +256,11 @@ class EncoderWriter:
         line(f"{item} = item")
         self.kind("item", element, item, compact=self.shape.flexible, nullable=False)
         self.flush()
+        if self.in_pieces:
+            line("left -= 1")
+            line("if left <= 0:")
+            line(f"    left = {ELEMENTS_PER_PIECE}")
+            line("    yield 1")
         self.source.indent -= 1
 
     def single(self, name: str, struct: type[Struct], expression: str, null: int | None) -> None:

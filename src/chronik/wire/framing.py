@@ -15,6 +15,7 @@ from chronik.wire.errors import Malformed
 
 SIZE_BYTES = 4
 SCRATCH_BYTES = 256 * 1024  # what uvloop reads at a time
+FIRST_GRANT_BYTES = 2 * SCRATCH_BYTES  # of a large frame, before any of its bytes must have arrived
 _size_of = Packing(">i").unpack_from
 pack_size = Packing(">i").pack
 
@@ -51,11 +52,12 @@ class BadFrame(Malformed):
 class FrameReader:
     """Cuts a stream into frames. After BadFrame the stream is lost: close it.
 
-    `admit(size_bytes)` is asked before memory is taken for a frame that does not fit the scratch buffer. While it says
-    no, `waiting_bytes` tells the size wanted: stop reading, and call `go_on()` when there may be room.
+    `admit(size_bytes)` is asked before memory is used for a frame that does not fit the scratch buffer: first for a
+    part, then for as much again as has arrived. While it says no, `waiting_bytes` tells the size wanted: stop reading,
+    and call `go_on()` when there may be room.
     """
 
-    __slots__ = ("_admit", "_filled", "_frame", "_rest", "_scratch", "size_bytes_max", "waiting_bytes")
+    __slots__ = ("_admit", "_filled", "_frame", "_granted", "_rest", "_scratch", "size_bytes_max", "waiting_bytes")
 
     def __init__(
         self,
@@ -69,6 +71,7 @@ class FrameReader:
         self._scratch = make_scratch() if scratch is None else scratch
         self._frame: memoryview | None = None  # a frame whose size is known and whose bytes are still coming
         self._filled = 0
+        self._granted = 0  # of its bytes; the memory behind is ours, and the kernel gives none for it until it is used
         self._rest = b""  # received, not yet cut: part of a size, or what waits to be admitted
 
     @property
@@ -78,18 +81,21 @@ class FrameReader:
     @property
     def admitted_bytes(self) -> int:
         """What `admit` granted for the frame that is still coming."""
-        return len(self._frame) if self._frame is not None and len(self._frame) > SCRATCH_BYTES else 0
+        return self._granted if self._frame is not None and len(self._frame) > SCRATCH_BYTES else 0
 
     def go_on(self) -> list[memoryview]:
         """Asks again for the frame that was not admitted: the frames that are whole now, and perhaps still waiting."""
         self.waiting_bytes = 0
+        if self._frame is not None:
+            self._ask_for_more(len(self._frame))
+            return []
         self._scratch[: len(self._rest)] = self._rest
         return self.received(0)
 
     def room(self) -> memoryview:
         """Where the next bytes go; never empty. Valid until `received`."""
         if self._frame is not None:
-            return self._frame[self._filled :]
+            return self._frame[self._filled : self._granted]
         if self._rest:
             self._scratch[: len(self._rest)] = self._rest
             return self._scratch[len(self._rest) :]
@@ -99,7 +105,10 @@ class FrameReader:
         """`count` bytes were put into `room()`: the frames that are whole now, in order."""
         if self._frame is not None:
             self._filled += count
-            if self._filled < len(self._frame):
+            size_bytes = len(self._frame)
+            if self._filled < size_bytes:
+                if self._filled == self._granted:
+                    self._ask_for_more(size_bytes)
                 return []
             whole, self._frame = self._frame, None
             return [whole]
@@ -116,16 +125,30 @@ class FrameReader:
                 frames.append(memoryview(bytearray(scratch[at : at + size_bytes])))
                 at += size_bytes
                 continue
-            if size_bytes > SCRATCH_BYTES and not self._admit(size_bytes):
-                self.waiting_bytes = size_bytes
+            first_bytes = min(size_bytes, FIRST_GRANT_BYTES)
+            if size_bytes > SCRATCH_BYTES and not self._admit(first_bytes):
+                self.waiting_bytes = first_bytes
                 self._rest = bytes(scratch[at - SIZE_BYTES : end])
                 return frames
+            self._granted = first_bytes
             self._frame = memoryview(_unfilled(size_bytes))
             self._filled = end - at
             self._frame[: self._filled] = scratch[at:end]
             return frames
         self._rest = bytes(scratch[at:end])
         return frames
+
+    def _ask_for_more(self, size_bytes: int) -> None:
+        more_bytes = min(size_bytes - self._granted, self._granted)
+        if self._admit(more_bytes):
+            self._granted += more_bytes
+        else:
+            self.waiting_bytes = more_bytes
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a frame whose size is known is on its way, with memory of its own."""
+        return self._frame is not None
 
     def end(self) -> None:
         """Nothing more will come: lets go of the memory for what was coming. It may be much, and we may live on."""

@@ -1,0 +1,50 @@
+"""Long computations as generators, so that whoever runs them decides when to let others work.
+
+A generator yields the number of pieces that it has done since it last did; a piece is some ten microseconds. It never
+yields inside a section that has to be atomic. Who runs it knows about time and turns; the computation does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from types import GeneratorType
+from typing import TypeVar
+
+I = TypeVar("I")  # noqa: E741 - an item
+T = TypeVar("T")
+Work = Generator[int, None, T]
+
+ITEMS_PER_PIECE = 16  # of a loop that does next to nothing with each
+
+
+def each(make: Callable[[I], T], items: Iterable[I], pieces: int = 1) -> Work[list[T]]:
+    """`make` of each item; one of them is so many pieces."""
+    made = []
+    for item in items:
+        made.append(make(item))
+        yield pieces
+    return made
+
+
+def each_light(make: Callable[[I], T], items: Iterable[I]) -> Work[list[T]]:
+    """As `each`, where one item is a microsecond or two."""
+    made = []
+    for number, item in enumerate(items):
+        made.append(make(item))
+        if number % ITEMS_PER_PIECE == ITEMS_PER_PIECE - 1:
+            yield 1
+    return made
+
+
+def at_once(work: Work[T]) -> T:
+    """The result of a computation, without a pause."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+
+def is_work(answer: object) -> bool:
+    return type(answer) is GeneratorType
