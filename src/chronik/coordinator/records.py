@@ -19,12 +19,12 @@ _PREFIX = Struct(">h")
 _KEY_VERSION = 0  # keys have one layout for ever: what changes is another type
 
 
-def encode_records(changes: Sequence[Record], timestamp_ms: int) -> list[records.Record]:
-    """As the records of one batch, offsets counted from 0. Most batches hold one kind, so encoders are kept at hand."""
+def encode_records(changes: Sequence[Record], timestamp_ms: int, first_offset: int = 0) -> list[records.Record]:
+    """As records of one batch, offsets counted from its start. Most batches hold one kind, so encoders are kept."""
     encoded = []
     new, join = tuple.__new__, b"".join
     kinds: dict[tuple[type[InternalRecord], int], tuple[bytes, Encoder[InternalRecord]]] = {}
-    for offset, (key, value, version) in enumerate(changes):
+    for offset, (key, value, version) in enumerate(changes, first_offset):
         kind = type(key), _KEY_VERSION
         if kind not in kinds:
             kinds[kind] = _PREFIX.pack(key.record_type), encoder_of(*kind)

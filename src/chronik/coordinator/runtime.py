@@ -23,6 +23,7 @@ from chronik.coordinator.records import decode_record, encode_records
 from chronik.coordinator.shard import Record, Shard, StatePartition, Writer, Written
 from chronik.coordinator.timers import NS_PER_MS, Timers
 from chronik.runtime.interfaces import Clock
+from chronik.runtime.pieces import ITEMS_PER_PIECE, Work
 from chronik.wire import batches, records
 from chronik.wire.error_codes import ErrorCode
 
@@ -72,8 +73,9 @@ class _Slot(Generic[S]):
 
     # --- writing
 
-    def write(self, appended: list[Record], written: Written) -> None:
-        batch = batches.build(encode_records(appended, self._clock.wall_ms()))
+    def write(self, appended: list[Record], written: Written, batch: bytes | None = None) -> None:
+        if batch is None:
+            batch = batches.build(encode_records(appended, self._clock.wall_ms()))
         try:
             end_offset = self.partition.append(batch)
         except Exception as error:  # noqa: BLE001 - what carries no code is raised again
@@ -254,8 +256,18 @@ class CoordinatorRuntime(Generic[S]):
         slot = self._slots.get(index)
         return slot is not None and slot.is_active and slot.shard is shard
 
-    def write(self, index: int, appended: list[Record], written: Written) -> None:
-        self._slot(index).write(appended, written)
+    def write(self, index: int, appended: list[Record], written: Written, batch: bytes | None = None) -> None:
+        """`batch` is what `encoding` made of the records, where they are many."""
+        self._slot(index).write(appended, written, batch)
+
+    def encoding(self, appended: list[Record]) -> Work[bytes]:
+        """The batch of these records, made in pieces."""
+        now_ms = self._clock.wall_ms()
+        encoded: list[records.Record] = []
+        for start in range(0, len(appended), ITEMS_PER_PIECE):
+            encoded += encode_records(appended[start : start + ITEMS_PER_PIECE], now_ms, first_offset=start)
+            yield 3
+        return batches.build(encoded)
 
     def when_settled(self, index: int, settled: Written) -> None:
         self._slot(index).when_settled(settled)

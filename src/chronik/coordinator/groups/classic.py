@@ -18,6 +18,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
+from chronik.coordinator.groups.member_memory import MEMBER_BYTES, MemberMemory
 from chronik.coordinator.groups.members import JoinReply, Member, Protocols, SyncReply, join_error, sync_error
 from chronik.coordinator.groups.subscriptions import CONSUMER, subscribed_topics
 from chronik.runtime.invariants import check
@@ -46,8 +47,9 @@ NO_TIMESTAMP: Final = -1
 
 
 class ClassicGroup:
-    def __init__(self, group_id: str, now_ms: int = NO_TIMESTAMP) -> None:
+    def __init__(self, group_id: str, memory: MemberMemory, now_ms: int = NO_TIMESTAMP) -> None:
         self.group_id = group_id
+        self.memory = memory  # where its members are counted
         self.stored: GroupMetadataValue | None = None  # None: nothing but offsets is in the log
         self.state = State.EMPTY
         self.previous_state = State.DEAD
@@ -140,14 +142,39 @@ class ClassicGroup:
             self.leader_id = member.member_id
         self.members[member.member_id] = member
         self._count_protocols(member.protocols, +1)
-        self.pending_joins.pop(member.member_id, None)
+        self._count_bytes(member)
+        self._join_no_longer_pending(member.member_id)
+
+    def await_id(self, member_id: str) -> None:
+        """The id has been handed out; who got it is expected to join with it."""
+        self.pending_joins[member_id] = None
+        self.memory.change(MEMBER_BYTES + len(member_id))
+
+    def _join_no_longer_pending(self, member_id: str) -> None:
+        if member_id in self.pending_joins:
+            del self.pending_joins[member_id]
+            self.memory.change(-MEMBER_BYTES - len(member_id))
+
+    def _count_bytes(self, member: Member, size_bytes: int | None = None) -> None:
+        """`size_bytes` of 0: the member is gone."""
+        size_bytes = member.size_bytes if size_bytes is None else size_bytes
+        more_bytes, member.held_bytes = size_bytes - member.held_bytes, size_bytes
+        self.memory.change(more_bytes)
+
+    def let_go(self) -> None:
+        """The group is another coordinator's now: its members no longer count here."""
+        for member in self.members.values():
+            self._count_bytes(member, 0)
+        for member_id in list(self.pending_joins):
+            self._join_no_longer_pending(member_id)
 
     def remove(self, member_id: str) -> Member | None:
         """Forgets a member or a pending one. Whoever still waits for an answer gets UNKNOWN_MEMBER_ID."""
-        self.pending_joins.pop(member_id, None)
+        self._join_no_longer_pending(member_id)
         self.pending_syncs.pop(member_id, None)
         member = self.members.pop(member_id, None)
         if member is not None:
+            self._count_bytes(member, 0)
             # A new member may have been dropped while its join waited; it comes again if it is still alive.
             self.answer_join(member, join_error(ErrorCode.UNKNOWN_MEMBER_ID))
             self.answer_sync(member, sync_error(ErrorCode.UNKNOWN_MEMBER_ID))
@@ -162,8 +189,13 @@ class ClassicGroup:
         self._count_protocols(member.protocols, -1)
         member.protocols = protocols
         self._count_protocols(protocols, +1)
+        self._count_bytes(member)
         member.rebalance_timeout_ms = rebalance_timeout_ms
         member.session_timeout_ms = session_timeout_ms
+
+    def assign(self, member: Member, assignment: bytes) -> None:
+        member.assignment = assignment
+        self._count_bytes(member)
 
     def replace_static(self, old_member_id: str, new_member_id: str) -> Member:
         """Gives a static member's place, assignment included, to its next incarnation and fences the old one."""

@@ -1,9 +1,10 @@
 """The group coordinator as the broker's handlers see it: one method per API, wire structs in and out.
 
-A method returns its response, or a future of it when something has to be waited for: other members, or the log. It
-never raises for what a client did, and its futures never fail: every error is a code in the response. Authorisation,
-topic existence and the mapping between topic ids and names (OffsetCommit and OffsetFetch v10) are the handlers'
-business; a topic id that is given along with a name is stored and compared.
+A method returns its response, or a future of it when something has to be waited for: other members, or the log. What
+may take long is also there as a computation in pieces (`describing_groups`). A method never raises for what a client
+did, and its futures never fail: every error is a code in the response. Authorisation, topic existence and the mapping
+between topic ids and names (OffsetCommit and OffsetFetch v10) are the handlers' business; a topic id that is given
+along with a name is stored and compared.
 
 A group that a request names lives in the partition `partition_for` says. If this node does not lead it, the answer is
 NOT_COORDINATOR; while it is being loaded, COORDINATOR_LOAD_IN_PROGRESS.
@@ -19,6 +20,7 @@ from typing import Final, Generic, TypeAlias, TypeVar
 from chronik.coordinator.errors import CoordinatorError, NotCoordinator
 from chronik.coordinator.groups import descriptions, offsets
 from chronik.coordinator.groups.config import GroupsConfig
+from chronik.coordinator.groups.member_memory import MemberMemory
 from chronik.coordinator.groups.members import join_error, sync_error
 from chronik.coordinator.groups.partitions import partition_for
 from chronik.coordinator.groups.requests import Caller
@@ -26,13 +28,14 @@ from chronik.coordinator.groups.shard import GroupShard, offset_delete_refused
 from chronik.coordinator.runtime import CoordinatorRuntime
 from chronik.coordinator.shard import Record, StatePartition
 from chronik.runtime.interfaces import Clock, Randomness
+from chronik.runtime.pieces import ITEMS_PER_PIECE, Work, at_once
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from chronik.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from chronik.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from chronik.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from chronik.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-from chronik.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from chronik.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from chronik.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from chronik.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from chronik.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
@@ -50,12 +53,20 @@ Answer: TypeAlias = "R | asyncio.Future[R]"
 
 
 class GroupCoordinator:
-    def __init__(self, config: GroupsConfig, clock: Clock, randomness: Randomness, partition_count: int) -> None:
+    def __init__(
+        self,
+        config: GroupsConfig,
+        clock: Clock,
+        randomness: Randomness,
+        partition_count: int,
+        memory: MemberMemory | None = None,
+    ) -> None:
         self.config = config
+        self.memory = memory or MemberMemory()
         self.partition_count = partition_count  # of __consumer_offsets; set it when the topic exists with another
         self._runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
             OFFSETS_TOPIC,
-            lambda writer, timers: GroupShard(config, clock, randomness, writer, timers),
+            lambda writer, timers: GroupShard(config, clock, randomness, writer, timers, self.memory),
             clock,
             config.offset_commit_timeout_ms,
         )
@@ -144,16 +155,43 @@ class GroupCoordinator:
             return offsets.commit_refused(request, error.kafka_error)
         return self._after(request.group_id, records, response, partial(offsets.commit_refused, request))
 
+    def committing_offsets(self, request: OffsetCommitRequest, caller: Caller) -> Work[Answer[OffsetCommitResponse]]:
+        """`offset_commit` in pieces, for one of many partitions: first the batch is made, then it is admitted and
+        written without a pause between."""
+        try:
+            records, response = yield from self._shard(request.group_id).committing(request)
+            batch = yield from self._runtime.encoding(records)
+            error = self._shard(request.group_id).admit_commit(request, caller.version)
+        except CoordinatorError as failure:
+            return offsets.commit_refused(request, failure.kafka_error)
+        if error is not ErrorCode.NONE:
+            return offsets.commit_refused(request, error)
+        refuse = partial(offsets.commit_refused, request)
+        return self._after(request.group_id, records, response, refuse, batch)
+
     def offset_fetch(self, request: OffsetFetchRequest, caller: Caller) -> Answer[OffsetFetchResponse]:
         """With require_stable the answer waits for commits that are on their way, so that none is missed."""
+        fetching = self.fetching_offsets(request, caller)
+        if not isinstance(fetching, asyncio.Future):
+            return at_once(fetching)
+        answer: asyncio.Future[OffsetFetchResponse] = asyncio.get_running_loop().create_future()
+
+        def fetched(done: asyncio.Future[Work[OffsetFetchResponse]]) -> None:
+            if not answer.done():
+                answer.set_result(at_once(done.result()))
+
+        fetching.add_done_callback(fetched)
+        return answer
+
+    def fetching_offsets(self, request: OffsetFetchRequest, caller: Caller) -> Answer[Work[OffsetFetchResponse]]:
+        """`offset_fetch` in two steps: what has to be waited for, and then the computation of the answer."""
         asked = descriptions.fetched_groups(request, caller.version)
-        answer: _Reply[OffsetFetchResponse] = _Reply()
-        indexes = {group.group_id: self.partition_for(group.group_id) for group in asked}
-        waiting = dict.fromkeys(indexes.values()) if request.require_stable else {}
+        answer: _Reply[Work[OffsetFetchResponse]] = _Reply()
+        waiting = dict.fromkeys(self.partition_for(group.group_id) for group in asked) if request.require_stable else {}
         unsettled: set[int] = set()  # partitions whose commits did not get through in time
 
         def stored(group_id: str) -> dict[str, offsets.Partitions]:
-            index = indexes[group_id]
+            index = self.partition_for(group_id)
             if index in unsettled:
                 raise NotCoordinator(OFFSETS_TOPIC, index)  # what older consumers understand as: try again
             return self._runtime.shard(index).offsets.of(group_id)
@@ -186,6 +224,9 @@ class GroupCoordinator:
     # --- DescribeGroups, ListGroups, DeleteGroups
 
     def describe_groups(self, request: DescribeGroupsRequest, caller: Caller) -> DescribeGroupsResponse:
+        return at_once(self.describing_groups(request, caller))
+
+    def describing_groups(self, request: DescribeGroupsRequest, caller: Caller) -> Work[DescribeGroupsResponse]:
         def describe(group_id: str) -> DescribedGroup:
             try:
                 group = self._shard(group_id).groups.get(group_id)
@@ -193,15 +234,26 @@ class GroupCoordinator:
                 return descriptions.described_error(group_id, error.kafka_error)
             return descriptions.described(group_id, group, caller.version)
 
-        return DescribeGroupsResponse(groups=[describe(group_id) for group_id in request.groups])
+        groups = []
+        for group_id in request.groups:
+            groups.append(describe(group_id))
+            yield 1 + len(groups[-1].members) // ITEMS_PER_PIECE
+        return DescribeGroupsResponse(groups=groups)
 
     def list_groups(self, request: ListGroupsRequest, caller: Caller) -> ListGroupsResponse:
+        return at_once(self.listing_groups(request, caller))
+
+    def listing_groups(self, request: ListGroupsRequest, caller: Caller) -> Work[ListGroupsResponse]:
         try:
             shards = self._runtime.shards()
         except CoordinatorError as error:
             return ListGroupsResponse(error_code=error.kafka_error, groups=[])
-        groups = (group for shard in shards for group in shard.groups.values())
-        return ListGroupsResponse(error_code=ErrorCode.NONE, groups=descriptions.listed(groups, request))
+        groups = [group for shard in shards for group in shard.groups.values()]
+        found: list[ListedGroup] = []
+        for start in range(0, len(groups), ITEMS_PER_PIECE):
+            found += descriptions.listed(groups[start : start + ITEMS_PER_PIECE], request)
+            yield 1
+        return ListGroupsResponse(error_code=ErrorCode.NONE, groups=found)
 
     def delete_groups(self, request: DeleteGroupsRequest, caller: Caller) -> Answer[DeleteGroupsResponse]:
         results = [DeletableGroupResult(group_id=name, error_code=0) for name in request.groups_names]
@@ -258,8 +310,15 @@ class GroupCoordinator:
     def _shard(self, group_id: str) -> GroupShard:
         return self._runtime.shard(self.partition_for(group_id))
 
-    def _after(self, group_id: str, records: list[Record], response: R, refuse: Callable[[ErrorCode], R]) -> Answer[R]:
-        """The response, once the records are committed."""
+    def _after(
+        self,
+        group_id: str,
+        records: list[Record],
+        response: R,
+        refuse: Callable[[ErrorCode], R],
+        batch: bytes | None = None,
+    ) -> Answer[R]:
+        """The response, once the records are committed. `batch` holds them if they are encoded already."""
         if not records:
             return response
         answer: _Reply[R] = _Reply()
@@ -267,7 +326,7 @@ class GroupCoordinator:
         def written(error: ErrorCode) -> None:
             answer.give(response if error is ErrorCode.NONE else refuse(error))
 
-        self._runtime.write(self.partition_for(group_id), records, written)
+        self._runtime.write(self.partition_for(group_id), records, written, batch)
         return answer.take()
 
     def _write_in_parts(

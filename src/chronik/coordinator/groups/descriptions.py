@@ -8,6 +8,7 @@ from typing import Final
 from chronik.coordinator.errors import CoordinatorError
 from chronik.coordinator.groups import offsets
 from chronik.coordinator.groups.classic import ClassicGroup, State
+from chronik.runtime.pieces import Work, each_light
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.describe_groups import DescribedGroup
 from chronik.wire.messages.list_groups import ListedGroup, ListGroupsRequest
@@ -91,52 +92,56 @@ def fetched_groups(request: OffsetFetchRequest, version: int) -> list[OffsetFetc
 
 def fetch_response(
     asked: list[OffsetFetchRequestGroup], stored: Callable[[str], dict[str, offsets.Partitions]], version: int
-) -> OffsetFetchResponse:
-    groups = [_fetch_group(group, stored, version) for group in asked]
+) -> Work[OffsetFetchResponse]:
+    groups = []
+    for group in asked:
+        groups.append((yield from _fetch_group(group, stored, version)))
+        yield 1
     if version >= MANY_GROUPS_SINCE:
         return OffsetFetchResponse(groups=groups)
     only = groups[0]
-    return OffsetFetchResponse(error_code=only.error_code, topics=[_old_shape(topic) for topic in only.topics])
+    topics: list[OffsetFetchResponseTopic] = []
+    for topic in only.topics:
+        topics += [(yield from _old_shape(topic))]
+    return OffsetFetchResponse(error_code=only.error_code, topics=topics)
 
 
 def _fetch_group(
     group: OffsetFetchRequestGroup, stored: Callable[[str], dict[str, offsets.Partitions]], version: int
-) -> OffsetFetchResponseGroup:
+) -> Work[OffsetFetchResponseGroup]:
     try:
-        topics = offsets.fetch(stored(group.group_id), group.topics)
+        topics = yield from offsets.fetch(stored(group.group_id), group.topics)
     except CoordinatorError as error:
         if version >= TOP_LEVEL_ERROR_SINCE:
             return OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=error.kafka_error)
-        topics = _all_failed(group.topics or [], error.kafka_error)
+        topics = yield from _all_failed(group.topics or [], error.kafka_error)
     return OffsetFetchResponseGroup(group_id=group.group_id, topics=topics)
 
 
-def _all_failed(asked: list[OffsetFetchRequestTopics], error: ErrorCode) -> list[OffsetFetchResponseTopics]:
-    return [
-        OffsetFetchResponseTopics(
-            name=topic.name,
-            partitions=[
-                OffsetFetchResponsePartitions(
-                    partition_index=index, committed_offset=offsets.NO_OFFSET, metadata="", error_code=error
-                )
-                for index in topic.partition_indexes
-            ],
+def _all_failed(asked: list[OffsetFetchRequestTopics], error: ErrorCode) -> Work[list[OffsetFetchResponseTopics]]:
+    def failed(index: int) -> OffsetFetchResponsePartitions:
+        return OffsetFetchResponsePartitions(
+            partition_index=index, committed_offset=offsets.NO_OFFSET, metadata="", error_code=error
         )
-        for topic in asked
-    ]
+
+    topics = []
+    for topic in asked:
+        partitions = yield from each_light(failed, topic.partition_indexes)
+        topics.append(OffsetFetchResponseTopics(name=topic.name, partitions=partitions))
+    return topics
 
 
-def _old_shape(topic: OffsetFetchResponseTopics) -> OffsetFetchResponseTopic:
+def _old_shape(topic: OffsetFetchResponseTopics) -> Work[OffsetFetchResponseTopic]:
     return OffsetFetchResponseTopic(
-        name=topic.name,
-        partitions=[
-            OffsetFetchResponsePartition(
-                partition_index=each.partition_index,
-                committed_offset=each.committed_offset,
-                committed_leader_epoch=each.committed_leader_epoch,
-                metadata=each.metadata,
-                error_code=each.error_code,
-            )
-            for each in topic.partitions
-        ],
+        name=topic.name, partitions=(yield from each_light(_old_partition, topic.partitions))
+    )
+
+
+def _old_partition(new: OffsetFetchResponsePartitions) -> OffsetFetchResponsePartition:
+    return OffsetFetchResponsePartition(
+        partition_index=new.partition_index,
+        committed_offset=new.committed_offset,
+        committed_leader_epoch=new.committed_leader_epoch,
+        metadata=new.metadata,
+        error_code=new.error_code,
     )

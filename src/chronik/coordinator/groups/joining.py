@@ -1,8 +1,9 @@
 """JoinGroup for classic groups: who may enter, who has to come again, and when a join means a new round.
 
 The answer goes through `reply`, at once or when the round ends. Checks run in Kafka's order: size of the group, group
-state, protocols, identity, then what the join means in the state the group is in. A round that somebody has just joined
-cannot end with an empty group, so the rounds started here have nothing to write.
+state, protocols, identity, then what the join means in the state the group is in; memory, which Kafka does not check,
+comes before protocols. A round that somebody has just joined cannot end with an empty group, so the rounds started here
+have nothing to write.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ from __future__ import annotations
 from functools import partial
 
 from chronik.coordinator.groups.classic import ClassicGroup, State
+from chronik.coordinator.groups.member_memory import MEMBER_BYTES, MEMBER_BYTES_MAX, PROTOCOL_BYTES
 from chronik.coordinator.groups.members import (
     UNKNOWN_MEMBER_ID,
     JoinReply,
     Member,
     Protocols,
     join_error,
+    protocols_bytes,
     protocols_of,
 )
 from chronik.coordinator.groups.rebalance import Rebalancer, session_key
@@ -43,6 +46,10 @@ class Joining:
             reply(join_error(ErrorCode.GROUP_MAX_SIZE_REACHED))
         elif group.state is State.DEAD:
             reply(join_error(ErrorCode.COORDINATOR_NOT_AVAILABLE, member_id))
+        elif self._is_too_large(protocols):
+            reply(join_error(ErrorCode.MESSAGE_TOO_LARGE, member_id))
+        elif not self._is_remembered(group, member_id, protocols):
+            reply(join_error(ErrorCode.COORDINATOR_NOT_AVAILABLE, member_id))
         elif not group.supports(request.protocol_type, {name for name, _ in protocols}):
             reply(join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id))
         elif member_id == UNKNOWN_MEMBER_ID:
@@ -68,6 +75,15 @@ class Joining:
             return member_id in group.members or len(group.members) < size_max
         return True
 
+    def _is_too_large(self, protocols: Protocols) -> bool:
+        return protocols_bytes(protocols) > MEMBER_BYTES_MAX + MEMBER_BYTES + PROTOCOL_BYTES
+
+    def _is_remembered(self, group: ClassicGroup, member_id: str, protocols: Protocols) -> bool:
+        """Whether there is memory for what the member sends. Clients that are told otherwise try again later."""
+        member = group.members.get(member_id)
+        held_bytes = 0 if member is None else protocols_bytes(member.protocols)
+        return group.memory.has_room(protocols_bytes(protocols) - held_bytes)
+
     # --- those without an id
 
     def _join_new(
@@ -80,7 +96,7 @@ class Joining:
         elif instance_id is not None or caller.version < MEMBER_ID_REQUIRED_SINCE:
             self._add(group, new_id, request, protocols, caller, reply)
         else:
-            group.pending_joins[new_id] = None
+            group.await_id(new_id)
             self._rebalancer.timers.set(
                 session_key(group, new_id),
                 request.session_timeout_ms,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from chronik.coordinator.groups.member_memory import MEMBER_BYTES, PROTOCOL_BYTES
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.describe_groups import DescribedGroupMember
 from chronik.wire.messages.group_records import MemberMetadata
@@ -25,12 +26,17 @@ def protocols_of(offered: Sequence[JoinGroupRequestProtocol]) -> Protocols:
     return tuple((protocol.name, protocol.metadata) for protocol in offered)
 
 
+def protocols_bytes(protocols: Protocols) -> int:
+    return MEMBER_BYTES + sum([PROTOCOL_BYTES + len(name) + len(metadata) for name, metadata in protocols])
+
+
 class Member:
     __slots__ = (
         "assignment",
         "client_host",
         "client_id",
         "group_instance_id",
+        "held_bytes",
         "is_new",
         "join_reply",
         "member_id",
@@ -60,6 +66,7 @@ class Member:
         self.session_timeout_ms = session_timeout_ms
         self.protocols = protocols
         self.assignment = assignment
+        self.held_bytes = 0  # as its group has counted it
         self.is_new = False  # until its first join is answered
         self.join_reply: JoinReply | None = (
             None  # while its JoinGroup waits; changed by ClassicGroup, which counts them
@@ -80,6 +87,11 @@ class Member:
             protocols=((protocol, stored.subscription),),
             assignment=stored.assignment,
         )
+
+    @property
+    def size_bytes(self) -> int:
+        """What is remembered of it."""
+        return protocols_bytes(self.protocols) + len(self.assignment) + len(self.member_id) + len(self.client_id)
 
     @property
     def is_waiting(self) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from chronik.coordinator.groups.classic import ClassicGroup, State
+from chronik.coordinator.groups.member_memory import MEMBER_BYTES_MAX
 from chronik.coordinator.groups.members import UNKNOWN_MEMBER_ID, SyncReply, sync_error
 from chronik.coordinator.groups.rebalance import Rebalancer, assignment_of
 from chronik.coordinator.groups.records import group_record
@@ -30,6 +31,9 @@ class Membership:
             reply(sync_error(error))
             return
         member = group.members[request.member_id]
+        if member.member_id == group.leader_id and (error := self._assignment_error(group, request)):
+            reply(sync_error(error))
+            return
         self._rebalancer.synced(group, member.member_id)
         if group.state is State.STABLE:
             reply(assignment_of(group, member))
@@ -52,6 +56,15 @@ class Membership:
         if request.protocol_name is not None and request.protocol_name != group.protocol:
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         return ErrorCode.REBALANCE_IN_PROGRESS if group.state is State.PREPARING else ErrorCode.NONE
+
+    def _assignment_error(self, group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
+        """Whether the leader's assignment can be remembered, each part and all of it."""
+        given = [len(each.assignment) for each in request.assignments]
+        if any(size_bytes > MEMBER_BYTES_MAX for size_bytes in given):
+            return ErrorCode.MESSAGE_TOO_LARGE
+        held_bytes = sum([len(member.assignment) for member in group.members.values()])
+        has_room = group.memory.has_room(sum(given) - held_bytes)
+        return ErrorCode.NONE if has_room else ErrorCode.COORDINATOR_NOT_AVAILABLE
 
     def _store_assignment(self, group: ClassicGroup, given: dict[str, bytes]) -> None:
         """Who was given nothing gets an empty assignment; what was given to strangers is dropped.

@@ -8,12 +8,14 @@ offsets.retention.minutes after its commit, or, in a group of consumers that has
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Final
 
 from chronik.coordinator.groups.classic import NO_TIMESTAMP, ClassicGroup, State
 from chronik.coordinator.groups.config import GroupsConfig
 from chronik.coordinator.groups.records import offset_record, offset_removed
 from chronik.coordinator.shard import Record
+from chronik.runtime.pieces import ITEMS_PER_PIECE, Work, each_light
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.group_records import OffsetCommitKey, OffsetCommitValue
 from chronik.wire.messages.offset_commit import (
@@ -130,7 +132,7 @@ def commit_error(group: ClassicGroup | None, request: OffsetCommitRequest, versi
 
 def commit(
     request: OffsetCommitRequest, now_ms: int, config: GroupsConfig
-) -> tuple[list[Record], OffsetCommitResponse]:
+) -> Work[tuple[list[Record], OffsetCommitResponse]]:
     """The records of an admitted commit. Only a partition whose metadata is too long is left out."""
     group_id = request.group_id
     expire_ms = NO_TIMESTAMP
@@ -144,6 +146,8 @@ def commit(
         name, topic_id = topic.name, topic.topic_id
         parts: list[OffsetCommitResponsePartition] = []
         for partition in topic.partitions:
+            if len(parts) % ITEMS_PER_PIECE == ITEMS_PER_PIECE - 1:
+                yield 3
             index, metadata = partition.partition_index, partition.committed_metadata or ""
             if len(metadata) * 2 > chars_max and _utf16_units(metadata) > chars_max:
                 error = ErrorCode.OFFSET_METADATA_TOO_LARGE
@@ -190,21 +194,25 @@ def _utf16_units(text: str) -> int:
 
 def fetch(
     stored: dict[str, Partitions], asked: Sequence[OffsetFetchRequestTopics] | None
-) -> list[OffsetFetchResponseTopics]:
+) -> Work[list[OffsetFetchResponseTopics]]:
     """What is stored for the asked topics, or for all (None). No offset is no error: the consumer has to reset."""
-    if asked is None:
-        return [
-            OffsetFetchResponseTopics(
-                name=topic, partitions=[_fetched(index, value) for index, value in partitions.items()]
-            )
-            for topic, partitions in stored.items()
-        ]
     answers = []
+    if asked is None:
+        for name, partitions in list(stored.items()):
+            parts = yield from each_light(lambda found: _fetched(*found), list(partitions.items()))
+            answers.append(OffsetFetchResponseTopics(name=name, partitions=parts))
+            yield 1
+        return answers
     for topic in asked:
-        partitions = stored.get(topic.name, {})
-        parts = [_fetched(index, partitions.get(index), topic.topic_id) for index in topic.partition_indexes]
+        of_topic = partial(_fetched_from, stored.get(topic.name, {}), topic.topic_id)
+        parts = yield from each_light(of_topic, topic.partition_indexes)
+        yield 1
         answers.append(OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id, partitions=parts))
     return answers
+
+
+def _fetched_from(partitions: Partitions, topic_id: bytes, index: int) -> OffsetFetchResponsePartitions:
+    return _fetched(index, partitions.get(index), topic_id)
 
 
 def _fetched(index: int, value: OffsetCommitValue | None, topic_id: bytes = ZERO_UUID) -> OffsetFetchResponsePartitions:

@@ -126,13 +126,13 @@ class Rebalancer:
     def assign(self, group: ClassicGroup, assignments: dict[str, bytes]) -> None:
         """The leader's assignment is in the log: from now on it may be told, and the group is stable."""
         for member in group.members.values():
-            member.assignment = assignments.get(member.member_id, b"")
+            group.assign(member, assignments.get(member.member_id, b""))
             self._answer_sync(group, member, assignment_of(group, member))
         group.transition(State.STABLE, self.clock.wall_ms())
 
     def fail_syncs(self, group: ClassicGroup, error: ErrorCode) -> None:
         for member in group.members.values():
-            member.assignment = b""
+            group.assign(member, b"")
             self._answer_sync(group, member, sync_error(error))
 
     def _answer_sync(self, group: ClassicGroup, member: Member, response: SyncGroupResponse) -> None:

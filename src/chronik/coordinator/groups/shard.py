@@ -13,6 +13,7 @@ from chronik.coordinator.groups import offsets
 from chronik.coordinator.groups.classic import ClassicGroup, State
 from chronik.coordinator.groups.config import GroupsConfig
 from chronik.coordinator.groups.joining import Joining
+from chronik.coordinator.groups.member_memory import MemberMemory
 from chronik.coordinator.groups.members import UNKNOWN_MEMBER_ID, JoinReply, SyncReply, join_error, sync_error
 from chronik.coordinator.groups.membership import Membership
 from chronik.coordinator.groups.rebalance import Rebalancer
@@ -21,6 +22,7 @@ from chronik.coordinator.groups.requests import Caller
 from chronik.coordinator.shard import Record, Writer
 from chronik.coordinator.timers import Timers
 from chronik.runtime.interfaces import Clock, Randomness
+from chronik.runtime.pieces import Work, at_once
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.group_records import (
     GroupMetadataKey,
@@ -47,9 +49,16 @@ class GroupShard:
     record_types = RECORD_TYPES
 
     def __init__(
-        self, config: GroupsConfig, clock: Clock, randomness: Randomness, writer: Writer, timers: Timers
+        self,
+        config: GroupsConfig,
+        clock: Clock,
+        randomness: Randomness,
+        writer: Writer,
+        timers: Timers,
+        memory: MemberMemory | None = None,
     ) -> None:
         self._config = config
+        self._memory = memory or MemberMemory()
         self._clock = clock
         self._writer = writer
         self.groups: dict[str, ClassicGroup] = {}
@@ -65,7 +74,7 @@ class GroupShard:
         if type(key) is OffsetCommitKey:
             value = cast("OffsetCommitValue | None", record.value)
             if value is not None and key.group not in self.groups:
-                self.groups[key.group] = ClassicGroup(key.group)
+                self.groups[key.group] = ClassicGroup(key.group, self._memory)
             self.offsets.replay(key, value)
         elif type(key) is GroupMetadataKey:
             self._replay_group(key.group, cast("GroupMetadataValue | None", record.value))
@@ -74,7 +83,7 @@ class GroupShard:
         group = self.groups.get(group_id)
         if value is not None:
             if group is None:
-                group = self.groups[group_id] = ClassicGroup(group_id)
+                group = self.groups[group_id] = ClassicGroup(group_id, self._memory)
             group.stored = value
         elif group is not None:
             group.stored = None
@@ -82,7 +91,7 @@ class GroupShard:
             if group.state is State.EMPTY and not group.pending_joins:
                 del self.groups[group_id]
                 if self.offsets.of(group_id):
-                    self.groups[group_id] = ClassicGroup(group_id)
+                    self.groups[group_id] = ClassicGroup(group_id, self._memory)
 
     def loaded(self) -> None:
         for group in self.groups.values():
@@ -99,6 +108,7 @@ class GroupShard:
             for member in group.members.values():
                 group.answer_join(member, join_error(ErrorCode.NOT_COORDINATOR, member.member_id))
                 group.answer_sync(member, sync_error(ErrorCode.NOT_COORDINATOR))
+            group.let_go()
 
     # --- members
 
@@ -108,7 +118,7 @@ class GroupShard:
             if request.member_id != UNKNOWN_MEMBER_ID:
                 reply(join_error(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
                 return
-            group = self.groups[request.group_id] = ClassicGroup(request.group_id, self._clock.wall_ms())
+            group = self.groups[request.group_id] = ClassicGroup(request.group_id, self._memory, self._clock.wall_ms())
         self._joining.join(group, request, caller, reply)
 
     def sync(self, request: SyncGroupRequest, reply: SyncReply) -> None:
@@ -135,12 +145,21 @@ class GroupShard:
     # --- offsets
 
     def commit(self, request: OffsetCommitRequest, version: int) -> tuple[list[Record], OffsetCommitResponse]:
-        group = self.groups.get(request.group_id)
-        error = offsets.commit_error(group, request, version)
+        error = self.admit_commit(request, version)
         if error is not ErrorCode.NONE:
             return [], offsets.commit_refused(request, error)
-        if group is not None and group.state is not State.EMPTY:
+        return at_once(self.committing(request))
+
+    def admit_commit(self, request: OffsetCommitRequest, version: int) -> ErrorCode:
+        """Whether the commit may be written now. If so it counts as a sign of life."""
+        group = self.groups.get(request.group_id)
+        error = offsets.commit_error(group, request, version)
+        if error is ErrorCode.NONE and group is not None and group.state is not State.EMPTY:
             self._rebalancer.keep_alive(group, group.members[request.member_id])  # a commit is as good as a heartbeat
+        return error
+
+    def committing(self, request: OffsetCommitRequest) -> Work[tuple[list[Record], OffsetCommitResponse]]:
+        """The records of the commit; whether it may be written is asked afterwards, without a pause between."""
         return offsets.commit(request, self._clock.wall_ms(), self._config)
 
     def delete_offsets(self, request: OffsetDeleteRequest) -> tuple[list[Record], OffsetDeleteResponse]:
