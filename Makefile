@@ -40,7 +40,7 @@ unexport PYTHONPATH PYTHONHOME
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test spark quick lint fmt bench compat fuzz kills sim setup jars lock clean venv jdk
+.PHONY: help demo test spark quick lint fmt bench compat fuzz hostile kills sim setup jars lock clean venv jdk
 
 # A command whose subject has not been written yet says so, and fails.
 exists = @test -e $(1) || { echo "chronik: nothing to $@ yet: there is no $(1)" >&2; exit 1; }
@@ -86,6 +86,9 @@ compat: venv jdk $(KAFKA_JARS)  ## compares us with real Kafkas and with other p
 fuzz: venv  ## feeds a million mutated inputs to the decoders, and a million frames to the quorum's port; FUZZ_INPUTS=1000 FUZZ_FRAMES=1000 for fewer
 	$(BIN)/python -m tests.fuzz.run --inputs $(FUZZ_INPUTS) --jobs $(JOBS) $(ARGS)
 	$(BIN)/python -m tests.fuzz.quorum_port --frames $(FUZZ_FRAMES) $(ARGS)
+
+hostile: venv  ## how long each request of a hostile client holds a node's event loop, in milliseconds of CPU
+	$(BIN)/python -m tests.broker.hold_table $(ARGS)
 
 kills: venv  ## kills, hangs, restarts and cut cables under load, 50 times each; KILLS=500 for more
 	CHRONIK_KILLS=$(KILLS) $(BIN)/pytest tests/broker/test_kills.py tests/cluster -m "not java" --timeout 7200 $(ARGS)

@@ -30,6 +30,7 @@ from chronik.metadata.decisions.decision import Decision
 from chronik.metadata.errors import MetadataError
 from chronik.metadata.image import EMPTY, Image
 from chronik.metadata.replay import replay_onto
+from chronik.runtime.pieces import at_once, is_work
 from chronik.wire.compiler import decode, encode
 from chronik.wire.notation import Request, Response
 
@@ -73,6 +74,8 @@ class SmallNode:
         received = decode(type(request), version, encode(request, version))
         context = Context(cast(Any, self), cast(Any, None), version, "test")
         answer = served_apis()[request.api_key].handle(received, context)
+        if is_work(answer):
+            answer = at_once(answer)
         if asyncio.iscoroutine(answer):
             answer = run(answer)
         return decode(response, version, encode(answer, version))

@@ -16,6 +16,7 @@ from chronik.wire.checksums import crc32c
 from chronik.wire.compiler import encode
 from chronik.wire.compression import Codec
 from chronik.wire.error_codes import ErrorCode
+from chronik.wire.framing import FIRST_GRANT_BYTES
 from chronik.wire.headers import RequestHeader, request_header_version
 from chronik.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from chronik.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -195,7 +196,7 @@ def test_a_slow_loris_is_closed_and_its_memory_comes_back(caplog: pytest.LogCapt
         small.send(b"\x00\x00\x00\x20ab")
         large.send((50 << 20).to_bytes(4, "big") + b"abc")
         size_only.send(b"\x00")
-        assert world.node.memory.used_bytes == 50 << 20
+        assert world.node.memory.used_bytes == FIRST_GRANT_BYTES, "of what is announced only the first part counts"
         for _ in range(limits.FRAME_SECONDS_MAX + 6):
             await asyncio.sleep(1)
             large.send(b"x")
@@ -405,7 +406,7 @@ def test_a_request_of_very_many_elements_is_refused_before_it_is_decoded(caplog:
         names = MetadataRequest(topics=many, allow_auto_topic_creation=False)
         served, refused = Peer(world.node), Peer(world.node)
         served.send(frame(names, 4))
-        await turns()
+        await turns(200)  # it is read and answered in pieces
         assert len(served.frames()) == 1
         names.topics = [MetadataRequestTopic(name="")] * 999_999
         refused.send(frame(names, 4))
@@ -464,3 +465,85 @@ def test_huge_counts_cost_no_memory(caplog: pytest.LogCaptureFixture) -> None:
         await world.node.stop()
 
     run(test())
+
+
+def test_frames_that_are_only_announced_take_no_memory_from_others() -> None:
+    """Two hundred connections say that 100 MB follow and send a little. A large batch of anybody else goes through,
+    even from the same address: memory is granted as bytes arrive."""
+
+    async def test() -> None:
+        world = await World.make(memory_budget_bytes=256 << 20)
+        await world.create(max_message_bytes=str(4 << 20))
+        liars = [Peer(world.node, "127.0.0.1") for _ in range(200)]
+        for liar in liars:
+            liar.send((100 << 20).to_bytes(4, "big") + bytes(65_000))
+        assert (await asyncio.wait_for(world.produce(bytes(2 << 20)), 5)).error_code == 0
+        await world.node.stop()
+
+    run(test())
+
+
+def test_frames_of_one_address_leave_memory_for_those_of_others() -> None:
+    """An address that fills its share waits for itself: whoever comes from elsewhere is served."""
+
+    async def test() -> None:
+        world = await World.make(memory_budget_bytes=32 << 20)
+        await world.create(max_message_bytes=str(4 << 20))
+        hostile = [Peer(world.node, "10.6.6.6") for _ in range(100)]
+        for peer in hostile:
+            peer.send((100 << 20).to_bytes(4, "big") + bytes(1 << 20))
+        assert world.node.memory.used_bytes <= (16 << 20) + (100 << 20)
+        assert (await asyncio.wait_for(world.produce(bytes(2 << 20)), 5)).error_code == 0
+        assert world.node.memory.used_bytes <= (16 << 20) + (100 << 20)
+        for peer in hostile:
+            peer.hang_up()
+        await turns()
+        assert world.node.memory.used_bytes == 0
+        await world.is_serving()
+        await world.node.stop()
+
+    run(test())
+
+
+def test_large_frames_of_which_none_fits_are_served_one_after_the_other() -> None:
+    """Each of them has begun and holds memory that another one needs: without an exception they would wait for ever."""
+
+    async def test() -> None:
+        world = await World.make(memory_budget_bytes=16 << 20)
+        await world.create(max_message_bytes=str(16 << 20))
+        data = frame(produce_request(batch(bytes(10 << 20))), 9)
+        peers = [Peer(world.node, f"10.0.0.{n}") for n in range(10)]
+        for start in range(0, len(data), 1 << 19):
+            for peer in peers:
+                peer.send(data[start : start + (1 << 19)])
+            assert world.node.memory.used_bytes <= (16 << 20) + len(data)
+        while not all(peer.frames() for peer in peers):
+            await asyncio.sleep(0.01)
+        assert world.node.memory.used_bytes == 0
+        await world.node.stop()
+
+    run(test())
+
+
+def test_who_does_not_read_is_closed_when_others_need_the_memory() -> None:
+    """A consumer may be slow for as long as it likes, but not at the cost of everybody else."""
+
+    async def test(budget_bytes: int, *, is_closed: bool) -> None:
+        world = await World.make(memory_budget_bytes=budget_bytes)
+        await world.create()
+        for _ in range(20):
+            await world.produce(bytes(900_000))
+        reader = Peer(world.node, "10.0.0.7")
+        reader.reads = False
+        reader.send(frame(fetch_request(min_bytes=2, max_bytes=1 << 26), 11))
+        await turns()
+        assert world.node.memory.unsent_bytes > 14 << 20
+        await asyncio.sleep(limits.UNREAD_SECONDS_MAX - 1)
+        assert not reader.is_closed
+        await asyncio.sleep(10)
+        assert reader.is_closed is is_closed
+        assert (world.node.memory.unsent_bytes == 0) is is_closed
+        await world.node.stop()
+
+    run(test(16 << 20, is_closed=True))
+    run(test(1 << 30, is_closed=False))

@@ -18,9 +18,10 @@ from chronik.broker.dispatch import Answer
 from chronik.broker.errors import Unanswerable
 from chronik.broker.memory import MemoryBudget
 from chronik.broker.settings import Settings
+from chronik.broker.turns import PIECES_PER_TURN, PIECES_QUEUED, REQUESTS_PER_VISIT, Turns
 from chronik.runtime.tasks import Tasks
 from chronik.sim.disk import SimDisk
-from chronik.wire.framing import SCRATCH_BYTES, make_scratch
+from chronik.wire.framing import FIRST_GRANT_BYTES, SCRATCH_BYTES, make_scratch
 from tests.broker.harness import memory_runtime
 from tests.broker.hostile import Peer, World, batch, frame, produce_request, run, turns
 
@@ -37,6 +38,7 @@ class StubNode:
         self.scratch = make_scratch()
         self.sends = self.runtime.network.sends()
         self.awaited = Awaited()
+        self.turns = Turns(self.runtime.clock)
         self.connections = Connections(self.runtime.clock, connections_max=3, idle_ms_max=-1, per_host_max=2)
         self.connections.are_served = True
         self.tasks = Tasks("stub")
@@ -158,14 +160,39 @@ async def test_a_read_full_of_requests_is_served_in_turns() -> None:
     node.answers_at_once = [b"x"]
     hostile, honest = Peer(node), Peer(node, "10.0.0.2")  # type: ignore[arg-type]
     hostile.send(b"".join(request(n) for n in range(5000)))
-    assert len(node.started) == limits.REQUESTS_PER_TURN, "one callback starts so many and no more"
+    assert len(node.started) == REQUESTS_PER_VISIT, "one callback starts so many and no more"
     honest.send(request(1))
     before = len(node.started)
     await turns(1)
     assert honest.correlation_ids() == [1]
-    assert 0 < len(node.started) - before <= 2 * limits.REQUESTS_PER_TURN
+    assert 0 < len(node.started) - before <= PIECES_QUEUED
     await turns(5000)
     assert hostile.correlation_ids() == list(range(5000))
+
+
+@in_a_loop
+async def test_all_connections_share_the_requests_of_a_turn() -> None:
+    """Three hundred clients that send a hundred requests each: whoever comes behind them waits for a few milliseconds,
+    not until each of them has had its share."""
+    node = StubNode()
+    node.connections = Connections(node.runtime.clock, connections_max=400, idle_ms_max=-1)
+    node.connections.are_served = True
+    node.answers_at_once = [b"x"]
+    hostile = [Peer(node) for _ in range(300)]  # type: ignore[arg-type]
+    for peer in hostile:
+        peer.send(b"".join(request(n) for n in range(100)))
+    assert len(node.started) <= PIECES_PER_TURN, "no more are started before the loop has looked around"
+    while len(node.started) < 30_000:
+        before = len(node.started)
+        honest = Peer(node, "10.0.0.2")  # type: ignore[arg-type]
+        await turns(1)
+        assert 0 < len(node.started) - before <= PIECES_QUEUED
+        before = len(node.started)
+        honest.send(request(1))
+        assert len(node.started) == before + 1, "half of each turn is for those who come"
+        honest.hang_up()
+    await turns(20)
+    assert all(peer.correlation_ids() == list(range(100)) for peer in hostile)
 
 
 @in_a_loop
@@ -335,7 +362,7 @@ async def test_who_hangs_up_in_the_middle_of_a_frame_leaves_no_memory_behind() -
     node = StubNode()
     peer = Peer(node)  # type: ignore[arg-type]
     peer.send(request(1, SCRATCH_BYTES * 4)[:1000])
-    assert peer.connection._reader.admitted_bytes == node.memory.used_bytes == SCRATCH_BYTES * 4
+    assert peer.connection._reader.admitted_bytes == node.memory.used_bytes == FIRST_GRANT_BYTES
     peer.hang_up()
     await turns()
     assert peer.connection._reader._frame is None

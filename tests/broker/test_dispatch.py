@@ -14,6 +14,7 @@ from chronik.broker.context import Context
 from chronik.broker.dispatch import Dispatcher
 from chronik.broker.errors import Unanswerable
 from chronik.broker.metrics import Metrics
+from chronik.broker.turns import Turns
 from chronik.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from chronik.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from chronik.wire.notation import Versions
@@ -25,7 +26,8 @@ HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=3, member_id="m")
 ANSWER_V4 = bytes.fromhex("0000000c 00000007 00 00000000 001b 00")  # size, correlation, tags, throttle, error, tags
 ANSWER_V0 = bytes.fromhex("00000006 00000007 001b")
 
-ASKER = SimpleNamespace(last_request_ns=NOW_MS * 1_000_000)  # as much of a connection as counting needs
+# As much of a connection as counting needs.
+ASKER = SimpleNamespace(last_request_ns=NOW_MS * 1_000_000, hold_objects=lambda size_bytes: None)
 
 
 def dispatcher(handle: Callable[[Any, Context], Any]) -> Dispatcher:
@@ -33,7 +35,7 @@ def dispatcher(handle: Callable[[Any, Context], Any]) -> Dispatcher:
         Api(12, "Heartbeat", Versions.parse("0-4"), HeartbeatRequest, HeartbeatResponse, handle, ""),
         Api(18, "ApiVersions", Versions.parse("0-4"), ApiVersionsRequest, ApiVersionsResponse, handle, ""),
     ]
-    return Dispatcher(cast(Any, None), {each.key: each for each in apis}, Metrics(), TestClock())
+    return Dispatcher(cast(Any, None), {each.key: each for each in apis}, Metrics(), TestClock(), Turns(TestClock()))
 
 
 def rebalancing(request: Any, context: Context) -> HeartbeatResponse:

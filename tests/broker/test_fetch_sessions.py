@@ -6,7 +6,8 @@ from itertools import count
 
 import pytest
 
-from chronik.broker.fetch_sessions import EPOCH_MAX, FetchSessions, Session, Wanted
+from chronik.broker.fetch_sessions import EPOCH_MAX, PARTITION_BYTES, FetchSessions, Session, Wanted
+from chronik.runtime.pieces import at_once
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.fetch import (
     FetchPartition,
@@ -72,6 +73,17 @@ def test_a_request_without_a_session_is_answered_in_full_and_forgotten() -> None
     assert found[0] is None
     assert [each.partition.partition for each in found[1]] == [0, 1]
     assert len(table) == 0
+
+
+def test_many_partitions_are_opened_in_pieces_as_few_are_at_once() -> None:
+    for epoch in (0, -1):
+        table, other = sessions(), sessions()
+        at_once_found = table.open(request(0, epoch, *range(100)), by_id=False)
+        found = at_once(other.opening(request(0, epoch, *range(100)), by_id=False))
+        assert not isinstance(found, ErrorCode)
+        assert not isinstance(at_once_found, ErrorCode)
+        assert found[1] == at_once_found[1]
+        assert len(table) == len(other)
 
 
 def test_a_session_remembers_its_partitions_and_counts_its_epochs() -> None:
@@ -193,3 +205,43 @@ def test_who_was_served_goes_to_the_end_of_the_line() -> None:
     assert opened(table, request(1, 1))[1] == [1, 2, 0]
     session.served(wanted(9))
     assert opened(table, request(1, 2))[1] == [1, 2, 0]
+
+
+def test_sessions_hold_no_more_memory_than_they_may() -> None:
+    """A thousand sessions of twenty thousand partitions each would be twelve gigabytes. The longest unused go first."""
+    held = [0]
+
+    def hold(more_bytes: int) -> None:
+        held[0] += more_bytes
+
+    ids = count(1)
+    table = FetchSessions(1000, lambda bound: next(ids), 100 * PARTITION_BYTES, hold)
+    for _ in range(50):
+        opened(table, request(0, 0, *range(30)))
+        assert held[0] <= 100 * PARTITION_BYTES
+    assert len(table) == 3
+    session, _ = opened(table, request(50, 1, *range(30, 90)))
+    assert (len(table), held[0]) == (1, 90 * PARTITION_BYTES)
+    assert session.session_id == 50
+    table.open(request(50, -1), by_id=False)
+    assert held[0] == 0
+
+
+def test_a_session_too_large_for_the_memory_is_served_without_one() -> None:
+    """The client gets what it asks for, and the id that says it has no session. One that grows is refused."""
+    table = FetchSessions(1000, lambda bound: 7, 100 * PARTITION_BYTES)
+    found = table.open(request(0, 0, *range(101)), by_id=False)
+    assert not isinstance(found, ErrorCode)
+    assert found[0] is None
+    assert len(found[1]) == 101
+    assert len(table) == 0
+    opened(table, request(0, 0, *range(100)))
+    assert table.open(request(7, 1, 100), by_id=False) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert len(table) == 0
+
+
+def test_a_session_that_forgets_partitions_holds_less() -> None:
+    table = FetchSessions(1000, lambda bound: 7, 100 * PARTITION_BYTES)
+    session, _ = opened(table, request(0, 0, *range(100)))
+    opened(table, request(7, 1, forget=tuple(range(50))))
+    assert session.held_bytes == 50 * PARTITION_BYTES

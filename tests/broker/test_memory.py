@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -107,3 +109,99 @@ def test_grants_are_in_order_bounded_and_complete(steps: list[tuple[str, int, in
         give_one_back(0)
     assert not waiting
     assert budget.used_bytes == 0
+
+
+class Frames:
+    """Who was granted, by name."""
+
+    def __init__(self) -> None:
+        self.granted: list[str] = []
+        self._made: dict[str, Callable[[], None]] = {}
+
+    def __getitem__(self, name: str) -> Callable[[], None]:
+        return self._made.setdefault(name, lambda: self.granted.append(name))
+
+
+def test_one_address_cannot_keep_the_others_waiting() -> None:
+    """It gets its share of the budget. Its next frames wait for its own, and nobody waits behind them."""
+    budget, frames = MemoryBudget(100, 50), Frames()
+    assert budget.take(50, "attacker")
+    assert not budget.take(10, "attacker")
+    budget.wait(10, frames["more of the attacker"], "attacker")
+    assert budget.take(30, "honest")
+    assert budget.take(20, "honest")
+    assert not budget.take(1, "third"), "the budget is spent"
+    budget.wait(1, frames["third"], "third")
+    budget.give_back(30, "honest")
+    assert frames.granted == ["third"]
+    budget.give_back(50, "attacker")
+    assert frames.granted == ["third", "more of the attacker"]
+
+
+def test_a_frame_larger_than_a_share_is_granted_to_an_address_that_holds_nothing() -> None:
+    budget = MemoryBudget(100, 50)
+    assert budget.take(10, "other")
+    assert budget.take(80, "large")
+    assert not budget.take(1, "large")
+
+
+def test_frames_that_have_begun_do_not_wait_for_each_other_for_ever() -> None:
+    """All of them hold memory and none is whole. One exceeds the budget until it is; then it is the next one's turn."""
+    budget, frames = MemoryBudget(100), Frames()
+    for name in ("one", "two", "three", "four"):
+        assert budget.take(25), name
+    assert not budget.take(25, begun_by=frames["one"]) or budget.overdrawn_by == frames["one"]
+    budget.wait(25, frames["two"], has_begun=True)
+    budget.wait(25, frames["three"], has_begun=True)
+    assert frames.granted == [], "one at a time"
+    assert budget.used_bytes == 125
+    budget.ended(frames["one"])  # whole: it is being handled, and holds its memory still
+    assert frames.granted == []
+    budget.give_back(50)
+    assert frames.granted == ["two", "three"], "the first of them fits, the second one exceeds the budget"
+    assert budget.used_bytes == 125
+    assert budget.overdrawn_by == frames["three"]
+
+
+def test_who_exceeds_the_budget_does_not_wait_behind_those_who_wait_for_it() -> None:
+    budget, frames = MemoryBudget(100), Frames()
+    assert budget.take(50)
+    assert budget.take(50)
+    assert budget.take(50, begun_by=frames["first"])
+    budget.wait(50, frames["second"], has_begun=True)
+    assert budget.take(100, begun_by=frames["first"])
+
+
+def test_a_frame_that_has_begun_comes_before_new_ones() -> None:
+    """Or what it holds is held for as long as new ones keep coming."""
+    budget, frames = MemoryBudget(100), Frames()
+    assert budget.take(100)
+    budget.overdrawn_by = frames["somebody else"]
+    budget.wait(40, frames["new"])
+    budget.wait(40, frames["begun"], has_begun=True)
+    budget.give_back(50)
+    assert frames.granted == ["begun"]
+    budget.give_back(30)
+    assert frames.granted == ["begun", "new"]
+
+
+def test_who_may_exceed_the_budget_is_gone_and_the_next_one_may() -> None:
+    budget, frames = MemoryBudget(100), Frames()
+    assert budget.take(50)
+    assert budget.take(50)
+    assert budget.take(50, begun_by=frames["first"])
+    budget.wait(50, frames["second"], has_begun=True)
+    budget.used_bytes -= 100  # what the first held goes with it
+    budget.forget(frames["first"])
+    assert frames.granted == ["second"]
+
+
+def test_what_is_kept_between_requests_leaves_less_for_them() -> None:
+    budget, frames = MemoryBudget(100), Frames()
+    budget.keep(60)
+    assert budget.take(30)
+    assert not budget.take(30)
+    assert budget.room_bytes == 10
+    budget.wait(30, frames["frame"])
+    budget.keep(-60)
+    assert frames.granted == ["frame"]

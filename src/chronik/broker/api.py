@@ -4,8 +4,8 @@
     def list_offsets(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse: ...
 
 A handler returns the response, or its body as bytes where it has that already; or a future of it, or `Later`, when it
-only waits (no task is made for it); or a coroutine when it has more to do. None means that nothing is sent. It never
-writes to the connection.
+only waits (no task is made for it); or a coroutine when it has more to do; or a computation in pieces of any of these
+(`runtime.pieces`), when it may take long. None means that nothing is sent. It never writes to the connection.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from chronik.runtime.pieces import Work
 from chronik.wire.notation import Request, Response, Versions
 
 if TYPE_CHECKING:
     from chronik.broker.context import Context
 
 Q = TypeVar("Q", bound=Request)
-Handler = Callable[[Q, "Context"], "Response | bytes | Later | Awaitable[Response | bytes | Later | None] | None"]
+Handler = Callable[[Q, "Context"], "Response | bytes | Later | Awaitable[Any] | Work[Any] | None"]
 
 
 class Later(NamedTuple):

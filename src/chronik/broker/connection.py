@@ -3,7 +3,8 @@
 Parsing, dispatch and queueing happen in `buffer_updated` without a single await; handlers that wait are tasks of the
 node, so that a client that hangs up never cancels an append. Back-pressure has three causes, each pausing the reader:
 too many requests or bytes in flight, a peer that does not read its replies, no room in the node's memory budget. What
-was read before a pause waits unstarted, and no connection starts more than a few requests before others get their turn.
+was read before a pause waits unstarted. All connections of a node share the requests that it starts in one turn of the
+loop (`turns`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from chronik.broker import limits
 from chronik.broker.dispatch import Parts
 from chronik.broker.errors import Unanswerable
 from chronik.broker.portions import Portions
+from chronik.broker.turns import PIECES_PER_TURN
 from chronik.runtime.invariants import InvariantBroken
 from chronik.storage.errors import StorageError
 from chronik.storage.unread import Unread
@@ -43,25 +45,32 @@ class Connection(asyncio.BufferedProtocol):
         self._is_followers = False  # see serve_follower
         self.frame_since_ns = 0  # since when we wait for the rest of a frame; 0 when we do not
         self._now_ns = node.runtime.clock.monotonic_ns
+        self._turns = node.turns
         self.last_request_ns = self._now_ns()
         self.portions = Portions()  # of what it fetches
         self.client_software: tuple[str, str] | None = None  # told by ApiVersions v3+
         self._transport: asyncio.Transport | None = None  # from connection_made until either side ends it
         self._write: Callable[[bytes], None] = _nothing_to_write_to  # what is small; it leaves with that of others
         self._is_lost = False
+        self.on_lost: dict[Callable[[], None], None] = {}  # called when nobody is there any more to be answered
         self._reader = FrameReader(node.settings.socket_request_max_bytes, self._admit, node.scratch)
         self._arrived: deque[memoryview] = deque()  # requests not started yet; nothing is read while there are any
         self._replies: deque[_Reply] = deque()  # of those that are, in request order
         self._in_flight_bytes = 0  # of their requests
         self._held_bytes = 0  # of finished replies that wait for one ahead of them
         self._is_held = False  # the node does not serve yet
-        self._is_alone = False  # a request is under way that no later one may overtake
+        self._alone_count = 0  # reasons why no later request may overtake the one under way
         self._is_full = False  # between the high mark and the low one
         self._is_reading = True  # false for any of the reasons above and below
         self._peer_is_slow = False  # it does not read its replies
+        self.slow_since_ns = 0  # since when; 0 when it does
         self._unsent_bytes = 0  # of them, counted in the node's memory
         self._turn_is_due = False  # the loop will call us to go on
         self._is_granted = False  # the frame that waited for memory has it
+
+    @property
+    def is_lost(self) -> bool:
+        return self._is_lost
 
     # --- asyncio's side
 
@@ -93,6 +102,8 @@ class Connection(asyncio.BufferedProtocol):
         self._arrived.clear()
         self._give_back(self._reader.admitted_bytes)
         self._reader.end()
+        for call in list(self.on_lost):
+            call()
         for reply in self._replies:
             if reply.is_done:  # the others hold their bytes until their handlers are done with them
                 self._release(reply)
@@ -112,15 +123,23 @@ class Connection(asyncio.BufferedProtocol):
             return self.close(f"{fault}; is this a Kafka client, and does it speak plaintext here?")
         if frames:
             self.last_request_ns = self._now_ns()
-            if len(frames) == 1 and self._is_quiet(frames[0]):
+            if len(frames) == 1 and self._is_quiet(frames[0]) and self._turns.pieces < PIECES_PER_TURN:
                 self.frame_since_ns = 0
                 if self._start(frames[0]).is_done:
                     self._flush()
                     self._read_or_not()
                 return None
             self._arrived += frames
+            if self.node.memory.overdrawn_by is not None:
+                self.node.memory.ended(self._memory_is_granted)
         if self._reader.waiting_bytes:
-            self.node.memory.wait(self._reader.waiting_bytes, self._memory_is_granted)
+            self._read_or_not()  # not while it waits, which may end within the next call
+            self.node.memory.wait(
+                self._reader.waiting_bytes,
+                self._memory_is_granted,
+                self.peer_host,
+                has_begun=self._reader.has_begun,
+            )
         self._serve()
         return None
 
@@ -137,11 +156,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._peer_is_slow = True
+        self.slow_since_ns = self._now_ns()
         if self._transport is not None:
             self._count_unsent(self._transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
         self._peer_is_slow = False
+        self.slow_since_ns = 0
         self._count_unsent(0)
         self._serve()
 
@@ -161,10 +182,11 @@ class Connection(asyncio.BufferedProtocol):
                 self._flush()  # what is finished may be all that stands in the way
                 if self._must_wait():
                     break
-            if started_count == limits.REQUESTS_PER_TURN:
-                if not self._turn_is_due:
-                    self._turn_is_due = True
-                    asyncio.get_running_loop().call_soon(self._next_turn)
+            if self._turn_is_due:
+                break
+            if started_count >= self._turns.requests_per_visit or self._turns.pieces >= PIECES_PER_TURN:
+                self._turn_is_due = True
+                self._turns.wait(self._next_turn)
                 break
             started_count += 1
             reply = self._start(self._arrived.popleft())
@@ -186,11 +208,18 @@ class Connection(asyncio.BufferedProtocol):
 
     def hold_back(self) -> None:
         """No further request is started until `go_on`: what the one under way does must not be overtaken."""
-        self._is_alone = True
+        self._alone_count += 1
 
     def go_on(self) -> None:
-        self._is_alone = False
-        self._serve()
+        self._alone_count -= 1
+        if not self._alone_count:
+            self._serve()
+
+    def hold_objects(self, size_bytes: int) -> None:
+        """The request that was started last has been decoded into objects of this size; they live until its answer."""
+        if self._replies:
+            self._replies[-1].objects_bytes = size_bytes
+            self.node.memory.small_bytes += size_bytes
 
     def _next_turn(self) -> None:
         self._turn_is_due = False
@@ -202,7 +231,7 @@ class Connection(asyncio.BufferedProtocol):
             return True
         if not self._replies:
             return False
-        if self._is_alone:
+        if self._alone_count:
             return True
         if self._over(limits.IN_FLIGHT_BYTES_HIGH) or self.node.memory.is_spent:
             self._is_full = True
@@ -219,6 +248,7 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     def _start(self, frame: memoryview) -> _Reply:
+        self._turns.spend()
         reply = _Reply(len(frame))
         self._replies.append(reply)
         self._in_flight_bytes += reply.request_bytes
@@ -335,10 +365,13 @@ class Connection(asyncio.BufferedProtocol):
     def _release(self, reply: _Reply) -> None:
         self._in_flight_bytes -= reply.request_bytes
         self._held_bytes -= reply.size_bytes
+        if reply.objects_bytes:
+            self.node.memory.small_bytes -= reply.objects_bytes
+            reply.objects_bytes = 0
         if reply.request_bytes <= SCRATCH_BYTES:
             self.node.memory.small_bytes -= reply.request_bytes
         else:
-            self.node.memory.give_back(reply.request_bytes)
+            self.node.memory.give_back(reply.request_bytes, self.peer_host)
 
     # --- back-pressure
 
@@ -346,16 +379,17 @@ class Connection(asyncio.BufferedProtocol):
         if self._is_granted:
             self._is_granted = False
             return True
-        return self.node.memory.take(size_bytes)
+        begun_by = self._memory_is_granted if self._reader.has_begun else None
+        return self.node.memory.take(size_bytes, self.peer_host, begun_by=begun_by)
 
     def _memory_is_granted(self) -> None:
         self._is_granted = True
-        self._reader.go_on()  # the frame is begun, none is whole
+        self._reader.go_on()  # a frame is on its way, none is whole
         self._read_or_not()
 
     def _give_back(self, frame_bytes: int) -> None:
         if frame_bytes > SCRATCH_BYTES:
-            self.node.memory.give_back(frame_bytes)
+            self.node.memory.give_back(frame_bytes, self.peer_host)
 
     def _read_or_not(self) -> None:
         """Reads while there is nothing to catch up with. The time for a frame counts only while we read."""
@@ -392,10 +426,11 @@ def _nothing_to_write_to(data: bytes) -> None:
 
 
 class _Reply:
-    __slots__ = ("is_done", "parts", "request_bytes", "size_bytes")
+    __slots__ = ("is_done", "objects_bytes", "parts", "request_bytes", "size_bytes")
 
     def __init__(self, request_bytes: int) -> None:
         self.request_bytes = request_bytes
+        self.objects_bytes = 0  # what a large request was decoded into
         self.size_bytes = 0  # counted for replies that others are behind or ahead of
         self.parts: Parts | None = None
         self.is_done = False

@@ -1,14 +1,17 @@
-"""The connections of a node: how many there may be, and which have been silent or slow for too long."""
+"""The connections of a node: how many there may be, and which have been silent or slow for too long.
+
+A peer that does not read its replies is closed only when the memory they take is missing elsewhere.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from chronik.broker.limits import FRAME_SECONDS_MAX
+from chronik.broker.limits import FRAME_SECONDS_MAX, UNREAD_SECONDS_MAX
 
 if TYPE_CHECKING:
     from chronik.broker.connection import Connection
@@ -27,7 +30,9 @@ class Connections:
         idle_ms_max: int,
         per_host_max: int = 2**31 - 1,
         per_host_overrides: Mapping[str, int] | None = None,
+        is_memory_short: Callable[[], bool] = lambda: False,
     ) -> None:
+        self._is_memory_short = is_memory_short
         self._clock = clock
         self._connections_max = connections_max
         self._per_host_max = per_host_max
@@ -72,8 +77,15 @@ class Connections:
             for connection in list(self._open):
                 if connection.frame_since_ns and now_ns - connection.frame_since_ns > FRAME_SECONDS_MAX * NS_PER_SECOND:
                     connection.close(f"a request was begun and not finished within {FRAME_SECONDS_MAX} s")
+                elif connection.slow_since_ns and self._is_unread_too_long(now_ns - connection.slow_since_ns):
+                    connection.close(
+                        f"replies were not read for {UNREAD_SECONDS_MAX} s, and others need the memory they take"
+                    )
                 elif 0 <= self._idle_ms_max < (now_ns - connection.last_request_ns) // NS_PER_MS:
                     connection.close(f"idle for more than connections.max.idle.ms={self._idle_ms_max}", logging.INFO)
+
+    def _is_unread_too_long(self, unread_ns: int) -> bool:
+        return unread_ns > UNREAD_SECONDS_MAX * NS_PER_SECOND and self._is_memory_short()
 
     def close_all(self, why: str) -> None:
         for connection in list(self._open):

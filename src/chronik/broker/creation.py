@@ -18,18 +18,24 @@ if TYPE_CHECKING:
     from chronik.broker.settings import Settings
 
 
+TOPICS_PER_COMMAND = 500  # the controller decides a command in one go
+
+
 async def create_missing(node: Node, names: list[str]) -> dict[str, ErrorCode]:
     """Creates each topic with the node's defaults. Returns why not, for those that were refused."""
-    topics = [new_topic(name, node.settings) for name in dict.fromkeys(names)]
-    try:
-        reply = await node.store.submit(CreateTopics(topics=topics))
-    except MetadataError as fault:
-        error = ErrorCode.LEADER_NOT_AVAILABLE if fault.kafka_error.retriable else fault.kafka_error
-        return dict.fromkeys(names, error)
-    refused = {}
-    for topic in reply.topics:
-        if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-            refused[topic.name] = ErrorCode.of(topic.error_code)
+    names = list(dict.fromkeys(names))
+    refused: dict[str, ErrorCode] = {}
+    for start in range(0, len(names), TOPICS_PER_COMMAND):
+        some = names[start : start + TOPICS_PER_COMMAND]
+        try:
+            reply = await node.store.submit(CreateTopics(topics=[new_topic(name, node.settings) for name in some]))
+        except MetadataError as fault:
+            error = ErrorCode.LEADER_NOT_AVAILABLE if fault.kafka_error.retriable else fault.kafka_error
+            refused |= dict.fromkeys(some, error)
+            continue
+        for topic in reply.topics:
+            if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                refused[topic.name] = ErrorCode.of(topic.error_code)
     return refused
 
 

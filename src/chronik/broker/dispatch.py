@@ -1,7 +1,11 @@
 """From a frame to the handler of its API and version, and from the response to the parts of a frame.
 
-Nothing here waits. A frame that Kafka's protocol has no answer for (unknown key, unsupported version, malformed body)
-raises Unanswerable: Kafka closes such connections, and so do we.
+Small requests are decoded, handled and encoded at once. A large frame is decoded in pieces, a handler that is a
+generator works in pieces, and what took more than a turn is encoded in pieces (`turns`). Until the handler has
+returned, no later request of the connection starts: requests take effect in the order in which they came.
+
+A frame that Kafka's protocol has no answer for (unknown key, unsupported version, malformed body) raises Unanswerable:
+Kafka closes such connections, and so do we.
 """
 
 from __future__ import annotations
@@ -16,8 +20,11 @@ from typing import TYPE_CHECKING, Any
 from chronik.broker.api import Api, Later
 from chronik.broker.context import Context
 from chronik.broker.errors import Unanswerable
-from chronik.broker.limits import REQUEST_OBJECT_BYTES_MAX
-from chronik.wire.compiler import decoder_of, encoder_of
+from chronik.broker.limits import AT_ONCE_BYTES, HUGE_AT_ONCE, HUGE_BYTES, REQUEST_OBJECT_BYTES_MAX
+from chronik.broker.turns import PIECES_FIRST, Turns
+from chronik.runtime.pieces import Work, is_work
+from chronik.storage.unread import Unread
+from chronik.wire.compiler import decoder_of, encoder_of, pieces_decoder_of, pieces_encoder_of
 from chronik.wire.errors import Malformed
 from chronik.wire.framing import SCRATCH_BYTES
 from chronik.wire.notation import Struct
@@ -31,6 +38,8 @@ if TYPE_CHECKING:
 
 API_VERSIONS_KEY = 18
 JOINED_BYTES_MAX = 4096  # up to here one copy is cheaper than a second buffer
+PARTS_APART = 512  # of a response that is encoded in pieces: so many are joined meanwhile, if they are small
+JOINED_TAIL_BYTES_MAX = 256 * 1024
 _fixed_header = Packing(">hhih")  # api_key, api_version, correlation_id, length of client_id
 _response_start = Packing(">ii").pack  # size, correlation_id
 _response_start_flexible = Packing(">iiB").pack  # and an empty tag section
@@ -44,11 +53,13 @@ Answer = Parts | None | PartsLater | Awaitable[Parts | None]
 class Dispatcher:
     """One per node. Holds a table (key, version) -> everything needed to serve it, filled as versions are used."""
 
-    def __init__(self, node: Node, apis: dict[int, Api], metrics: Metrics, clock: Clock) -> None:
+    def __init__(self, node: Node, apis: dict[int, Api], metrics: Metrics, clock: Clock, turns: Turns) -> None:
         self._node = node
         self._apis = apis
         self._metrics = metrics
         self._now_ns = clock.monotonic_ns
+        self._turns = turns
+        self._huge = asyncio.Semaphore(HUGE_AT_ONCE)
         self._served: dict[tuple[int, int], _Served] = {}
 
     def answer(self, frame: memoryview, connection: Connection) -> Answer:
@@ -68,10 +79,11 @@ class Dispatcher:
         try:
             if served.request_is_flexible:
                 at = at + 1 if not frame[at] else _skip_tags(frame, at)
-            if len(frame) <= SCRATCH_BYTES:
-                request, _ = served.decode(frame, at)
-            else:
-                request, _ = served.decode(frame, at, REQUEST_OBJECT_BYTES_MAX)
+            if len(frame) > AT_ONCE_BYTES:
+                context = Context(self._node, connection, version, client_id)
+                work = _decoded_and_handled(served, frame, at, context)
+                return self._long(served, work, correlation_id, context, is_huge=len(frame) > HUGE_BYTES)
+            request, _ = served.decode(frame, at)
         except (Malformed, Refused, IndexError) as fault:
             raise Unanswerable(str(fault) or "malformed request header") from fault
         context = Context(self._node, connection, version, client_id)
@@ -81,9 +93,64 @@ class Dispatcher:
             return response.future, partial(served.settled, response.respond, correlation_id, since_ns)
         if response is None or isinstance(response, (bytes, Struct)):
             return served.parts(response, correlation_id, since_ns)
+        if is_work(response):
+            return self._long(served, response, correlation_id, context)
+        return self._awaited(served, response, correlation_id, since_ns)
+
+    def _long(
+        self, served: _Served, work: Work[Any], correlation_id: int, context: Context, *, is_huge: bool = False
+    ) -> Answer:
+        """What may take more than a turn: begins with it. Most of it ends here."""
+        connection = context.connection
+        since_ns = connection.last_request_ns
+        try:
+            self._turns.step(work, PIECES_FIRST)
+        except StopIteration as end:
+            response = end.value
+            if response is None or isinstance(response, (bytes, Struct)):
+                return served.parts(response, correlation_id, since_ns)
+            if type(response) is Later:
+                return response.future, partial(served.settled, response.respond, correlation_id, since_ns)
+            return self._awaited(served, response, correlation_id, since_ns)
+        connection.hold_back()
+        if is_huge:
+            return self._after_others(served, work, correlation_id, since_ns, connection)
+        return self._in_turns(served, work, correlation_id, since_ns, connection)
+
+    async def _after_others(
+        self, served: _Served, work: Work[Any], correlation_id: int, since_ns: int, connection: Connection
+    ) -> Parts | None:
+        """Few at a time: what they are decoded into is many times their size, and is not counted before it is there."""
+        try:
+            await self._huge.acquire()
+        except BaseException:
+            connection.go_on()
+            raise
+        return await self._in_turns(served, work, correlation_id, since_ns, connection, self._huge.release)
+
+    async def _in_turns(
+        self,
+        served: _Served,
+        work: Work[Any],
+        correlation_id: int,
+        since_ns: int,
+        connection: Connection,
+        handled: Callable[[], None] = lambda: None,
+    ) -> Parts | None:
+        try:
+            response = await self._turns.finish(work)
+        finally:
+            handled()
+            connection.go_on()
+        if type(response) is Later:
+            await asyncio.wait([response.future])
+            response = response.respond(response.future)
+        return await served.parts_in_turns(response, correlation_id, since_ns, self._turns)
+
+    def _awaited(self, served: _Served, response: Awaitable[Any], correlation_id: int, since_ns: int) -> Answer:
         if isinstance(response, asyncio.Future):
             return response, partial(served.settled, asyncio.Future.result, correlation_id, since_ns)
-        return _later(served, response, correlation_id, since_ns)
+        return served.parts_in_turns(response, correlation_id, since_ns, self._turns)
 
     def _serve(self, key: int, version: int) -> _Served:
         api = self._apis.get(key)
@@ -102,12 +169,22 @@ class Dispatcher:
 class _Served:
     """One API at one version."""
 
-    __slots__ = ("api", "decode", "encode", "now_ns", "request_is_flexible", "response_is_flexible", "timing")
+    __slots__ = (
+        "api",
+        "decode",
+        "encode",
+        "now_ns",
+        "request_is_flexible",
+        "response_is_flexible",
+        "timing",
+        "unsupported",
+        "version",
+    )
 
     def __init__(
         self, api: Api, version: int, timing: Histogram, now_ns: Callable[[], int], *, unsupported: bool = False
     ) -> None:
-        self.api = api
+        self.api, self.version, self.unsupported = api, version, unsupported
         self.timing, self.now_ns = timing, now_ns
         self.request_is_flexible = version in api.request.flexible
         self.response_is_flexible = version in api.response.flexible and api.key != API_VERSIONS_KEY
@@ -134,6 +211,23 @@ class _Served:
         self.timing.took(self.now_ns() - since_ns)
         return parts
 
+    async def parts_in_turns(self, response: Any, correlation_id: int, since_ns: int, turns: Turns) -> Parts | None:
+        """As `parts`, for a response that may be long, or has to be awaited or computed first."""
+        while True:
+            if is_work(response):
+                response = await turns.run(response)
+            elif hasattr(response, "__await__"):
+                response = await response
+            else:
+                break
+        if not isinstance(response, Struct):
+            return self.parts(response, correlation_id, since_ns)
+        parts: Parts = [b""]
+        await turns.run(_encoded(self.api.response, self.version, response, parts))
+        parts[0] = self._start(sum(map(len, parts)), correlation_id)
+        self.timing.took(self.now_ns() - since_ns)
+        return parts
+
     def _start(self, body_bytes: int, correlation_id: int) -> bytes:
         if self.response_is_flexible:
             return _response_start_flexible(body_bytes + 5, correlation_id, 0)
@@ -144,8 +238,33 @@ def _decode_nothing(frame: memoryview, at: int, budget: int = 0) -> tuple[None, 
     return None, at
 
 
-async def _later(served: _Served, response: Awaitable[Any], correlation_id: int, since_ns: int) -> Parts | None:
-    return served.parts(await response, correlation_id, since_ns)
+def _decoded_and_handled(served: _Served, frame: memoryview, at: int, context: Context) -> Work[Any]:
+    """What a handler returns for a large frame. A handler that works in pieces is part of the work."""
+    if served.unsupported:
+        return served.api.handle(None, context)
+    budget = None if len(frame) <= SCRATCH_BYTES else REQUEST_OBJECT_BYTES_MAX
+    try:
+        decoded = pieces_decoder_of(served.api.request, served.version)(frame, at, budget)
+        request, _, objects_bytes = yield from decoded
+    except (Malformed, Refused, IndexError) as fault:
+        raise Unanswerable(str(fault) or "malformed request header") from fault
+    context.connection.hold_objects(objects_bytes)
+    response = served.api.handle(request, context)
+    if is_work(response):
+        response = yield from response
+    return response
+
+
+def _encoded(response_type: type[Struct], version: int, response: Struct, parts: Parts) -> Work[None]:
+    """Appends the response's parts, as few of them as can be: each is a call for the transport."""
+    apart = 1  # from here on the parts are small ones, not joined yet
+    for _ in pieces_encoder_of(response_type, version)(response, parts):
+        if len(parts) - apart >= PARTS_APART:
+            tail = parts[apart:]
+            if Unread not in map(type, tail) and sum(map(len, tail)) <= JOINED_TAIL_BYTES_MAX:
+                parts[apart:] = [b"".join(tail)]
+            apart = len(parts)
+        yield 1
 
 
 def _skip_tags(frame: memoryview, at: int) -> int:

@@ -199,6 +199,17 @@ def _requests(node: Node) -> Iterator[str]:
         "Open connections of clients and brokers.",
         [(NO_LABELS, len(node.connections))],
     )
+    now_ns = node.runtime.clock.monotonic_ns()
+    yield from _gauge(
+        "chronik_longest_turn_seconds",
+        "The longest time for which requests kept the event loop from other clients, in the last minute or two.",
+        [(NO_LABELS, node.turns.holds.longest_ns(now_ns) / 1e9)],
+    )
+    yield from _gauge(
+        "chronik_memory_held_bytes",
+        "Of the memory budget: what requests, unread replies, fetch sessions and group members hold.",
+        [(NO_LABELS, node.memory.size_bytes - node.memory.room_bytes)],
+    )
 
 
 def _merged(histograms: Iterable[Histogram]) -> Histogram:

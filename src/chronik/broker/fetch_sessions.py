@@ -1,8 +1,8 @@
 """Incremental fetch sessions (KIP-227): a client names its partitions once, then only what changes.
 
 A session is remembered by id and a counting epoch; a request that does not fit is told to start anew, never guessed at.
-Sessions are soft: the table is bounded, the longest unused one makes room, and a client that lost its session starts
-another without losing data.
+Sessions are soft: their number and their memory are bounded, the longest unused one makes room, and a client that lost
+its session starts another without losing data.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from chronik.runtime.pieces import ITEMS_PER_PIECE, Work, at_once
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.fetch import FetchPartition, FetchRequest, PartitionData
 
 NO_SESSION = 0
 EPOCH_FINAL, EPOCH_INITIAL = -1, 0  # close or go without; begin
 EPOCH_MAX = 2**31 - 1
+PARTITION_BYTES = 640  # what a session keeps of each partition
 
 
 class Wanted(NamedTuple):
@@ -35,13 +37,17 @@ class Session:
         self.by_id = by_id  # v13+ names topics by id; a session does not mix
         self.wanted: dict[tuple[str, bytes, int], Wanted] = {}
         self._told: dict[tuple[str, bytes, int], tuple[int, int]] = {}  # high watermark, log start
+        self.held_bytes = 0  # as the table has counted it
 
-    def update(self, request: FetchRequest) -> None:
+    def update(self, request: FetchRequest) -> Work[None]:
         for topic in request.topics:
-            for partition in topic.partitions:
+            for number, partition in enumerate(topic.partitions):
                 self.wanted[topic.topic, topic.topic_id, partition.partition] = Wanted(
                     topic.topic, topic.topic_id, partition
                 )
+                if number % ITEMS_PER_PIECE == ITEMS_PER_PIECE - 1:
+                    yield 1
+            yield 1
         for forgotten in request.forgotten_topics_data:
             for index in forgotten.partitions:
                 self.wanted.pop((forgotten.topic, forgotten.topic_id, index), None)
@@ -65,43 +71,98 @@ class Session:
             self.wanted[key] = self.wanted.pop(key)
 
 
+Opened = tuple[Session | None, list[Wanted]] | ErrorCode
+
+
 class FetchSessions:
-    def __init__(self, sessions_max: int, pick_id: Callable[[int], int]) -> None:
+    def __init__(
+        self,
+        sessions_max: int,
+        pick_id: Callable[[int], int],
+        held_bytes_max: int = 2**63,
+        hold: Callable[[int], None] = lambda more_bytes: None,
+    ) -> None:
+        """`hold` is told of every change of the bytes that sessions hold, which stay below `held_bytes_max`."""
         self._sessions_max = sessions_max
+        self._held_bytes_max, self._held_bytes = held_bytes_max, 0
+        self._hold = hold
         self._pick_id = pick_id  # below(bound): ids are not guessable from one another
         self._sessions: dict[int, Session] = {}  # the longest unused first
 
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def open(self, request: FetchRequest, *, by_id: bool) -> tuple[Session | None, list[Wanted]] | ErrorCode:
+    def open(self, request: FetchRequest, *, by_id: bool) -> Opened:
+        """As `opening`, for few partitions."""
+        if request.session_epoch == EPOCH_FINAL:
+            self._forget(request.session_id)
+            return None, [Wanted(t.topic, t.topic_id, p) for t in request.topics for p in t.partitions]
+        return at_once(self.opening(request, by_id=by_id))
+
+    def opening(self, request: FetchRequest, *, by_id: bool) -> Work[Opened]:
         """The session of this request, if it has one, and everything it wants; or why it must start anew."""
         if request.session_epoch in (EPOCH_FINAL, EPOCH_INITIAL):
-            self._sessions.pop(request.session_id, None)
+            self._forget(request.session_id)
             session = self._begin(by_id=by_id) if request.session_epoch == EPOCH_INITIAL else None
             if session is None:
-                return None, [Wanted(t.topic, t.topic_id, p) for t in request.topics for p in t.partitions]
-            session.update(request)
+                return None, (yield from _all_wanted(request))
+        else:
+            found = self._sessions.get(request.session_id)
+            if found is None:
+                return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+            if found.by_id != by_id:
+                return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+            if found.epoch != request.session_epoch:
+                return ErrorCode.INVALID_FETCH_SESSION_EPOCH
+            session = found
+            session.epoch = 1 if session.epoch == EPOCH_MAX else session.epoch + 1
+            self._sessions[session.session_id] = self._sessions.pop(session.session_id)
+        yield from session.update(request)
+        if self._has_room_for(session):
             return session, list(session.wanted.values())
-        session = self._sessions.get(request.session_id)
-        if session is None:
-            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-        if session.by_id != by_id:
-            return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
-        if session.epoch != request.session_epoch:
-            return ErrorCode.INVALID_FETCH_SESSION_EPOCH
-        session.epoch = 1 if session.epoch == EPOCH_MAX else session.epoch + 1
-        self._sessions[session.session_id] = self._sessions.pop(session.session_id)
-        session.update(request)
-        return session, list(session.wanted.values())
+        self._forget(session.session_id)
+        if request.session_epoch == EPOCH_INITIAL:
+            return None, list(session.wanted.values())  # a session id of 0 tells the client that it has none
+        return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+    def _has_room_for(self, session: Session) -> bool:
+        """Counts what the session has grown to. The longest unused others make room, as far as that helps."""
+        self._count(session)
+        while self._held_bytes > self._held_bytes_max and len(self._sessions) > 1:
+            oldest = next(each for each in self._sessions.values() if each is not session)
+            self._forget(oldest.session_id)
+        return self._held_bytes <= self._held_bytes_max
+
+    def _count(self, session: Session, partition_count: int | None = None) -> None:
+        """`partition_count` of 0: the session is gone."""
+        count = len(session.wanted) if partition_count is None else partition_count
+        size_bytes = count * PARTITION_BYTES
+        grown_bytes, session.held_bytes = size_bytes - session.held_bytes, size_bytes
+        self._held_bytes += grown_bytes
+        self._hold(grown_bytes)
+
+    def _forget(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._count(session, 0)
 
     def _begin(self, *, by_id: bool) -> Session | None:
         if self._sessions_max <= 0:
             return None
         if len(self._sessions) >= self._sessions_max:
-            self._sessions.pop(next(iter(self._sessions)))
+            self._forget(next(iter(self._sessions)))
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in self._sessions:
             session_id = self._pick_id(2**31)
         session = self._sessions[session_id] = Session(session_id, by_id=by_id)
         return session
+
+
+def _all_wanted(request: FetchRequest) -> Work[list[Wanted]]:
+    wanted: list[Wanted] = []
+    for topic in request.topics:
+        for partition in topic.partitions:
+            wanted.append(Wanted(topic.topic, topic.topic_id, partition))
+            if len(wanted) % ITEMS_PER_PIECE == 0:
+                yield 1
+    return wanted

@@ -15,10 +15,14 @@ IN_FLIGHT_BYTES_HIGH = 64 * MIB  # per connection; reading stops above and goes 
 IN_FLIGHT_BYTES_LOW = 32 * MIB
 check(IN_FLIGHT_BYTES_LOW < IN_FLIGHT_BYTES_HIGH, "reading must be able to go on")
 
-# What a request that did not fit one read may be decoded into: about 100,000 elements. Reading and answering them holds
-# the loop for a tenth of a second; a million would be a second, and no client sends so many.
+# What a request that did not fit one read may be decoded into: about 100,000 elements. No client sends so many.
 REQUEST_OBJECT_BYTES_MAX = 16 * MIB
-REQUESTS_PER_TURN = 32  # of one connection, before the loop gets its turn: a full read holds 18,000 small ones
+HUGE_BYTES, HUGE_AT_ONCE = 128 * KIB, 4  # of frames that are decoded in pieces: larger ones, so many at the same time
+check(HUGE_AT_ONCE * REQUEST_OBJECT_BYTES_MAX <= 64 * MIB, "what is not counted yet must fit beside the budget")
+AT_ONCE_BYTES = 8 * KIB  # a larger frame is decoded in pieces: it may hold thousands of elements
+
+HOST_SHARE = 2  # frames of one address take half of the memory budget at most
+KEPT_SHARE = 4  # fetch sessions take a quarter of it at most, and so does what members of groups send
 
 HELD_BYTES_MAX = 4 * MIB  # of finished replies behind one that waits; no request is started above
 UNSENT_BYTES_HIGH = (
@@ -26,5 +30,6 @@ UNSENT_BYTES_HIGH = (
 )  # beyond the kernel's own buffer; above, the reader counts as slow, and the rest is counted
 
 CONNECTIONS_MAX = 10_000  # file descriptors are finite; one more is refused with a log line
+UNREAD_SECONDS_MAX = 60  # that a peer may leave replies unread while others have to do without the memory they take
 FRAME_SECONDS_MAX = 30  # the time in which a started frame must be whole: a slow loris is closed
 FETCH_WAIT_MS_MAX = 5 * 60 * 1000

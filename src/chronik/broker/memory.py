@@ -1,4 +1,9 @@
-"""One budget for all bytes that requests and replies hold: large frames wait for room, fetches read less.
+"""One budget for the bytes that clients make the node hold: large frames wait for room, fetches read less.
+
+A large frame is granted memory as its bytes arrive, not when its size is announced. Grants are in order of asking, and
+frames that have begun come before new ones. Frames of one address may take a share of the budget and no more, so those
+of others always get on. When the budget is spent, one frame that has begun may exceed it, by its own size at most:
+otherwise frames that have all begun could wait for each other for ever.
 
 Frames that fit the shared scratch buffer do not wait: they are counted while their handlers work, and a connection that
 has requests under way starts no more of them while the budget is spent. Replies are counted from when a peer turns out
@@ -7,27 +12,48 @@ not to read them; a fetch that finds no room reads one batch, so that its consum
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
+from itertools import count
+from typing import NamedTuple
+
+Granted = Callable[[], None]
+
+
+class _Wait(NamedTuple):
+    number: int  # in the order of asking; frames that have begun come first
+    size_bytes: int
+    granted: Granted
+    has_begun: bool
 
 
 class MemoryBudget:
-    """Grants in order of asking, so a large frame is not starved by smaller ones behind it."""
+    """`host_bytes_max` is the share of one address; all of the budget by default."""
 
-    def __init__(self, size_bytes: int) -> None:
+    def __init__(self, size_bytes: int, host_bytes_max: int | None = None) -> None:
         self.size_bytes = size_bytes
         self.used_bytes = 0  # of large frames, granted and not yet given back
-        self.small_bytes = 0  # of frames that did not have to ask
+        self.small_bytes = 0  # of frames that did not have to ask, and of what long requests are decoded into
         self.unsent_bytes = 0  # of replies that their peers do not read
-        self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
+        self.kept_bytes = 0  # of what is remembered between requests: fetch sessions, group members
+        self.overdrawn_by: Granted | None = None  # the frame that may exceed the budget
+        self._host_bytes_max = size_bytes if host_bytes_max is None else host_bytes_max
+        self._by_host: Counter[str] = Counter()
+        self._waiting: dict[str, deque[_Wait]] = {}  # by address; those whose frames have begun in front
+        self._numbers, self._begun_numbers = count(), count(-(2**62))
 
     @property
     def is_spent(self) -> bool:
         return self.room_bytes < 0
 
     @property
+    def is_short(self) -> bool:
+        """Whether somebody has to do with less because of what others hold."""
+        return bool(self._waiting) or self.room_bytes < self.size_bytes // 8
+
+    @property
     def room_bytes(self) -> int:
-        return self.size_bytes - self.used_bytes - self.small_bytes - self.unsent_bytes
+        return self.size_bytes - self.used_bytes - self.small_bytes - self.unsent_bytes - self.kept_bytes
 
     def hold_unsent(self, size_bytes: int) -> None:
         """More unsent bytes, or fewer."""
@@ -35,32 +61,106 @@ class MemoryBudget:
         if size_bytes < 0:
             self._grant()
 
-    def take(self, size_bytes: int) -> bool:
-        """Whether the bytes were granted. A frame larger than the whole budget is granted when nothing else is held."""
-        if self._waiting or not self._has_room(size_bytes):
-            return False
-        self.used_bytes += size_bytes
-        return True
-
-    def wait(self, size_bytes: int, granted: Callable[[], None]) -> None:
-        """Calls `granted` once the bytes have been taken for the caller."""
-        self._waiting.append((size_bytes, granted))
-
-    def give_back(self, size_bytes: int) -> None:
-        self.used_bytes -= size_bytes
-        self._grant()
-
-    def forget(self, granted: Callable[[], None]) -> None:
-        """The connection that waited is gone; those behind it may fit now."""
-        if self._waiting:
-            self._waiting = deque(entry for entry in self._waiting if entry[1] != granted)
+    def keep(self, size_bytes: int) -> None:
+        """More bytes are remembered between requests, or fewer."""
+        self.kept_bytes += size_bytes
+        if size_bytes < 0:
             self._grant()
 
+    def take(self, size_bytes: int, host: str = "", *, begun_by: Granted | None = None) -> bool:
+        """Whether the bytes were granted. A frame larger than the whole budget is granted when nothing else is held.
+        `begun_by` is what `wait` would be given for a frame that holds memory already."""
+        may_exceed = begun_by is not None and self.overdrawn_by == begun_by  # then the others wait for it to be whole
+        if self._waiting and not may_exceed and self._is_anybody_ahead(host, has_begun=begun_by is not None):
+            return False
+        return self._take(size_bytes, host, begun_by)
+
+    def wait(self, size_bytes: int, granted: Granted, host: str = "", *, has_begun: bool = False) -> None:
+        """Calls `granted` once the bytes have been taken for the caller."""
+        queue = self._waiting.setdefault(host, deque())
+        if not has_begun:
+            queue.append(_Wait(next(self._numbers), size_bytes, granted, has_begun))
+            return
+        made = _Wait(next(self._begun_numbers), size_bytes, granted, has_begun)
+        queue.insert(sum(each.has_begun for each in queue), made)
+        self._grant()  # it may be the one that exceeds the budget
+
+    def give_back(self, size_bytes: int, host: str = "") -> None:
+        self.used_bytes -= size_bytes
+        self._by_host[host] -= size_bytes
+        if self._by_host[host] <= 0:
+            del self._by_host[host]  # addresses are many, and strangers choose them
+        if self._waiting:
+            self._grant()
+
+    def forget(self, granted: Granted) -> None:
+        """The connection is gone; those behind it may fit now."""
+        self.ended(granted)
+        if self._waiting:
+            for host, queue in list(self._waiting.items()):
+                self._waiting[host] = deque(each for each in queue if each.granted != granted)
+                if not self._waiting[host]:
+                    del self._waiting[host]
+            self._grant()
+
+    def ended(self, granted: Granted) -> None:
+        """The frame is whole, or its connection is gone: another may exceed the budget in its place."""
+        if self.overdrawn_by is not None and self.overdrawn_by == granted:
+            self.overdrawn_by = None
+            self._grant()
+
+    # ---
+
+    def _is_anybody_ahead(self, host: str, *, has_begun: bool) -> bool:
+        """Whether somebody waits who would be granted before this one. Who waits for its own address is not ahead of
+        others."""
+        for other, queue in self._waiting.items():
+            if has_begun and not queue[0].has_begun:
+                continue
+            if other == host or self._is_within_share(queue[0].size_bytes, other):
+                return True
+        return False
+
     def _grant(self) -> None:
-        while self._waiting and self._has_room(self._waiting[0][0]):
-            size_bytes, granted = self._waiting.popleft()
-            self.used_bytes += size_bytes  # before anybody else is asked: the next in line must find it taken
-            granted()
+        while self._waiting:
+            heads = [
+                (queue[0].number, host)
+                for host, queue in self._waiting.items()
+                if self._is_within_share(queue[0].size_bytes, host) or queue[0].has_begun
+            ]
+            for _, host in sorted(heads):
+                queue = self._waiting[host]
+                head = queue[0]
+                if self._take(head.size_bytes, host, head.granted if head.has_begun else None):
+                    # Taken before anybody else is asked: the next in line must find it taken.
+                    queue.popleft()
+                    if not queue:
+                        del self._waiting[host]
+                    head.granted()
+                    break
+                if self._is_within_share(head.size_bytes, host):
+                    return  # for want of room at all: those behind it wait as well
+            else:
+                return
+
+    def _take(self, size_bytes: int, host: str, begun_by: Granted | None) -> bool:
+        if not (self._has_room(size_bytes) and self._is_within_share(size_bytes, host)):
+            if begun_by is None or not self._may_exceed(begun_by):
+                return False
+            self.overdrawn_by = begun_by
+        self.used_bytes += size_bytes
+        self._by_host[host] += size_bytes
+        return True
+
+    def _may_exceed(self, begun_by: Granted) -> bool:
+        if self.overdrawn_by is not None:
+            return self.overdrawn_by == begun_by
+        return self.used_bytes + self.unsent_bytes + self.kept_bytes <= self.size_bytes
 
     def _has_room(self, size_bytes: int) -> bool:
-        return not self.used_bytes or self.used_bytes + self.unsent_bytes + size_bytes <= self.size_bytes
+        held_bytes = self.used_bytes + self.unsent_bytes + self.kept_bytes
+        return not self.used_bytes or held_bytes + size_bytes <= self.size_bytes
+
+    def _is_within_share(self, size_bytes: int, host: str) -> bool:
+        held_bytes = self._by_host.get(host, 0)
+        return not held_bytes or held_bytes + size_bytes <= self._host_bytes_max

@@ -13,6 +13,7 @@ import logging
 from dataclasses import replace
 from functools import partial
 
+from chronik.broker import limits
 from chronik.broker.admin import Admin
 from chronik.broker.api import served_apis
 from chronik.broker.awaited import Awaited
@@ -38,8 +39,10 @@ from chronik.broker.settings.listeners import EVERYWHERE, are_all_own
 from chronik.broker.settings.resolving import LOOPBACK
 from chronik.broker.topic_settings import topic_settings
 from chronik.broker.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from chronik.broker.turns import Turns
 from chronik.coordinator.groups.config import MINUTE_MS, GroupsConfig
 from chronik.coordinator.groups.coordinator import GroupCoordinator
+from chronik.coordinator.groups.member_memory import MemberMemory
 from chronik.metadata.commands import PREFERRED, ElectLeaders
 from chronik.metadata.decisions.decision import Rules, TopicShape
 from chronik.metadata.errors import MetadataError
@@ -102,16 +105,22 @@ class Node:
         self.alarms = Alarms(runtime.clock)
         self.conditions = Conditions(self)
         self.awaited = Awaited()
-        self.memory = MemoryBudget(settings.memory_budget_bytes)
+        self.turns = Turns(runtime.clock)
+        budget_bytes = settings.memory_budget_bytes
+        self.memory = MemoryBudget(budget_bytes, budget_bytes // limits.HOST_SHARE)
         self.connections = Connections(
             runtime.clock,
             connections_max=min(settings.max_connections, runtime.network.connections_max),
             idle_ms_max=settings.connections_max_idle_ms,
             per_host_max=settings.max_connections_per_ip,
             per_host_overrides=settings.max_connections_per_ip_overrides,
+            is_memory_short=lambda: self.memory.is_short,
         )
         self.fetch_sessions = FetchSessions(
-            settings.max_incremental_fetch_session_cache_slots, runtime.randomness.below
+            settings.max_incremental_fetch_session_cache_slots,
+            runtime.randomness.below,
+            budget_bytes // limits.KEPT_SHARE,
+            self.memory.keep,
         )
         self.producer_ids = ProducerIds(self)
         self.described_topics = DescribedTopics()
@@ -120,7 +129,7 @@ class Node:
         self.inherited_topic_configs: tuple[Settings, Shared] | None = None  # as CreateTopics answers them
         self.metrics = Metrics()
         self.census = Censuses()
-        self.dispatcher = Dispatcher(self, served_apis(), self.metrics, runtime.clock)
+        self.dispatcher = Dispatcher(self, served_apis(), self.metrics, runtime.clock, self.turns)
         self.admin = Admin(self)
         self.listeners: dict[str, Listener] = {}  # by listener name
         self.lifecycle = Lifecycle(self)
@@ -178,7 +187,11 @@ class Node:
         self.replication = Replication(self)
         self.replicas = self.replication.replicas
         self.groups = GroupCoordinator(
-            groups_config(settings), runtime.clock, runtime.randomness, settings.offsets_topic_num_partitions
+            groups_config(settings),
+            runtime.clock,
+            runtime.randomness,
+            settings.offsets_topic_num_partitions,
+            MemberMemory(settings.memory_budget_bytes // limits.KEPT_SHARE, self.memory.keep),
         )
         cluster_id = identity.cluster_id if identity else ""
         self.quorum = await self._listen_to_quorum(cluster_id)

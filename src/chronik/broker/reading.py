@@ -46,4 +46,4 @@ async def _confirmed(
             raise Unanswerable(f"cannot confirm metadata: {fault}") from fault
         return unconfirmed
     answer = handle(request, context)
-    return await answer if hasattr(answer, "__await__") else answer
+    return await answer if hasattr(answer, "__await__") else answer  # a computation is run by whoever asked

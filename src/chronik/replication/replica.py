@@ -82,7 +82,7 @@ class Replica:
         self.is_proven = False
         self._waits = Waits(clock, lambda: TimedOut(self.name, self.state.isr))
         self._deletions = Waits(clock, lambda: TimedOut(self.name, self.state.isr))  # for others to start later too
-        self._watchers: dict[Callable[[], None], None] = {}  # a dict keeps their order; a set would not
+        self._watchers: dict[Callable[[Replica], None], None] = {}  # a dict keeps their order; a set would not
         self._begin_epoch()
 
     # --- who we are
@@ -239,16 +239,16 @@ class Replica:
 
     # --- waiting
 
-    def watch(self, wake: Callable[[], None]) -> None:
-        """Calls `wake` whenever more may be readable, until `unwatch`."""
+    def watch(self, wake: Callable[[Replica], None]) -> None:
+        """Calls `wake` with this replica whenever more may be readable, until `unwatch`."""
         self._watchers[wake] = None
 
-    def unwatch(self, wake: Callable[[], None]) -> None:
+    def unwatch(self, wake: Callable[[Replica], None]) -> None:
         self._watchers.pop(wake, None)
 
     def _wake(self) -> None:
         for wake in list(self._watchers):
-            wake()
+            wake(self)
 
     # --- leading
 

@@ -20,6 +20,14 @@ from chronik.wire.messages.create_topics import (
 )
 from chronik.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from chronik.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from chronik.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from chronik.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from chronik.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic, OffsetFetchResponse
 from tests.broker import hostile
 from tests.broker.harness import Client, start_node
 from tests.broker.hostile import World, turns
@@ -164,5 +172,146 @@ def test_a_fetch_that_waits_for_much_hears_at_once_that_its_topic_is_gone() -> N
         )
         response = await asyncio.wait_for(fetched, 1)
         assert response.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    hostile.run(story())
+
+
+MANY = 300  # partitions: more than one turn reads
+
+
+def waiting_for_many(bytes_min: int, ends: dict[int, int] | None = None) -> FetchRequest:
+    """From the beginning of each partition, or from its end."""
+    request = waiting_for(bytes_min)
+    offsets = [(ends or {}).get(n, 0) for n in range(MANY)]
+    request.topics[0].partitions = [
+        FetchPartition(partition=n, fetch_offset=offset, partition_max_bytes=1 << 20)
+        for n, offset in enumerate(offsets)
+    ]
+    return request
+
+
+@pytest.fixture
+def counts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The partition of each count of what could be read."""
+    partitions: list[int] = []
+    readable_bytes = Log.readable_bytes
+
+    def noted(self: Log, offset: int, *, offset_limit: int) -> int:
+        partitions.append(self.partition)
+        return readable_bytes(self, offset, offset_limit=offset_limit)
+
+    monkeypatch.setattr(Log, "readable_bytes", noted)
+    return partitions
+
+
+def test_a_write_costs_a_waiting_fetch_one_partition_and_not_all(counts: list[int]) -> None:
+    """Twenty consumers of 20,000 partitions that count all of them for each write would stop everybody else."""
+
+    async def story() -> None:
+        world = await World.make()
+        await world.create(partitions=MANY)
+        readers = [Client(world.node) for _ in range(5)]
+        asked = waiting_for_many(1 << 20)
+        fetched = [asyncio.ensure_future(reader.ask(asked, FetchResponse, 11)) for reader in readers]
+        await turns(100)
+        counts.clear()
+        for n in range(20):
+            await world.produce(b"small", partition=n)
+            await turns()
+        assert len(counts) == 20 * len(readers)
+        assert set(counts) == set(range(20))
+        assert not any(each.done() for each in fetched)
+        await world.produce(bytes(900_000), partition=7)
+        await world.produce(bytes(900_000), partition=8)
+        for response in await asyncio.gather(*fetched):
+            found = {each.partition_index for each in response.responses[0].partitions if each.records}
+            assert found == set(range(20))
+        await world.node.stop()
+
+    hostile.run(story())
+
+
+@pytest.mark.parametrize("bytes_min", [1, 100])
+def test_what_is_written_while_many_partitions_are_read_is_not_missed(bytes_min: int) -> None:
+    """They are read in turns. A write that comes between ends the wait, whichever partition it is for, and whenever."""
+
+    async def story() -> None:
+        world = await World.make()
+        await world.create(partitions=MANY, chronik_durability="os")
+        ends: dict[int, int] = {}
+        for partition in (0, MANY // 2, MANY - 1):
+            for waited_turns in range(12):
+                reader = Client(world.node)
+                asked = waiting_for_many(bytes_min, ends)
+                fetched = asyncio.ensure_future(reader.ask(asked, FetchResponse, 11))
+                await turns(waited_turns)
+                made = await world.produce(bytes(200), partition=partition)
+                answer = await asyncio.wait_for(fetched, 30)
+                found = [each for each in answer.responses[0].partitions if each.partition_index == partition]
+                assert found[0].records
+                ends[partition] = made.base_offset + 1
+        await world.node.stop()
+
+    hostile.run(story())
+
+
+def test_who_hangs_up_does_not_leave_its_fetch_behind() -> None:
+    """It would keep its partitions, watch them and count them for as long as it had meant to wait."""
+
+    async def story() -> None:
+        world = await World.make()
+        await world.create(partitions=MANY)
+        peer = hostile.Peer(world.node)
+        peer.send(hostile.frame(waiting_for_many(1 << 20), 11))
+        await turns(100)
+        held_bytes = world.node.memory.small_bytes
+        assert held_bytes > MANY * 100, "what the request was decoded into counts"
+        peer.hang_up()
+        await turns(100)
+        assert world.node.memory.small_bytes == 0
+        await world.node.stop()
+
+    hostile.run(story())
+
+
+def test_a_fetch_of_many_partitions_does_not_wait_when_memory_is_spent() -> None:
+    """What it keeps meanwhile is needed by those who are being served. It gets an answer without records."""
+
+    async def story() -> None:
+        world = await World.make()
+        await world.create(partitions=MANY)
+        world.node.memory.keep(world.node.memory.size_bytes)
+        answer = await asyncio.wait_for(Client(world.node).ask(waiting_for_many(1), FetchResponse, 11), 1)
+        assert len(answer.responses[0].partitions) == MANY
+        await world.node.stop()
+
+    hostile.run(story())
+
+
+def test_later_requests_of_a_connection_do_not_overtake_a_long_one() -> None:
+    """A commit of many offsets takes turns, and the one behind it must not be undone by it."""
+
+    async def story() -> None:
+        world = await World.make()
+        await world.create(partitions=MANY)
+        await world.client.ask(FindCoordinatorRequest(coordinator_keys=["g"]), FindCoordinatorResponse, 4)
+        client = Client(world.node)
+
+        def commit(offset: int, partition_count: int) -> OffsetCommitRequest:
+            parts = [
+                OffsetCommitRequestPartition(partition_index=n, committed_offset=offset, committed_metadata="")
+                for n in range(partition_count)
+            ]
+            topics = [OffsetCommitRequestTopic(name=hostile.TOPIC, partitions=parts)]
+            return OffsetCommitRequest(group_id="g", member_id="", topics=topics)
+
+        while (await client.ask(commit(0, 1), OffsetCommitResponse, 7)).topics[0].partitions[0].error_code:
+            await asyncio.sleep(0.01)
+        long, short = client.start(commit(1, MANY), 7), client.start(commit(2, 1), 7)
+        await asyncio.gather(long, short)
+        asked = OffsetFetchRequestTopic(name=hostile.TOPIC, partition_indexes=[0, 1, MANY - 1])
+        found = await client.ask(OffsetFetchRequest(group_id="g", topics=[asked]), OffsetFetchResponse, 5)
+        assert [each.committed_offset for each in found.topics[0].partitions] == [2, 1, 1]
+        await world.node.stop()
 
     hostile.run(story())

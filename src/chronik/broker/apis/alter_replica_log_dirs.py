@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from chronik.broker.api import api
 from chronik.broker.topics import find_replica
+from chronik.runtime.pieces import Work
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @api(AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse)
-def alter_replica_log_dirs(request: AlterReplicaLogDirsRequest, context: Context) -> AlterReplicaLogDirsResponse:
+def alter_replica_log_dirs(request: AlterReplicaLogDirsRequest, context: Context) -> Work[AlterReplicaLogDirsResponse]:
     results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
     for directory in request.dirs:
         for topic in directory.topics:
@@ -31,6 +32,7 @@ def alter_replica_log_dirs(request: AlterReplicaLogDirsRequest, context: Context
                 error = _error(directory.path, topic.name, index, context)
                 answer = AlterReplicaLogDirPartitionResult(partition_index=index, error_code=error)
                 results.setdefault(topic.name, []).append(answer)
+                yield 1
     return AlterReplicaLogDirsResponse(
         throttle_time_ms=0,
         results=[AlterReplicaLogDirTopicResult(topic_name=name, partitions=found) for name, found in results.items()],

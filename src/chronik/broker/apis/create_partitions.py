@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from chronik.broker.api import api
+from chronik.broker.commands import some_at_a_time
 from chronik.broker.topics import refused_by
 from chronik.metadata.commands import CreatePartitions, ReplicaList, TopicGrowth
 from chronik.metadata.errors import MetadataError
@@ -21,20 +22,22 @@ if TYPE_CHECKING:
 
 @api(CreatePartitionsRequest, CreatePartitionsResponse)
 async def create_partitions(request: CreatePartitionsRequest, context: Context) -> CreatePartitionsResponse:
-    topics = [_growth(topic) for topic in request.topics]
-    try:
-        reply = await context.node.store.submit(CreatePartitions(topics=topics, validate_only=request.validate_only))
-    except MetadataError as fault:
-        error, message = refused_by(fault)
-        results = [
-            CreatePartitionsTopicResult(name=topic.name, error_code=error, error_message=message)
-            for topic in request.topics
-        ]
-    else:
-        results = [
-            CreatePartitionsTopicResult(name=t.name, error_code=t.error_code, error_message=t.error_message)
-            for t in reply.topics
-        ]
+    results: list[CreatePartitionsTopicResult] = []
+    for some in some_at_a_time(request.topics, lambda topic: topic.name):
+        command = CreatePartitions(topics=[_growth(topic) for topic in some], validate_only=request.validate_only)
+        try:
+            reply = await context.node.store.submit(command)
+        except MetadataError as fault:
+            error, message = refused_by(fault)
+            results += [
+                CreatePartitionsTopicResult(name=topic.name, error_code=error, error_message=message) for topic in some
+            ]
+        else:
+            results += [
+                CreatePartitionsTopicResult(name=t.name, error_code=t.error_code, error_message=t.error_message)
+                for t in reply.topics
+            ]
+        await context.node.turns.piece(len(some))
     return CreatePartitionsResponse(throttle_time_ms=0, results=results)
 
 

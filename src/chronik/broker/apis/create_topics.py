@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from chronik.broker.api import api
 from chronik.broker.apis.describe_configs import topic_entries
+from chronik.broker.commands import some_at_a_time
 from chronik.broker.topics import refused_by
 from chronik.metadata.commands import ConfigValue, CreateTopics, NewTopic, PartitionReplicas
 from chronik.metadata.errors import MetadataError
@@ -32,18 +33,26 @@ VERSION_CONFIGS = 5
 
 @api(CreateTopicsRequest, CreateTopicsResponse)
 async def create_topics(request: CreateTopicsRequest, context: Context) -> CreateTopicsResponse:
-    command = CreateTopics(topics=[_asked(topic) for topic in request.topics], validate_only=request.validate_only)
+    results: list[CreatableTopicResult] = []
+    for some in some_at_a_time(request.topics, lambda topic: topic.name):
+        results += await _create(some, request, context)
+        await context.node.turns.piece(len(some))
+    return CreateTopicsResponse(topics=results)
+
+
+async def _create(
+    topics: list[CreatableTopic], request: CreateTopicsRequest, context: Context
+) -> list[CreatableTopicResult]:
+    command = CreateTopics(topics=[_asked(topic) for topic in topics], validate_only=request.validate_only)
     try:
         reply = await context.node.store.submit(command)
     except MetadataError as fault:
         error, message = refused_by(fault)
-        return CreateTopicsResponse(
-            topics=[
-                CreatableTopicResult(name=topic.name, error_code=error, error_message=message, configs=[])
-                for topic in request.topics
-            ]
-        )
-    own_configs = {topic.name: {each.name: each.value for each in topic.configs} for topic in request.topics}
+        return [
+            CreatableTopicResult(name=topic.name, error_code=error, error_message=message, configs=[])
+            for topic in topics
+        ]
+    own_configs = {topic.name: {each.name: each.value for each in topic.configs} for topic in topics}
     results = []
     for created in reply.topics:
         result = CreatableTopicResult(
@@ -59,7 +68,7 @@ async def create_topics(request: CreateTopicsRequest, context: Context) -> Creat
             own = own_configs[created.name]
             result.configs = _configs(context.node, own) if own else _inherited_configs(context.node)
         results.append(result)
-    return CreateTopicsResponse(topics=results)
+    return results
 
 
 def _configs(node: Node, own: dict[str, str | None]) -> Shared:

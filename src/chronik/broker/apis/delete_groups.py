@@ -6,14 +6,24 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from chronik.broker.api import api
-from chronik.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from chronik.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 if TYPE_CHECKING:
     from chronik.broker.context import Context
 
+GROUPS_PER_PIECE = 8
+
 
 @api(DeleteGroupsRequest, DeleteGroupsResponse)
-def delete_groups(
-    request: DeleteGroupsRequest, context: Context
-) -> DeleteGroupsResponse | asyncio.Future[DeleteGroupsResponse]:
-    return context.node.groups.delete_groups(request, context)
+async def delete_groups(request: DeleteGroupsRequest, context: Context) -> DeleteGroupsResponse:
+    node, names = context.node, request.groups_names
+    answers = []
+    for start in range(0, len(names), GROUPS_PER_PIECE):
+        some = DeleteGroupsRequest(groups_names=names[start : start + GROUPS_PER_PIECE])
+        answers.append(node.groups.delete_groups(some, context))
+        await node.turns.piece(GROUPS_PER_PIECE)
+    results: list[DeletableGroupResult] = []
+    for answer in answers:
+        deleted = await answer if isinstance(answer, asyncio.Future) else answer
+        results += deleted.results
+    return DeleteGroupsResponse(throttle_time_ms=0, results=results)

@@ -40,9 +40,10 @@ async def delete_records(request: DeleteRecordsRequest, context: Context) -> Del
     waits: Waits = []
     for asked in request.topics:
         topic = find_topic(context.node, asked.name, ZERO_UUID)
-        results = [
-            _delete_before(topic, partition, request.timeout_ms, context, waits) for partition in asked.partitions
-        ]
+        results = []
+        for partition in asked.partitions:
+            results.append(_delete_before(topic, partition, request.timeout_ms, context, waits))
+            await context.node.turns.piece()
         topics.append(DeleteRecordsTopicResult(name=asked.name, partitions=results))
     try:
         await context.node.logs.journal.flush_notes()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from chronik.broker.api import api
+from chronik.broker.commands import some_at_a_time
 from chronik.broker.topics import refused_by
 from chronik.metadata.commands import DeleteTopics, TopicName
 from chronik.metadata.errors import MetadataError
@@ -25,12 +26,14 @@ async def delete_topics(request: DeleteTopicsRequest, context: Context) -> Delet
         asked = [TopicName(name=name) for name in request.topic_names]
     if not context.node.settings.delete_topic_enable:
         return _all(asked, ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
-    try:
-        reply = await context.node.store.submit(DeleteTopics(topics=asked))
-    except MetadataError as fault:
-        return _all(asked, *refused_by(fault))
-    return DeleteTopicsResponse(
-        responses=[
+    response = DeleteTopicsResponse(responses=[])
+    for some in some_at_a_time(asked, lambda topic: (topic.name, topic.topic_id)):
+        try:
+            reply = await context.node.store.submit(DeleteTopics(topics=some))
+        except MetadataError as fault:
+            response.responses += _all(some, *refused_by(fault)).responses
+            continue
+        response.responses += [
             DeletableTopicResult(
                 name=topic.name,
                 topic_id=topic.topic_id,
@@ -39,7 +42,8 @@ async def delete_topics(request: DeleteTopicsRequest, context: Context) -> Delet
             )
             for topic in reply.topics
         ]
-    )
+        await context.node.turns.piece(len(some))
+    return response
 
 
 def _all(asked: list[TopicName], error: ErrorCode, message: str) -> DeleteTopicsResponse:

@@ -17,6 +17,7 @@ from chronik.broker.reading import reads_metadata
 from chronik.metadata.decisions.topics import why_not_a_topic_name
 from chronik.metadata.errors import MetadataRefused, refuse
 from chronik.metadata.image import ResourceType
+from chronik.runtime.pieces import Work
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -32,11 +33,12 @@ if TYPE_CHECKING:
     from chronik.broker.node import Node
 
 KINDS = frozenset(ResourceType)
+ENTRIES_PER_PIECE = 4
 
 
 @api(DescribeConfigsRequest, DescribeConfigsResponse)
 @reads_metadata
-def describe_configs(request: DescribeConfigsRequest, context: Context) -> DescribeConfigsResponse:
+def describe_configs(request: DescribeConfigsRequest, context: Context) -> Work[DescribeConfigsResponse]:
     strange = [asked.resource_type for asked in request.resources if asked.resource_type not in KINDS]
     results = []
     for asked in request.resources:
@@ -56,6 +58,7 @@ def describe_configs(request: DescribeConfigsRequest, context: Context) -> Descr
         except MetadataRefused as fault:
             result.error_code, result.error_message = fault.error_code, fault.message
         results.append(result)
+        yield 1 + len(result.configs) // ENTRIES_PER_PIECE
     return DescribeConfigsResponse(throttle_time_ms=0, results=results)
 
 

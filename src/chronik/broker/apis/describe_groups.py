@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from chronik.broker.api import api
 from chronik.broker.authorized import GROUP_OPERATIONS
+from chronik.runtime.pieces import Work
 from chronik.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 
 if TYPE_CHECKING:
@@ -13,8 +14,8 @@ if TYPE_CHECKING:
 
 
 @api(DescribeGroupsRequest, DescribeGroupsResponse)
-def describe_groups(request: DescribeGroupsRequest, context: Context) -> DescribeGroupsResponse:
-    response = context.node.groups.describe_groups(request, context)
+def describe_groups(request: DescribeGroupsRequest, context: Context) -> Work[DescribeGroupsResponse]:
+    response = yield from context.node.groups.describing_groups(request, context)
     if request.include_authorized_operations:
         for group in response.groups:
             if not group.error_code:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from chronik.broker.api import api
+from chronik.runtime.pieces import ITEMS_PER_PIECE, Work
 from chronik.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -21,16 +22,20 @@ if TYPE_CHECKING:
 
 
 @api(DescribeLogDirsRequest, DescribeLogDirsResponse)
-def describe_log_dirs(request: DescribeLogDirsRequest, context: Context) -> DescribeLogDirsResponse:
-    wanted = None if request.topics is None else {(t.topic, p) for t in request.topics for p in t.partitions}
+def describe_log_dirs(request: DescribeLogDirsRequest, context: Context) -> Work[DescribeLogDirsResponse]:
+    wanted: dict[str, set[int]] | None = None if request.topics is None else {}
+    for asked in request.topics or ():
+        wanted.setdefault(asked.topic, set()).update(asked.partitions)  # type: ignore[union-attr]
     topics: dict[str, list[DescribeLogDirsPartition]] = {}
     for topic in sorted(context.node.store.image.topics.values(), key=lambda each: each.name):
+        yield 1 + len(topic.partitions) // (4 * ITEMS_PER_PIECE)
         for index, partition in enumerate(topic.partitions):
             if context.node.node_id not in partition.replicas:
                 continue
-            if wanted is not None and (topic.name, index) not in wanted:
+            if wanted is not None and index not in wanted.get(topic.name, ()):
                 continue
             log = context.node.logs.get(topic.topic_id, index)
+            yield 1
             topics.setdefault(topic.name, []).append(
                 DescribeLogDirsPartition(
                     partition_index=index,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from chronik.broker.api import api
 from chronik.broker.topics import find_replica, find_topic
+from chronik.runtime.pieces import ITEMS_PER_PIECE, Work
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.describe_producers import (
     DescribeProducersRequest,
@@ -25,11 +26,14 @@ if TYPE_CHECKING:
 
 
 @api(DescribeProducersRequest, DescribeProducersResponse)
-def describe_producers(request: DescribeProducersRequest, context: Context) -> DescribeProducersResponse:
+def describe_producers(request: DescribeProducersRequest, context: Context) -> Work[DescribeProducersResponse]:
     topics = []
     for asked in request.topics:
         topic = find_topic(context.node, asked.name, ZERO_UUID)
-        partitions = [_describe(topic, index, context) for index in asked.partition_indexes]
+        partitions = []
+        for index in asked.partition_indexes:
+            partitions.append(_describe(topic, index, context))
+            yield 1 + len(partitions[-1].active_producers) // ITEMS_PER_PIECE
         topics.append(TopicResponse(name=asked.name, partitions=partitions))
     return DescribeProducersResponse(throttle_time_ms=0, topics=topics)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from chronik.broker.api import api
@@ -9,6 +10,7 @@ from chronik.broker.authorized import TOPIC_OPERATIONS
 from chronik.broker.reading import reads_metadata
 from chronik.broker.topics import INTERNAL_TOPICS
 from chronik.metadata.decisions.topics import why_not_a_topic_name
+from chronik.runtime.pieces import Work, each
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.describe_topic_partitions import (
     Cursor,
@@ -21,14 +23,14 @@ from chronik.wire.notation import ZERO_UUID
 
 if TYPE_CHECKING:
     from chronik.broker.context import Context
-    from chronik.metadata.image import Image, Partition, Topic
+    from chronik.metadata.image import Image, Topic
 
 
 @api(DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse)
 @reads_metadata
 def describe_topic_partitions(
     request: DescribeTopicPartitionsRequest, context: Context
-) -> DescribeTopicPartitionsResponse:
+) -> Work[DescribeTopicPartitionsResponse]:
     """Topics in the order of their names, from the cursor on; what does not fit is where the next cursor points."""
     image = context.node.store.image
     everything = not request.topics
@@ -43,6 +45,7 @@ def describe_topic_partitions(
     room = min(max(request.response_partition_limit, 1), context.node.settings.max_request_partition_size_limit)
     response = DescribeTopicPartitionsResponse(throttle_time_ms=0, topics=[])
     for name in names:
+        yield 1
         topic = image.topic_named(name)
         if room <= 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
@@ -56,7 +59,9 @@ def describe_topic_partitions(
             continue
         first_index = min(first_index, len(topic.partitions))
         end = min(len(topic.partitions), first_index + room)
-        response.topics.append(_describe(topic, range(first_index, end), image))
+        describe = partial(_describe_partition, topic, image)
+        partitions = yield from each(describe, range(first_index, end))
+        response.topics.append(_describe(topic, partitions))
         if end < len(topic.partitions):
             response.next_cursor = Cursor(topic_name=name, partition_index=end)
             break
@@ -75,18 +80,21 @@ def _unknown(name: str, error: ErrorCode) -> DescribeTopicPartitionsResponseTopi
     )
 
 
-def _describe(topic: Topic, indexes: range, image: Image) -> DescribeTopicPartitionsResponseTopic:
+def _describe(
+    topic: Topic, partitions: list[DescribeTopicPartitionsResponsePartition]
+) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         error_code=0,
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=[_describe_partition(index, topic.partitions[index], image) for index in indexes],
+        partitions=partitions,
         topic_authorized_operations=TOPIC_OPERATIONS,
     )
 
 
-def _describe_partition(index: int, state: Partition, image: Image) -> DescribeTopicPartitionsResponsePartition:
+def _describe_partition(topic: Topic, image: Image, index: int) -> DescribeTopicPartitionsResponsePartition:
+    state = topic.partitions[index]
     return DescribeTopicPartitionsResponsePartition(
         error_code=ErrorCode.NONE if state.leader >= 0 else ErrorCode.LEADER_NOT_AVAILABLE,
         partition_index=index,

@@ -12,45 +12,59 @@ from chronik.broker.api import api
 from chronik.broker.topics import refused_by
 from chronik.metadata.commands import PREFERRED, ElectionTopic, ElectLeaders
 from chronik.metadata.errors import MetadataError
+from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
     PartitionResult,
     ReplicaElectionResult,
+    TopicPartitions,
 )
 
 if TYPE_CHECKING:
     from chronik.broker.context import Context
 
 
+PARTITIONS_PER_COMMAND = 2_000
+
+
 @api(ElectLeadersRequest, ElectLeadersResponse)
 async def elect_leaders(request: ElectLeadersRequest, context: Context) -> ElectLeadersResponse:
-    asked = request.topic_partitions
-    topics = None if asked is None else [ElectionTopic(name=t.topic, partitions=t.partitions) for t in asked]
     kind = request.election_type if context.version >= 1 else PREFERRED
-    try:
-        reply = await context.node.store.submit(ElectLeaders(election_type=kind, topics=topics))
-    except MetadataError as fault:
-        error, message = refused_by(fault)
-        refused = [
-            ReplicaElectionResult(
-                topic=topic.topic,
-                partition_result=[
-                    PartitionResult(partition_id=index, error_code=error, error_message=message)
-                    for index in topic.partitions
-                ],
-            )
-            for topic in asked or []
-        ]
-        return ElectLeadersResponse(throttle_time_ms=0, error_code=error, replica_election_results=refused)
-    results = [
-        ReplicaElectionResult(
-            topic=topic.name,
-            partition_result=[
+    response = ElectLeadersResponse(throttle_time_ms=0, error_code=0, replica_election_results=[])
+    for topics in _some_at_a_time(request.topic_partitions):
+        try:
+            reply = await context.node.store.submit(ElectLeaders(election_type=kind, topics=topics))
+        except MetadataError as fault:
+            error, message = refused_by(fault)
+            response.error_code = error
+            response.replica_election_results += [_refused(topic, error, message) for topic in topics or []]
+            continue
+        for topic in reply.topics:
+            results = [
                 PartitionResult(partition_id=each.index, error_code=each.error_code, error_message=each.error_message)
                 for each in topic.partitions
-            ],
-        )
-        for topic in reply.topics
+            ]
+            response.replica_election_results.append(ReplicaElectionResult(topic=topic.name, partition_result=results))
+        await context.node.turns.piece(sum(len(topic.partitions) for topic in topics or []))
+    return response
+
+
+def _some_at_a_time(asked: list[TopicPartitions] | None) -> list[list[ElectionTopic] | None]:
+    """The commands for the controller: one, unless it would take long to decide."""
+    if asked is None:
+        return [None]
+    if sum(len(topic.partitions) for topic in asked) <= PARTITIONS_PER_COMMAND:
+        return [[ElectionTopic(name=topic.topic, partitions=topic.partitions) for topic in asked]]
+    return [
+        [ElectionTopic(name=topic.topic, partitions=topic.partitions[start : start + PARTITIONS_PER_COMMAND])]
+        for topic in asked
+        for start in range(0, len(topic.partitions), PARTITIONS_PER_COMMAND)
     ]
-    return ElectLeadersResponse(throttle_time_ms=0, error_code=0, replica_election_results=results)
+
+
+def _refused(topic: ElectionTopic, error: ErrorCode, message: str) -> ReplicaElectionResult:
+    results = [
+        PartitionResult(partition_id=index, error_code=error, error_message=message) for index in topic.partitions
+    ]
+    return ReplicaElectionResult(topic=topic.name, partition_result=results)

@@ -8,21 +8,26 @@ Consumers read what is committed, from the leader, or from v11 on from any repli
 rack to an in-sync replica there (KIP-392).
 Versions: v0-v1 get magic 0, v2-v3 magic 1; v4 isolation; v7 sessions; v9 leader epochs are checked; v11 racks; v12 a
 log that diverged from what the client has is told by diverging_epoch; v13 topics by id; v15 followers say their epoch.
+
+A fetch of many partitions reads them in turns. While it waits it keeps a sum of what it could read, and counts again
+only the partitions that have moved.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Coroutine, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from chronik.broker import limits
 from chronik.broker.api import api
-from chronik.broker.fetch_sessions import NO_SESSION, Session, Wanted
+from chronik.broker.fetch_sessions import NO_SESSION, Opened, Session, Wanted
 from chronik.broker.produced import takes_long_to_convert, to_old_magic
 from chronik.broker.topics import find_replica, find_topic
+from chronik.broker.turns import PIECES_FIRST
 from chronik.replication.replica import Replica
+from chronik.runtime.pieces import Work, at_once
 from chronik.storage.errors import OffsetOutOfRange
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.errors import UnsupportedCompression
@@ -54,26 +59,40 @@ VERSION_MAGIC_1, VERSION_WHOLE_BATCHES, VERSION_MAGIC_2, VERSION_RACKS, VERSION_
 
 
 @api(FetchRequest, FetchResponse)
-def fetch(request: FetchRequest, context: Context) -> FetchResponse | Awaitable[FetchResponse]:
+def fetch(request: FetchRequest, context: Context) -> FetchResponse | Awaitable[FetchResponse] | Work[Any]:
     if request.replica_state.replica_id >= 0:
         followers = context.node.replicas.sessions
         if followers.knows(request):
             context.connection.serve_follower()
         return followers.fetch(request)
-    opened = context.node.fetch_sessions.open(request, by_id=context.version >= VERSION_TOPIC_IDS)
+    context.connection.portions.asked(context.connection.last_request_ns)
+    sessions, by_id = context.node.fetch_sessions, context.version >= VERSION_TOPIC_IDS
+    if sum([len(topic.partitions) for topic in request.topics]) > PIECES_FIRST:
+        return _answered(sessions.opening(request, by_id=by_id), request, context)
+    work = _opened(sessions.open(request, by_id=by_id), request, context)
+    if isinstance(work, FetchResponse):
+        return work
+    return work.answer() if work.is_long else work.answer_now()
+
+
+def _answered(opening: Work[Opened], request: FetchRequest, context: Context) -> Work[Any]:
+    work = _opened((yield from opening), request, context)
+    return work if isinstance(work, FetchResponse) else (yield from work.answer())
+
+
+def _opened(opened: Opened, request: FetchRequest, context: Context) -> _Fetch | FetchResponse:
     if isinstance(opened, ErrorCode):
         return FetchResponse(error_code=opened, responses=[])
     session, wanted = opened
-    portions = context.connection.portions
-    portions.asked(context.connection.last_request_ns)
-    work = _Fetch(request, context, session, wanted, portions)
-    work.read()
-    return work.finish() if work.is_enough() or work.is_all_that_fits() else work.wait()
+    return _Fetch(request, context, session, wanted, context.connection.portions)
 
 
 class _Fetch:
-    """One request from reading to response. Reading again after a wait starts from nothing; a fetch that waits for more
-    than a byte does not read what is there at each step of that, but counts it by positions."""
+    """One request from reading to response. Reading again after a wait starts from nothing. A fetch that waits for more
+    than a byte, or for many partitions, does not read what is there at each step of that, but counts it by positions.
+
+    `is_long`: it is read in turns, so partitions may move while others are read.
+    """
 
     def __init__(
         self,
@@ -96,84 +115,133 @@ class _Fetch:
                 # Whose turn it is cannot be told, as it leaves out what it has enough of. A session turns by itself.
                 self.turned_by = context.node.runtime.randomness.below(len(wanted))
                 self.wanted = wanted[self.turned_by :] + wanted[: self.turned_by]
+        self.is_long = len(wanted) > PIECES_FIRST
         self.has_waited = False
         self.bytes_min = min(request.min_bytes, max(1, self.bytes_allowed))
         self.bytes_max = 0  # as of the last reading
         self.answers: list[tuple[Wanted, PartitionData]] = []
-        self.replicas: list[Replica] = []
+        self.replicas: list[Replica] = []  # of the last reading; as long as `wanted`, unless one was refused
+        self.moved_replicas: dict[Replica, None] = {}  # since they were last counted
+        self.moved: asyncio.Event  # set when one has; made when it waits
         self.bytes_read = 0  # or counted
+        self.counted_bytes: dict[int, int] = {}  # by place in `wanted`; of the others nothing can be read
         self.sizes_bytes: list[tuple[str, int]] = []  # by topic, of what was read
         self.too_new: list[tuple[int, Replica, LogRead]] = []  # of answers, by index: what an old client cannot read
         self.must_return = False  # an error or a divergence, which no waiting will mend
         self.is_counting = False
 
-    def read(self) -> None:
-        self.is_counting = False
-        self._go_through()
+    def answer_now(self) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
+        """Of few partitions, as most are: without the cost of pieces."""
+        self.read_now()
+        if self.is_enough() or (self.bytes_read and at_once(self.is_all_that_fits())):
+            return self._converted() if self.too_new else self.response_now()
+        return self.wait()
 
-    def count(self) -> None:
-        """As `read`, without the records. Answers made here are not for the client."""
-        self.is_counting = True
-        self._go_through()
+    def answer(self) -> Work[FetchResponse | Coroutine[Any, Any, FetchResponse]]:
+        yield from self.read()
+        if self.is_enough() or (yield from self.is_all_that_fits()):
+            if self.too_new:
+                return self._converted()
+            return (yield from self.response())
+        return self.wait()
 
-    def _go_through(self) -> None:
-        self.answers, self.replicas, self.bytes_read, self.sizes_bytes, self.too_new = [], [], 0, [], []
-        self.bytes_max = min(self.bytes_allowed, self.context.node.memory.room_bytes)
+    def read_now(self) -> None:
+        self._begin_reading()
         for wanted in self.wanted:
             self.answers.append((wanted, self._read_partition(wanted)))
 
-    def is_enough(self) -> bool:
-        nothing_to_wait_for = self.request.max_wait_ms <= 0 or not self.wanted
-        # More than there is memory for cannot come, however long it waits.
-        return self.must_return or nothing_to_wait_for or self.bytes_read >= min(self.bytes_min, max(1, self.bytes_max))
+    def read(self) -> Work[None]:
+        self._begin_reading()
+        for wanted in self.wanted:
+            self.answers.append((wanted, self._read_partition(wanted)))
+            yield 1
 
-    def is_all_that_fits(self) -> bool:
+    def _begin_reading(self) -> None:
+        self.is_counting = False
+        self.answers, self.replicas, self.bytes_read, self.sizes_bytes, self.too_new = [], [], 0, [], []
+        self.bytes_max = min(self.bytes_allowed, self.context.node.memory.room_bytes)
+
+    def count(self, places: Iterable[int]) -> Work[None]:
+        """What could be read of these partitions, without the records; the rest is as it was counted before."""
+        self.is_counting = True
+        self.bytes_max = min(self.bytes_allowed, self.context.node.memory.room_bytes)
+        for place in places:
+            counted = self.bytes_read - self.counted_bytes.pop(place, 0)
+            self.bytes_read = 0
+            self._read_partition(self.wanted[place])
+            if self.bytes_read:
+                self.counted_bytes[place] = self.bytes_read
+            self.bytes_read += counted
+            yield 1
+
+    def is_enough(self) -> bool:
+        if self.must_return or self.request.max_wait_ms <= 0 or not self.wanted:
+            return True
+        if self.is_long and self.context.node.memory.is_spent:
+            return True  # what a long request keeps while it waits is needed by others
+        # More than there is memory for cannot come, however long it waits.
+        return self.bytes_read >= min(self.bytes_min, max(1, self.bytes_max))
+
+    def is_all_that_fits(self) -> Work[bool]:
         """Of what was read: whether waiting would add nothing, since more is there than a response may hold."""
         if not self.bytes_read:
             return False
-        found = self.answers, self.sizes_bytes, self.too_new
-        self.count()
-        self.answers, self.sizes_bytes, self.too_new = found
+        self.bytes_read = 0
+        yield from self.count(range(len(self.wanted)))
         return self.is_enough()
 
     def wait(self) -> Coroutine[Any, Any, FetchResponse]:
         """Watches from now on, not from when the coroutine starts: what moves in between would not be seen."""
         self.answers, self.sizes_bytes, self.too_new = [], [], []  # a wait may be long, and what was read large
         self.has_waited = True
-        moved = asyncio.Event()
-        for replica in self.replicas:
-            replica.watch(moved.set)
-        return self._wait(moved, self.replicas)
+        self.moved = asyncio.Event()
+        places: dict[Replica, list[int]] = {}  # in `wanted`
+        for place, replica in enumerate(self.replicas):
+            places.setdefault(replica, []).append(place)
+        for replica in places:
+            replica.watch(self._has_moved)
+        if self.is_long:
+            self.moved_replicas = dict.fromkeys(places)  # any may have moved since it was read
+            self.moved.set()
+        return self._wait(places)
 
-    async def _wait(self, moved: asyncio.Event, watched: list[Replica]) -> FetchResponse:
+    def _has_moved(self, replica: Replica) -> None:
+        self.moved_replicas[replica] = None
+        self.moved.set()
+
+    async def _wait(self, watched: dict[Replica, list[int]]) -> FetchResponse:
         """Looks again whenever a partition moved, until it is enough or the time is up."""
-        is_over, counts_first = False, self.bytes_min > 1
+        is_over, counts_first = False, self.bytes_min > 1 or self.is_long
+        turns = self.context.node.turns
 
         def time_is_up() -> None:
             nonlocal is_over
             is_over = True
-            moved.set()
+            self.moved.set()
 
+        on_lost = self.context.connection.on_lost
+        on_lost[time_is_up] = None
         wait_ms = min(self.request.max_wait_ms, limits.FETCH_WAIT_MS_MAX)
         timer = asyncio.get_running_loop().call_later(wait_ms / 1000, time_is_up)
         try:
             while not is_over and not self.is_enough():
-                await moved.wait()
-                moved.clear()
+                await self.moved.wait()
+                self.moved.clear()
                 if counts_first:
-                    self.count()
+                    moved, self.moved_replicas = self.moved_replicas, {}
+                    await turns.run(self.count([place for replica in moved for place in watched[replica]]))
                 else:
-                    self.read()
+                    self.read_now()
         finally:
             timer.cancel()
+            on_lost.pop(time_is_up, None)
             for replica in watched:
-                replica.unwatch(moved.set)
+                replica.unwatch(self._has_moved)
+        if self.context.connection.is_lost:
+            return FetchResponse(responses=[])
         if counts_first:
-            self.read()
-        return await self._converted() if self.too_new else self.response()
-
-    def finish(self) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
-        return self._converted() if self.too_new else self.response()
+            await turns.run(self.read())
+        return await self._converted() if self.too_new else await turns.run(self.response())
 
     async def _converted(self) -> FetchResponse:
         """What lies in the log as old clients can read it; where that takes long, it is made away from the loop."""
@@ -188,25 +256,42 @@ class _Fetch:
             except node.refusals as fault:
                 self.answers[index] = wanted, self._refused(wanted, replica, fault)
                 self.sizes_bytes.remove((replica.log.topic, found.size_bytes))
-        return self.response()
+        return await node.turns.run(self.response())
 
-    def response(self) -> FetchResponse:
+    def response_now(self) -> FetchResponse:
+        topics: list[FetchableTopicResponse] = []
+        for wanted, answer in self._leaving():
+            self._tell(topics, wanted, answer)
+        return self._respond(topics)
+
+    def response(self) -> Work[FetchResponse]:
+        topics: list[FetchableTopicResponse] = []
+        for wanted, answer in self._leaving():
+            self._tell(topics, wanted, answer)
+            yield 1
+        return self._respond(topics)
+
+    def _leaving(self) -> list[tuple[Wanted, PartitionData]]:
+        """The answers in the order in which they were asked for."""
         self._count()
         now_ns = self.context.node.runtime.clock.monotonic_ns()
         self.portions.given(self.bytes_read, now_ns, has_waited=self.has_waited)
-        topics: list[FetchableTopicResponse] = []
         turned_by = self.turned_by
-        as_asked = self.answers[-turned_by:] + self.answers[:-turned_by] if turned_by else self.answers
-        for wanted, answer in as_asked:
-            if self.session is not None:
-                is_news = self.session.is_news(wanted, answer)
-                if answer.records:
-                    self.session.served(wanted)
-                if self.is_incremental and not is_news:
-                    continue
-            if not topics or (topics[-1].topic, topics[-1].topic_id) != (wanted.name, wanted.topic_id):
-                topics.append(FetchableTopicResponse(topic=wanted.name, topic_id=wanted.topic_id, partitions=[]))
-            topics[-1].partitions.append(answer)
+        return self.answers[-turned_by:] + self.answers[:-turned_by] if turned_by else self.answers
+
+    def _tell(self, topics: list[FetchableTopicResponse], wanted: Wanted, answer: PartitionData) -> None:
+        """A session is told what is news to it; others are told everything."""
+        if self.session is not None:
+            is_news = self.session.is_news(wanted, answer)
+            if answer.records:
+                self.session.served(wanted)
+            if self.is_incremental and not is_news:
+                return
+        if not topics or (topics[-1].topic, topics[-1].topic_id) != (wanted.name, wanted.topic_id):
+            topics.append(FetchableTopicResponse(topic=wanted.name, topic_id=wanted.topic_id, partitions=[]))
+        topics[-1].partitions.append(answer)
+
+    def _respond(self, topics: list[FetchableTopicResponse]) -> FetchResponse:
         session_id = self.session.session_id if self.session else NO_SESSION
         return FetchResponse(session_id=session_id, responses=topics)
 
@@ -235,7 +320,8 @@ class _Fetch:
                 replica.require_leader(asked.current_leader_epoch)
             else:
                 replica.require_readable(asked.fetch_offset, asked.current_leader_epoch)
-            self.replicas.append(replica)
+            if not self.is_counting:
+                self.replicas.append(replica)
             return self._read_replica(replica, wanted)
         except node.refusals as fault:
             self.must_return = True

@@ -17,6 +17,7 @@ from chronik.broker.api import api
 from chronik.broker.creation import create_missing
 from chronik.broker.reading import reads_metadata
 from chronik.broker.topics import OFFSETS_TOPIC
+from chronik.runtime.pieces import Work, each
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -28,7 +29,7 @@ VERSION_MANY = 4
 NO_TRANSACTIONS = "this broker has no transactions yet: leave out transactional.id"
 
 
-def _unconfirmed(request: FindCoordinatorRequest, context: Context) -> FindCoordinatorResponse:
+def _unconfirmed(request: FindCoordinatorRequest, context: Context) -> Work[FindCoordinatorResponse]:
     """No leader of the quorum can be reached, so nobody knows who the coordinator is now."""
     return _respond(request, context, lambda key: _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
@@ -37,26 +38,26 @@ def _unconfirmed(request: FindCoordinatorRequest, context: Context) -> FindCoord
 @partial(reads_metadata, otherwise=_unconfirmed)
 def find_coordinator(
     request: FindCoordinatorRequest, context: Context
-) -> FindCoordinatorResponse | Coroutine[Any, Any, FindCoordinatorResponse]:
+) -> Work[FindCoordinatorResponse] | Coroutine[Any, Any, Work[FindCoordinatorResponse]]:
     if request.key_type == GROUP and context.node.store.image.topic_named(OFFSETS_TOPIC) is None:
         return _after_creating(request, context)
     return _answer(request, context)
 
 
-async def _after_creating(request: FindCoordinatorRequest, context: Context) -> FindCoordinatorResponse:
+async def _after_creating(request: FindCoordinatorRequest, context: Context) -> Work[FindCoordinatorResponse]:
     await create_missing(context.node, [OFFSETS_TOPIC])
     return _answer(request, context)
 
 
-def _answer(request: FindCoordinatorRequest, context: Context) -> FindCoordinatorResponse:
+def _answer(request: FindCoordinatorRequest, context: Context) -> Work[FindCoordinatorResponse]:
     return _respond(request, context, lambda key: _find(key, request.key_type, context))
 
 
 def _respond(
     request: FindCoordinatorRequest, context: Context, find: Callable[[str], Coordinator]
-) -> FindCoordinatorResponse:
+) -> Work[FindCoordinatorResponse]:
     if context.version >= VERSION_MANY:
-        return FindCoordinatorResponse(coordinators=[find(key) for key in request.coordinator_keys])
+        return FindCoordinatorResponse(coordinators=(yield from each(find, request.coordinator_keys)))
     one = find(request.key)
     return FindCoordinatorResponse(
         error_code=one.error_code,

@@ -1,6 +1,9 @@
 """JoinGroup (key 11): a member enters a group, or stays in it.
 
 The group coordinator decides, and answers when the rebalance is over.
+
+The coordinator remembers what members send, so a member may send 1 MiB (MESSAGE_TOO_LARGE), and all of them together a
+part of the memory budget (COORDINATOR_NOT_AVAILABLE, upon which clients try again).
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from chronik.broker.api import api
+from chronik.runtime.pieces import Work
 from chronik.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 if TYPE_CHECKING:
@@ -12,5 +13,5 @@ if TYPE_CHECKING:
 
 
 @api(ListGroupsRequest, ListGroupsResponse)
-def list_groups(request: ListGroupsRequest, context: Context) -> ListGroupsResponse:
-    return context.node.groups.list_groups(request, context)
+def list_groups(request: ListGroupsRequest, context: Context) -> Work[ListGroupsResponse]:
+    return context.node.groups.listing_groups(request, context)

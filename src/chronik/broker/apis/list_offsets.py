@@ -61,6 +61,7 @@ async def list_offsets(request: ListOffsetsRequest, context: Context) -> ListOff
                 continue
             replica = topic if isinstance(topic, ErrorCode) else find_replica(context.node, topic, index)
             results.append(await _list_one(request, partition, replica, context))
+            await context.node.turns.piece()
         results += [
             ListOffsetsPartitionResponse(partition_index=index, error_code=ErrorCode.INVALID_REQUEST)
             for index, count in times.items()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from chronik.broker.api import api
 from chronik.broker.reading import reads_metadata
+from chronik.runtime.pieces import ITEMS_PER_PIECE, Work
 from chronik.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -24,9 +25,10 @@ if TYPE_CHECKING:
 @reads_metadata
 def list_partition_reassignments(
     request: ListPartitionReassignmentsRequest, context: Context
-) -> ListPartitionReassignmentsResponse:
+) -> Work[ListPartitionReassignmentsResponse]:
     moving = []
     for topic, wanted in _asked(request, context.node.store.image):
+        yield 1 + len(topic.partitions) // (4 * ITEMS_PER_PIECE)
         partitions = [
             OngoingPartitionReassignment(
                 partition_index=index,
@@ -45,5 +47,5 @@ def list_partition_reassignments(
 def _asked(request: ListPartitionReassignmentsRequest, image: Image) -> Iterable[tuple[Topic, Container[int]]]:
     if request.topics is None:
         return ((topic, range(len(topic.partitions))) for topic in image.all_topics())
-    found = ((image.topic_named(each.name), each.partition_indexes) for each in request.topics)
+    found = ((image.topic_named(each.name), frozenset(each.partition_indexes)) for each in request.topics)
     return ((topic, indexes) for topic, indexes in found if topic is not None)

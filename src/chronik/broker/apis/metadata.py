@@ -8,7 +8,6 @@ forbid creation; v8 authorised operations; v10 topic ids in the answer; v12 look
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ from chronik.broker.creation import create_missing
 from chronik.broker.reading import reads_metadata
 from chronik.broker.topics import INTERNAL_TOPICS
 from chronik.metadata.decisions.topics import why_not_a_topic_name
+from chronik.runtime.pieces import ITEMS_PER_PIECE, Work
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.metadata import (
     MetadataRequest,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 VERSION_NULL_MEANS_ALL, VERSION_TOPIC_IDS = 1, 12  # v10 and v11 cannot answer without a name
 NO_LEADER = -1
-TOPICS_PER_TURN = 500  # described before other connections get their turn: a few ms
+TOPICS_AT_ONCE = 8  # as most clients ask for; more are described in turns
 
 
 def _unconfirmed(request: MetadataRequest, context: Context) -> MetadataResponse | None:
@@ -55,14 +55,13 @@ def _unconfirmed(request: MetadataRequest, context: Context) -> MetadataResponse
 
 @api(MetadataRequest, MetadataResponse)
 @partial(reads_metadata, otherwise=_unconfirmed)
-def metadata(request: MetadataRequest, context: Context) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
+def metadata(
+    request: MetadataRequest, context: Context
+) -> MetadataResponse | Work[MetadataResponse] | Coroutine[Any, Any, Work[MetadataResponse]]:
     image = context.node.store.image
     wanted = request.topics
     if wanted is None or _asks_for_all(request, context):
-        everything = sorted(image.topics_by_name.values(), key=lambda topic: topic.name)
-        if len(everything) > TOPICS_PER_TURN:
-            return _in_turns(everything, image, request, context)
-        return _response(request, context, [_describe(topic, image, request, context) for topic in everything])
+        return _describe_all(image, request, context)
     if context.version < VERSION_TOPIC_IDS and any(t.name is None or t.topic_id != ZERO_UUID for t in wanted):
         return _ids_too_early(wanted)
     request.topics = wanted = list({(topic.topic_id, topic.name): topic for topic in wanted}.values())
@@ -71,19 +70,21 @@ def metadata(request: MetadataRequest, context: Context) -> MetadataResponse | C
     creatable = [name for name in missing if may_create or name in INTERNAL_TOPICS]
     if creatable:
         return _after_creating(creatable, request, context)
-    return _answer(request, context, {})
+    if len(wanted) > TOPICS_AT_ONCE:
+        return _answer(request, context, {})
+    return _response(request, context, [_find(asked, image, request, context, {}) for asked in wanted])
+
+
+def _describe_all(image: Image, request: MetadataRequest, context: Context) -> Work[MetadataResponse]:
+    described = []
+    for topic in sorted(image.topics_by_name.values(), key=lambda each: each.name):
+        described.append(_describe(topic, image, request, context))
+        yield 1 + len(topic.partitions) // ITEMS_PER_PIECE
+    return _response(request, context, described)
 
 
 def _asks_for_all(request: MetadataRequest, context: Context) -> bool:
     return request.topics is None or (not request.topics and context.version < VERSION_NULL_MEANS_ALL)
-
-
-async def _in_turns(topics: list[Topic], image: Image, request: MetadataRequest, context: Context) -> MetadataResponse:
-    described = []
-    for at in range(0, len(topics), TOPICS_PER_TURN):
-        described += [_describe(topic, image, request, context) for topic in topics[at : at + TOPICS_PER_TURN]]
-        await asyncio.sleep(0)
-    return _response(request, context, described)
 
 
 def _ids_too_early(wanted: list[MetadataRequestTopic]) -> MetadataResponse:
@@ -97,13 +98,17 @@ def _ids_too_early(wanted: list[MetadataRequestTopic]) -> MetadataResponse:
     return MetadataResponse(brokers=[], topics=refused)
 
 
-async def _after_creating(names: list[str], request: MetadataRequest, context: Context) -> MetadataResponse:
+async def _after_creating(names: list[str], request: MetadataRequest, context: Context) -> Work[MetadataResponse]:
     return _answer(request, context, await create_missing(context.node, names))
 
 
-def _answer(request: MetadataRequest, context: Context, refused: dict[str, ErrorCode]) -> MetadataResponse:
+def _answer(request: MetadataRequest, context: Context, refused: dict[str, ErrorCode]) -> Work[MetadataResponse]:
     image = context.node.store.image
-    topics = [_find(asked, image, request, context, refused) for asked in request.topics or []]
+    topics = []
+    for asked in request.topics or []:
+        found = _find(asked, image, request, context, refused)
+        topics.append(found)
+        yield 1 + len(found.partitions) // ITEMS_PER_PIECE
     return _response(request, context, topics)
 
 

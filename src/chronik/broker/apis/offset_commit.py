@@ -7,10 +7,12 @@ Versions: v1 members and generations; v2-v4 retention_time_ms; v6 leader epochs;
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from chronik.broker.api import Later, api
 from chronik.broker.topics import find_topic
+from chronik.broker.turns import PIECES_FIRST
+from chronik.runtime.pieces import ITEMS_PER_PIECE, Work, at_once
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -28,24 +30,50 @@ Refused = dict[tuple[str, bytes, int], ErrorCode]
 
 
 @api(OffsetCommitRequest, OffsetCommitResponse)
-def offset_commit(request: OffsetCommitRequest, context: Context) -> OffsetCommitResponse | Later:
+def offset_commit(request: OffsetCommitRequest, context: Context) -> Any:
+    if sum([len(topic.partitions) for topic in request.topics]) > PIECES_FIRST:
+        return _commit(request, context, is_long=True)
+    return at_once(_commit(request, context, is_long=False))
+
+
+def _commit(request: OffsetCommitRequest, context: Context, *, is_long: bool) -> Work[Any]:
     asked, refused = request.topics, Refused()
-    request.topics = [known for topic in asked if (known := _known(topic, context, refused)).partitions]
+    request.topics = []
+    for topic in asked:
+        known = yield from _known(topic, context, refused)
+        if known.partitions:
+            request.topics.append(known)
     if asked and not request.topics:
-        return _in_order(asked, refused, OffsetCommitResponse(topics=[]))
-    answer = context.node.groups.offset_commit(request, context)
-    if isinstance(answer, asyncio.Future):
-        return Later(answer, lambda done: _in_order(asked, refused, done.result()))
-    return _in_order(asked, refused, answer)
+        return (yield from _in_order(asked, refused, OffsetCommitResponse(topics=[])))
+    if is_long:
+        answer = yield from context.node.groups.committing_offsets(request, context)
+    else:
+        answer = context.node.groups.offset_commit(request, context)
+    if not isinstance(answer, asyncio.Future):
+        return (yield from _in_order(asked, refused, answer))
+    if is_long:
+        return _when_durable(answer, asked, refused, context)
+    return Later(answer, lambda done: at_once(_in_order(asked, refused, done.result())))
 
 
-def _known(topic: OffsetCommitRequestTopic, context: Context, refused: Refused) -> OffsetCommitRequestTopic:
+async def _when_durable(
+    answer: asyncio.Future[OffsetCommitResponse],
+    asked: list[OffsetCommitRequestTopic],
+    refused: Refused,
+    context: Context,
+) -> OffsetCommitResponse:
+    return await context.node.turns.run(_in_order(asked, refused, await answer))
+
+
+def _known(topic: OffsetCommitRequestTopic, context: Context, refused: Refused) -> Work[OffsetCommitRequestTopic]:
     """The part of a topic that exists, with both its name and its id; what does not goes to `refused`."""
     found = find_topic(context.node, topic.name, topic.topic_id, by_id=context.version >= VERSION_TOPIC_IDS)
     count = 0 if isinstance(found, ErrorCode) else len(found.partitions)
     error = found if isinstance(found, ErrorCode) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     kept = []
-    for partition in topic.partitions:
+    for number, partition in enumerate(topic.partitions):
+        if number % ITEMS_PER_PIECE == ITEMS_PER_PIECE - 1:
+            yield 1
         if 0 <= partition.partition_index < count:
             kept.append(partition)
         else:
@@ -56,17 +84,21 @@ def _known(topic: OffsetCommitRequestTopic, context: Context, refused: Refused) 
 
 def _in_order(
     asked: list[OffsetCommitRequestTopic], refused: Refused, answer: OffsetCommitResponse
-) -> OffsetCommitResponse:
+) -> Work[OffsetCommitResponse]:
     """The coordinator's answer and the refusals, in the order of the request."""
     codes: dict[tuple[str | bytes, int], int] = {}
     for answered in answer.topics:
-        for each in answered.partitions:
+        for number, each in enumerate(answered.partitions):
+            if number % ITEMS_PER_PIECE == ITEMS_PER_PIECE - 1:
+                yield 1
             codes[answered.topic_id, each.partition_index] = each.error_code
             codes[answered.name, each.partition_index] = each.error_code
     topics = []
     for topic in asked:
         results = []
-        for partition in topic.partitions:
+        for number, partition in enumerate(topic.partitions):
+            if number % ITEMS_PER_PIECE == ITEMS_PER_PIECE - 1:
+                yield 1
             index = partition.partition_index
             error: int | None = refused.get((topic.name, topic.topic_id, index))
             if error is None:

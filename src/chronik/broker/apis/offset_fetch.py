@@ -7,9 +7,11 @@ checked; v10 topics by id.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
 
-from chronik.broker.api import Later, api
+from chronik.broker.api import api
+from chronik.runtime.pieces import Work, each_light
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -29,14 +31,25 @@ Unknown = dict[str, list[OffsetFetchRequestTopics]]  # by group
 @api(OffsetFetchRequest, OffsetFetchResponse)
 def offset_fetch(
     request: OffsetFetchRequest, context: Context
-) -> OffsetFetchResponse | asyncio.Future[OffsetFetchResponse] | Later:
-    if context.version < VERSION_TOPIC_IDS:
-        return context.node.groups.offset_fetch(request, context)
-    unknown = _name_topics(request, context)
-    answer = context.node.groups.offset_fetch(request, context)
-    if isinstance(answer, asyncio.Future):
-        return Later(answer, lambda done: _with_ids(done.result(), context, unknown))
-    return _with_ids(answer, context, unknown)
+) -> Work[OffsetFetchResponse | Coroutine[Any, Any, OffsetFetchResponse]]:
+    unknown = _name_topics(request, context) if context.version >= VERSION_TOPIC_IDS else {}
+    fetching = context.node.groups.fetching_offsets(request, context)
+    if isinstance(fetching, asyncio.Future):
+        return _when_settled(fetching, context, unknown)
+    return (yield from _answer(fetching, context, unknown))
+
+
+async def _when_settled(
+    settled: asyncio.Future[Work[OffsetFetchResponse]], context: Context, unknown: Unknown
+) -> OffsetFetchResponse:
+    return await context.node.turns.run(_answer(await settled, context, unknown))
+
+
+def _answer(fetching: Work[OffsetFetchResponse], context: Context, unknown: Unknown) -> Work[OffsetFetchResponse]:
+    response = yield from fetching
+    if context.version >= VERSION_TOPIC_IDS:
+        yield from _give_ids(response, context, unknown)
+    return response
 
 
 def _name_topics(request: OffsetFetchRequest, context: Context) -> Unknown:
@@ -57,7 +70,7 @@ def _name_topics(request: OffsetFetchRequest, context: Context) -> Unknown:
     return unknown
 
 
-def _with_ids(response: OffsetFetchResponse, context: Context, unknown: Unknown) -> OffsetFetchResponse:
+def _give_ids(response: OffsetFetchResponse, context: Context, unknown: Unknown) -> Work[None]:
     for group in response.groups:
         named = []
         for topic in group.topics:
@@ -65,15 +78,14 @@ def _with_ids(response: OffsetFetchResponse, context: Context, unknown: Unknown)
             if found is not None:  # a topic that is gone has no id to be named by
                 topic.topic_id = found.topic_id
                 named.append(topic)
-        group.topics = named + [_refused(topic) for topic in unknown.get(group.group_id, ())]
-    return response
+            yield 1
+        group.topics = named
+        for asked in unknown.get(group.group_id, ()):
+            partitions = yield from each_light(_refused, asked.partition_indexes)
+            group.topics.append(OffsetFetchResponseTopics(topic_id=asked.topic_id, partitions=partitions))
 
 
-def _refused(topic: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
-    partitions = [
-        OffsetFetchResponsePartitions(
-            partition_index=index, committed_offset=-1, metadata="", error_code=ErrorCode.UNKNOWN_TOPIC_ID
-        )
-        for index in topic.partition_indexes
-    ]
-    return OffsetFetchResponseTopics(topic_id=topic.topic_id, partitions=partitions)
+def _refused(index: int) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
+        partition_index=index, committed_offset=-1, metadata="", error_code=ErrorCode.UNKNOWN_TOPIC_ID
+    )

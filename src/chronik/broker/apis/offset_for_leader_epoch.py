@@ -6,10 +6,12 @@ Versions: v1 leader_epoch in the answer; v2 current_leader_epoch is checked; v3 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from chronik.broker.api import api
 from chronik.broker.topics import find_replica, find_topic
+from chronik.runtime.pieces import Work, each
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -26,16 +28,18 @@ if TYPE_CHECKING:
 
 
 @api(OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse)
-def offset_for_leader_epoch(request: OffsetForLeaderEpochRequest, context: Context) -> OffsetForLeaderEpochResponse:
+def offset_for_leader_epoch(
+    request: OffsetForLeaderEpochRequest, context: Context
+) -> Work[OffsetForLeaderEpochResponse]:
     topics = []
     for asked in request.topics:
         topic = find_topic(context.node, asked.topic, ZERO_UUID)
-        results = [_end_of(topic, partition, context) for partition in asked.partitions]
+        results = yield from each(partial(_end_of, topic, context), asked.partitions)
         topics.append(OffsetForLeaderTopicResult(topic=asked.topic, partitions=results))
     return OffsetForLeaderEpochResponse(topics=topics)
 
 
-def _end_of(topic: Topic | ErrorCode, asked: OffsetForLeaderPartition, context: Context) -> EpochEndOffset:
+def _end_of(topic: Topic | ErrorCode, context: Context, asked: OffsetForLeaderPartition) -> EpochEndOffset:
     replica = topic if isinstance(topic, ErrorCode) else find_replica(context.node, topic, asked.partition)
     if isinstance(replica, ErrorCode):
         return EpochEndOffset(error_code=replica, partition=asked.partition)

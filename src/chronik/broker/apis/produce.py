@@ -10,7 +10,7 @@ Versions: v0-v2 carry message sets of magic 0 and 1, which are stored as magic 2
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,9 @@ from chronik.broker.errors import Unanswerable
 from chronik.broker.produce_reply import encoded_reply
 from chronik.broker.produced import look_inside, plain_batch, read_produced, takes_long
 from chronik.broker.topics import INTERNAL_TOPICS, find_replica, find_topic
+from chronik.broker.turns import PIECES_FIRST
 from chronik.metadata.image import Topic
+from chronik.runtime.pieces import Work, at_once, each_light
 from chronik.wire.batches import BatchView
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.errors import InvalidRecord, NotOneBatch
@@ -44,9 +46,12 @@ if TYPE_CHECKING:
     from chronik.storage.log import Appended
     from chronik.wire.errors import WireError
 
+    Slow = list[tuple[PartitionProduceData, TopicSettings]]
     Produced = ProduceResponse | bytes | Later | None
 
 VERSION_TOPIC_IDS = 13
+PIECES_PER_APPEND = 4
+PARTITIONS_AT_ONCE = PIECES_FIRST // PIECES_PER_APPEND
 ACKS_ALL, ACKS_LEADER, ACKS_NONE = -1, 1, 0
 # Refusals that come before the log is looked at, so that they do not tell where it starts.
 START_UNTOLD = frozenset(
@@ -65,18 +70,30 @@ Looked = dict[int, list[BatchView] | Exception]  # what was found in batches tha
 
 
 @api(ProduceRequest, ProduceResponse)
-def produce(request: ProduceRequest, context: Context) -> Produced | Coroutine[Any, Any, Produced]:
+def produce(request: ProduceRequest, context: Context) -> Produced | Coroutine[Any, Any, Produced] | Work[Any]:
     if request.acks != ACKS_NONE and len(request.topic_data) == 1 and len(request.topic_data[0].partition_data) == 1:
         return _produce_one(request, request.topic_data[0], context)
-    if any(_slow_partitions(request, context)):
-        return _look_first(request, context)
-    return _produce(request, context, {})
+    if sum([len(topic.partition_data) for topic in request.topic_data]) > PARTITIONS_AT_ONCE:
+        return _produce_to_many(request, context)
+    slow = at_once(_slow_partitions(request, context))
+    if slow:
+        return _look_first(request, slow, context)
+    return at_once(_produce(request, context, {}))
 
 
-def _produce(request: ProduceRequest, context: Context, looked: Looked) -> Produced:
+def _produce_to_many(request: ProduceRequest, context: Context) -> Work[Any]:
+    """Partition after partition, in turns. Each append is atomic, and nothing of this connection overtakes it."""
+    slow = yield from _slow_partitions(request, context)
+    if slow:
+        return _look_first(request, slow, context)
+    return (yield from _produce(request, context, {}))
+
+
+def _produce(request: ProduceRequest, context: Context, looked: Looked) -> Work[Produced]:
     waits: Waits = []
-    topics = [_produce_topic(topic, request, context, waits, looked) for topic in request.topic_data]
-    response = ProduceResponse(responses=topics)
+    response = ProduceResponse(responses=[])
+    for topic in request.topic_data:
+        response.responses.append((yield from _produce_topic(topic, request, context, waits, looked)))
     if request.acks == ACKS_NONE:
         _refuse_silently(response)
         return None
@@ -87,17 +104,17 @@ def _produce(request: ProduceRequest, context: Context, looked: Looked) -> Produ
     return Later(future, lambda _: _settled(response, waits))
 
 
-def _look_first(request: ProduceRequest, context: Context) -> Coroutine[Any, Any, Any]:
+def _look_first(request: ProduceRequest, slow: Slow, context: Context) -> Coroutine[Any, Any, Any]:
     """Takes apart on a lane what would hold up the loop, then appends. Later requests of this connection wait."""
     context.connection.hold_back()  # now, not when the coroutine starts
-    return _looked_into(request, context)
+    return _looked_into(request, slow, context)
 
 
-async def _looked_into(request: ProduceRequest, context: Context) -> Any:
+async def _looked_into(request: ProduceRequest, slow: Slow, context: Context) -> Any:
     node, connection = context.node, context.connection
     looked: Looked = {}
     try:
-        for partition, settings in list(_slow_partitions(request, context)):
+        for partition, settings in slow:
             now_ms = node.runtime.clock.wall_ms()
             try:
                 looked[id(partition)] = await node.record_lane.run(
@@ -107,7 +124,7 @@ async def _looked_into(request: ProduceRequest, context: Context) -> Any:
                 # Without the frames it came through: they hold what was decompressed, and we would keep them alive.
                 fault.__context__ = fault.__cause__ = None
                 looked[id(partition)] = fault.with_traceback(None)
-        done = _produce(request, context, looked)
+        done = await node.turns.run(_produce(request, context, looked))
     finally:
         connection.go_on()
     if not isinstance(done, Later):
@@ -116,7 +133,9 @@ async def _looked_into(request: ProduceRequest, context: Context) -> Any:
     return done.respond(done.future)
 
 
-def _slow_partitions(request: ProduceRequest, context: Context) -> Iterator[tuple[PartitionProduceData, TopicSettings]]:
+def _slow_partitions(request: ProduceRequest, context: Context) -> Work[Slow]:
+    """The batches that would hold up the loop, with the settings of their topics."""
+    slow: Slow = []
     for data in request.topic_data:
         topic = _writable_topic(data, context)
         if isinstance(topic, ErrorCode):
@@ -124,7 +143,9 @@ def _slow_partitions(request: ProduceRequest, context: Context) -> Iterator[tupl
         for partition in data.partition_data:
             replica = context.node.replicas.get(topic, partition.index)
             if replica is not None and _is_slow(partition, replica, context):
-                yield partition, replica.settings
+                slow.append((partition, replica.settings))
+            yield 1
+    return slow
 
 
 def _is_slow(data: PartitionProduceData, replica: Replica, context: Context) -> bool:
@@ -143,7 +164,7 @@ def _produce_one(
     if done is None:
         found = context.node.replicas.get(topic, partition.index)
         if found is not None and _is_slow(partition, found, context):
-            return _look_first(request, context)
+            return _look_first(request, [(partition, found.settings)], context)
         done = _append(topic, partition, request, context, {})
     if isinstance(done, PartitionProduceResponse):
         return _response_of_one(data, done)
@@ -200,14 +221,15 @@ def _refuse_silently(response: ProduceResponse) -> None:
 
 def _produce_topic(
     data: TopicProduceData, request: ProduceRequest, context: Context, waits: Waits, looked: Looked
-) -> TopicProduceResponse:
+) -> Work[TopicProduceResponse]:
     topic = _writable_topic(data, context)
     if isinstance(topic, ErrorCode):
-        results = [_refused(partition.index, topic) for partition in data.partition_data]
+        results = yield from each_light(lambda partition: _refused(partition.index, topic), data.partition_data)
     else:
-        results = [
-            _produce_partition(topic, partition, request, context, waits, looked) for partition in data.partition_data
-        ]
+        results = []
+        for partition in data.partition_data:
+            results.append(_produce_partition(topic, partition, request, context, waits, looked))
+            yield PIECES_PER_APPEND
     return TopicProduceResponse(name=data.name, topic_id=data.topic_id, partition_responses=results)
 
 

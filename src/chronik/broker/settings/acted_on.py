@@ -103,8 +103,8 @@ fetch.max.bytes  int  57671680  read-only  1024..
 max.request.partition.size.limit  int  2000  read-only  1..
     The most partitions one page of DescribeTopicPartitions returns.
 chronik.memory.budget.bytes  long  -  read-only  16777216..
-    The most that large requests may hold in memory together; beyond it clients wait. By default a quarter of the
-    machine's memory, 1 GiB at most.
+    The most that requests, unread replies, fetch sessions and group members may hold in memory together; beyond it
+    clients wait. By default a quarter of the machine's memory, 1 GiB at most.
 
 [Topics]
 num.partitions  int  1  read-only  1..

@@ -1,0 +1,28 @@
+"""Many things for the controller, some at a time: it decides each command in one go, in which nobody else is served.
+
+What belongs together, such as a topic that is named twice, stays in one command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
+
+PER_COMMAND = 500
+
+
+def some_at_a_time(items: Sequence[T], key: Callable[[T], Hashable]) -> list[list[T]]:
+    """In the order given, unless there are so many that equal ones have to be brought together."""
+    if len(items) <= PER_COMMAND:
+        return [list(items)]
+    together: dict[Hashable, list[T]] = {}
+    for item in items:
+        together.setdefault(key(item), []).append(item)
+    parts: list[list[T]] = [[]]
+    for equal in together.values():
+        if len(parts[-1]) >= PER_COMMAND:
+            parts.append([])
+        parts[-1] += equal
+    return parts

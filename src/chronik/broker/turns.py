@@ -1,0 +1,155 @@
+"""Turns of the event loop: how much work the node does before it looks at its sockets again.
+
+Work is counted in pieces of some ten microseconds: a request that starts, a partition that is looked up. All
+connections share one budget of pieces per turn. Work that exceeds it waits in one queue, which is served round robin;
+half of each turn is kept for requests that arrive, so a small request does not wait behind large ones.
+
+A long computation is a generator (`runtime.pieces`). Between two of its pieces anything may change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from chronik.runtime.interfaces import Clock
+from chronik.runtime.pieces import Work
+
+T = TypeVar("T")
+
+PIECES_PER_TURN = 512  # about 10 ms of requests
+PIECES_QUEUED = PIECES_PER_TURN // 2  # of them, for work that has waited; the rest is for requests that arrive
+PIECES_FIRST = 64  # done at once, when a request starts: only longer work pays for the queue
+PIECES_NOTICED = 16  # below, a turn is not tracked: nearly all turns are that short, and a callback costs
+REQUESTS_PER_VISIT = 32  # of one connection, as long as nobody else waits
+HOLDS_WINDOW_NS = 60 * 10**9
+TURN_NS = 20_000_000  # a turn of pieces that take longer than they should ends after this time
+
+
+class Turns:
+    """One per node. `pieces` is what has been done in this turn."""
+
+    __slots__ = ("_began_ns", "_is_tracked", "_now_ns", "_queue", "holds", "pieces", "requests_per_visit")
+
+    def __init__(self, clock: Clock) -> None:
+        self.pieces = 0
+        self.requests_per_visit = REQUESTS_PER_VISIT
+        self.holds = Holds()
+        self._now_ns = clock.monotonic_ns
+        self._queue: deque[Callable[[], None]] = deque()
+        self._is_tracked = False  # the loop will call `_begin`
+        self._began_ns = 0
+
+    def __len__(self) -> int:
+        """Connections and computations that wait for their turn."""
+        return len(self._queue)
+
+    @property
+    def is_over(self) -> bool:
+        return self.pieces >= PIECES_PER_TURN
+
+    def spend(self, pieces: int = 1) -> None:
+        self.pieces += pieces
+        if self.pieces >= PIECES_NOTICED:
+            self._track()
+
+    def wait(self, go_on: Callable[[], None]) -> None:
+        """Calls `go_on` once, in a later turn."""
+        self._queue.append(go_on)
+        self._track()
+
+    def _track(self) -> None:
+        if not self._is_tracked:
+            self._is_tracked = True
+            self._began_ns = self._now_ns()
+            asyncio.get_running_loop().call_soon(self._begin)
+        elif self._now_ns() - self._began_ns > TURN_NS:
+            self.pieces = max(self.pieces, PIECES_PER_TURN)
+
+    def _begin(self) -> None:
+        """A new turn: those who wait come first, with half of it."""
+        now_ns = self._now_ns()
+        self.holds.took(now_ns - self._began_ns, now_ns)
+        self._is_tracked = False
+        self.pieces = 0
+        queue = self._queue
+        if not queue:
+            return
+        self._track()  # also when one of them fails: the others must get their turn
+        self.requests_per_visit = max(1, min(REQUESTS_PER_VISIT, PIECES_QUEUED // len(queue)))
+        while queue and self.pieces < PIECES_QUEUED:
+            queue.popleft()()
+        if not queue:
+            self.requests_per_visit = REQUESTS_PER_VISIT
+
+    # --- computations
+
+    def step(self, work: Work[Any], pieces_max: int) -> None:
+        """Goes on with `work` for so many pieces. Raises StopIteration with its result when it ends."""
+        done = 0
+        try:
+            while done < pieces_max:
+                done += next(work)
+        finally:
+            self.spend(done)
+
+    def finish(self, work: Work[T]) -> asyncio.Future[T]:
+        """The result of a computation that goes on in the turns to come. Cancelling the future ends it."""
+        result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        def go_on() -> None:
+            if result.cancelled():
+                work.close()
+                return
+            try:
+                self.step(work, self.requests_per_visit)
+            except StopIteration as end:
+                result.set_result(end.value)
+            except Exception as fault:  # noqa: BLE001 - it belongs to whoever waits for the result
+                result.set_exception(fault)
+            else:
+                self.wait(go_on)
+
+        self.wait(go_on)
+        return result
+
+    async def run(self, work: Work[T]) -> T:
+        """The result of a computation, at once if it is short."""
+        try:
+            self.step(work, PIECES_FIRST)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        return await self.finish(work)
+
+    async def piece(self, pieces: int = 1) -> None:
+        """For coroutines: so many pieces are done. Waits for the next turn when this one is over."""
+        self.spend(pieces)
+        if self.pieces >= PIECES_PER_TURN:
+            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self.wait(lambda: None if turn.done() else turn.set_result(None))
+            await turn
+
+
+class Holds:
+    """The longest turn of the last minute or two: how long others had to wait for the loop."""
+
+    __slots__ = ("_before_ns", "_longest_ns", "_since_ns")
+
+    def __init__(self) -> None:
+        self._longest_ns = self._before_ns = 0  # of this minute, of the one before
+        self._since_ns = 0
+
+    def took(self, duration_ns: int, now_ns: int) -> None:
+        if now_ns - self._since_ns > HOLDS_WINDOW_NS:
+            is_next = now_ns - self._since_ns <= 2 * HOLDS_WINDOW_NS
+            self._before_ns, self._longest_ns = self._longest_ns if is_next else 0, 0
+            self._since_ns = now_ns
+        if duration_ns > self._longest_ns:
+            self._longest_ns = duration_ns
+
+    def longest_ns(self, now_ns: int) -> int:
+        self.took(0, now_ns)
+        return max(self._longest_ns, self._before_ns)

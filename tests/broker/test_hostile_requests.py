@@ -1,0 +1,45 @@
+"""No request holds the loop of a node for more than 100 ms, and none leaves memory behind.
+
+A real node with real sockets, and a thread of this process as the client. What is measured is CPU time of the loop's
+own thread, in units of a reference computation on the same machine: see `tests.broker.holds`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.broker.attacks import ATTACKS, prepare
+from tests.broker.holds import MeasuredNode, calibrate
+
+HOLD_MS_MAX = 100
+TRIES = 3  # what a request costs it costs each time; a collection of garbage may come into one of them
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("hostile")]
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[MeasuredNode]:
+    with MeasuredNode() as made:
+        prepare(made)
+        yield made
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_a_hostile_request_does_not_hold_up_the_others(node: MeasuredNode, name: str) -> None:
+    """Whoever can connect can send it; everybody else must still be served meanwhile."""
+    ATTACKS[name](node)  # what is made on first use is made now
+    holds_ms: list[float] = []
+    for _ in range(TRIES):
+        node.start_measuring()
+        ATTACKS[name](node)
+        holds_ms.append(node.longest_ms())
+        node.wait_until_quiet()
+        if holds_ms[-1] <= HOLD_MS_MAX * calibrate():
+            return
+    raise AssertionError(f"the loop was held for {[round(hold_ms) for hold_ms in holds_ms]} ms")
+
+
+def test_there_are_at_least_thirty_of_them() -> None:
+    assert len(ATTACKS) >= 30
