@@ -80,6 +80,7 @@ class Replica:
         # Whether this process has found its log to agree with a leader's, or with all in-sync followers'. A log that it
         # only read from its disk may be older than what it acknowledged, and nothing on the disk would show it.
         self.is_proven = False
+        self.mended_count = 0  # how often damaged records were dropped here to be fetched again
         self._waits = Waits(clock, lambda: TimedOut(self.name, self.state.isr))
         self._deletions = Waits(clock, lambda: TimedOut(self.name, self.state.isr))  # for others to start later too
         self._watchers: dict[Callable[[Replica], None], None] = {}  # a dict keeps their order; a set would not
@@ -368,6 +369,7 @@ class Replica:
     def was_cut(self) -> None:
         """What was damaged is gone from the log. Nobody counts on this replica, so its watermark may go back."""
         check(not self.is_leader, "a leader gives up nothing")
+        self.mended_count += 1
         self.high_watermark = min(max(self.high_watermark, self.log.start_offset), self.log.end_offset)
         self.log.high_watermark = self.high_watermark
 

@@ -163,6 +163,7 @@ def broker_settings(
         "node_id": node_id,
         "process_roles": "broker,controller",
         "log_dirs": "/data",
+        "lost_disk_accept": True,  # whoever exchanges a disk here knows that it is lost
         "listeners": f"PLAINTEXT://{host}:{BROKER_PORT},CONTROLLER://{host}:{CONTROLLER_PORT}",
         "advertised_listeners": f"PLAINTEXT://{host}:{BROKER_PORT}",
         "controller_listener_names": "CONTROLLER",
