@@ -1,5 +1,5 @@
 """Looks every few seconds for what an operator must hear of: a clock that jumped, a disk that refuses writes, too few
-file descriptors, damaged logs.
+file descriptors, damaged logs, logs that the metadata does not know.
 
 It only looks and tells (`runtime/alarms.py`); what the node does about it is decided where it happens. One exception:
 at a start on a full disk it gives up the reserve, which storage keeps for that.
@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from chronik.broker.wall_clock import WallClock, write_stamp
-from chronik.runtime.alarms import DAMAGED_LOG, DESCRIPTORS, DISK_FULL
+from chronik.runtime.alarms import DAMAGED_LOG, DESCRIPTORS, DISK_FULL, STRAY_LOG
 from chronik.runtime.errors import NameTooLong, NoDescriptor
 from chronik.storage.logs import RESERVE_BYTES
 
@@ -62,6 +62,7 @@ class Conditions:
         self._look_at_refusals()
         self._look_at_descriptors()
         self._look_at_damage()
+        self._look_at_strays()
 
     def _look_at_refusals(self) -> None:
         directory, refused = self._node.settings.log_dir, self._disk.refused
@@ -95,6 +96,18 @@ class Conditions:
         for name in sorted(damaged.keys() - self._damaged):
             self._alarms.raised(DAMAGED_LOG, str(damaged[name]), name, level=logging.DEBUG)
         self._damaged = set(damaged)
+
+    def _look_at_strays(self) -> None:
+        """Whoever set them aside has written a line for each."""
+        directory, count = self._node.settings.log_dir, self._node.logs.strays.count
+        if not count:
+            self._alarms.cleared(STRAY_LOG, f"no log in {directory} is set aside any more", directory)
+        elif not self._alarms.is_active(STRAY_LOG, directory):
+            text = (
+                f"{count} logs in {directory} were set aside because the metadata does not know them: their names end "
+                "in .stray; if their topics were not deleted on purpose, copy them before they are removed"
+            )
+            self._alarms.raised(STRAY_LOG, text, directory, level=logging.WARNING)
 
     def _now_ms(self) -> int:
         return self._node.runtime.clock.monotonic_ns() // NS_PER_MS

@@ -46,7 +46,8 @@ async def metrics_text(node: Node) -> str:
     starting, as much as there is."""
     lines = list(_gauge("chronik_build_info", "The version that runs here.", [({"version": __version__}, 1)]))
     census = await node.census.take(node.store.image, node.node_id) if node.is_open else None
-    for line in chain(_of_the_cluster(node, census) if census else (), _alarms(node), _requests(node)):
+    cluster = chain(_of_the_cluster(node, census), _upkeep(node)) if census else ()
+    for line in chain(cluster, _alarms(node), _requests(node)):
         lines.append(line)
         if len(lines) % LINES_PER_TURN == 0:
             await asyncio.sleep(0)
@@ -179,6 +180,30 @@ def _alarms(node: Node) -> Iterator[str]:
         "chronik_alarms_total",
         "Reports of such conditions since the node started, repeated ones included.",
         [({"cause": cause}, total) for cause, total in sorted(alarms.totals.items())],
+    )
+
+
+def _upkeep(node: Node) -> Iterator[str]:
+    logs, scrubber = node.logs, node.scrubber
+    damaged_count = sum(1 for log in logs.all() if log.lost is not None)
+    yield from _gauge("chronik_logs_damaged", "Logs that lack records they acknowledged.", [({}, damaged_count)])
+    yield from _gauge(
+        "chronik_logs_stray", "Logs that the metadata does not know, set aside.", [({}, logs.strays.count)]
+    )
+    yield from _counter(
+        "chronik_scrub_bytes_total",
+        "Bytes read again from disk and checked since the node started.",
+        [({}, scrubber.checked_bytes)],
+    )
+    yield from _counter(
+        "chronik_scrub_damaged_segments_total",
+        "Segments that the scrubber found damaged since the node started.",
+        [({}, scrubber.damaged_count)],
+    )
+    yield from _gauge(
+        "chronik_scrub_finished_timestamp_seconds",
+        "When every record on disk had been checked last; -1 before that.",
+        [({}, scrubber.progress.finished_ms // 1000)],
     )
 
 

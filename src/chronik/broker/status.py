@@ -62,8 +62,22 @@ class StatusPage:
                 "topics": len(image.topics),
                 "version": image.version,
                 "state_hash": await self._hash(image),
+                "storage": self._storage(),
             }
         return page
+
+    def _storage(self) -> dict[str, Any]:
+        """Times are wall times in ms, None before the first."""
+        node = self._node
+        scrub = node.scrubber.progress
+        return {
+            "damaged_logs": sum(1 for log in node.logs.all() if log.lost is not None),
+            "last_copies_damaged": len(node.replicas.losses.last_copies),
+            "stray_logs": node.logs.strays.count,
+            "scrub_started_ms": scrub.started_ms if scrub.started_ms >= 0 else None,
+            "scrub_finished_ms": scrub.finished_ms if scrub.finished_ms >= 0 else None,
+            "scrub_checked_bytes": node.scrubber.checked_bytes,
+        }
 
     def _quorum(self) -> dict[str, Any]:
         raft = self._node.store.raft

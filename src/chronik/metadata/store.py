@@ -24,6 +24,7 @@ from chronik.metadata.errors import (
     NotController,
     StoreClosed,
     WrongCluster,
+    refuse,
 )
 from chronik.metadata.forwarding import OWN_DUTIES, Forwarding
 from chronik.metadata.image import EMPTY, Image
@@ -45,6 +46,7 @@ from chronik.raft.interfaces import Notes, Transport
 from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Runtime
 from chronik.runtime.invariants import InvariantBroken
+from chronik.wire.error_codes import ErrorCode
 
 Listener: TypeAlias = Callable[[Image, Image, Changes], None]
 
@@ -52,6 +54,7 @@ logger = logging.getLogger("chronik.metadata")
 
 NS_PER_MS = 1_000_000
 WATCH_S = 0.1  # how often the controller looks for brokers that have gone
+DEAF_SHARE = 2 / 3  # of a session, after which a broker that takes no metadata is fenced, whatever it says
 PAUSE_S = 0.05  # before a command looks for a controller again, unless one is elected meanwhile
 
 
@@ -350,6 +353,8 @@ class MetadataStore:
             raise NotController(self.leader_id)
         if isinstance(command, QUORUM_COMMANDS):
             return self._quorum.carry_out(self._node, command, request)
+        if isinstance(command, c.BrokerHeartbeat) and command.broker_id in self._deaf:
+            refuse(ErrorCode.REQUEST_TIMED_OUT, f"broker {command.broker_id} has not taken the metadata for too long")
         return self._writer.submit(command, request)
 
     def _receive_note(self, peer: int, note: bytes) -> None:
@@ -525,6 +530,10 @@ class MetadataStore:
         assert self._writer is not None
         controller = self._writer.controller
         gone = set(controller.sessions.expired(self._runtime.clock.monotonic_ns()))
+        # A broker that is heard and hears nothing, or whose disk hangs, would lead by an image of the past.
+        deaf_ms = self._config.broker_session_timeout_ms * DEAF_SHARE
+        self._deaf = {peer for peer, lag_ms in self._node.lag_ms().items() if lag_ms > deaf_ms} - {self.node_id}
+        gone.update(self._deaf & set(controller.sessions.watched()))
         if self._notes is not None:
             gone.update(broker_id for broker_id in controller.sessions.watched() if self._notes.has_died(broker_id))
         for broker_id in sorted(gone):

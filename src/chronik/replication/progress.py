@@ -27,6 +27,7 @@ class Progress:
         "key",
         "last_epoch",
         "leader_epoch",
+        "sent_offset",
         "session",
         "start_offset",
         "told_high_watermark",
@@ -43,6 +44,7 @@ class Progress:
         self.counted_epoch = NOT_COUNTED  # the epoch in which `end_offset` was found to be a prefix of ours
         self.bytes_max = 0  # in one answer
         self.awaits_follower = False  # it was sent something and has not said yet what became of it
+        self.sent_offset = -1  # from where on records were sent that it has not told of yet
         self.told_high_watermark = self.told_start_offset = -1  # as far as we know that it heard them
         self.goal_offset = -1  # an end of our log that it has to reach
         self.goal_ns = 0  # since when
@@ -72,6 +74,7 @@ class Progress:
         self.told_high_watermark = high_watermark
         self.counted_epoch = NOT_COUNTED
         self.awaits_follower = False
+        self.sent_offset = -1
 
     def lags(self, log_end_offset: int, now_ns: int, lag_ns_max: int) -> bool:
         """Whether it was silent, or behind an end of the log that it was first seen behind, for longer than allowed.

@@ -121,6 +121,8 @@ class FollowerSession:
                 progress = self._partitions.get(key)
                 if progress is None:
                     progress = self._join(key)
+                if progress.sent_offset == asked.fetch_offset:
+                    self._doubt(progress)
                 progress.named(
                     start_offset=asked.log_start_offset,
                     end_offset=asked.fetch_offset,
@@ -138,6 +140,12 @@ class FollowerSession:
         wait_ms = min(request.max_wait_ms, WAIT_MS_MAX)
         self._timer = self._loop.call_later(wait_ms / 1000, self._answer, [])
         return self._waiting
+
+    def _doubt(self, progress: Progress) -> None:
+        """It stands where it stood before it was sent records: they may be damaged, though they were right once."""
+        replica = self._replicas.opened(progress.key)
+        if replica is not None:
+            replica.log.doubt(progress.sent_offset)
 
     def end(self) -> None:
         self._answer([])
@@ -265,6 +273,7 @@ class FollowerSession:
                 self._ready[progress] = None  # too large for what was left of this answer
             return None
         progress.awaits_follower = True
+        progress.sent_offset = progress.end_offset
         answer = self._data(progress, replica)
         answer.records = found.buffers
         return answer, found.size_bytes

@@ -409,6 +409,11 @@ class Log:
                 raise self.damage
         return limit
 
+    def doubt(self, offset: int) -> None:
+        """Whoever reads there next looks at every byte, also if it was right before."""
+        if self.segments and self.start_offset <= offset < self.end_offset:
+            self.segments[self._index_at(offset)].doubt()
+
     def require_readable(self, offset: int, *, offset_limit: int) -> None:
         """Raises what `read` would raise for where it is asked to read, not for what it would find there."""
         self._end_of_reading(offset, offset_limit)

@@ -73,7 +73,7 @@ class Scrubber:
         """For ever."""
         while True:
             await self.one_pass()
-            await asyncio.sleep(PAUSE_S_MAX)
+            await asyncio.sleep(min(PAUSE_S_MAX, max(PAUSE_S_MIN, self._interval_ms / 1000)))
 
     async def one_pass(self) -> None:
         """From where the last process left off, to the end."""
@@ -98,10 +98,10 @@ class Scrubber:
         await self._keep(is_due=bool(keys))
 
     async def _scrub(self, log: Log, segment: Segment, pause_s: float) -> None:
-        """What is synced when it begins. Whatever becomes of the segment meanwhile ends it."""
+        """What is durable when it begins. Whatever becomes of the segment meanwhile ends it."""
         if segment not in log.segments:
             return
-        position, end, generation = 0, segment.synced_bytes, log.generation
+        position, end, generation = 0, segment.durable_bytes, log.generation
         expected = log.expected_in(segment)
         while position < end and segment in log.segments and generation == log.generation:
             try:
