@@ -30,7 +30,8 @@ from chronik.replication.topic_settings import TopicSettings
 from chronik.replication.waits import Waits
 from chronik.runtime.interfaces import Clock
 from chronik.runtime.invariants import check
-from chronik.storage.log import Appended, Log
+from chronik.storage.answers import Appended
+from chronik.storage.log import Log
 from chronik.wire.batches import BatchView, split
 
 logger = logging.getLogger("chronik.replication")

@@ -14,12 +14,12 @@ import contextlib
 from bisect import bisect_right
 from collections.abc import Callable
 from operator import attrgetter
-from typing import Any, NamedTuple
 
 from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Buffer, Disk
 from chronik.runtime.invariants import check
 from chronik.storage import partition_metadata, rules
+from chronik.storage.answers import Appended, LogRead
 from chronik.storage.capture import Capture
 from chronik.storage.config import LogConfig
 from chronik.storage.errors import (
@@ -49,21 +49,6 @@ from chronik.wire.batches import (
 JOINED_BYTES_MAX = 4096  # up to here one copy is cheaper than a system call with several buffers
 _new = tuple.__new__
 _base_offset = attrgetter("base_offset")
-
-
-class Appended(NamedTuple):
-    first_offset: int
-    last_offset: int
-    append_time_ms: int  # -1 unless the topic has LogAppendTime, or it is a duplicate: then the time of the first
-    is_duplicate: bool  # an idempotent producer sent it again: nothing was written, the offsets are the first ones
-
-
-class LogRead(NamedTuple):
-    """Whole batches. The first may start before the asked offset, which then lies inside it, as Kafka has it too."""
-
-    buffers: list[Any]  # of bytes in memory; or Unread, for who asked for what is to be sent
-    size_bytes: int
-    next_offset: int  # where to go on; the asked offset if nothing was read
 
 
 class Log:

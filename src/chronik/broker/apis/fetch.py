@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from chronik.metadata.image import Image
     from chronik.replication.errors import ReplicationError
     from chronik.replication.progress import Progress
+    from chronik.storage.answers import LogRead
     from chronik.storage.errors import StorageError
-    from chronik.storage.log import LogRead
     from chronik.wire.errors import WireError
 
     Refusal = StorageError | ReplicationError | WireError | MetadataError

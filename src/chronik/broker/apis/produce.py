@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from chronik.replication.errors import ReplicationError
     from chronik.replication.replica import Replica
     from chronik.replication.topic_settings import TopicSettings
+    from chronik.storage.answers import Appended
     from chronik.storage.errors import StorageError
-    from chronik.storage.log import Appended
     from chronik.wire.errors import WireError
 
     Slow = list[tuple[PartitionProduceData, TopicSettings]]
