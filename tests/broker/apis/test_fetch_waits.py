@@ -9,7 +9,8 @@ import pytest
 
 from chronik.broker.memory import MemoryBudget
 from chronik.sim.disk import SimDisk
-from chronik.storage.log import Log, LogRead
+from chronik.storage.answers import LogRead
+from chronik.storage.log import Log
 from chronik.wire.compiler import decode
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.create_topics import (
