@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping
+from itertools import count
 
 import pytest
 
-from chronik.metadata.commands import RemoveVoter
-from chronik.metadata.errors import ForeignMetadata, MetadataMissing
+from chronik.metadata.commands import BrokerHeartbeat, RemoveVoter, RequestId
+from chronik.metadata.errors import ForeignMetadata, MetadataMissing, MetadataRefused
 from chronik.metadata.store import MetadataStore
 from chronik.metadata.store_config import StoreConfig
 from chronik.raft.addresses import Address
@@ -133,6 +135,35 @@ async def test_a_member_whose_disk_stalls_delays_a_commit_by_two_leases_and_no_o
         for broker_id in range(8, 18):
             assert await seconds_to_register(leader, broker_id) < LEASE_S / 10
     assert stalled.current() is None, "it lacks what was acknowledged"
+
+
+@in_virtual_time
+async def test_a_broker_that_takes_no_metadata_is_fenced_though_its_heartbeats_arrive() -> None:
+    """It would lead by an image of the past, and take nothing for all replicas for ever."""
+    members = await Members.started()
+    leader, (stalled, other) = await members.controller(), await members.followers()
+    for store in (stalled, other):
+        await leader.submit(registration(store.node_id))
+    beating = [asyncio.ensure_future(beat(leader, store.node_id)) for store in (stalled, other)]
+    await asyncio.sleep(20)
+    assert not leader.image.brokers[stalled.node_id].fenced, "an idle cluster has nothing to take"
+    members.disks[stalled.node_id].delay_s = AN_HOUR_S
+    await leader.submit(registration(9))
+    await asyncio.sleep(10)
+    assert leader.image.brokers[stalled.node_id].fenced
+    assert not leader.image.brokers[other.node_id].fenced
+    for task in beating:
+        task.cancel()
+
+
+async def beat(leader: MetadataStore, broker_id: int) -> None:
+    """Straight to the controller, as if the way there were the only one that works."""
+    for sequence in count(1):
+        with contextlib.suppress(MetadataRefused):
+            epoch = leader.image.brokers[broker_id].epoch
+            request = RequestId(broker_id, 1, sequence, sequence)
+            await leader._decide(BrokerHeartbeat(broker_id=broker_id, broker_epoch=epoch), request)
+        await asyncio.sleep(1)
 
 
 @in_virtual_time
