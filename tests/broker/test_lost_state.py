@@ -176,3 +176,22 @@ def test_logs_that_the_metadata_does_not_know_are_kept_for_a_week() -> None:
         await again.node.stop()
 
     scenario(work)
+
+
+def test_retention_goes_on_after_a_restart_in_a_topic_that_nobody_touches() -> None:
+    """Else the disk fills up with what should be gone."""
+
+    async def work(disk: SimDisk) -> None:
+        first = await World.make(disk)
+        await first.create(retention_ms="60000")
+        for n in range(3):
+            await first.produce(b"%d" % n)
+        await first.node.stop()
+        await turns()
+        again = await World.make(disk)
+        await asyncio.sleep(3600)
+        (log,) = again.node.logs.all()
+        assert log.start_offset == 3
+        await again.node.stop()
+
+    scenario(work)

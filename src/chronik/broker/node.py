@@ -301,6 +301,11 @@ class Node:
         while are_more:
             await asyncio.sleep(BEGIN_PAUSE_S)
             are_more = self.replicas.begin_more()
+        # Retention goes by high watermarks, which a partition has once it is opened, be it read and written to or not.
+        for count, log in enumerate(list(self.logs.all())):
+            if count % LOGS_PER_LOOK == LOGS_PER_LOOK - 1:
+                await asyncio.sleep(BEGIN_PAUSE_S)
+            self.replicas.opened((log.topic_id, log.partition))
 
     async def _maintain(self) -> None:
         while True:
