@@ -17,6 +17,7 @@ def sim(
     seeds: int = 100,
     first: int = 0,
     jobs: int = 0,
+    fault: str = "",
     log: Annotated[bool, Parameter(negative="")] = False,
     shrink: Annotated[bool, Parameter(negative="--no-shrink")] = True,
 ) -> int:
@@ -25,6 +26,7 @@ def sim(
     For example:
       chronik sim --seeds 1000
       chronik sim --scenario metadata --seed 383 --log
+      chronik sim --scenario loss --fault lost-journal --seeds 50
 
     Parameters
     ----------
@@ -38,27 +40,29 @@ def sim(
         First seed; default: 0.
     jobs
         Number of processes; 0 = one per core (default).
+    fault
+        Fault that every run has, in scenarios that offer a choice; an unknown name lists them; default: drawn.
     log
         Print the whole log of the seed.
     shrink
         Find the shortest schedule of faults that still fails (default).
     """
     from chronik.cli.errors import CommandError
-    from chronik.sim.errors import UnknownScenario
+    from chronik.sim.errors import UnknownFault, UnknownScenario
 
     try:
         if seed is not None:
-            return _one(scenario, seed, log=log, shrinks=shrink)
-        return _many(scenario, range(first, first + seeds), jobs, shrinks=shrink)
-    except UnknownScenario as error:
+            return _one(scenario, seed, fault, log=log, shrinks=shrink)
+        return _many(scenario, range(first, first + seeds), jobs, fault, shrinks=shrink)
+    except (UnknownFault, UnknownScenario) as error:
         raise CommandError(str(error)) from error
 
 
-def _one(scenario: str, seed: int, *, log: bool, shrinks: bool) -> int:
+def _one(scenario: str, seed: int, fault: str, *, log: bool, shrinks: bool) -> int:
     from chronik.sim.scenarios import run_named
     from chronik.sim.sweep import report, shrunk
 
-    outcome = run_named(scenario, seed)
+    outcome = run_named(scenario, seed, only=fault)
     if log:
         print("\n".join(outcome.lines))
     if outcome.failure is None:
@@ -73,15 +77,14 @@ def _one(scenario: str, seed: int, *, log: bool, shrinks: bool) -> int:
     return FAILED
 
 
-def _many(scenario: str, seeds: range, jobs: int, *, shrinks: bool) -> int:
-    from chronik.sim.scenarios import SCENARIOS, run_named
+def _many(scenario: str, seeds: range, jobs: int, fault: str, *, shrinks: bool) -> int:
+    from chronik.sim.scenarios import fault_named
     from chronik.sim.sweep import sweep
 
-    if scenario not in SCENARIOS:
-        run_named(scenario, 0)  # says which there are
+    fault_named(scenario, fault)  # before workers are started
     failed: list[int] = []
     operation_count = virtual_ms = 0
-    for result in sweep(scenario, seeds, jobs=jobs):
+    for result in sweep(scenario, seeds, jobs=jobs, only=fault):
         operation_count += result.operation_count
         virtual_ms += result.virtual_ms
         if result.failure:
@@ -94,4 +97,4 @@ def _many(scenario: str, seeds: range, jobs: int, *, shrinks: bool) -> int:
     if not failed:
         return 0
     print(f"looking closer at seed {min(failed)}")
-    return _one(scenario, min(failed), log=False, shrinks=shrinks)
+    return _one(scenario, min(failed), fault, log=False, shrinks=shrinks)

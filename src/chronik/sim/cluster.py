@@ -11,25 +11,30 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from chronik.broker.errors import CannotStart
+from chronik.broker.errors import BrokerError, CannotStart
+from chronik.metadata.errors import MetadataError
+from chronik.raft.errors import RaftError
 from chronik.raft.messages import Role
-from chronik.runtime.errors import DiskFull
+from chronik.runtime.errors import DiskFull, RuntimeFault
 from chronik.runtime.interfaces import Runtime
 from chronik.sim.clock import SimClock
 from chronik.sim.disk import PowerCut, SimDisk
 from chronik.sim.durable_log import DurableLog
 from chronik.sim.history import History
+from chronik.sim.inodes import Directory
 from chronik.sim.loop import NS_PER_S, ProcessLoop
 from chronik.sim.network import SimNetwork
 from chronik.sim.programs import Maker, Program, host_of
 from chronik.sim.randomness import SimRandomness
 from chronik.sim.world import World
-from chronik.storage.errors import LogFull
+from chronik.storage.errors import LogFull, StorageError
 
 DRIFT_PPM_MAX = 4_900  # either way, so that two clocks differ by less than the 10 permille that leases allow for
 SYNC_NS = (200_000, 900_000)  # of a lane's piece of work, as measured on a disk that is not busy
 # Or when it cannot start for lack of space; once it runs, it goes on.
 SELF_STOP = "a node stops by itself only after a disk error"
+NO_WORDS = "a damaged node ends with a message for its operator"
+PRODUCT_ERRORS = (BrokerError, RuntimeFault, StorageError, MetadataError, RaftError, OSError)
 RESTART_MS = 300  # after which a supervisor starts a process that ended by itself
 
 
@@ -59,6 +64,10 @@ class Machine:
         self.on_start: Callable[[Machine], None] = lambda _: None  # called before anything of a new process runs
         self.on_end: Callable[[Machine], None] = lambda _: None  # called when a process is to be gone
         self.is_rotten = False  # its disk returns what was never written
+        self.is_damaged = False  # a part of its state is lost or wrong: it may refuse to start, or end
+        self.is_dead = False  # it is off for good, and still a member
+        self.image: Directory | None = None  # its disk as it was once
+        self.attend: Callable[[Machine, BaseException], None] | None = None  # who looks after a damaged one
         self.is_spare = False  # it did not found the cluster
         self.lost_logs: list[DurableLog] = []  # of disks that are no more: what it said of them may be under way still
         self._raft_directory = raft_directory
@@ -127,11 +136,21 @@ class Machine:
         if loop is not self.loop:
             return
         self.world.note(self.host, f"ended by itself: {type(error).__name__}: {error}")
+        if self.is_damaged and self.attend is not None:
+            self._require_words(error)
+            self.crash()
+            self.attend(self, error)
+            return
         lacks_room = isinstance(error, CannotStart) and isinstance(error.__cause__, (DiskFull, LogFull))
         if not self.disk_was_broken and not self.may_end and not lacks_room:
             self.world.violated(SELF_STOP, f"{self.host}: {type(error).__name__}: {error}")
         self.crash()
         self.world.time.after_ms(RESTART_MS, self.start)
+
+    def _require_words(self, error: BaseException) -> None:
+        """Whoever cannot start or go on because of its disk says so in an error of the product's own."""
+        if not isinstance(error, PRODUCT_ERRORS):
+            self.world.violated(NO_WORDS, f"{self.host}: {type(error).__name__}: {error}")
 
     def _unhandled(self, context: dict[str, Any]) -> None:
         error = context.get("exception")
@@ -166,7 +185,7 @@ class Machine:
         self.power_cut()
         self.world.note(self.host, "has lost its disk")
         self.wipes += 1
-        self.is_rotten = False
+        self.is_rotten = self.is_damaged = False
         lost = self.disk
         self.lost_logs.append(DurableLog(lambda: lost, self._raft_directory))
         self.disk = SimDisk(self.random.getrandbits(64))
@@ -272,7 +291,8 @@ class Cluster:
         return [
             machine
             for node_id, machine in self.machines.items()
-            if node_id in raft.members.voters or (node_id in raft.members.learners and not machine.is_away)
+            if not machine.is_dead
+            and (node_id in raft.members.voters or (node_id in raft.members.learners and not machine.is_away))
         ]
 
     def has_settled(self) -> bool:

@@ -6,7 +6,7 @@ What a power cut may do here, and no more, because more would make durability im
 - a truncation since the last sync may not have happened;
 - entries made, renamed or removed in a directory since its last sync may be as before, each for itself, though the file
   was synced;
-- synced bytes and synced entries stay, unless a test flips a bit.
+- synced bytes and synced entries stay, unless a test flips a bit, or `platter` is told to damage them.
 After a failed sync the sectors that it was to write are clean in the cache and as before on the platter, as on Linux:
 whoever reads sees them, later syncs succeed and leave them out, and only writing to them again makes a sync take them.
 """
@@ -58,6 +58,7 @@ class SimFile:
 
     def read(self, position: int, size_bytes: int) -> memoryview:
         self._disk.step("read", self.path)
+        require_readable(self._inode, self.path, position, size_bytes)
         return memoryview(bytes(self._inode.content[position : position + size_bytes]))
 
     def truncate(self, size_bytes: int) -> None:
@@ -81,7 +82,10 @@ class SimFile:
             if self._disk.on_failed_sync is not None:
                 self._disk.on_failed_sync()
             raise
-        self._inode.sync()
+        if self._disk.lies_about(self.path):
+            self._inode.sync_failed()
+        else:
+            self._inode.sync()
 
     def forget(self, start: int, end: int) -> None:
         self._disk.step("forget", self.path)
@@ -190,6 +194,7 @@ class SimDisk:
         self._root = Directory()
         self._locked: set[str] = set()
         self._failing: list[tuple[str, str, int]] = []
+        self._lies: list[str] = []
         self._steps_left = -1
         self.capacity_bytes = capacity_bytes
         self.delay_s = 0.0
@@ -226,6 +231,10 @@ class SimDisk:
         """The next `operation` (append, read, sync, truncate, ...) on a path containing `path_part` fails."""
         self._failing.append((operation, path_part, code))
 
+    def lie(self, path_part: str, times: int) -> None:
+        """So many of the next syncs of paths that contain `path_part` return, and leave out what they were to write."""
+        self._lies += [path_part] * times
+
     def fill(self, left_bytes: int | None) -> None:
         """From now on there is room for so much more, and for no more than that; None: for everything."""
         self.capacity_bytes = None if left_bytes is None else _used_bytes(self._root) + left_bytes
@@ -234,6 +243,7 @@ class SimDisk:
         """No failure that was asked for and has not come yet will come, and there is room."""
         self.capacity_bytes = None
         self._failing.clear()
+        self._lies.clear()
         self._steps_left = -1
 
     def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
@@ -244,6 +254,11 @@ class SimDisk:
             synced = bytearray(inode.synced)
             synced[position] ^= 1 << bit
             inode.synced = bytes(synced)
+
+    @property
+    def root(self) -> Directory:
+        """All of it, for what happens to a disk that no process uses."""
+        return self._root
 
     # What a checker sees of it, without a step.
 
@@ -284,6 +299,13 @@ class SimDisk:
                 error = OSError(rule[2], f"simulated fault of {operation}", path)
                 refused = refusal(error, f"{operation} {path}") if operation in REFUSABLE else None
                 raise error if refused is None else self.refused.note(refused)
+
+    def lies_about(self, path: str) -> bool:
+        for part in self._lies:
+            if part in path:
+                self._lies.remove(part)
+                return True
+        return False
 
     def take_space(self, size_bytes: int, path: str) -> None:
         if self.capacity_bytes is not None and size_bytes > self.capacity_bytes - _used_bytes(self._root):
@@ -342,7 +364,9 @@ class SimDisk:
 
     def read_file(self, path: str) -> bytes:
         self.step("read", path)
-        return bytes(self._file(path).content)
+        inode = self._file(path)
+        require_readable(inode, path, 0, len(inode.content))
+        return bytes(inode.content)
 
     def replace_file(self, path: str, data: bytes) -> None:
         temporary = self.open(path + ".tmp", create=True)
@@ -430,6 +454,13 @@ class SimDisk:
         if not isinstance(parent, Directory):
             raise FileNotFoundError(errno.ENOENT, "no such directory", directory)
         return parent, name
+
+
+def require_readable(inode: Inode, path: str, position: int, size_bytes: int) -> None:
+    if inode.unreadable is not None:
+        start, end = inode.unreadable
+        if position < end and start < position + size_bytes:
+            raise OSError(errno.EIO, f"simulated bad sectors at {start} to {end}", path)
 
 
 def _parts(path: str) -> list[str]:

@@ -4,7 +4,8 @@ SimError
 ├── Deadlock     nothing is left to happen, and somebody still waits
 ├── Livelock     time stands still: callbacks call each other for ever
 ├── Violation    an invariant did not hold; the checker's name and what it saw
-└── UnknownScenario   the operator's: there is no scenario of that name
+├── UnknownScenario   the operator's: there is no scenario of that name
+└── UnknownFault      the operator's: the scenario has no fault of that name to choose
 """
 
 from __future__ import annotations
@@ -31,4 +32,8 @@ class Violation(SimError):
 
 
 class UnknownScenario(SimError):
+    pass
+
+
+class UnknownFault(SimError):
     pass

@@ -16,11 +16,13 @@ from chronik.client.topology import TopicPartition
 from chronik.sim import operators, topic_operators
 from chronik.sim.cluster import Cluster, Machine
 from chronik.sim.loop import NS_PER_MS
-from chronik.wire.batches import LENGTH_COVERS_FROM
+from chronik.sim.losses import CRC_COVERS_FROM, LOSSES, batches_in
+from chronik.sim.platter import Platter, image_of
 
 LEADER = 0
 MOVED_TOPICS = ("orders", "orders", "orders", "__consumer_offsets")
-CRC_COVERS_FROM = 21  # of a batch
+BY_POWER = 1  # a machine that is to lose something goes off by a power cut, or is killed
+LIED_TO = ("/journal/", "/raft/", ".log", "")  # by a disk that loses writes
 
 
 class Fault(NamedTuple):
@@ -69,7 +71,7 @@ def _rot(cluster: Cluster, machine: Machine, fault: Fault) -> None:
         for name in disk.names(f"/data/{directory}", with_page_cache=True):
             if directory.startswith("orders-") and name.endswith(".log"):
                 path = f"/data/{directory}/{name}"
-                batches += [(path, *place) for place in _batches_in(disk.content(path, with_page_cache=True) or b"")]
+                batches += [(path, *place) for place in batches_in(disk.content(path, with_page_cache=True) or b"")]
     if batches:
         path, position, size_bytes = batches[fault.amount % len(batches)]
         disk.flip_bit(path, position + CRC_COVERS_FROM + fault.amount % (size_bytes - CRC_COVERS_FROM))
@@ -78,16 +80,38 @@ def _rot(cluster: Cluster, machine: Machine, fault: Fault) -> None:
     _after(cluster, fault, machine.start)
 
 
-def _batches_in(data: bytes) -> list[tuple[int, int]]:
-    """(position, size) of whole batches."""
-    found, position = [], 0
-    while position + LENGTH_COVERS_FROM <= len(data):
-        size_bytes = LENGTH_COVERS_FROM + int.from_bytes(data[position + 8 : position + 12], "big")
-        if size_bytes <= CRC_COVERS_FROM or position + size_bytes > len(data):
-            break
-        found.append((position, size_bytes))
-        position += size_bytes
-    return found
+def _image(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+    """Somebody copies the whole disk of a running machine; the copy is as a power cut would leave the disk."""
+    machine.image = image_of(machine.disk, Random(fault.amount))
+
+
+def _lose(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+    """Off, and on again after the duration; in between a part of its state is lost. `other` says how it goes off."""
+    if machine.is_away or machine.is_dead:
+        return
+    if fault.other == BY_POWER:
+        machine.power_cut()
+    else:
+        machine.crash()
+    done = LOSSES[fault.kind](Platter(machine.disk), Random(fault.amount), machine.image)
+    if done is not None:
+        machine.is_damaged = True
+        cluster.world.note(machine.host, done)
+    _after(cluster, fault, machine.start)
+
+
+def _lost_write(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+    """Some syncs return and leave out what they were to write; after the duration the power goes, for a moment."""
+    random = Random(fault.amount)
+    machine.disk.lie(random.choice(LIED_TO), random.choice((1, 1, 2, 20)))
+
+    def cut() -> None:
+        if not machine.is_away and not machine.is_dead:
+            machine.is_damaged = True
+            machine.power_cut()
+            cluster.world.time.after_ms(random.randint(100, 1500), machine.start)
+
+    _after(cluster, fault, cut)
 
 
 def _pause(cluster: Cluster, machine: Machine, fault: Fault) -> None:
@@ -231,6 +255,9 @@ KINDS: Mapping[str, Callable[[Cluster, Machine, Fault], None]] = {
     "move": _move,
     "recreate": _recreate,
     "configure": _configure,
+    "image": _image,
+    "lost write": _lost_write,
+    **dict.fromkeys(LOSSES, _lose),
 }
 
 

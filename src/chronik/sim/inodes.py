@@ -17,6 +17,7 @@ class Inode:
         self.unsynced_from: int | None = None  # the lowest position changed since the last sync
         self.lost: set[int] = set()  # sectors that a failed sync left out
         self.again: set[int] = set()  # of those, what the next sync will take
+        self.unreadable: tuple[int, int] | None = None  # reads that touch these bytes fail
 
     def touched(self, position: int, end: int) -> None:
         if self.unsynced_from is None or position < self.unsynced_from:
@@ -55,6 +56,13 @@ class Inode:
 
     def after_cut(self, random: Random) -> bytes:
         return self._without(self.lost | self.again, self._after_cut(random))
+
+    def copy(self) -> Inode:
+        made = Inode()
+        made.content = bytearray(self.content)
+        made.unreadable, made.modified_ms = self.unreadable, self.modified_ms
+        made.sync()
+        return made
 
     def _after_cut(self, random: Random) -> bytes:
         if self.unsynced_from is None or random.random() < 0.3:
@@ -104,9 +112,18 @@ class Directory:
                 inode.synced = node.after_cut(random)
                 inode.content = bytearray(inode.synced)
                 inode.modified_ms = node.modified_ms
+                inode.unreadable = node.unreadable
                 found.entries[name] = inode
         found.synced = dict(found.entries)
         return found
+
+    def copy(self) -> Directory:
+        """Of what a process sees, all of it durable."""
+        made = Directory()
+        for name, node in self.entries.items():
+            made.entries[name] = node.copy()
+        made.sync()
+        return made
 
     def _entries_after_cut(self, random: Random) -> dict[str, Inode | Directory]:
         """Some of the changes arrived: the first ones, as journaling file systems have it, or any, as POSIX allows."""

@@ -209,7 +209,7 @@ async def read(
             history.complete(operation, OK, batch.base_offset)
             return None
         found += [
-            (record.offset, bytes(record.value or b"").decode())
+            (record.offset, bytes(record.value or b"").decode(errors="backslashreplace"))
             for record in iterate(batch, FETCH_BYTES)
             if record.offset >= offset
         ]

@@ -26,6 +26,7 @@ from chronik.sim.world import LogCapture, World
 START_MS_MAX = 20_000
 HEALED_MS_MAX = 10_000  # invariant 25
 PACES_MS = ((5, 150), (20, 400), (200, 2000), (1000, 9000))  # from busy to idle: each shows what another hides
+LIVENESS = "25"
 RECOVERY = "25 all serve within 10 s of healing"
 
 
@@ -69,6 +70,8 @@ class Scenario:
     fault_count = (3, 9)
     weights: tuple[fault_module.Weight, ...] = fault_module.METADATA_WEIGHTS
     checkers: Sequence[type[Checker]] = ()
+    selectable: Sequence[str] = ()  # kinds of fault of which a run has one
+    only = ""  # the one of those that every run has; empty: the seed says which
 
     def draw_faults(self, world: World) -> list[Fault]:
         random = world.random("faults")
@@ -136,8 +139,8 @@ def require(world: World, holds: Callable[[], bool], within_ms: int, promise: st
         raise world.violation
 
 
-def run(scenario: type[Scenario], seed: int, faults: list[Fault] | None = None) -> Outcome:
-    """One run. `faults` replaces the schedule that the seed would give."""
+def run(scenario: type[Scenario], seed: int, faults: list[Fault] | None = None, *, only: str = "") -> Outcome:
+    """One run. `faults` replaces the schedule that the seed would give; `only` says which fault is in that one."""
     # A collection runs what dead processes left behind, at a moment that no seed decides: not before the world's end.
     gc_was_on = gc.isenabled()
     gc.disable()
@@ -145,7 +148,10 @@ def run(scenario: type[Scenario], seed: int, faults: list[Fault] | None = None) 
     hook = sys.unraisablehook
     try:
         with warnings.catch_warnings(action="ignore", category=RuntimeWarning):
-            outcome = _run(scenario(), seed, faults)  # nothing of the world is left behind it
+            made = scenario()
+            made.only = only
+            outcome = _run(made, seed, faults)  # nothing of the world is left behind it
+            del made
             while gc.collect():  # ending what was cut off gives more to collect
                 pass
         return outcome
@@ -154,6 +160,19 @@ def run(scenario: type[Scenario], seed: int, faults: list[Fault] | None = None) 
         gc.unfreeze()
         if gc_was_on:
             gc.enable()
+
+
+def _worse(world: World, checkers: Sequence[Checker]) -> SimError | None:
+    """A run that ended because nobody served may have told clients something false before: that is worse."""
+    if world.violation is None or not world.violation.invariant.startswith(LIVENESS):
+        return None
+    found, world.violation = world.violation, None
+    for checker in checkers:
+        if checker.judges_unfinished:
+            checker.finish()
+    worse = world.violation
+    world.violation = found
+    return worse
 
 
 def _run(scenario: Scenario, seed: int, faults: list[Fault] | None) -> Outcome:
@@ -183,7 +202,7 @@ def _run(scenario: Scenario, seed: int, faults: list[Fault] | None) -> Outcome:
             if world.violation is not None:
                 raise world.violation
     except SimError as failure:
-        outcome.failure = failure.with_traceback(None)
+        outcome.failure = (_worse(world, checkers) or failure).with_traceback(None)
     finally:
         outcome.log_hash = world.log_hash()
         outcome.operation_count = len(history.operations)

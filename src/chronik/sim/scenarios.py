@@ -11,8 +11,9 @@ from chronik.sim.broker_scenarios import (
     TopicsScenario,
     UpkeepScenario,
 )
-from chronik.sim.errors import UnknownScenario
+from chronik.sim.errors import UnknownFault, UnknownScenario
 from chronik.sim.faults import Fault
+from chronik.sim.loss_scenario import LossScenario
 from chronik.sim.quorum_scenarios import MetadataScenario, QuorumScenario
 from chronik.sim.recreated_scenario import RecreatedScenario
 from chronik.sim.scenario import Outcome, Scenario, run
@@ -30,11 +31,26 @@ SCENARIOS: dict[str, type[Scenario]] = {
         UpkeepScenario,
         MovesScenario,
         RecreatedScenario,
+        LossScenario,
     )
 }
 
 
-def run_named(name: str, seed: int, faults: list[Fault] | None = None) -> Outcome:
+def run_named(name: str, seed: int, faults: list[Fault] | None = None, *, only: str = "") -> Outcome:
+    """`only` names a fault that every schedule has which is drawn; words may be joined with dashes."""
+    return run(scenario_named(name), seed, faults, only=fault_named(name, only))
+
+
+def scenario_named(name: str) -> type[Scenario]:
     if name not in SCENARIOS:
         raise UnknownScenario(f"there is no scenario {name!r}: choose one of {', '.join(sorted(SCENARIOS))}")
-    return run(SCENARIOS[name], seed, faults)
+    return SCENARIOS[name]
+
+
+def fault_named(scenario: str, name: str) -> str:
+    known = scenario_named(scenario).selectable
+    kind = name.replace("-", " ")
+    if kind and kind not in known:
+        choices = ", ".join(each.replace(" ", "-") for each in known) or "none"
+        raise UnknownFault(f"scenario {scenario!r} has no fault {name!r} to choose: it has {choices}")
+    return kind

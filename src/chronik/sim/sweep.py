@@ -31,10 +31,10 @@ class Result(NamedTuple):
     log_hash: str
 
 
-def sweep(scenario: str, seeds: Iterable[int], *, jobs: int = 0) -> Iterator[Result]:
-    """Results in any order, as they come."""
+def sweep(scenario: str, seeds: Iterable[int], *, jobs: int = 0, only: str = "") -> Iterator[Result]:
+    """Results in any order, as they come. `only` is the fault that every run has, of those that the scenario knows."""
     jobs = jobs or os.cpu_count() or 1
-    work = [(scenario, seed) for seed in seeds]
+    work = [(scenario, seed, only) for seed in seeds]
     if jobs == 1 or len(work) == 1:
         yield from map(_run_one, work)
         return
@@ -43,8 +43,9 @@ def sweep(scenario: str, seeds: Iterable[int], *, jobs: int = 0) -> Iterator[Res
         yield from pool.imap_unordered(_run_one, work, chunksize=SEEDS_PER_JOB)
 
 
-def _run_one(work: tuple[str, int]) -> Result:
-    outcome = run_named(*work)
+def _run_one(work: tuple[str, int, str]) -> Result:
+    scenario, seed, only = work
+    outcome = run_named(scenario, seed, only=only)
     return Result(
         outcome.seed,
         "" if outcome.failure is None else str(outcome.failure),

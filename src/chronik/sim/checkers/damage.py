@@ -16,6 +16,7 @@ from chronik.sim.world import World
 
 class DamageIsNotServed(Checker):
     name = "22 a damaged batch is never served"
+    judges_unfinished = True
 
     def finish(self) -> None:
         for operation in self.history.operations:

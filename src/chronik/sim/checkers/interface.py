@@ -32,6 +32,7 @@ class Checker:
     """Base of all: each overrides what it needs to see."""
 
     name: str
+    judges_unfinished = False  # `finish` may also be called for a run that ended early, in the middle of anything
 
     def __init__(self, world: World, cluster: Cluster, history: History) -> None:
         self.world, self.cluster, self.history = world, cluster, history

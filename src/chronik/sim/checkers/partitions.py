@@ -9,6 +9,7 @@ from chronik.sim.checkers.interface import Checker
 from chronik.sim.cluster import Cluster, Machine
 from chronik.sim.history import History
 from chronik.sim.world import World
+from chronik.storage.errors import StorageError
 from chronik.wire.batches import split
 
 READ_BYTES = 1 << 30
@@ -177,10 +178,17 @@ class IdenticalReplicas(Checker):
             low = min(replica.high_watermark for _, replica in replicas)
             start = max(replica.log.start_offset for _, replica in replicas)
             first_machine, first = replicas[0]
-            expected = _bytes(first, start, low)
+            expected = self._read(first_machine, first, start, low)
             for machine, replica in replicas[1:]:
-                if _bytes(replica, start, low) != expected:
+                if self._read(machine, replica, start, low) != expected:
                     self.violated(f"{replica.name}: {first_machine} and {machine} differ between {start} and {low}")
+
+    def _read(self, machine: Machine, replica: Replica, start: int, end: int) -> bytes:
+        try:
+            return _bytes(replica, start, end)
+        except (StorageError, OSError) as error:
+            self.violated(f"{machine}: {replica.name} cannot be read: {error}")
+            return b""
 
 
 def _bytes(replica: Replica, start: int, end: int) -> bytes:

@@ -17,6 +17,7 @@ AUDITOR = "auditor"
 
 class OneValuePerOffset(Checker):
     name = "8 one value per offset"
+    judges_unfinished = True
 
     def finish(self) -> None:
         values: dict[tuple[str, int], tuple[str, Operation]] = {}
@@ -65,6 +66,7 @@ class CommitsStay(Checker):
     """Invariant 17. What is committed in one place only goes up here, so what is found there later is never less."""
 
     name = "17 an acknowledged commit is never lost"
+    judges_unfinished = True
 
     def finish(self) -> None:
         commits: dict[str, list[Operation]] = defaultdict(list)

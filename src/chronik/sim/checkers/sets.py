@@ -29,6 +29,11 @@ RECORD_CHECKERS = (
     *RAFT_CHECKERS, Silence, Watermarks, Followers, Elections, IdenticalReplicas,
     OneValuePerOffset, AcknowledgedIsReadable, ProducerOrder, CommitsStay, DamageIsNotServed, CommittedIsKept,
 )  # fmt: skip
+# What a node that has lost something believes of itself is not judged: only what clients see, and what all agree on.
+LOSS_CHECKERS = (
+    SameState, Elections, IdenticalReplicas,
+    OneValuePerOffset, AcknowledgedIsReadable, ProducerOrder, CommitsStay, DamageIsNotServed,
+)  # fmt: skip
 RECREATED_CHECKERS = (
     *(each for each in RECORD_CHECKERS if each is not AcknowledgedIsReadable),
     AcknowledgedIsReadableById, NothingFromElsewhere, DeletedForEver, ThePastIsRefused,

@@ -1,0 +1,134 @@
+"""What may happen to the files of a machine that is off: parts are lost, old, damaged or in the wrong place.
+
+Every change is durable at once, in the cache and on the platter alike, and no call of a process ever fails for it: a
+process finds out when it reads, or never. `SimDisk` says what a power cut may do; everything here is more than that.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from random import Random
+
+from chronik.sim.disk import SimDisk
+from chronik.sim.inodes import Directory, Inode
+
+
+class Platter:
+    """The tree of a disk that no process uses. Paths are as in `SimDisk`."""
+
+    def __init__(self, disk: SimDisk) -> None:
+        self._root = disk.root
+        _write_back(self._root)
+
+    def files(self, under: str = "") -> list[str]:
+        """Sorted, with their whole paths."""
+        node = self._find(under)
+        return sorted(_files_in(node, under)) if isinstance(node, Directory) else []
+
+    def directories(self, under: str) -> list[str]:
+        node = self._find(under)
+        if not isinstance(node, Directory):
+            return []
+        return sorted(f"{under}/{name}" for name, each in node.entries.items() if isinstance(each, Directory))
+
+    def exists(self, path: str) -> bool:
+        return self._find(path) is not None
+
+    def content(self, path: str) -> bytes:
+        return bytes(self._file(path).content)
+
+    def drop(self, path: str) -> None:
+        """A file or a whole directory, as `rm -r` does."""
+        parent, name = self._parent(path)
+        if name in parent.entries:
+            parent.drop(name)
+            parent.sync()
+
+    def exchange(self, path: str, other: str) -> None:
+        """Each is found under the other's name."""
+        (parent, name), (other_parent, other_name) = self._parent(path), self._parent(other)
+        here, there = parent.entries[name], other_parent.entries[other_name]
+        parent.put(name, there)
+        other_parent.put(other_name, here)
+        parent.sync()
+        other_parent.sync()
+
+    def restore(self, path: str, image: Directory) -> bool:
+        """The part of an old image that is under this path replaces what is there; False: the image has no such part,
+        and nothing is there any more."""
+        if not path:
+            self._root.entries = image.copy().entries
+            self._root.sync()
+            return True
+        parent, name = self._parent(path)
+        node: Directory | Inode | None = image.copy()
+        for part in path.split("/"):
+            if part:
+                node = node.entries.get(part) if isinstance(node, Directory) else None
+        if node is not None:
+            parent.put(name, node)
+            parent.sync()
+            return True
+        self.drop(path)
+        return False
+
+    def overwrite(self, path: str, position: int, data: bytes) -> None:
+        """Never beyond the end of the file."""
+        inode = self._file(path)
+        data = data[: max(0, len(inode.content) - position)]
+        inode.content[position : position + len(data)] = data
+        inode.synced = bytes(inode.content)
+
+    def cut(self, path: str, size_bytes: int) -> None:
+        inode = self._file(path)
+        del inode.content[size_bytes:]
+        inode.synced = bytes(inode.content)
+
+    def make_unreadable(self, path: str, start: int, end: int) -> None:
+        """Every read that touches these bytes fails with EIO, for as long as the file is there."""
+        self._file(path).unreadable = (start, end)
+
+    def _find(self, path: str) -> Directory | Inode | None:
+        node: Directory | Inode | None = self._root
+        for name in path.split("/"):
+            if name:
+                node = node.entries.get(name) if isinstance(node, Directory) else None
+        return node
+
+    def _file(self, path: str) -> Inode:
+        node = self._find(path)
+        if not isinstance(node, Inode):
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        return node
+
+    def _parent(self, path: str) -> tuple[Directory, str]:
+        directory, _, name = path.rpartition("/")
+        parent = self._find(directory)
+        if not isinstance(parent, Directory):
+            raise FileNotFoundError(errno.ENOENT, "no such directory", directory)
+        return parent, name
+
+
+def image_of(disk: SimDisk, random: Random) -> Directory:
+    """A copy of the whole disk as a power cut at this moment would leave it. The disk itself goes on."""
+    return disk.root.after_cut(random)
+
+
+def _write_back(directory: Directory) -> None:
+    """The kernel has had the time to write what it kept; what a failed sync left out stays out."""
+    for node in directory.entries.values():
+        if isinstance(node, Directory):
+            _write_back(node)
+        else:
+            node.sync()
+            node.content = bytearray(node.synced)
+    directory.sync()
+
+
+def _files_in(directory: Directory, path: str) -> Iterator[str]:
+    for name, node in directory.entries.items():
+        if isinstance(node, Directory):
+            yield from _files_in(node, f"{path}/{name}")
+        else:
+            yield f"{path}/{name}"
