@@ -200,6 +200,33 @@ def test_a_coordinator_is_remembered_until_it_moves() -> None:
     on_cluster(work, node_count=2)
 
 
+def test_a_coordinator_that_is_gone_for_good_is_looked_for_again() -> None:
+    """It cannot be connected to any more, and what is known of the brokers may name it for minutes: without another
+    look the group would stand still for as long."""
+
+    async def work(fake: FakeCluster, cluster: Cluster) -> None:
+        where = {"node": 1}
+        for broker in fake.nodes.values():
+            broker.handlers[FindCoordinatorRequest] = lambda request, version: FindCoordinatorResponse(
+                coordinators=[
+                    Coordinator(key="g", node_id=where["node"], host="", port=PORT, error_code=0, error_message=None)
+                ]
+            )
+            broker.handlers[ListGroupsRequest] = lambda request, version: ListGroupsResponse(error_code=0, groups=[])
+            broker.classes[ListGroupsRequest.api_key] = ListGroupsRequest
+            broker.versions[ListGroupsRequest.api_key] = ListGroupsRequest.versions
+        await cluster.ask_coordinator("g", ListGroupsRequest(), ListGroupsResponse)
+        fake.stop(1)
+        await asyncio.sleep(1)  # the connection is known to be gone before anything is asked over it
+        with pytest.raises(Unreachable):
+            await cluster.ask_coordinator("g", ListGroupsRequest(), ListGroupsResponse)
+        where["node"] = 2
+        await cluster.ask_coordinator("g", ListGroupsRequest(), ListGroupsResponse)
+        assert len(fake.nodes[2].asked_for(ListGroupsRequest)) == 1
+
+    on_cluster(work, node_count=2)
+
+
 def test_a_closed_client_says_so() -> None:
     """Otherwise it would quietly open new connections that nobody closes."""
 

@@ -203,8 +203,9 @@ class Cluster:
         purpose: str = "",
     ) -> A:
         """One question to the coordinator of a group. When it is gone, the next question looks for it anew."""
-        connection = await self.to_node(await self.coordinator(group_id), purpose)
+        node_id = await self.coordinator(group_id)
         try:
+            connection = await self.to_node(node_id, purpose)
             return await connection.ask(
                 request, answer, version_min=version_min, version_max=version_max, timeout_ms=timeout_ms
             )
