@@ -154,12 +154,16 @@ class RecordsScenario(TopicsScenario):
             for partition in topic.partitions
         )
 
+    def contacts(self, cluster: Cluster) -> list[int]:
+        """Whom a client may ask first."""
+        return list(cluster.machines)
+
     def audit(self, world: World, cluster: Cluster, history: History) -> None:
         clients = self._clients(cluster, history, (0, 0))
         auditor = make_client(cluster, AUDITOR)
 
         async def look() -> None:
-            routing = routing_of(cluster, auditor)
+            routing = routing_of(cluster, auditor, self.contacts(cluster))
             for partition in range(self.partition_count):
                 at = TopicPartition(TOPIC, partition)
                 end = (await look_up(routing, {at: LATEST}))[at]

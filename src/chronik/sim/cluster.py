@@ -65,6 +65,7 @@ class Machine:
         self.on_end: Callable[[Machine], None] = lambda _: None  # called when a process is to be gone
         self.is_rotten = False  # its disk returns what was never written
         self.is_damaged = False  # a part of its state is lost or wrong: it may refuse to start, or end
+        self.is_ill = False  # something about it stays wrong: nobody has to rely on it
         self.is_dead = False  # it is off for good, and still a member
         self.image: Directory | None = None  # its disk as it was once
         self.attend: Callable[[Machine, BaseException], None] | None = None  # who looks after a damaged one

@@ -114,6 +114,64 @@ def _lost_write(cluster: Cluster, machine: Machine, fault: Fault) -> None:
     _after(cluster, fault, cut)
 
 
+# For good: what these do has no end.
+
+
+def _dead_node(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+    machine.is_dead = machine.is_ill = True
+    machine.retire()
+
+
+def _cut_link(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+    """One way only. Either of the two may be what the majority does without."""
+    other = _other(cluster, machine, fault)
+    machine.is_ill = other.is_ill = True
+    cluster.world.wires.cut(machine.host, other.host)
+
+
+def _mute_node(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+    machine.is_ill = True
+    for other in cluster.machines.values():
+        if other is not machine:
+            cluster.world.wires.cut(machine.host, other.host)
+
+
+def _deaf_node(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+    machine.is_ill = True
+    for other in cluster.machines.values():
+        if other is not machine:
+            cluster.world.wires.cut(other.host, machine.host)
+
+
+def _slowed_disk(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+    machine.is_ill = True
+    machine.extra_disk_ns += fault.amount * NS_PER_MS
+
+
+def _hung_disk(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+    """Every write and sync waits for ever; nothing fails."""
+    machine.is_ill = True
+    machine.stalled_until_ns = 1 << 62
+
+
+def _slowed_link(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+    wires, other = cluster.world.wires, _other(cluster, machine, fault)
+    machine.is_ill = other.is_ill = True
+    wires.slow_down(machine.host, other.host, fault.amount)
+    wires.slow_down(other.host, machine.host, fault.amount)
+
+
+LASTING: Mapping[str, Callable[[Cluster, Machine, Fault], None]] = {
+    "dead node": _dead_node,
+    "cut link": _cut_link,
+    "mute node": _mute_node,
+    "deaf node": _deaf_node,
+    "slowed disk": _slowed_disk,
+    "hung disk": _hung_disk,
+    "slowed link": _slowed_link,
+}
+
+
 def _pause(cluster: Cluster, machine: Machine, fault: Fault) -> None:
     machine.pause()
     _after(cluster, fault, machine.resume)
@@ -258,6 +316,7 @@ KINDS: Mapping[str, Callable[[Cluster, Machine, Fault], None]] = {
     "image": _image,
     "lost write": _lost_write,
     **dict.fromkeys(LOSSES, _lose),
+    **LASTING,
 }
 
 

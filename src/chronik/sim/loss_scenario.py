@@ -17,10 +17,10 @@ from chronik.sim.checkers.interface import Checker
 from chronik.sim.checkers.sets import LOSS_CHECKERS
 from chronik.sim.cluster import Cluster
 from chronik.sim.faults import Fault
-from chronik.sim.history import OK, History
+from chronik.sim.history import History
 from chronik.sim.losses import LOSSES
 from chronik.sim.programs import broker_programs
-from chronik.sim.record_clients import TOPIC
+from chronik.sim.record_clients import are_served
 from chronik.sim.scenario import HEALED_MS_MAX, PACES_MS, Clients, end_half_open, require
 from chronik.sim.world import World
 
@@ -69,12 +69,7 @@ class LossScenario(RecordsScenario):
         """Records are acknowledged again in every partition, and it does not matter who does it."""
         if self._healed_ns is None:
             self._healed_ns = cluster.world.time.now_ns
-        served = {
-            operation.key
-            for operation in cluster.history.operations
-            if operation.kind == "produce" and operation.status == OK and operation.invoked_ns > self._healed_ns
-        }
-        return served >= {f"{TOPIC}-{index}" for index in range(self.partition_count)}
+        return are_served(cluster.history, self._healed_ns, self.partition_count)
 
     def repair(self, world: World, cluster: Cluster) -> None:
         require(world, lambda: self._is_whole(cluster), HEALED_MS_MAX, WHOLE)

@@ -165,6 +165,17 @@ class RecordClients:
             self.history.complete(operation, OK, found[COMMITTED_AT].offset if found else 0)
 
 
+def are_served(history: History, since_ns: int, partition_count: int) -> bool:
+    """Whether a record that was sent since then was acknowledged in every partition."""
+    served: set[str] = set()
+    for operation in reversed(history.operations):
+        if operation.invoked_ns <= since_ns or len(served) == partition_count:
+            break
+        if operation.kind == "produce" and operation.status == OK:
+            served.add(operation.key)
+    return len(served) == partition_count
+
+
 async def read(
     history: History,
     client: WireClient,

@@ -13,6 +13,7 @@ from chronik.sim.broker_scenarios import (
 )
 from chronik.sim.errors import UnknownFault, UnknownScenario
 from chronik.sim.faults import Fault
+from chronik.sim.lasting_scenario import LastingScenario
 from chronik.sim.loss_scenario import LossScenario
 from chronik.sim.quorum_scenarios import MetadataScenario, QuorumScenario
 from chronik.sim.recreated_scenario import RecreatedScenario
@@ -32,6 +33,7 @@ SCENARIOS: dict[str, type[Scenario]] = {
         MovesScenario,
         RecreatedScenario,
         LossScenario,
+        LastingScenario,
     )
 }
 

@@ -13,7 +13,7 @@ from chronik.sim.checkers.owners import OneOwner
 from chronik.sim.checkers.partitions import Elections, Followers, IdenticalReplicas, Watermarks
 from chronik.sim.checkers.records import AcknowledgedIsReadable, CommitsStay, OneValuePerOffset, ProducerOrder
 from chronik.sim.checkers.recovery import Recovery
-from chronik.sim.checkers.same_state import SameState
+from chronik.sim.checkers.same_state import SameState, SameStateAtEveryVersion
 from chronik.sim.checkers.silence import Silence
 from chronik.sim.checkers.topic_ids import (
     AcknowledgedIsReadableById,
@@ -31,7 +31,7 @@ RECORD_CHECKERS = (
 )  # fmt: skip
 # What a node that has lost something believes of itself is not judged: only what clients see, and what all agree on.
 LOSS_CHECKERS = (
-    SameState, Elections, IdenticalReplicas,
+    SameStateAtEveryVersion, Elections, IdenticalReplicas,
     OneValuePerOffset, AcknowledgedIsReadable, ProducerOrder, CommitsStay, DamageIsNotServed,
 )  # fmt: skip
 RECREATED_CHECKERS = (

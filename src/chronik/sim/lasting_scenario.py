@@ -1,0 +1,100 @@
+"""Three nodes that replicate, and a fault that does not end: a node stays off, a link stays cut, a disk stays slow.
+
+Everything else is healed. Within ten seconds of that, and of the beginning of what stays, records are acknowledged
+again in every partition and commits as well, by the majority that is well. Nothing is asked of the node that is not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+
+from chronik.client.admin import offsets as group_offsets
+from chronik.client.errors import ClientError
+from chronik.client.producer import Producer
+from chronik.client.routing import Cluster as Routing
+from chronik.client.topology import TopicPartition
+from chronik.sim.broker_scenarios import RecordsScenario
+from chronik.sim.cluster import Cluster
+from chronik.sim.faults import LASTING, LEADER, Fault
+from chronik.sim.history import OK, History
+from chronik.sim.record_clients import TOPIC, routing_of
+from chronik.sim.scenario import PACES_MS, Clients
+from chronik.sim.wire_clients import WireClient, make_client
+from chronik.sim.world import World
+
+AMOUNTS: Mapping[str, tuple[int, int]] = {"slowed disk": (20, 600), "slowed link": (20, 1500)}  # milliseconds
+
+DRAWN = tuple(kind for kind in LASTING if kind != "hung disk")  # that one by name only: no node looks for it
+ATTEMPT_MS = 4000  # of one client that asks for one thing
+PAUSE_S = 0.1  # before the next
+
+
+class LastingScenario(RecordsScenario):
+    name = "lasting"
+    fault_count = (0, 4)
+    selectable = tuple(LASTING)
+    answered_ms_max = 60_000  # clients that have asked the node that is ill wait for it as long as any client does
+
+    def __init__(self) -> None:
+        self._probe: asyncio.Task[None] | None = None
+
+    def draw_faults(self, world: World) -> list[Fault]:
+        random = world.random("lasting")
+        kind = self.only or random.choice(DRAWN)
+        node = random.choice((LEADER, *range(1, self.node_count + 1)))
+        at_ms, other = random.randint(500, self.fault_ms), random.randint(1, self.node_count)
+        lasting = Fault(at_ms, kind, node, 0, other, random.randint(*AMOUNTS.get(kind, (0, 0))))
+        return sorted([*super().draw_faults(world), lasting])
+
+    def clients(self, cluster: Cluster, history: History) -> Clients:
+        return self._clients(cluster, history, cluster.world.random("pace").choice(PACES_MS[:2]))
+
+    def contacts(self, cluster: Cluster) -> list[int]:
+        return [node_id for node_id, machine in cluster.machines.items() if not machine.is_ill]
+
+    def has_recovered(self, cluster: Cluster) -> bool:
+        if self._probe is None:
+            client = make_client(cluster, "probe")
+            self._probe = client.loop.create_task(self._serve_probe(cluster, client), name=client.name)
+        return self._probe.done()
+
+    async def _serve_probe(self, cluster: Cluster, client: WireClient) -> None:
+        """In every partition, and as a member of a group."""
+        needs: list[Need] = [self._commit, *(partial(self._produce, index) for index in range(self.partition_count))]
+        await asyncio.gather(*(_until_served(cluster, client, need, self.contacts(cluster)) for need in needs))
+
+    async def _commit(self, history: History, routing: Routing, attempt: int) -> None:
+        committed = group_offsets.Committed(attempt, -1, "")
+        await group_offsets.commit(routing, "probe", {TopicPartition(TOPIC, 0): committed})
+
+    async def _produce(self, partition: int, history: History, routing: Routing, attempt: int) -> None:
+        value = f"probe:{partition}:{attempt}"
+        operation = history.invoke(f"probe-{partition}", "-", "produce", f"{TOPIC}-{partition}", value)
+        producer = Producer(routing, delivery_timeout_ms=ATTEMPT_MS, linger_ms=0)
+        try:
+            delivery = await producer.send(TOPIC, value.encode(), partition=partition)
+            history.complete(operation, OK, (await delivery).offset)
+        finally:
+            await producer.close(flushes=False)
+
+
+Need = Callable[[History, Routing, int], Awaitable[None]]
+
+
+async def _until_served(cluster: Cluster, client: WireClient, need: Need, contacts: list[int]) -> None:
+    """As a new client again and again, which asks a node that is well: what an old one waits for does not matter."""
+    attempt = 0
+    while True:
+        routing = routing_of(cluster, client, [contacts[attempt % len(contacts)]])
+        try:
+            async with asyncio.timeout(ATTEMPT_MS / 1000):
+                await need(cluster.history, routing, attempt)
+            return
+        except (ClientError, TimeoutError) as error:
+            cluster.world.note(client.name, f"attempt {attempt}: {type(error).__name__} {error}")
+        finally:
+            await routing.close()
+        attempt += 1
+        await asyncio.sleep(PAUSE_S)
