@@ -21,6 +21,7 @@ COUNTS = {
     "upkeep": 16,
     "moves": 16,
     "recreated": 12,
+    "swarm": 12,
 }
 CHUNKS = [
     (scenario, range(first, min(first + SEEDS_PER_TEST, count)))

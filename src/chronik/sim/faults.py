@@ -381,12 +381,20 @@ UPKEEP_WEIGHTS = (
 )
 
 
-def draw(random: Random, *, node_count: int, span_ms: int, count: int, weights: tuple[Weight, ...]) -> list[Fault]:
+def draw(
+    random: Random,
+    *,
+    node_count: int,
+    span_ms: int,
+    count: int,
+    weights: tuple[Weight, ...],
+    course_share: float = 0.4,
+) -> list[Fault]:
     """In bursts, and in courses of events that are known to be hard: faults together find what single ones do not."""
     faults: list[Fault] = []
     while len(faults) < count:
         at_ms = random.randrange(span_ms)
-        if random.random() < 0.4:
+        if random.random() < course_share:
             faults += random.choice(COURSES)(random, at_ms, random.randint(1, node_count), node_count)
             continue
         for _ in range(random.choice((1, 1, 2, 3))):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -51,6 +51,7 @@ class Outcome:
     failure: SimError | None = None
     operation_count: int = 0
     virtual_ms: int = 0
+    drawn: Mapping[str, object] = field(default_factory=dict)  # by the seed, besides the faults
 
     @property
     def invariant(self) -> str:
@@ -73,6 +74,13 @@ class Scenario:
     answered_ms_max = HEALED_MS_MAX  # so long after the last question every client has an answer, or gave up
     selectable: Sequence[str] = ()  # kinds of fault of which a run has one
     only = ""  # the one of those that every run has; empty: the seed says which
+
+    def configure(self, world: World) -> Mapping[str, object]:
+        """Before anything else: what this seed draws of what others have fixed, by name, for whoever reads a report.
+
+        From streams of its own, so that what a schedule of faults means does not depend on it.
+        """
+        return {}
 
     def draw_faults(self, world: World) -> list[Fault]:
         random = world.random("faults")
@@ -178,6 +186,7 @@ def _worse(world: World, checkers: Sequence[Checker]) -> SimError | None:
 
 def _run(scenario: Scenario, seed: int, faults: list[Fault] | None) -> Outcome:
     world = World(seed)
+    drawn = scenario.configure(world)
     schedule = scenario.draw_faults(world) if faults is None else faults
     cluster = scenario.build(world)
     history = cluster.history
@@ -194,7 +203,7 @@ def _run(scenario: Scenario, seed: int, faults: list[Fault] | None) -> Outcome:
     for machine in cluster.machines.values():
         machine.watch = lambda each: look_at(each, checkers)
         machine.on_start, machine.on_end = tell_starting, tell_ending
-    outcome = Outcome(seed, scenario.name, schedule, world.lines)
+    outcome = Outcome(seed, scenario.name, schedule, world.lines, drawn=drawn)
     try:
         with LogCapture(world):
             scenario.play(world, cluster, history, schedule)

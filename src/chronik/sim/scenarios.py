@@ -18,6 +18,7 @@ from chronik.sim.loss_scenario import LossScenario
 from chronik.sim.quorum_scenarios import MetadataScenario, QuorumScenario
 from chronik.sim.recreated_scenario import RecreatedScenario
 from chronik.sim.scenario import Outcome, Scenario, run
+from chronik.sim.swarm_scenario import SwarmScenario
 
 SCENARIOS: dict[str, type[Scenario]] = {
     each.name: each
@@ -34,6 +35,7 @@ SCENARIOS: dict[str, type[Scenario]] = {
         RecreatedScenario,
         LossScenario,
         LastingScenario,
+        SwarmScenario,
     )
 }
 

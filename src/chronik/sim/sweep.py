@@ -73,6 +73,7 @@ def report(outcome: Outcome, *, log_lines: int = LOG_LINES) -> str:
     return "\n".join(
         [
             f"scenario {outcome.scenario}, seed {outcome.seed}: {outcome.failure}",
+            *(f"drawn: {name} {value}" for name, value in outcome.drawn.items()),
             f"faults: {len(outcome.faults)}",
             *(f"    {fault}" for fault in outcome.faults),
             f"log, the last {len(lines)} of {len(outcome.lines)} lines:",
