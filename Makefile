@@ -15,7 +15,7 @@ SPARK_KILLS ?= 30
 # Runs of one `make sim` of each scenario, and the first of their seeds.
 SEEDS ?= 100
 FIRST ?= 0
-SCENARIOS ?= quorum metadata topics members records groups damage upkeep moves recreated swarm loss lasting
+SCENARIOS ?= quorum metadata topics members records groups damage upkeep moves recreated swarm wire loss lasting
 # More words for pytest, the demo or the benchmark: make quick ARGS="-k records -x"
 ARGS ?=
 

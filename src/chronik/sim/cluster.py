@@ -272,6 +272,7 @@ class Cluster:
         for node_id in ids[node_count:]:
             spare = self.machines[node_id]
             spare.is_spare = spare.is_away = spare.is_forgotten = True
+        self.tap: Any = None  # `intruders`'s, once somebody listens in on the wires
         self.operators: list[asyncio.Task[None]] = []  # who change members, at work or done
 
     def start(self) -> None:

@@ -13,7 +13,7 @@ from random import Random
 from typing import NamedTuple
 
 from chronik.client.topology import TopicPartition
-from chronik.sim import operators, topic_operators
+from chronik.sim import intruders, operators, topic_operators
 from chronik.sim.cluster import Cluster, Machine
 from chronik.sim.loop import NS_PER_MS
 from chronik.sim.losses import CRC_COVERS_FROM, LOSSES, batches_in
@@ -172,6 +172,18 @@ LASTING: Mapping[str, Callable[[Cluster, Machine, Fault], None]] = {
 }
 
 
+def _stranger(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+    intruders.visit(cluster, machine, fault.amount)
+
+
+def _played_back(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+    intruders.play_back(cluster, machine, _other(cluster, machine, fault), fault.amount)
+
+
+def _doubled(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+    intruders.double(cluster, machine, _other(cluster, machine, fault), fault.duration_ms)
+
+
 def _pause(cluster: Cluster, machine: Machine, fault: Fault) -> None:
     machine.pause()
     _after(cluster, fault, machine.resume)
@@ -317,6 +329,9 @@ KINDS: Mapping[str, Callable[[Cluster, Machine, Fault], None]] = {
     "lost write": _lost_write,
     **dict.fromkeys(LOSSES, _lose),
     **LASTING,
+    "stranger": _stranger,
+    "played back": _played_back,
+    "doubled frames": _doubled,
 }
 
 

@@ -49,6 +49,7 @@ class Wires:
         self._held: dict[tuple[str, str], dict[Pipe, None]] = {}  # by link: what waits for the end of a cut
         self._ports = PORT_FIRST
         self.on_broken_silence: Callable[[Host, int], None] | None = None  # hears who wrote to whom, by its own port
+        self.tap: Callable[[Pipe, bytes], list[bytes]] | None = None  # sees every packet, and says what is delivered
 
     def host(self, name: str) -> Host:
         return self.hosts.setdefault(name, Host(name))

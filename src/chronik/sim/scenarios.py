@@ -19,6 +19,7 @@ from chronik.sim.quorum_scenarios import MetadataScenario, QuorumScenario
 from chronik.sim.recreated_scenario import RecreatedScenario
 from chronik.sim.scenario import Outcome, Scenario, run
 from chronik.sim.swarm_scenario import SwarmScenario
+from chronik.sim.wire_scenario import WireScenario
 
 SCENARIOS: dict[str, type[Scenario]] = {
     each.name: each
@@ -36,6 +37,7 @@ SCENARIOS: dict[str, type[Scenario]] = {
         LossScenario,
         LastingScenario,
         SwarmScenario,
+        WireScenario,
     )
 }
 

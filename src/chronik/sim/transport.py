@@ -45,6 +45,13 @@ class Pipe:
             self.launch(data)
 
     def launch(self, packet: bytes) -> None:
+        if self.wires.tap is None or packet is FIN or packet is RST:
+            self._launch(packet)
+            return
+        for delivered in self.wires.tap(self, packet):
+            self._launch(delivered)
+
+    def _launch(self, packet: bytes) -> None:
         wires = self.wires
         self.window_bytes += len(packet)
         wires.bytes_carried += len(packet)

@@ -1,0 +1,22 @@
+"""Frames that arrive twice change nothing, and the tap that doubles them leaves every other run as it was."""
+
+from __future__ import annotations
+
+import pytest
+
+from chronik.sim.scenarios import run_named
+from chronik.sim.sweep import report
+
+pytestmark = pytest.mark.slow
+
+
+def test_frames_that_arrive_twice_change_nothing() -> None:
+    for seed in range(3):
+        outcome = run_named("wire", seed, only="doubled frames")
+        assert outcome.failure is None, report(outcome)
+        assert "doubled frames" in [each.kind for each in outcome.faults]
+
+
+def test_a_tap_that_only_listens_changes_no_run() -> None:
+    """It draws from a stream of its own: a schedule without its faults is the same run in both scenarios."""
+    assert run_named("wire", 3, []).log_hash == run_named("topics", 3, []).log_hash
