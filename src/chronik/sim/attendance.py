@@ -8,8 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from chronik.broker.errors import CannotStart
+from chronik.broker.errors import BrokerError, CannotStart
+from chronik.broker.identity import renew_directory_id
+from chronik.runtime.errors import RuntimeFault
 from chronik.sim.cluster import RESTART_MS, Cluster, Machine
+from chronik.sim.losses import DATA
+from chronik.storage.errors import StorageError
+from chronik.storage.repair import repair
 
 ENDS_MAX = 3  # of a process that had started: then it counts as one that cannot run
 ACTS_MS = (300, 1500)  # so long it takes until somebody looks
@@ -25,9 +30,21 @@ def _wipe(machine: Machine) -> None:
     machine.start()
 
 
+def _repair(machine: Machine) -> None:
+    """As `chronik storage repair` does it. What it cannot read ends it, and the node is no worse than before."""
+    runtime = machine.offline_runtime()
+    try:
+        repair(runtime.disk, DATA)
+        renew_directory_id(runtime, DATA)
+    except (StorageError, BrokerError, RuntimeFault, OSError) as fault:
+        machine.world.note("operator", f"cannot repair {machine}: {type(fault).__name__}: {fault}")
+    machine.start()
+
+
 ACTIONS: Mapping[str, Callable[[Machine], None]] = {
     "leaves it down": _leave_down,
     "gives it an empty disk": _wipe,
+    "repairs it": _repair,
 }
 LAST_RESORT = "gives it an empty disk"  # when the first action did not help
 

@@ -192,6 +192,16 @@ class Machine:
         self.disk = SimDisk(self.random.getrandbits(64))
         self.disk.latency_s, self.disk.wall_ms = self._disk_latency_s, self._wall_ms
 
+    def offline_runtime(self) -> Runtime:
+        """For a command that an operator runs on the machine's disk while no node does."""
+        loop = self.world.time.process(f"{self.host} operator")
+        return Runtime(
+            SimClock(loop, booted_ns=self._booted_ns, wall_offset_ms=self.wall_offset_ms),
+            self.disk,
+            SimNetwork(self.world.wires, f"{self.host} operator", loop),
+            SimRandomness(self.world.random(f"{self.host} operator after start {self.starts}")),
+        )
+
     def retire(self) -> None:
         """Stopped, and not to be started."""
         self.crash()

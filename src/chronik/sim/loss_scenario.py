@@ -1,8 +1,9 @@
 """Three nodes that replicate, one of which loses a part of its state, or finds it old, damaged or in the wrong place.
 
 The others keep everything, so nothing that was acknowledged is lost and nobody is told two things of one offset. The
-damaged node may serve again, or refuse to start; then an operator leaves it down, or gives it an empty disk. Within ten
-seconds of healing the others serve, and within ten more all who run hold everything, the damaged one too.
+damaged node may serve again, or refuse to start; then an operator leaves it down, repairs it, or gives it an empty
+disk. Within ten seconds of healing the others serve, and within ten more all who run hold everything, also the damaged
+one.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from chronik.sim.world import World
 
 FAULTS = (*LOSSES, "lost write")
 SERVES = "25 two good replicas serve within 10 s"
+SCRUB_MS = 2000
 WHOLE = "25 a damaged node holds everything again, or does not run"
 
 
@@ -39,9 +41,10 @@ class LossScenario(RecordsScenario):
         self._healed_ns: int | None = None
 
     def build(self, world: World) -> Cluster:
-        """Checkpoints are frequent, so that the journal does not hold everything a second time, or there are none."""
+        """Checkpoints are frequent, so that the journal does not hold everything a second time, or there are none.
+        All that is on disk is read again every few seconds: damage that nobody meets by chance is found as well."""
         interval_ms = world.random("checkpoints").choice((400, 300_000))
-        brokers = {**self.brokers, "log_retention_check_interval_ms": interval_ms}
+        brokers = {**self.brokers, "log_retention_check_interval_ms": interval_ms, "scrub_interval_ms": SCRUB_MS}
         return Cluster(world, self.node_count, broker_programs(self.node_count, brokers), raft_directory="/data/raft")
 
     def draw_faults(self, world: World) -> list[Fault]:
@@ -72,6 +75,7 @@ class LossScenario(RecordsScenario):
         return are_served(cluster.history, self._healed_ns, self.partition_count)
 
     def repair(self, world: World, cluster: Cluster) -> None:
+        world.run_for(2 * SCRUB_MS)
         require(world, lambda: self._is_whole(cluster), HEALED_MS_MAX, WHOLE)
         end_half_open(world, cluster)
 
