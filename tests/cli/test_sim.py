@@ -23,8 +23,15 @@ def test_a_failing_seed_is_shrunk_unless_told_otherwise(
     run_command: Run, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], fault_count: int
 ) -> None:
     """Two hundred more runs are not what one wants who only looks for the first failure."""
-    monkeypatch.setattr(scenarios, "run_named", lambda *_: FAILED)
+    monkeypatch.setattr(scenarios, "run_named", lambda *_, **_named: FAILED)
     monkeypatch.setattr(sweep, "shrunk", lambda outcome, tell: Outcome(7, "quorum", [], [], failure=outcome.failure))
     done = run_command("sim", "--scenario", "quorum", "--seed", "7", *words)
     assert done.exit_code == 1
     assert f"faults: {fault_count}" in done.out
+
+
+def test_a_fault_that_a_scenario_does_not_have_is_told_with_those_it_has(run_command: Run) -> None:
+    """Nobody knows two dozen names by heart."""
+    done = run_command("sim", "--scenario", "loss", "--fault", "lost-keys", "--seeds", "1")
+    assert done.exit_code != 0
+    assert "lost-journal" in done.err

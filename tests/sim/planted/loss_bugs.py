@@ -1,0 +1,95 @@
+"""Bugs of nodes that lost a part of their state, of whoever repairs them, and of a cluster that goes on without one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from chronik.metadata import controller
+from chronik.metadata.commands import ReportLostReplicas, ReportLostReplicasReply
+from chronik.metadata.decisions.decision import Decision, Rules
+from chronik.metadata.decisions.elections import Elections
+from chronik.metadata.image import View
+from chronik.metadata.own_files import OwnFiles
+from chronik.metadata.sessions import BrokerSessions
+from chronik.raft import journal
+from chronik.raft.codec import decode_snapshot
+from chronik.raft.driver import RaftNode
+from chronik.replication.lost_replicas import LostReplicas
+from chronik.sim import attendance
+from chronik.storage import checkpoint, manifest, partition_metadata
+from chronik.storage.checkpoint import LogPoint
+from chronik.storage.log import Log
+
+SNAPSHOT_HEAD_BYTES = 8  # of the file: magic and checksum
+
+# A node that has lost something
+
+
+def missing_journals_are_not_noticed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(manifest, "require_all", lambda *_args, **_named: None)
+
+
+def exchanged_directories_are_not_noticed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(partition_metadata, "read", lambda disk, directory: None)
+
+
+def lost_replicas_are_not_reported(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(LostReplicas, "report", lambda self, key: None)
+
+
+def the_controller_counts_on_lost_replicas(patch: pytest.MonkeyPatch) -> None:
+    """It takes note, and leaves them in sync."""
+
+    def report_lost_replicas(view: View, command: Any, rules: Rules) -> Decision[Any]:
+        return Decision([], ReportLostReplicasReply(last_copies=[]))
+
+    patch.setitem(controller.DECISIONS, ReportLostReplicas, report_lost_replicas)
+
+
+def damage_is_forgotten_and_not_cut(patch: pytest.MonkeyPatch) -> None:
+    """The damaged bytes stay, and what follows them is fetched."""
+
+    def cut_lost(self: Log) -> None:
+        self.damage = self.rot = None
+
+    patch.setattr(Log, "cut_lost", cut_lost)
+
+
+def a_repaired_directory_keeps_its_id(patch: pytest.MonkeyPatch) -> None:
+    """The controller counts on replicas that lack what only the lost journal held."""
+    patch.setattr(attendance, "renew_directory_id", lambda runtime, directory: None)
+
+
+def an_empty_disk_passes_for_the_old_one(patch: pytest.MonkeyPatch) -> None:
+    """The controller does not look at directory ids."""
+    without = Elections.without
+    patch.setattr(Elections, "without", lambda self, broker_id, *, lost=False: without(self, broker_id))
+
+
+def a_checkpoint_with_a_wrong_bit_is_believed(patch: pytest.MonkeyPatch) -> None:
+    def decode(path: str, data: bytes) -> tuple[int, list[LogPoint]]:
+        lines = data.partition(b"\n")[2].decode(errors="replace").splitlines()
+        return int(lines[0].removeprefix("journal ")), [LogPoint.parse(line) for line in lines[1:]]
+
+    patch.setattr(checkpoint, "decode", decode)
+
+
+def an_amnesiac_votes_at_once(patch: pytest.MonkeyPatch) -> None:
+    """Whoever lost its log of the quorum forgot whom it voted for, and what it acknowledged."""
+    patch.setattr(OwnFiles, "has_lost_its_log", lambda self, *, is_used: False)
+    patch.setattr(RaftNode, "abstain", lambda self: None)
+
+
+def a_snapshot_with_a_wrong_bit_is_believed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        journal, "decode_snapshot_file", lambda data: decode_snapshot(memoryview(data), SNAPSHOT_HEAD_BYTES)[0]
+    )
+
+
+# A cluster that goes on without one
+
+
+def silent_brokers_are_never_fenced(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(BrokerSessions, "expired", lambda self, now_ns: [])
