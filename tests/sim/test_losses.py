@@ -13,6 +13,9 @@ pytestmark = pytest.mark.slow
 SEEDS = 2
 # Those that the product is built to survive. `make sim` runs all.
 SURVIVED = (
+    "lost journal",
+    "lost newest journal",
+    "lost checkpoint",
     "lost raft log",
     "lost snapshot",
     "lost metadata",
@@ -23,6 +26,8 @@ SURVIVED = (
     "bad sector in segment",
     "bad sector in journal",
     "bad sector in raft log",
+    "misdirected write",
+    "lost write",
 )
 
 

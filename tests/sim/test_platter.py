@@ -8,10 +8,11 @@ from random import Random
 import pytest
 
 from chronik.sim.disk import SimDisk
-from chronik.sim.losses import LOSSES
+from chronik.sim.losses import LIVE_LOSSES, LOSSES
 from chronik.sim.platter import Platter, image_of
 
 SECTOR = 512
+ALL = {**LOSSES, **LIVE_LOSSES}
 
 
 def disk_with(files: dict[str, bytes]) -> SimDisk:
@@ -43,7 +44,7 @@ def content(disk: SimDisk) -> dict[str, bytes]:
     return {path: Platter(disk).content(path) for path in Platter(disk).files()}
 
 
-@pytest.mark.parametrize("kind", LOSSES)
+@pytest.mark.parametrize("kind", ALL)
 def test_every_loss_spoils_something_and_says_what(kind: str) -> None:
     """A fault that changes nothing would make a run that proves nothing."""
     disk = whole_node()
@@ -53,10 +54,10 @@ def test_every_loss_spoils_something_and_says_what(kind: str) -> None:
     for partition in ("orders-0", "orders-1"):
         disk.open(f"/data/{partition}/00000000000000000000.log").append([b"later"])
     before = content(disk)
-    told = LOSSES[kind](Platter(disk), Random(3), image)
+    told = ALL[kind](Platter(disk), Random(3), image)
     assert told
     assert disk.root.entries
-    if kind.startswith("bad sector"):
+    if "bad sector" in kind:
         assert _cannot_be_read(disk, list(before))
     else:
         assert content(disk) != before
@@ -73,9 +74,9 @@ def _cannot_be_read(disk: SimDisk, paths: list[str]) -> bool:
     return refused == 1
 
 
-@pytest.mark.parametrize("kind", LOSSES)
+@pytest.mark.parametrize("kind", ALL)
 def test_a_loss_on_an_empty_disk_is_none(kind: str) -> None:
-    assert LOSSES[kind](Platter(SimDisk(1)), Random(3), None) is None
+    assert ALL[kind](Platter(SimDisk(1)), Random(3), None) is None
 
 
 def test_an_image_is_not_changed_by_what_is_written_later() -> None:

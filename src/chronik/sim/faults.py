@@ -16,7 +16,7 @@ from chronik.client.topology import TopicPartition
 from chronik.sim import intruders, operators, topic_operators
 from chronik.sim.cluster import Cluster, Machine
 from chronik.sim.loop import NS_PER_MS
-from chronik.sim.losses import CRC_COVERS_FROM, LOSSES, batches_in
+from chronik.sim.losses import CRC_COVERS_FROM, LIVE_LOSSES, LOSSES, batches_in
 from chronik.sim.platter import Platter, image_of
 
 LEADER = 0
@@ -98,6 +98,14 @@ def _lose(cluster: Cluster, machine: Machine, fault: Fault) -> None:
         machine.is_damaged = True
         cluster.world.note(machine.host, done)
     _after(cluster, fault, machine.start)
+
+
+def _lose_live(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+    """Its process runs on, if one does."""
+    done = LIVE_LOSSES[fault.kind](Platter(machine.disk), Random(fault.amount), machine.image)
+    if done is not None:
+        machine.is_damaged = True
+        cluster.world.note(machine.host, done)
 
 
 def _lost_write(cluster: Cluster, machine: Machine, fault: Fault) -> None:
@@ -328,6 +336,7 @@ KINDS: Mapping[str, Callable[[Cluster, Machine, Fault], None]] = {
     "image": _image,
     "lost write": _lost_write,
     **dict.fromkeys(LOSSES, _lose),
+    **dict.fromkeys(LIVE_LOSSES, _lose_live),
     **LASTING,
     "stranger": _stranger,
     "played back": _played_back,

@@ -19,13 +19,15 @@ from chronik.sim.checkers.sets import LOSS_CHECKERS
 from chronik.sim.cluster import Cluster
 from chronik.sim.faults import Fault
 from chronik.sim.history import History
-from chronik.sim.losses import LOSSES
+from chronik.sim.losses import LIVE_LOSSES, LOSSES
 from chronik.sim.programs import broker_programs
 from chronik.sim.record_clients import are_served
 from chronik.sim.scenario import HEALED_MS_MAX, PACES_MS, Clients, end_half_open, require
 from chronik.sim.world import World
 
-FAULTS = (*LOSSES, "lost write")
+FAULTS = (*LOSSES, *LIVE_LOSSES, "lost write")
+# By name only: what a process has written or read once it gives away without another look, as Kafka does.
+DRAWN = tuple(kind for kind in FAULTS if not kind.startswith("live rot"))
 SERVES = "25 two good replicas serve within 10 s"
 SCRUB_MS = 2000
 WHOLE = "25 a damaged node holds everything again, or does not run"
@@ -49,7 +51,7 @@ class LossScenario(RecordsScenario):
 
     def draw_faults(self, world: World) -> list[Fault]:
         random = world.random("loss")
-        kind = self.only or random.choice(FAULTS)
+        kind = self.only or random.choice(DRAWN)
         victim, at_ms = random.randint(1, self.node_count), random.randint(2500, 6500)
         faults = super().draw_faults(world)
         if random.random() < 0.5:  # a start is followed by a checkpoint

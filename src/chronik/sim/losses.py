@@ -1,7 +1,8 @@
 """Faults that take, age, damage or misplace a part of one machine's state while the machine keeps its identity.
 
 Each is a function of the platter, a source of chance and an old image, and returns what it did, for the log. A function
-that finds nothing to spoil returns None. The machine is off meanwhile: `faults` switches it off and on again.
+that finds nothing to spoil returns None. `faults` switches the machine off before and on again afterwards, except for
+those of `LIVE_LOSSES`.
 """
 
 from __future__ import annotations
@@ -225,4 +226,11 @@ LOSSES: Mapping[str, Loss] = {
     "bad sector in segment": _unreadable(segments),
     "bad sector in journal": _unreadable(journals),
     "bad sector in raft log": _unreadable(raft_logs),
+}
+
+# The same, under a process that runs: it finds out when it reads.
+LIVE_LOSSES: Mapping[str, Loss] = {
+    "live rot in segment": _rot(segments),
+    "live rot in header": _rot_header,
+    "live bad sector": _unreadable(segments),
 }

@@ -27,6 +27,7 @@ from chronik.sim.randomness import SimRandomness
 from chronik.sim.wire_clients import PATIENCE_MS, ClientTasks, WireClient, make_client
 from chronik.wire.batches import crc_holds, split
 from chronik.wire.error_codes import ErrorCode
+from chronik.wire.errors import WireError
 from chronik.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from chronik.wire.notation import VERSION_MAX, ZERO_UUID
 from chronik.wire.records import iterate
@@ -214,10 +215,14 @@ async def read(
     found: list[tuple[int, str]] = []
     end = offset
     data = memoryview(told.records or b"")  # type: ignore[arg-type]  # as received, it is one piece
-    for batch in split(data):
+    try:
+        batches = list(split(data))
+    except WireError as error:
+        _damaged(history, operation, str(error))
+        return None
+    for batch in batches:
         if not crc_holds(batch):
-            operation.kind = "damaged"
-            history.complete(operation, OK, batch.base_offset)
+            _damaged(history, operation, batch.base_offset)
             return None
         found += [
             (record.offset, bytes(record.value or b"").decode(errors="backslashreplace"))
@@ -228,6 +233,11 @@ async def read(
     operation.result = found
     history.complete(operation, OK, found)
     return end
+
+
+def _damaged(history: History, operation: Operation, what: object) -> None:
+    operation.kind = "damaged"
+    history.complete(operation, OK, what)
 
 
 def routing_of(cluster: Cluster, client: WireClient, node_ids: Iterable[int] | None = None) -> Routing:
