@@ -1,4 +1,5 @@
-"""Frames that arrive twice change nothing, and the tap that doubles them leaves every other run as it was."""
+"""Strangers on the quorum's port and frames that arrive twice change nothing, and the tap that doubles frames leaves
+every other run as it was."""
 
 from __future__ import annotations
 
@@ -15,6 +16,13 @@ def test_frames_that_arrive_twice_change_nothing() -> None:
         outcome = run_named("wire", seed, only="doubled frames")
         assert outcome.failure is None, report(outcome)
         assert "doubled frames" in [each.kind for each in outcome.faults]
+
+
+@pytest.mark.parametrize("seed", [0, 7])  # forged terms, and a forged deletion
+def test_strangers_are_not_heard(seed: int) -> None:
+    outcome = run_named("wire", seed, only="stranger")
+    assert outcome.failure is None, report(outcome)
+    assert "stranger" in [each.kind for each in outcome.faults]
 
 
 def test_a_tap_that_only_listens_changes_no_run() -> None:

@@ -22,6 +22,7 @@ COUNTS = {
     "moves": 16,
     "recreated": 12,
     "swarm": 12,
+    "wire": 8,
 }
 CHUNKS = [
     (scenario, range(first, min(first + SEEDS_PER_TEST, count)))
