@@ -17,8 +17,9 @@ from chronik.raft import journal
 from chronik.raft.codec import decode_snapshot
 from chronik.raft.driver import RaftNode
 from chronik.replication.lost_replicas import LostReplicas
+from chronik.runtime.interfaces import Disk
 from chronik.sim import attendance
-from chronik.storage import checkpoint, manifest, partition_metadata
+from chronik.storage import checkpoint, lost_logs, manifest, partition_metadata
 from chronik.storage.checkpoint import LogPoint
 from chronik.storage.log import Log
 
@@ -51,10 +52,10 @@ def the_controller_counts_on_lost_replicas(patch: pytest.MonkeyPatch) -> None:
 def damage_is_forgotten_and_not_cut(patch: pytest.MonkeyPatch) -> None:
     """The damaged bytes stay, and what follows them is fetched."""
 
-    def cut_lost(self: Log) -> None:
-        self.damage = self.rot = None
+    def cut(log: Log, disk: Disk) -> None:
+        log.damage = log.rot = None
 
-    patch.setattr(Log, "cut_lost", cut_lost)
+    patch.setattr(lost_logs, "cut", cut)
 
 
 def a_repaired_directory_keeps_its_id(patch: pytest.MonkeyPatch) -> None:
