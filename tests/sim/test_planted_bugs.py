@@ -174,7 +174,7 @@ CASES = [
         only="rot in checkpoint",
     ),
     Planted(loss_bugs.a_snapshot_with_a_wrong_bit_is_believed, "loss", 2, None, ("4", "25"), only="rot in snapshot"),
-    Planted(loss_bugs.an_amnesiac_votes_at_once, "loss", 9, FORGOT_AND_ELECTED, ("4", "25")),
+    Planted(loss_bugs.an_amnesiac_votes_at_once, "loss", 27, FORGOT_AND_ELECTED, ("4", "25"), seeds_max=40),
     Planted(loss_bugs.silent_brokers_are_never_fenced, "lasting", 0, None, "25", only="mute node"),
 ]
 
