@@ -26,6 +26,7 @@ log = logging.getLogger("chronik.broker")
 
 HAND_OVER_S = 3.0  # a stop that cannot hand its leaderships over in this time goes without
 HAND_OVER_PAUSE_S = 0.02
+JOIN_AGAIN_S = 0.1
 
 
 class Lifecycle:
@@ -106,7 +107,14 @@ class Lifecycle:
 
     async def join(self) -> None:
         """Returns when clients are sent here."""
-        await self._beat()
+        while True:
+            try:
+                await self._beat()
+                return
+            except MetadataRefused as refused:
+                if refused.error_code != ErrorCode.REQUEST_TIMED_OUT:
+                    raise
+                await asyncio.sleep(JOIN_AGAIN_S)  # this node lags behind the metadata still
 
     async def keep_alive(self) -> None:
         interval_s = self._node.settings.broker_heartbeat_interval_ms / 1000

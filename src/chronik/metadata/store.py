@@ -353,7 +353,7 @@ class MetadataStore:
             raise NotController(self.leader_id)
         if isinstance(command, QUORUM_COMMANDS):
             return self._quorum.carry_out(self._node, command, request)
-        if isinstance(command, c.BrokerHeartbeat) and command.broker_id in self._deaf:
+        if isinstance(command, c.BrokerHeartbeat) and command.broker_id in self._deaf():
             refuse(ErrorCode.REQUEST_TIMED_OUT, f"broker {command.broker_id} has not taken the metadata for too long")
         return self._writer.submit(command, request)
 
@@ -530,10 +530,7 @@ class MetadataStore:
         assert self._writer is not None
         controller = self._writer.controller
         gone = set(controller.sessions.expired(self._runtime.clock.monotonic_ns()))
-        # A broker that is heard and hears nothing, or whose disk hangs, would lead by an image of the past.
-        deaf_ms = self._config.broker_session_timeout_ms * DEAF_SHARE
-        self._deaf = {peer for peer, lag_ms in self._node.lag_ms().items() if lag_ms > deaf_ms} - {self.node_id}
-        gone.update(self._deaf & set(controller.sessions.watched()))
+        gone.update(self._deaf() & set(controller.sessions.watched()))
         if self._notes is not None:
             gone.update(broker_id for broker_id in controller.sessions.watched() if self._notes.has_died(broker_id))
         for broker_id in sorted(gone):
@@ -546,6 +543,11 @@ class MetadataStore:
                     del self._unanswered[request.sequence]
                     return
                 done.add_done_callback(partial(self._fenced, request.sequence))
+
+    def _deaf(self) -> set[int]:
+        """Brokers that are heard and hear nothing, or whose disks hang: they would lead by an image of the past."""
+        deaf_ms = self._config.broker_session_timeout_ms * DEAF_SHARE
+        return {peer for peer, lag_ms in self._node.lag_ms().items() if lag_ms > deaf_ms} - {self.node_id}
 
     def _fenced(self, sequence: int, done: asyncio.Future[c.Reply]) -> None:
         """If it failed, this node no longer leads, and the next controller watches sessions of its own."""
