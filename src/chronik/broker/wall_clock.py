@@ -136,6 +136,6 @@ def _shown(wall_ms: int) -> str:
 
 
 def write_stamp(disk: Disk, directory: str, stamp: bytes) -> None:
-    """The file is a hint and may be an old one: whatever else the disk refuses is told elsewhere."""
-    with contextlib.suppress(OSError, RuntimeFault):
+    """The file is a hint, and a full disk keeps an old one. A failed sync is raised, and ends the node as any other."""
+    with contextlib.suppress(RuntimeFault):
         disk.replace_file(f"{directory}/{STAMP}", stamp)

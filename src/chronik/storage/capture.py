@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Capture:
     """`pieces` are (segment, from, to), positions; `by_sync` says that the segments themselves are synced."""
 
-    __slots__ = ("by_sync", "end_offset", "generation", "log", "pieces", "size_bytes")
+    __slots__ = ("by_sync", "end_offset", "generation", "log", "names", "pieces", "size_bytes")
 
     def __init__(self, log: Log, pieces: list[tuple[Segment, int, int]]) -> None:
         self.log = log
@@ -28,6 +28,7 @@ class Capture:
         self.end_offset = log.end_offset
         self.generation = log.generation
         self.by_sync = False
+        self.names = False  # whether the file that says whose directory it is is synced with it
         size_bytes = 0
         for _, start, end in pieces:
             size_bytes += end - start
@@ -74,12 +75,16 @@ class Capture:
         return size_bytes
 
     def files(self) -> list[File]:
-        """What to sync to make the segments durable, besides `directories`."""
-        return [file for segment, _, _ in self.pieces for file in segment.files()]
+        """What to sync to make the segments durable, besides `directories`, which come behind."""
+        files = [file for segment, _, _ in self.pieces for file in segment.files()]
+        if not self.log.is_named_durably and (name := self.log.naming_file()) is not None:
+            self.names = True
+            files.append(name)
+        return files
 
     def directories(self) -> list[str]:
         """To sync behind the files, when a segment's name may not have reached the disk yet."""
-        if all(segment.entry_synced for segment, _, _ in self.pieces):
+        if not self.names and all(segment.entry_synced for segment, _, _ in self.pieces):
             return []
         return [self.log.directory, self.log.directory.rpartition("/")[0]]
 

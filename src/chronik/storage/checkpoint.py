@@ -5,11 +5,11 @@ void: everything in them is in the segments. Pure functions.
 
     chronik checkpoint 1 CRC32C
     journal NUMBER
-    TOPIC PARTITION TOPIC_ID SEGMENT POSITION OFFSET START COMPACTED EPOCHS PRODUCERS BASES SPARSE
+    TOPIC PARTITION TOPIC_ID SEGMENT POSITION OFFSET START COMPACTED EPOCHS PRODUCERS BASES SPARSE NAMED
 
 BASES are the base offsets of all segments up to SEGMENT, and "-" for a log that may be compacted: compaction joins
-segments without a checkpoint. Below SPARSE offsets may be missing, because this or another replica was compacted. In an
-older release a line ends before BASES.
+segments without a checkpoint. Below SPARSE offsets may be missing, because this or another replica was compacted. NAMED
+is 1 when the directory's partition.metadata is durable. In an older release a line ends before BASES.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class LogPoint(NamedTuple):
         return (
             f"{self.topic} {self.partition} {self.topic_id.hex()} {self.segment} {self.position} {self.offset} "
             f"{self.start_offset} {self.compacted_offset} {epochs} {producers}"
-            f" {bases} {self.sparse_offset}"
+            f" {bases} {self.sparse_offset} {int(self.is_named)}"
         )
 
     @classmethod
@@ -69,7 +69,7 @@ class LogPoint(NamedTuple):
             b"" if producers == "-" else b64decode(producers),
             None if bases == "-" else [int(base) for base in bases.split(",")],
             int(fields[11]) if len(fields) > 11 else int(offset),
-            len(fields) > 10,
+            fields[12:] == ["1"],
         )
 
 

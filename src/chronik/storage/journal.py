@@ -280,6 +280,8 @@ class Journal:
             if still_holds and capture.by_sync and capture.pieces and handle is not None:
                 segment, _, end = capture.pieces[-1]
                 marks.append(record_header(Kind.MARK, handle, segment.base_offset, end, capture.end_offset, 0))
+                if capture.names:
+                    marks.append(record_header(Kind.NAMED, handle, 0, 0, 0, 0))
         self._captures = []
         self.running = None
         if marks:

@@ -37,6 +37,7 @@ class Kind(IntEnum):
     DROP = 6  # the log was deleted
     ROLL = 7  # `segment` was started: a file of the log's directory that no roll tells of is none of the log
     GAP = 8  # the batch at `position` of `segment` begins at `offset`, which does not join the one before it
+    NAMED = 10  # the log's directory says durably whose it is
     SET_ASIDE = 9  # the log is no longer one of this node, and its files are kept as a stray
 
 

@@ -10,13 +10,12 @@ new partitions cost nothing. `high_watermark` is the replica's; here it only bou
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from bisect import bisect_right
 from collections.abc import Callable
 from operator import attrgetter
 
 from chronik.runtime.errors import DiskFull
-from chronik.runtime.interfaces import Buffer, Disk
+from chronik.runtime.interfaces import Buffer, Disk, File
 from chronik.runtime.invariants import check
 from chronik.storage import partition_metadata, rules
 from chronik.storage.answers import Appended, LogRead
@@ -251,17 +250,21 @@ class Log:
                 self.has_directory = True
             segment.truncate(0)  # bytes of an older segment of this name are none of ours
             if not self.segments:
-                self._name_directory()
+                self.naming_file()
         except DiskFull as error:
             raise LogFull(str(error)) from error
         except OSError as error:
             raise self._journal.fail(error) from error
         return segment
 
-    def _name_directory(self) -> None:
-        """Without room for that the next start does it: until then nobody can tell if the directory was exchanged."""
-        with contextlib.suppress(DiskFull):
-            partition_metadata.write(self._disk, self.directory, self.partition_name)
+    def naming_file(self) -> File | None:
+        """What says whose directory it is; None without a directory, or without room for it: it is tried again."""
+        if not self.has_directory or self.damage is not None:  # which may be that the directory is another's
+            return None
+        try:
+            return partition_metadata.write(self._disk, self.directory, self.partition_name)
+        except DiskFull:
+            return None
 
     def _remove(self, segment: Segment) -> None:
         try:
@@ -316,6 +319,7 @@ class Log:
 
     def made_synced(self, capture: Capture) -> bool:
         """As `made_durable`, of the segments alone: until the journal is synced, a note may be lost that they need."""
+        self.is_named_durably |= capture.names
         if capture.generation != self.generation:
             return False
         for segment, _, end in capture.pieces:

@@ -22,7 +22,7 @@ from typing import Any
 from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Disk, Runtime
 from chronik.storage import checkpoint, compaction, lost_logs, manifest, partition_metadata, recovery, retention
-from chronik.storage.capture import Capture, syncs_of
+from chronik.storage.capture import Capture
 from chronik.storage.checkpoint import LogPoint
 from chronik.storage.config import LogConfig, LogsConfig
 from chronik.storage.errors import DataMissing, ForeignDirectory, LogFull, StorageError, StorageFailed
@@ -490,29 +490,21 @@ class Logs:
                 log.expected_bases(),
                 log.end_offset if log.config.compacts else log.sparse_offset,  # it may be compacted before the next one
             )
-            await self._sync(capture, is_checkpoint=True)
+            await self._sync(capture)
             if log.made_synced(capture):
                 log.snapshot = snapshot
                 if not log.deleted:
-                    self._lines[key] = point.line()
+                    self._lines[key] = point._replace(is_named=log.is_named_durably).line()
                     if log.generation == generation:
                         self._checkpointed[key] = state
                         log.checkpointed_segment = point.segment
                 return capture
         return None
 
-    async def _sync(self, capture: Capture, *, is_checkpoint: bool = False) -> None:
-        """From its first checkpoint on, a directory without partition.metadata is not the one that the log had."""
-        log, calls = capture.log, capture.syncs(self._disk)
-        names = is_checkpoint and log.has_directory and not log.is_named_durably
-        if names:
-            # Opened here: on the lane its path may lead into the directory of a later log of this name.
-            file = partition_metadata.write(self._disk, log.directory, log.partition_name)
-            calls += syncs_of([file], [log.directory], self._disk)
+    async def _sync(self, capture: Capture) -> None:
+        calls = capture.syncs(self._disk)
         if calls:
             await self._synced(in_order(calls))
-        if names:
-            log.is_named_durably = True
 
     async def _synced(self, work: Callable[[], None]) -> None:
         try:

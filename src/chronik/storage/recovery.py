@@ -40,6 +40,7 @@ logger = logging.getLogger("chronik.storage")
 
 LogKey = tuple[bytes, int]  # topic id, partition
 UNINDEXED_BYTES_MAX = 1 << 20  # walked over by every lookup; more is indexed anew, which a lost index file makes rare
+CRC_COVERS_FROM = slice(17, HEADER_BYTES)  # of a batch's header: the checksum itself, and what it covers
 SCAN_BYTES = 4 << 20  # read at once when batches are checked
 
 
@@ -59,6 +60,7 @@ class Known:
         self.is_read_anew = False  # from its beginning, compacted segments too
         self.last_trusted = -1  # up to this segment the directory, as the checkpoint left it, is right
         self.dropped = False
+        self.is_named = False  # its directory says durably whose it is
         self.is_set_aside = False  # dropped, and its files are kept
         self.begun_at = (-1, -1)  # number of the journal that declared it first, and where; of older ones as here
 
@@ -69,6 +71,7 @@ class Known:
         known.durable = (point.segment, point.position, point.offset)
         known.start_offset = point.start_offset
         known.last_trusted = point.segment
+        known.is_named = point.is_named
         return known
 
     def apply(self, record: Record) -> None:
@@ -87,6 +90,8 @@ class Known:
             self.gaps.add((record.segment, record.position, record.offset))
         elif record.kind == Kind.START:
             self.start_offset = record.offset
+        elif record.kind == Kind.NAMED:
+            self.is_named = True
         elif record.kind in (Kind.DROP, Kind.SET_ASIDE):
             self.dropped = True
             self.is_set_aside = record.kind == Kind.SET_ASIDE
@@ -108,7 +113,7 @@ class Known:
         if point.offset > offset:
             # Epochs and producers of the checkpoint are from behind the cut: everything is read anew.
             unread = LogPoint(self.topic, self.partition, self.topic_id, 0, 0, 0, point.start_offset, 0, [], b"")
-            self.point = unread._replace(is_named=point.is_named, sparse_offset=point.sparse_offset)
+            self.point = unread._replace(sparse_offset=point.sparse_offset)
             self.is_read_anew = True
 
 
@@ -265,21 +270,36 @@ def _missing_base(known: Known, bases: list[int]) -> int | None:
 def _is_foreign(log: Log, known: Known, disk: Disk) -> bool:
     """Whether the directory is another partition's: then nothing in it is touched."""
     found = partition_metadata.read(disk, log.directory)
-    if found is not None and found != log.partition_name:
-        damage = ForeignDirectory(log.directory, known.start_offset, str(log.partition_name), str(found))
+    is_unnamed = found is None and disk.exists(log.directory)
+    if is_unnamed and (known.is_named or _contradicts(log, known, disk)):
+        holds = "files that do not say whose they are"
+    else:
+        holds = "" if found in (None, log.partition_name) else str(found)
+    if holds:
+        damage = ForeignDirectory(log.directory, known.start_offset, str(log.partition_name), holds)
         log.has_directory = True
         _lose(log, known, damage)
         return True
-    if found is None and disk.exists(log.directory):
-        if known.point.is_named:
-            unnamed = "files that do not say whose they are"
-            damage = ForeignDirectory(log.directory, known.start_offset, str(log.partition_name), unnamed)
-            log.has_directory = True
-            _lose(log, known, damage)
-            return True
+    if is_unnamed:
         partition_metadata.write(disk, log.directory, log.partition_name)
         disk.sync_directory(log.directory)
-    log.is_named_durably = known.point.is_named and found is not None
+    log.is_named_durably = known.is_named and found is not None
+    return False
+
+
+def _contradicts(log: Log, known: Known, disk: Disk) -> bool:
+    """Whether a whole batch stands where the journal holds another: a power cut leaves the journal's, or none."""
+    for base, position, data in known.pieces:
+        path = segment_path(log.directory, base)
+        if not disk.exists(path):
+            continue
+        found = disk.open(path).read(position, len(data))
+        if found == data:
+            continue
+        batches, _ = _whole(found)
+        # By what the checksum covers: a sector that did not arrive may end in a batch's offset.
+        if batches and crc_holds(batches[0]) and found[CRC_COVERS_FROM] != data[CRC_COVERS_FROM]:
+            return True
     return False
 
 

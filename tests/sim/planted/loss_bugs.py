@@ -13,6 +13,7 @@ from chronik.metadata.decisions.elections import Elections
 from chronik.metadata.image import View
 from chronik.metadata.own_files import OwnFiles
 from chronik.metadata.sessions import BrokerSessions
+from chronik.metadata.store import MetadataStore
 from chronik.raft import journal
 from chronik.raft.codec import decode_snapshot
 from chronik.raft.driver import RaftNode
@@ -94,3 +95,4 @@ def a_snapshot_with_a_wrong_bit_is_believed(patch: pytest.MonkeyPatch) -> None:
 
 def silent_brokers_are_never_fenced(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(BrokerSessions, "expired", lambda self, now_ns: [])
+    patch.setattr(MetadataStore, "_deaf", lambda self: set())

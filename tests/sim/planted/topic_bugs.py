@@ -16,7 +16,7 @@ def log_of_the_old_topic_is_used_for_the_new_one(patch: pytest.MonkeyPatch) -> N
     """A node that was down meanwhile has a log of that name, and looks no further."""
     clean_up = Following.clean_up
 
-    def adopt(self: Following) -> None:
+    async def adopt(self: Following) -> None:
         node = self._node
         for log in list(node.logs.all()):
             topic = node.store.image.topic_named(log.topic)
@@ -26,13 +26,15 @@ def log_of_the_old_topic_is_used_for_the_new_one(patch: pytest.MonkeyPatch) -> N
             del node.logs._logs[log.topic_id, log.partition]
             log.topic_id = topic.topic_id
             node.logs._logs[log.topic_id, log.partition] = log
-        clean_up(self)
+        await clean_up(self)
 
     patch.setattr(Following, "clean_up", adopt)
 
 
 def logs_stay_of_topics_that_went_while_a_node_was_down(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Following, "clean_up", lambda self: None)
+    async def leave_all(self: Following) -> None: ...
+
+    patch.setattr(Following, "clean_up", leave_all)
 
 
 def deletions_are_not_journaled(patch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,27 @@ class DamageIsNotServed(Checker):
                 self.violated(f"{operation}")
 
 
+class DamageIsReal(Checker):
+    """Whoever takes a sound log for a damaged one gives up a good copy, and the bug that made it look so is mended
+    before anybody sees it."""
+
+    name = "22 only what was damaged counts as damaged"
+
+    def ending(self, machine: Machine) -> None:
+        self._look_at(machine)
+
+    def finish(self) -> None:
+        for machine in self.cluster.machines.values():
+            self._look_at(machine)
+
+    def _look_at(self, machine: Machine) -> None:
+        if machine.is_rotten or machine.is_damaged:
+            return
+        for replica in replicas_of(machine).values():
+            if replica.log.lost is not None or replica.mended_count:
+                self.violated(f"{machine}: {replica.name} on a sound disk: {replica.log.lost or 'mended'}")
+
+
 class CommittedIsKept(Checker):
     name = "22 nothing committed is cut at a restart"
 

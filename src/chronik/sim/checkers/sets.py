@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chronik.sim.checkers.damage import CommittedIsKept, DamageIsNotServed
+from chronik.sim.checkers.damage import CommittedIsKept, DamageIsNotServed, DamageIsReal
 from chronik.sim.checkers.durable_commit import DurableCommit
 from chronik.sim.checkers.durable_progress import DurableProgress
 from chronik.sim.checkers.leases import Leases
@@ -27,7 +27,8 @@ METADATA_CHECKERS = (*RAFT_CHECKERS, Silence, LinearizableMetadata)
 MEMBERS_CHECKERS = (*METADATA_CHECKERS, OneChange)
 RECORD_CHECKERS = (
     *RAFT_CHECKERS, Silence, Watermarks, Followers, Elections, IdenticalReplicas,
-    OneValuePerOffset, AcknowledgedIsReadable, ProducerOrder, CommitsStay, DamageIsNotServed, CommittedIsKept,
+    OneValuePerOffset, AcknowledgedIsReadable, ProducerOrder, CommitsStay, DamageIsNotServed, DamageIsReal,
+    CommittedIsKept,
 )  # fmt: skip
 # What a node that has lost something believes of itself is not judged: only what clients see, and what all agree on.
 LOSS_CHECKERS = (
