@@ -10,7 +10,7 @@ from itertools import count
 import pytest
 
 from chronik.metadata.commands import BrokerHeartbeat, RemoveVoter, RequestId
-from chronik.metadata.errors import ForeignMetadata, MetadataMissing, MetadataRefused
+from chronik.metadata.errors import ForeignMetadata, MetadataMissing, MetadataOutdated, MetadataRefused
 from chronik.metadata.store import MetadataStore
 from chronik.metadata.store_config import StoreConfig
 from chronik.raft.addresses import Address
@@ -75,6 +75,7 @@ class Members:
         self.ports: dict[int, Port] = {}
         self.disks = {node_id: SimDisk(node_id) for node_id in VOTERS}
         self.stores: dict[int, MetadataStore] = {}
+        self.index_min: dict[int, int] = {}
 
     @classmethod
     async def started(cls) -> Members:
@@ -94,6 +95,7 @@ class Members:
             config=StoreConfig(voters=VOTERS),
             transport=port,
             notes=port,
+            index_min=self.index_min.get(node_id, 0),
         )
 
     async def stop(self, *node_ids: int) -> None:
@@ -300,3 +302,31 @@ async def test_a_node_refuses_the_metadata_of_another_node() -> None:
         await MetadataStore.open(
             machine(disk, 2), "/meta", node_id=2, cluster_id=CLUSTER_ID, config=StoreConfig(voters={2: VOTERS[2]})
         )
+
+
+@in_virtual_time
+async def test_a_log_that_ends_before_what_was_applied_is_an_old_copy() -> None:
+    """A quorum of one refuses it; among several the node catches up before it votes."""
+    disk = SimDisk(1)
+    alone = StoreConfig(voters={1: VOTERS[1]})
+
+    async def start(index_min: int) -> MetadataStore:
+        return await MetadataStore.open(
+            machine(disk, 1), "/meta", node_id=1, cluster_id=CLUSTER_ID, config=alone, index_min=index_min
+        )
+
+    store = await start(0)
+    await seconds_to_register(store, 9)
+    applied = store.raft.applied_index
+    await store.close()
+    await (await start(applied)).close()
+    with pytest.raises(MetadataOutdated, match=f"has applied entry {applied + 100}"):
+        await start(applied + 100)
+    members = await Members.started()
+    await members.stop(3)
+    members.index_min[3] = 10_000
+    await members.start(3)
+    assert members.disks[3].exists("/meta/joining")
+    while members.disks[3].exists("/meta/joining"):
+        await asyncio.sleep(0.1)  # it has caught up with the others
+    await members.stop()

@@ -12,6 +12,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
+from chronik.broker.metadata_mark import write_mark
 from chronik.broker.wall_clock import WallClock, write_stamp
 from chronik.runtime.alarms import DAMAGED_LOG, DESCRIPTORS, DISK_FULL, STRAY_LOG
 from chronik.runtime.errors import NameTooLong, NoDescriptor
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 PAUSE_S = 2  # between looks: whatever happens is told within five seconds
 CALM_MS = 30_000  # without a refusal, after which a disk that has room again counts as mended
 START_BYTES_MIN = 256 << 10  # free when the quorum's log is opened: a snapshot's file, a vote, some entries
+MARK_MS = 10_000  # at least so long between two marks of the metadata
 NEAR_LIMIT, FAR_FROM_LIMIT = 0.9, 0.8  # of the connections that there can be
 MORE = "raise the limit of open files (ulimit -n, LimitNOFILE)"
 NS_PER_MS = 1_000_000
@@ -37,6 +39,7 @@ class Conditions:
         self._damaged: set[str] = set()
         self._refused_count = 0
         self._refused_at_ms = 0  # on the monotonic clock
+        self._marked_index = self._marked_at_ms = 0
 
     def opened(self) -> None:
         """The logs are open, and with them the directory is ours; nothing else of the node has been opened yet."""
@@ -56,6 +59,13 @@ class Conditions:
             if stamp is not None:
                 write = partial(write_stamp, self._disk, self._node.settings.log_dir, stamp)
                 await self._node.record_lane.run(write)
+            await self._keep_metadata_mark()
+
+    async def _keep_metadata_mark(self) -> None:
+        index, now_ms = self._node.store.raft.durable_index, self._now_ms()
+        if index > self._marked_index and now_ms - self._marked_at_ms >= MARK_MS:
+            self._marked_index, self._marked_at_ms = index, now_ms
+            await self._node.record_lane.run(partial(write_mark, self._disk, self._node.settings.log_dir, index))
 
     def look(self) -> None:
         self.wall_clock.check()

@@ -29,6 +29,7 @@ from chronik.broker.following import Following
 from chronik.broker.identity import read_identity, require_disk, settle_identity
 from chronik.broker.lifecycle import Lifecycle
 from chronik.broker.memory import MemoryBudget
+from chronik.broker.metadata_mark import read_mark
 from chronik.broker.metrics import Censuses, Metrics
 from chronik.broker.producer_ids import ProducerIds
 from chronik.broker.registrations import Registrations
@@ -204,6 +205,7 @@ class Node:
             transport=self.quorum,
             notes=self.quorum,
             is_used=is_used,
+            index_min=read_mark(runtime.disk, settings.log_dir),
         )
         self.lifecycle.say_if_it_waits_to_be_added()
         self.store.on_failure = self._store_failed

@@ -7,6 +7,7 @@ MetadataError
 ├── WrongCluster       the operator's: this directory belongs to another cluster
 ├── ForeignMetadata    the operator's: this directory belongs to another node
 ├── MetadataMissing    the operator's: the metadata of a cluster that is in use is gone
+├── MetadataOutdated   the operator's: it ends before what this node has applied
 ├── NotANumber         the operator's: a file that holds a number holds something else
 └── DamagedMetadata    the operator's: bytes in the metadata log or a snapshot are not what we wrote
 """
@@ -87,6 +88,15 @@ class NotANumber(MetadataError):
         super().__init__(
             f"{path} holds {data[:40]!r}, which is not the number of this node's last process: restore it from a copy; "
             f"or remove it if {log_directory} is as this node left it, and the clock has not gone back"
+        )
+
+
+class MetadataOutdated(MetadataError):
+    def __init__(self, directory: str, last_index: int, index_min: int) -> None:
+        super().__init__(
+            f"{directory}/raft ends at entry {last_index}, but this node has applied entry {index_min}: it is an old "
+            "copy, or has lost its end, and no other node has the rest; restore a newer copy of metadata.log.dir; to "
+            "go on with this one and lose what changed since, remove the file metadata-mark in log.dirs"
         )
 
 

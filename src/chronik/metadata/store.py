@@ -20,6 +20,7 @@ from chronik.metadata.delta import Changes
 from chronik.metadata.errors import (
     MetadataError,
     MetadataMissing,
+    MetadataOutdated,
     MetadataRefused,
     NotController,
     StoreClosed,
@@ -73,12 +74,13 @@ class MetadataStore:
         transport: Transport | None = None,
         notes: Notes | None = None,
         is_used: bool = False,
+        index_min: int = 0,
     ) -> MetadataStore:
         """Recovers what the directory holds, or founds a cluster in an empty one; None draws a cluster id then.
 
         A quorum of one is ready when this returns. In a larger one `ready` waits for the first leader's word.
-        `is_used` says that this node was in a cluster before. If its log is gone, it does not vote until it has caught
-        up; a quorum of one cannot, and raises MetadataMissing.
+        `is_used` says that this node was in a cluster before, `index_min` how far it had applied the log. If the log is
+        gone or ends before that, the node does not vote until it has caught up; a quorum of one raises instead.
         """
         files = OwnFiles(runtime, directory, node_id)
         files.require_own()
@@ -105,6 +107,10 @@ class MetadataStore:
             config=config.raft,
         )
         try:
+            if store._raft.last_index < index_min and is_alone:
+                raise MetadataOutdated(directory, store._raft.last_index, index_min)
+            if store._raft.last_index < index_min:
+                files.begin_joining()
             files.keep_incarnation(store._incarnation)
         except Exception:
             await store._raft.stop()

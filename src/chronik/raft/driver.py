@@ -154,6 +154,11 @@ class RaftNode:
     # What others see
 
     @property
+    def durable_index(self) -> int:
+        """Up to here entries are applied, and on this node's own disk: what is committed may be on others' alone."""
+        return min(self._applied_index, self._stable.last_index)
+
+    @property
     def is_log_in_place(self) -> bool:
         """False if somebody removed or replaced the log's file under this process."""
         return self._rounds.is_log_in_place
