@@ -375,8 +375,8 @@ def _scan(
 ) -> int:
     """Takes whole, undamaged batches below `end_offset` into the log's state; returns the offset behind them.
 
-    Compaction leaves gaps between offsets. Behind the durable mark only those are believed that were noted: no checksum
-    covers a batch's offset, and a sector that was not written in time may hold anything.
+    Compaction leaves gaps between offsets. Only those are believed that were noted, or lie where the log is known to be
+    sparse and was durable: no checksum covers a batch's offset.
     """
     durable, gaps = known.durable, known.gaps
     while position < end:
@@ -393,7 +393,8 @@ def _scan(
             if batch.base_offset < expected or batch.last_offset_delta < 0 or not crc_holds(batch):
                 return expected
             place = (segment.base_offset, position, batch.base_offset)
-            if batch.base_offset > expected and place[:2] >= durable[:2] and place not in gaps:
+            may_be_sparse = place[:2] < durable[:2] and expected < log.sparse_offset
+            if batch.base_offset > expected and place not in gaps and not may_be_sparse:
                 return expected
             if batch.base_offset >= end_offset or batch.partition_leader_epoch < log.epochs.latest:
                 return expected  # of before a truncation: leaders never write an older epoch behind a newer one
