@@ -10,7 +10,7 @@ from chronik.storage.config import LogConfig, LogsConfig
 from chronik.storage.errors import CannotRecover
 from chronik.storage.log import Log
 from chronik.storage.logs import Logs
-from chronik.storage.repair import repair
+from chronik.storage.repair import is_whole, repair
 from tests.storage.driving import DIRECTORY, append, batch, durable, open_logs, run, runtime_on, topic_id, values_of
 
 PARTITIONS = 3
@@ -59,7 +59,9 @@ def test_nothing_is_missing_that_the_segments_hold(lost: str, is_closed: bool) -
                 disk.remove(f"{DIRECTORY}/{name}")
         with pytest.raises(CannotRecover, match="chronik storage repair"):
             await Logs.open(runtime_on(disk), DIRECTORY, LogsConfig(), is_used=True)
+        assert not is_whole(disk, DIRECTORY)
         rebuilt = repair(disk, DIRECTORY)
+        assert is_whole(disk, DIRECTORY)
         assert [(each.name.partition, each.start_offset, each.end_offset) for each in rebuilt] == [
             (partition, 0, 16) for partition in range(PARTITIONS)
         ]

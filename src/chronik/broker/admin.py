@@ -203,7 +203,7 @@ class AdminConnection(asyncio.Protocol):
         keeps = request[3] == b"1" and not _closes.search(headers) and not _has_body.search(headers)
         hosts = _host.findall(headers)
         if len(hosts) > 1 or not all(self._admin.serves(each.decode("latin-1")) for each in hosts):
-            shown = b", ".join(hosts)[:SHOWN_BYTES]
+            shown = b", ".join(hosts)[:SHOWN_BYTES].decode("latin-1")
             return self._refuse(421, f"Host {shown!r} is not this node's: add it to chronik.admin.hosts")
         if method not in ("GET", "HEAD"):
             return self._refuse(405, f"{method} is not served here, only GET and HEAD")

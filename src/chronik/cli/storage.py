@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -38,6 +39,7 @@ def repair(
     directory: Path,
     /,
     *,
+    force: bool = False,
     output: Annotated[Literal["table", "json"], Parameter(name="--format")] = "table",
 ) -> int:
     """Rebuild a data directory that lost its journal, checkpoint or manifest.
@@ -46,7 +48,8 @@ def repair(
     cluster counts on none of its replicas until they have caught up with others. A partition that has no other replica
     continues with what was found here.
 
-    Stop the node first. No record is deleted: bytes behind the last whole batch are moved to BASE.log.cut.
+    Stop the node first. No record is deleted: bytes behind the last whole batch are moved to BASE.log.cut. A directory
+    that has all its files is left as it is.
 
     For example:
       chronik storage repair /var/lib/chronik/data
@@ -55,6 +58,8 @@ def repair(
     ----------
     directory
         The node's log.dirs.
+    force
+        Rebuild a directory that has all its files, too.
     output
         table or json; default: table.
     """
@@ -62,6 +67,7 @@ def repair(
     from chronik.broker.identity import renew_directory_id
     from chronik.runtime.errors import RuntimeFault
     from chronik.runtime.real import real_runtime
+    from chronik.storage.repair import is_whole
     from chronik.storage.repair import repair as rebuild
 
     if not directory.is_dir():
@@ -69,6 +75,12 @@ def repair(
     if not (directory / "meta.properties").exists() and not (directory / "journal").exists():
         raise Misused(f"{directory} is not the data directory of a node: it has neither meta.properties nor journal")
     runtime = real_runtime()
+    if not force and is_whole(runtime.disk, str(directory)):
+        print(
+            f"{directory} has all the files that a node needs: nothing was changed. --force rebuilds it anyway.",
+            file=sys.stderr,
+        )
+        return DONE
     rows: list[Row] = []
     with progress(f"rebuilding {directory}"):
         try:
@@ -77,6 +89,7 @@ def repair(
         except (RuntimeFault, CannotStart, OSError) as error:
             raise CommandFailed(f"{directory} was not repaired: {error}") from error
     print_rows(rows, COLUMNS, as_json=output == "json", empty="No partitions found: nothing to rebuild.")
+    print(f"{directory} is repaired. Start the node; it copies what is missing from other nodes.", file=sys.stderr)
     return DONE
 
 

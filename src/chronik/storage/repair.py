@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from chronik.runtime.interfaces import Disk, File
-from chronik.storage import checkpoint, manifest, partition_metadata
+from chronik.storage import checkpoint, manifest, partition_metadata, recovery
 from chronik.storage.checkpoint import LogPoint
 from chronik.storage.compaction import finish_swaps
 from chronik.storage.errors import CannotRecover
@@ -44,6 +44,25 @@ class Rebuilt(NamedTuple):
     from_journal_bytes: int
     cut_bytes: int  # behind the last whole batch, moved to BASE.log.cut
     damaged_count: int  # batches whose checksum does not hold
+
+
+def is_whole(disk: Disk, directory: str) -> bool:
+    """Whether recovery has all that it needs there. Changes nothing."""
+    journals = f"{directory}/journal"
+    numbers = [int(name[:20]) for name in disk.list(journals) if name.endswith(".journal")]
+    try:
+        path = f"{directory}/{manifest.FILE}"
+        promised = Manifest.decode(path, disk.read_file(path))
+        path = f"{directory}/checkpoint"
+        found, points = checkpoint.decode(path, disk.read_file(path)) if disk.exists(path) else (None, [])
+        manifest.require_all(directory, promised, checkpoint=found, journals=numbers)
+        first = found or 0
+        paths = {number: journal_path(journals, number) for number in numbers if number >= first}
+        contents = {number: (path, disk.read_file(path)) for number, path in paths.items()}
+        recovery.gather(points, contents, first)
+    except (CannotRecover, FileNotFoundError):
+        return False
+    return True
 
 
 def repair(disk: Disk, directory: str, on_rebuilt: Callable[[Rebuilt], None] = lambda rebuilt: None) -> list[Rebuilt]:
