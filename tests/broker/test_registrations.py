@@ -17,7 +17,10 @@ def test_a_process_names_the_one_that_registered_before_it() -> None:
     disk = SimDisk(1)
     disk.make_directory("/data")
     first = starting(disk, is_used=False)
-    assert first.earlier is None, "a new directory cannot tell, and nobody asks"
+    assert first.earlier is None, "a new directory cannot tell"
+    first.begin(RANDOMNESS)
+    first = starting(disk, is_used=False)
+    assert first.earlier is None, "nor can one with which nobody is known to have registered"
     first_id = first.begin(RANDOMNESS)
     first.confirm()
     second = starting(disk)

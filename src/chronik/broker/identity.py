@@ -61,18 +61,24 @@ def read_identity(runtime: Runtime, directory: str, node_id: int) -> Identity | 
 def settle_identity(
     runtime: Runtime, directory: str, found: Identity | None, *, node_id: int, cluster_id: str
 ) -> Identity:
-    """Once the cluster is known: writes down that the directory is used, refuses one of another cluster."""
-    if found is not None and found.cluster_id != cluster_id:
+    """Once the cluster is known: writes it down for a new directory, refuses one of another cluster."""
+    if found is None:
+        identity = Identity(node_id, cluster_id, runtime.randomness.bytes(16))
+        runtime.disk.replace_file(f"{directory}/{FILE}", identity.encode())
+        return identity
+    if found.cluster_id != cluster_id:
         raise CannotStart(
             f"{directory} belongs to cluster {found.cluster_id!r}, this node is in {cluster_id!r}: point log.dirs at "
             "the right directory, or move the old one away to join empty"
         )
-    if found is not None and found.is_used:
-        return found
-    directory_id = runtime.randomness.bytes(16) if found is None else found.directory_id
-    identity = Identity(node_id, cluster_id, directory_id, is_used=True)
-    runtime.disk.replace_file(f"{directory}/{FILE}", identity.encode())
-    return identity
+    return found
+
+
+def keep_used(runtime: Runtime, directory: str, identity: Identity) -> None:
+    """Once the node has registered: from now on its files must be there. A directory id that Kafka's tool did not draw
+    is kept with it."""
+    if not identity.is_used:
+        runtime.disk.replace_file(f"{directory}/{FILE}", identity._replace(is_used=True).encode())
 
 
 def require_disk(image: Image, node_id: int, directory: str) -> None:

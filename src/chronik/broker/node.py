@@ -26,7 +26,7 @@ from chronik.broker.errors import CannotStart, DutyFailed
 from chronik.broker.features import AT_FOUNDING
 from chronik.broker.fetch_sessions import FetchSessions
 from chronik.broker.following import Following
-from chronik.broker.identity import read_identity, require_disk, settle_identity
+from chronik.broker.identity import keep_used, read_identity, require_disk, settle_identity
 from chronik.broker.lifecycle import Lifecycle
 from chronik.broker.memory import MemoryBudget
 from chronik.broker.metadata_mark import read_mark
@@ -226,6 +226,7 @@ class Node:
         registrations = Registrations(runtime.disk, settings.log_dir, is_used=is_used)
         registration = self.lifecycle.register(identity.directory_id, registrations)
         self.broker_epoch = await self.lifecycle.unless_outvoted(registration)
+        keep_used(runtime, settings.log_dir, identity)
         self.following.join()
         self.replication.start()
         await self.following.clean_up()

@@ -20,13 +20,13 @@ KEPT_MAX = 1_000  # tries that nobody answered; a node that fails more often pas
 
 class Registrations:
     def __init__(self, disk: Disk, directory: str, *, is_used: bool) -> None:
-        """`is_used` says that a process has registered with this directory: so a missing file is a lost one."""
+        """`is_used` says that a process is known to have registered with this directory: so a missing file is lost."""
         self._disk = disk
         self._path = f"{directory}/{FILE}"
-        exists = disk.exists(self._path)
-        lines = disk.read_file(self._path).split() if exists else []
+        lines = disk.read_file(self._path).split() if disk.exists(self._path) else []
         self._ids = [bytes.fromhex(line.decode()) for line in lines if _is_id(line)]
-        self.earlier: list[bytes] | None = list(self._ids) if exists or is_used else None  # None: nobody can tell
+        # None until then: the controller may know a process of a release that did not write this file.
+        self.earlier: list[bytes] | None = list(self._ids) if is_used else None
 
     def begin(self, randomness: Randomness) -> bytes:
         """The id of this process. Durable when this returns, so it may be told to the controller."""

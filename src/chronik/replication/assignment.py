@@ -63,6 +63,7 @@ class Replicas:
         self._has_begun = False
         self._later: list[bytes] = []  # topics that are not taken up yet
         self._replicas: dict[Key, Replica] = {}
+        self._reported: dict[Key, int] = {}  # lost replicas: the leader epoch in which the controller was first told
         self._followers: dict[Key, dict[int, Progress]] = {}  # of partitions led here, by broker id
 
     # --- finding
@@ -209,9 +210,8 @@ class Replicas:
             replica.is_elr_kept = self.image.features.get(ELR_FEATURE, 0) > 0
             if partition != replica.state:
                 replica.change(partition)
-        if log is not None and log.lost is not None:
-            self._mend(key, log, partition)
-        if partition.leader in (NO_LEADER, self.node_id):
+        is_lost = log is not None and log.lost is not None and not self._mend(key, log, partition)
+        if is_lost or partition.leader in (NO_LEADER, self.node_id):
             self._fetchers.forget(key)
         else:
             is_untouched = log is None and self.node_id in partition.isr
@@ -235,14 +235,20 @@ class Replicas:
         if self._has_begun and state is not None and log.lost is not None and not log.deleted:
             self._take((log.topic_id, log.partition), state)
 
-    def _mend(self, key: Key, log: Log, partition: Partition) -> None:
-        """First nobody may count on the replica; then what is damaged goes, and is fetched from the leader."""
-        if self.node_id in (*partition.isr, *partition.elr):
+    def _mend(self, key: Key, log: Log, partition: Partition) -> bool:
+        """First nobody may count on the replica; then what is damaged goes, to be fetched from the leader. Whether it
+        is done.
+
+        It waits for a leader epoch in which this node has not named where it stands. In an earlier one the leader may
+        be about to take it into the ISR by an offset that it gives up here.
+        """
+        reported_epoch = self._reported.setdefault(key, partition.leader_epoch)
+        if self.node_id in (*partition.isr, *partition.elr) or partition.leader_epoch <= reported_epoch:
             self.losses.report(key)
-            return
+            return False
         replica = self._open(key)
         if partition.leader in (NO_LEADER, self.node_id) or replica.is_leader:
-            return  # until somebody leads who has it
+            return False  # until somebody leads who has it
         self._fetchers.forget(key)  # where it stood it does not stand any more
         logger.warning("%s: fetching again from broker %d: %s", replica.name, partition.leader, log.lost)
         try:
@@ -252,12 +258,15 @@ class Replicas:
         except (StorageError, OSError) as fault:
             logger.error("%s: cannot make room for what is fetched again, trying again: %s", replica.name, fault)
             asyncio.get_running_loop().call_later(MEND_AGAIN_S, self._look_at_lost, log)
-            return
+            return False
         replica.was_cut()
         self.losses.forget(key)
+        del self._reported[key]
+        return True
 
     def _leave(self, key: Key) -> list[Log]:
         self.losses.forget(key)
+        self._reported.pop(key, None)
         self._fetchers.forget(key)
         self._followers.pop(key, None)
         replica = self._replicas.pop(key, None)

@@ -70,6 +70,7 @@ class Log:
         self.end_offset = 0
         self.high_watermark = 0
         self.compacted_offset = 0  # below it compaction has seen every record
+        self.rolled: set[int] = set()  # base offsets of segments that only the journal told recovery of
         self.sparse_offset = 0  # below it offsets may be missing: compacted here, or by whoever it was fetched from
         self.generation = 0  # counts truncations: what was captured before one is void
         self.producers = ProducerState()
@@ -330,9 +331,9 @@ class Log:
         return True
 
     @property
-    def state(self) -> tuple[int, int, int]:
+    def state(self) -> tuple[int, int, int, bool]:
         """Changes with everything that a checkpoint holds."""
-        return self.generation, self.start_offset, self.end_offset
+        return self.generation, self.start_offset, self.end_offset, self.config.compacts
 
     # Reading.
 
@@ -466,6 +467,7 @@ class Log:
         self._cut_back(offset)
         self.start_offset = self._durable_offset = offset
         self.damage = self.rot = None
+        self.is_named_durably = False  # it may be in a new directory
         self.epochs.clear()
         self.producers.clear()
         self.snapshot = (offset, b"")

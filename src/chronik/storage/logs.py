@@ -61,7 +61,7 @@ class Logs:
         self.on_lost: Callable[[Log], None] | None = None  # hears of logs that lack what they acknowledged
         self._logs: dict[LogKey, Log] = {}
         self._lines: dict[LogKey, str] = {}  # of the checkpoint
-        self._checkpointed: dict[LogKey, tuple[int, int, int]] = {}
+        self._checkpointed: dict[LogKey, tuple[int, int, int, bool]] = {}
         self._checkpoint_due = False
         self._maintaining = asyncio.Lock()
         self.strays = Strays(runtime.disk, directory)
@@ -233,7 +233,8 @@ class Logs:
     def cut_lost(self, log: Log, now_ms: int) -> None:
         """Makes room for what another replica has: what is damaged goes. A foreign directory is set aside as it is."""
         if isinstance(log.damage, ForeignDirectory):
-            self._set_aside(log.directory.rpartition("/")[2], "is another partition's", now_ms)
+            if self._disk.exists(log.directory):  # else it was set aside by a try that found no room
+                self._set_aside(log.directory.rpartition("/")[2], "is another partition's", now_ms)
             self._renamed.add(log.directory)
             log.has_directory, log.directory_durably = False, True
         lost_logs.cut(log, self._disk)
@@ -306,10 +307,12 @@ class Logs:
                 self._undropped.add(key)
             self._journal.forget(log)
         # The note first: a directory that is gone, and of which the journal does not say so, would count as damaged.
-        await self._journal.flush_notes()
+        # Without an await: the next log of that name may be made at once.
+        self._journal.sync_notes()
         for log in logs:
             if log.has_directory:
                 self._set_aside(log.directory.rpartition("/")[2], why, now_ms)
+                self._renamed.add(log.directory)
         await self._lane.run(partial(self._disk.sync_directory, self.directory))
 
     async def _remove(self, doomed: str | None) -> None:
@@ -436,6 +439,8 @@ class Logs:
         if self._disk.free_bytes(self.directory) < needed_bytes:
             text = f"no space for a checkpoint of {self.directory}, {needed_bytes} bytes: free some disk space"
             raise self._disk.refused.note(DiskFull(text))
+        if any(isinstance(log.damage, ForeignDirectory) for log in self._logs.values()):
+            return  # the journal may hold records of a log whose own directory is elsewhere, and can be put back
         self._checkpoint_due = False
         generations = {log: log.generation for log in self._logs.values()}
         await self._journal.rotate()
@@ -465,9 +470,12 @@ class Logs:
         """
         key = (log.topic_id, log.partition)
         if log.damage is not None:
-            # Its line stays as it is, so the new journal must tell how far it had been durable.
+            # Its line stays as it is, so the new journal must tell all that the older ones told of it.
             await self._sync(Capture.of_unsynced(log))
-            self._journal.note(log, Kind.MARK, *log.durable_mark)
+            bases = sorted({*log.rolled, *[segment.base_offset for segment in log.segments]})
+            rolls = [(Kind.ROLL, base, 0, 0) for base in bases if base > log.checkpointed_segment]
+            start = (Kind.START, 0, 0, log.start_offset)
+            self._journal.note_all(log, [*rolls, start, (Kind.MARK, *log.durable_mark)])
             return None
         while not log.deleted and log.segments:
             state = log.state

@@ -104,6 +104,8 @@ class Known:
             if piece_segment <= segment and len(data):
                 kept.append((piece_segment, piece_position, data))
         self.pieces = kept
+        if position == 0 and segment == offset:
+            self.is_named = False  # it began again, perhaps in a new directory
         self.rolls = {base for base in self.rolls if base <= segment}
         self.gaps = {gap for gap in self.gaps if gap[:2] < (segment, position)}
         self.last_trusted = min(self.last_trusted, segment)
@@ -173,6 +175,7 @@ def restore(log: Log, known: Known, disk: Disk) -> None:
     log.sparse_offset = max([point.sparse_offset, point.compacted_offset, *[offset for _, _, offset in known.gaps]])
     log.checkpointed_segment = point.segment
     log.durable_mark = durable
+    log.rolled = known.rolls | {segment for segment, _, _ in known.pieces}
     log.epochs = LeaderEpochs(point.epochs)
     # An epoch that had written nothing yet may have been taken back since: older batches behind it are no torn tail.
     log.epochs.truncate_end(point.offset)
@@ -309,6 +312,8 @@ def _lose(log: Log, known: Known, damage: CorruptSegment) -> None:
     log.damage = damage
     logger.error("%s", damage)
     log.durable_mark = known.durable
+    log.checkpointed_segment = known.point.segment
+    log.rolled = known.rolls | {segment for segment, _, _ in known.pieces}
     log.start_offset = known.start_offset
     log.end_offset = max(known.durable[2], known.start_offset)
     log.epochs = LeaderEpochs(known.point.epochs)

@@ -121,7 +121,11 @@ class Scrubber:
 
     async def _read(self, segment: Segment, position: int) -> None:
         """Into the page cache, from the disk and off the loop."""
-        file = segment.file
+        try:
+            file = segment.file
+        except OSError:
+            segment.read(position, 1)  # which says what is wrong with it
+            return
 
         def read() -> None:
             file.forget(position, position + STEP_BYTES)

@@ -86,12 +86,23 @@ def test_the_last_copy_stays_and_its_broker_is_told(replicas: int) -> None:
     assert on.partition("t") == before
 
 
-def test_what_is_out_already_or_gone_changes_nothing() -> None:
+def test_what_a_replica_outside_the_isr_said_counts_no_longer_either() -> None:
+    """Its leader may be about to take it in, by an offset that it is going to give up."""
     on, (_, _, third) = with_topic()
     report(on, third)
     before = on.partition("t")
+    assert third not in before.isr + before.elr
     assert report(on, third) == []
-    assert report(on, third, index=7) == []
+    now = on.partition("t")
+    assert now == before._replace(leader_epoch=before.leader_epoch + 1, partition_epoch=before.partition_epoch + 1)
+
+
+def test_what_is_gone_or_elsewhere_changes_nothing() -> None:
+    on, (first, *_) = with_topic(replicas=1)
+    (elsewhere,) = {1, 2} - {first} if first != 3 else {1}
+    before = on.partition("t")
+    assert report(on, elsewhere) == []
+    assert report(on, first, index=7) == []
     assert on.partition("t") == before
 
 

@@ -146,7 +146,7 @@ class Elections:
         isr = [member for member in before.isr if member != broker_id]
         after = self._after(topic, before, _shape(before), isr, lost=broker_id)
         if after.leader_epoch == before.leader_epoch:
-            after = after._replace(leader_epoch=before.leader_epoch + 1)
+            after = after._replace(leader_epoch=before.leader_epoch + 1, partition_epoch=before.partition_epoch + 1)
         return _record(topic.topic_id, index, before, after)
 
     def for_the_leaderless(self) -> list[Record]:

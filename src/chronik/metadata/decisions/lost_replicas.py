@@ -1,7 +1,8 @@
 """A broker's replicas that lack what they acknowledged: they leave ISR and ELR at once, before anybody relies on them.
 
-The leader epoch rises even where the leader stays. What the replica said of itself in the old epoch counts no longer,
-so it cannot come back into the ISR before it has named where it stands now.
+The leader epoch rises even where the leader stays, and where the replica is in neither: its leader may be about to take
+it in. What the replica said of itself in the old epoch counts no longer, so it cannot come into the ISR before it has
+named where it stands now.
 
 A replica that is the last one in ISR and ELR stays: no other is known to have more. Its broker hears of that.
 """
@@ -31,6 +32,6 @@ def report_lost_replicas(view: View, command: ReportLostReplicas, rules: Rules) 
         trusted = {*partition.isr, *partition.elr}
         if trusted == {broker_id}:
             last_copies.append(PartitionId(topic_id=each[0], index=each[1]))
-        elif broker_id in trusted:
+        elif trusted and broker_id in partition.replicas:
             records.append(elections.without_lost(topic, each[1], broker_id))
     return Decision(records, ReportLostReplicasReply(last_copies=last_copies))
