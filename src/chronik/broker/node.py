@@ -211,7 +211,8 @@ class Node:
         self.store.on_failure = self._store_failed
         self.store.on_answer = self.metrics.wrote_metadata
         await self.lifecycle.unless_outvoted(self.store.ready())
-        if identity is None and not settings.lost_disk_accept:
+        is_empty = identity is None and not any(True for _ in self.logs.all())
+        if is_empty and not settings.lost_disk_accept:
             require_disk(self.store.image, self.node_id, settings.log_dir)
         identity = settle_identity(
             runtime, settings.log_dir, identity, node_id=self.node_id, cluster_id=self.store.image.cluster_id

@@ -91,7 +91,7 @@ class ForeignDirectory(CorruptSegment):
     """The directory of a log holds another partition's files: none of them is read, changed or removed."""
 
     def __init__(self, path: str, offset: int, expected: str, found: str) -> None:
-        super().__init__(path, 0, offset, f"it holds {found}, not {expected}: the directories were exchanged")
+        super().__init__(path, 0, offset, f"it holds {found}, not {expected}")
 
 
 class CannotRecover(StorageError):
