@@ -320,8 +320,9 @@ async def test_a_log_that_ends_before_what_was_applied_is_an_old_copy() -> None:
     applied = store.raft.applied_index
     await store.close()
     await (await start(applied)).close()
-    with pytest.raises(MetadataOutdated, match=f"has applied entry {applied + 100}"):
-        await start(applied + 100)
+    for _ in range(5):  # a restart that is refused adds nothing
+        with pytest.raises(MetadataOutdated, match=f"has applied entry {applied + 3}"):
+            await start(applied + 3)
     members = await Members.started()
     await members.stop(3)
     members.index_min[3] = 10_000

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from copy import deepcopy
 
 import pytest
 
+from chronik.metadata.image import Image
 from chronik.sim.disk import SimDisk
 from tests.raft import virtual_time
 from tests.replication.model import KEY, TOPIC
@@ -144,5 +146,43 @@ def test_the_last_copy_stays_and_serves_what_it_has() -> None:
         await world.until(lambda: bool(node.replicas.losses.last_copies))
         assert world.controller.partition.isr == (1,)
         await acknowledge(world, 1)
+
+    virtual_time.run(story)
+
+
+@pytest.mark.parametrize("elr", [False, True])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_replica_that_is_let_in_while_it_is_mended_does_not_lead_with_what_is_left(seed: int, elr: bool) -> None:
+    """Its leader asked for it by where it stood before the damage was found. Its own image shows that later."""
+
+    async def story() -> None:
+        world = World(seed, min_insync=2, elr=elr)
+        await world.begin()
+        await acknowledge(world, 20)
+        await world.until(lambda: len(world.controller.partition.isr) == 3)
+        first = world.controller.partition.replicas[0]
+        await world.nodes[first].logs.checkpoint()
+        world.crash(first, power_cut=False)
+        await world.until(lambda: not in_sync(world, first) and world.leader is not None)
+        await acknowledge(world, 5)
+        node = await world.start(first)
+
+        def decided(before: Image, after: Image) -> None:
+            World.controller_decided(world, before, after)
+            state = after.topics[KEY[0]].partitions[0]
+            if first in state.isr and first not in before.topics[KEY[0]].partitions[0].isr:
+                log = node.logs.get(*KEY)
+                assert log is not None
+                flip(node.disk, first_segment(node.disk), 80)
+                log.segments[0].doubt()
+                with pytest.raises(world.replicas_refusals):
+                    log.read(0, bytes_max=1 << 20, offset_limit=log.end_offset)
+                world.model.check()  # so that it hears of the damage
+                asyncio.get_running_loop().call_later(0.005, world.crash, state.leader)
+                del world.controller_decided  # type: ignore[method-assign]
+
+        world.controller_decided = decided  # type: ignore[method-assign]
+        await world.until(lambda: bool(world.dead))
+        await everything_is_there(world)
 
     virtual_time.run(story)

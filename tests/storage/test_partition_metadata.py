@@ -50,7 +50,7 @@ def test_exchanged_directories_are_not_served_and_come_back_when_they_are_put_ri
             assert log is not None
             assert isinstance(log.damage, ForeignDirectory)
             assert (log.start_offset, log.end_offset) == (0, 1)
-            with pytest.raises(ForeignDirectory, match="it holds .*, not "):
+            with pytest.raises(ForeignDirectory, match=r"it holds .*, not "):
                 log.read(0, bytes_max=100, offset_limit=1)
         await again.close()
         exchange(disk, *places)

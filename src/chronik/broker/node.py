@@ -29,7 +29,7 @@ from chronik.broker.following import Following
 from chronik.broker.identity import keep_used, read_identity, require_disk, settle_identity
 from chronik.broker.lifecycle import Lifecycle
 from chronik.broker.memory import MemoryBudget
-from chronik.broker.metadata_mark import read_mark
+from chronik.broker.metadata_mark import read_mark, write_mark
 from chronik.broker.metrics import Censuses, Metrics
 from chronik.broker.producer_ids import ProducerIds
 from chronik.broker.registrations import Registrations
@@ -362,6 +362,8 @@ class Node:
             await asyncio.sleep(0)
         self.sends.close()
         if hasattr(self, "store"):
+            if self.failure is None and hasattr(self, "broker_epoch"):
+                write_mark(self.runtime.disk, self.settings.log_dir, self.store.raft.durable_index)
             await self.store.close()
         if self.quorum is not None:
             await self.quorum.stop()

@@ -8,7 +8,7 @@ caught up: what it has by then is not yet what it forgot, however often it is re
 
 from __future__ import annotations
 
-from chronik.metadata.errors import ForeignMetadata, NotANumber
+from chronik.metadata.errors import ForeignMetadata, MetadataOutdated, NotANumber
 from chronik.runtime.interfaces import Runtime
 
 # Milliseconds until the year 2248. Numbers of questions and of leases have it in their upper bits.
@@ -57,6 +57,16 @@ class OwnFiles:
         `is_used` says that this node was in a cluster before, also if nothing here tells of it.
         """
         return (is_used or self._disk.exists(self._incarnation_path)) and not self._disk.list(self.log_directory)
+
+    def require_applied(self, last_index: int, *, index_min: int, is_alone: bool) -> None:
+        """A log that ends before what was applied is an old copy: this node must catch up before it votes.
+
+        Raises MetadataOutdated if there is nobody to catch up with. A node that joins has less than it once had.
+        """
+        if last_index < index_min and not self.is_joining:
+            if is_alone:
+                raise MetadataOutdated(self.directory, last_index, index_min)
+            self.begin_joining()
 
     @property
     def is_joining(self) -> bool:

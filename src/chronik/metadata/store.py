@@ -20,7 +20,6 @@ from chronik.metadata.delta import Changes
 from chronik.metadata.errors import (
     MetadataError,
     MetadataMissing,
-    MetadataOutdated,
     MetadataRefused,
     NotController,
     StoreClosed,
@@ -105,12 +104,9 @@ class MetadataStore:
             transport=transport or Alone(),
             machine=_Machine(store),
             config=config.raft,
+            recovered_to=partial(files.require_applied, index_min=index_min, is_alone=is_alone),
         )
         try:
-            if store._raft.last_index < index_min and is_alone:
-                raise MetadataOutdated(directory, store._raft.last_index, index_min)
-            if store._raft.last_index < index_min:
-                files.begin_joining()
             files.keep_incarnation(store._incarnation)
         except Exception:
             await store._raft.stop()

@@ -52,16 +52,19 @@ class RaftNode:
         transport: Transport,
         machine: StateMachine,
         config: RaftConfig,
+        recovered_to: Callable[[int], None] = lambda last_index: None,
     ) -> RaftNode:
         """Recovers the directory, or founds a quorum of `voters` in an empty one; None waits to be added by a leader.
 
         Every founder must be given the same voters. Where the directory holds a log, its own members count. Returns
         when all that is known to be committed is applied, and if this node is the only voter, when it leads.
+        `recovered_to` hears where the log ends before the node does anything with it; if it raises, nothing is done.
         """
         lane = runtime.disk.lane("raft")
         journal = Journal(runtime.disk, directory)
         try:
             recovered = await lane.run(journal.recover)
+            recovered_to(recovered.last_index)
             is_founder = bool(voters) and recovered.is_empty
             if voters and is_founder:
                 recovered = await lane.run(lambda: found(journal, voters))

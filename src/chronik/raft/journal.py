@@ -46,6 +46,10 @@ class Recovered(NamedTuple):
     entries: Sequence[Entry]
 
     @property
+    def last_index(self) -> int:
+        return self.base.base_index + len(self.entries)
+
+    @property
     def is_empty(self) -> bool:
         """Nobody has ever promised anything here. A term without entries counts: it is a node about to join."""
         return self.snapshot is None and not self.entries and self.hard_state == HardState()

@@ -470,8 +470,9 @@ class Logs:
         """
         key = (log.topic_id, log.partition)
         if log.damage is not None:
-            # Its line stays as it is, so the new journal must tell all that the older ones told of it.
             await self._sync(Capture.of_unsynced(log))
+        if log.damage is not None and not log.deleted:  # still: what is noted of a deleted log would bring it back
+            # Its line stays as it is, so the new journal must tell all that the older ones told of it.
             bases = sorted({*log.rolled, *[segment.base_offset for segment in log.segments]})
             rolls = [(Kind.ROLL, base, 0, 0) for base in bases if base > log.checkpointed_segment]
             start = (Kind.START, 0, 0, log.start_offset)

@@ -20,8 +20,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
+from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Disk, File
 from chronik.storage import partition_metadata
 from chronik.storage.checkpoint import LogPoint
@@ -284,8 +286,9 @@ def _is_foreign(log: Log, known: Known, disk: Disk) -> bool:
         _lose(log, known, damage)
         return True
     if is_unnamed:
-        partition_metadata.write(disk, log.directory, log.partition_name)
-        disk.sync_directory(log.directory)
+        with suppress(DiskFull):  # the next sync of the log tries again
+            partition_metadata.write(disk, log.directory, log.partition_name)
+            disk.sync_directory(log.directory)
     log.is_named_durably = known.is_named and found is not None
     return False
 
