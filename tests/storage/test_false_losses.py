@@ -215,3 +215,28 @@ def test_a_damaged_log_deleted_during_a_checkpoint_stays_deleted() -> None:
         assert list(again.all()) == []
 
     run(scenario)
+
+
+def test_nothing_is_compacted_while_a_foreign_directory_keeps_checkpoints_from_being_made() -> None:
+    """The last checkpoint lists segments one by one, which compaction would join."""
+
+    async def scenario() -> None:
+        disk = SimDisk(1)
+        logs = await open_logs(disk)
+        log = logs.create("t", topic_id(1), 0, SMALL)
+        for index in range(20):
+            append(log, batch([b"%d" % index * 20], keys=[b"k"]))
+        for partition in (1, 2):
+            append(logs.create("u", topic_id(2), partition, SMALL), batch([b"x"]))
+        await logs.close()
+        for old, new in (("u-1", "kept"), ("u-2", "u-1"), ("kept", "u-2")):
+            disk.rename(f"/data/{old}", f"/data/{new}")
+        logs = await open_logs(disk)
+        log = the_log(logs)
+        log.high_watermark = log.end_offset
+        log.config = LogConfig(cleanup_policy="compact", segment_bytes=4000, min_cleanable_dirty_ratio=0.0)
+        await logs.maintain(NOW_MS)
+        again = the_log(await open_logs(disk.process_killed()))
+        assert again.lost is None
+
+    run(scenario)

@@ -352,6 +352,8 @@ class Logs:
             or unsynced_bytes > self.config.unsynced_bytes_max
         ):
             await self._checkpoint()
+        if self._has_foreign:
+            return  # there was no checkpoint, and compaction changes what the last one says of segments
         for log in due:
             if not log.deleted:
                 with self._told_of(log, "compacted"):
@@ -433,13 +435,17 @@ class Logs:
                         log.drop_below_start()
         await self._synced(self._keep_reserve)  # now, while there is room
 
+    @property
+    def _has_foreign(self) -> bool:
+        return any(isinstance(log.damage, ForeignDirectory) for log in self._logs.values())
+
     async def _checkpoint(self) -> None:
         # Before anything is done: a journal begun in vain has no room written ahead, in which retention could note.
         needed_bytes = CHECKPOINT_BYTES_MIN + 2 * sum(map(len, self._lines.values()))
         if self._disk.free_bytes(self.directory) < needed_bytes:
             text = f"no space for a checkpoint of {self.directory}, {needed_bytes} bytes: free some disk space"
             raise self._disk.refused.note(DiskFull(text))
-        if any(isinstance(log.damage, ForeignDirectory) for log in self._logs.values()):
+        if self._has_foreign:
             return  # the journal may hold records of a log whose own directory is elsewhere, and can be put back
         self._checkpoint_due = False
         generations = {log: log.generation for log in self._logs.values()}
