@@ -170,6 +170,10 @@ def test_logs_that_the_metadata_does_not_know_are_kept_for_a_week() -> None:
             disk.remove(f"/data/raft/{name}")
         for name, content in old.items():
             disk.replace_file(f"/data/raft/{name}", content)
+        with pytest.raises(CannotStart, match="it is an old copy"):
+            await World.make(disk)
+        await turns()
+        disk.remove("/data/metadata-mark")  # as the message says, to go on with it
         again = await World.make(disk)
         strays = [stray.name for stray in again.node.logs.strays.all()]
         assert strays == [f"{TOPIC}-0"]

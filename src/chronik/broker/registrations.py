@@ -11,6 +11,9 @@ without having heard of it. One id a line, in hex, oldest first.
 
 from __future__ import annotations
 
+import contextlib
+
+from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Disk, Randomness
 
 FILE = "registrations"
@@ -38,7 +41,8 @@ class Registrations:
     def confirm(self) -> None:
         """The controller has this process: those before it will never be asked for again."""
         del self._ids[:-1]
-        self._write()
+        with contextlib.suppress(DiskFull):  # those before it are named once more, which is no harm
+            self._write()
 
     def _write(self) -> None:
         self._disk.replace_file(self._path, b"".join([b"%s\n" % each.hex().encode() for each in self._ids]))

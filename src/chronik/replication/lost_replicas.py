@@ -36,6 +36,7 @@ class LostReplicas:
         self._broker_epoch = broker_epoch
         self._loop = asyncio.get_running_loop()
         self._wanted: dict[Key, None] = {}
+        self._asked: dict[Key, None] = {}  # in the command that is under way, unless mended since
         self._has_work = asyncio.Event()
         self.last_copies: set[Key] = set()  # that the controller left as they are, as of its last answer
 
@@ -47,6 +48,7 @@ class LostReplicas:
     def forget(self, key: Key) -> None:
         """It was mended, or is no longer here."""
         self._wanted.pop(key, None)
+        self._asked.pop(key, None)
         self.last_copies.discard(key)
 
     async def run(self) -> None:
@@ -57,6 +59,7 @@ class LostReplicas:
             asked = list(self._wanted)[:PARTITIONS_PER_COMMAND]
             for key in asked:
                 del self._wanted[key]
+            self._asked = dict.fromkeys(asked)
             if not self._wanted:
                 self._has_work.clear()
             try:
@@ -66,7 +69,7 @@ class LostReplicas:
                 logger.log(level, "the controller does not know yet that %d replicas are lost: %s", len(asked), fault)
                 await asyncio.sleep(pause_ms / 1000)
                 pause_ms = min(2 * pause_ms, RETRY_MS_MAX)
-                for key in asked:
+                for key in self._asked:
                     self.report(key)
             else:
                 pause_ms = RETRY_MS_MIN

@@ -352,7 +352,7 @@ class Logs:
             or unsynced_bytes > self.config.unsynced_bytes_max
         ):
             await self._checkpoint()
-        if self._has_foreign:
+        if self._needs_journals:
             return  # there was no checkpoint, and compaction changes what the last one says of segments
         for log in due:
             if not log.deleted:
@@ -436,8 +436,9 @@ class Logs:
         await self._synced(self._keep_reserve)  # now, while there is room
 
     @property
-    def _has_foreign(self) -> bool:
-        return any(isinstance(log.damage, ForeignDirectory) for log in self._logs.values())
+    def _needs_journals(self) -> bool:
+        """Whether they hold records of a log whose own directory is elsewhere, and can be put back."""
+        return any(log.needs_journals and log.damage is not None for log in self._logs.values())
 
     async def _checkpoint(self) -> None:
         # Before anything is done: a journal begun in vain has no room written ahead, in which retention could note.
@@ -445,8 +446,8 @@ class Logs:
         if self._disk.free_bytes(self.directory) < needed_bytes:
             text = f"no space for a checkpoint of {self.directory}, {needed_bytes} bytes: free some disk space"
             raise self._disk.refused.note(DiskFull(text))
-        if self._has_foreign:
-            return  # the journal may hold records of a log whose own directory is elsewhere, and can be put back
+        if self._needs_journals:
+            return
         self._checkpoint_due = False
         generations = {log: log.generation for log in self._logs.values()}
         await self._journal.rotate()

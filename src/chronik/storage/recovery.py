@@ -282,7 +282,7 @@ def _is_foreign(log: Log, known: Known, disk: Disk) -> bool:
         holds = "" if found in (None, log.partition_name) else str(found)
     if holds:
         damage = ForeignDirectory(log.directory, known.start_offset, str(log.partition_name), holds)
-        log.has_directory = True
+        log.has_directory, log.needs_journals = True, bool(known.pieces)
         _lose(log, known, damage)
         return True
     if is_unnamed:

@@ -70,8 +70,9 @@ def repair(disk: Disk, directory: str, on_rebuilt: Callable[[Rebuilt], None] = l
     disk.make_directory(directory)
     disk.lock(f"{directory}/.lock")
     try:
-        known = _checkpointed(disk, directory)
+        first, known = _checkpointed(disk, directory)
         pieces, number = _journaled(disk, f"{directory}/journal")
+        number = max(number, first, _promised(disk, directory))  # names of doomed directories count journals, too
         rebuilt: list[Rebuilt] = []
         lines: list[str] = []
         for name in _partitions(disk, directory):
@@ -86,14 +87,27 @@ def repair(disk: Disk, directory: str, on_rebuilt: Callable[[Rebuilt], None] = l
     return rebuilt
 
 
-def _checkpointed(disk: Disk, directory: str) -> dict[tuple[bytes, int], LogPoint]:
+def _checkpointed(disk: Disk, directory: str) -> tuple[int, dict[tuple[bytes, int], LogPoint]]:
+    """The number of a journal, and what is known of each log; -1 and nothing if the file cannot be read."""
     path = f"{directory}/checkpoint"
     if not disk.exists(path):
-        return {}
+        return -1, {}
     try:
-        return {(point.topic_id, point.partition): point for point in checkpoint.decode(path, disk.read_file(path))[1]}
+        first, points = checkpoint.decode(path, disk.read_file(path))
     except CannotRecover:
-        return {}
+        return -1, {}
+    return first, {(point.topic_id, point.partition): point for point in points}
+
+
+def _promised(disk: Disk, directory: str) -> int:
+    """The number of the newest journal that the manifest names; -1 if it cannot be read."""
+    path = f"{directory}/{manifest.FILE}"
+    if not disk.exists(path):
+        return -1
+    try:
+        return Manifest.decode(path, disk.read_file(path)).journal
+    except CannotRecover:
+        return -1
 
 
 def _journaled(disk: Disk, directory: str) -> tuple[dict[tuple[bytes, int], list[Piece]], int]:
