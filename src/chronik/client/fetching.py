@@ -27,6 +27,7 @@ LINES: Final = ("fetch", "fetch after a move")  # connections to a node; the sec
 RECORDS_MAX: Final = 2_000  # of one `take`, rounded up to whole batches: what the loop decodes without a break
 TOPIC_GONE_MS: Final = 500  # a pause as long as this comes after several: a topic still unknown then was deleted
 # The topic was deleted and made anew: its id is another one now.
+DAMAGED_S_MAX: Final = 15  # until a reader is told that the leader cannot read its log; replicas are mended in less
 TOPIC_CHANGED: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID})
 
 
@@ -182,15 +183,26 @@ class Fetcher:
                 self._failed(at, position, answer)
             elif answer is not None:
                 position.backoff.reset()
+                position.damaged_since_s = None
                 position.high_watermark = answer.high_watermark
                 position.chunk = None if answer.is_empty else answer
         self._arrived.set()
 
     def _failed(self, at: TopicPartition, position: _Position, fault: ClientError) -> None:
-        if fault.retriable or (isinstance(fault, Refused) and fault.kafka_error in TOPIC_CHANGED):
+        error = fault.kafka_error if isinstance(fault, Refused) else None
+        if error is ErrorCode.KAFKA_STORAGE_ERROR and self._is_damaged_long(position):
+            position.fault = fault
+        elif fault.retriable or error in TOPIC_CHANGED:
             self._hold_back(at, position)
         else:
             position.fault = fault
+
+    def _is_damaged_long(self, position: _Position) -> bool:
+        """A damaged replica makes room for another within seconds. If none does, nobody has these records."""
+        now_s = asyncio.get_running_loop().time()
+        if position.damaged_since_s is None:
+            position.damaged_since_s = now_s
+        return now_s - position.damaged_since_s > DAMAGED_S_MAX
 
     def _hold_back(self, at: TopicPartition, position: _Position) -> None:
         """Fetches from it again after a pause, in which the leader is looked up anew."""
@@ -219,13 +231,14 @@ class Fetcher:
 
 
 class _Position:
-    __slots__ = ("backoff", "chunk", "fault", "high_watermark", "is_busy", "is_paused", "offset")
+    __slots__ = ("backoff", "chunk", "damaged_since_s", "fault", "high_watermark", "is_busy", "is_paused", "offset")
 
     def __init__(self, offset: int, backoff: Backoff) -> None:
         self.offset = offset
         self.high_watermark = -1
         self.chunk: Chunk | None = None  # fetched, not yet taken
         self.fault: ClientError | None = None  # to be raised by the next poll
+        self.damaged_since_s: float | None = None  # since when the leader cannot read what is asked for
         self.is_busy = False  # a fetch is under way, or a pause before the next one
         self.is_paused = False
         self.backoff = backoff
