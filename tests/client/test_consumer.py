@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from chronik.client.consumer import EARLIEST, LATEST, AtTime, Consumer
 from chronik.client.errors import BadAnswer, ClientError, OffsetOutOfRange, Refused
 from chronik.client.fetch_answers import READ_COMMITTED, FetchOptions
+from chronik.client.fetching import DAMAGED_S_MAX
 from chronik.client.producer import Producer
 from chronik.client.topology import TopicPartition
 from chronik.wire import batches
@@ -208,6 +209,35 @@ def test_a_deleted_topic_is_told_after_a_while() -> None:
             fake.partitions.clear()
             with pytest.raises(Refused, match="UNKNOWN_TOPIC_OR_PARTITION"):
                 await read(consumer, 1)
+
+    on_cluster(work)
+
+
+@pytest.mark.parametrize("damaged_s", [5, 60], ids=["mended in time", "for good"])
+def test_a_partition_that_its_leader_cannot_read_is_told_after_a_while(damaged_s: int) -> None:
+    """Replicas are mended within seconds; a reader of the last copy would wait for ever."""
+
+    async def work(fake: FakeCluster, cluster: Any) -> None:
+        await fill(cluster, 10)
+        loop = asyncio.get_running_loop()
+        mended_at_s = loop.time() + damaged_s
+
+        async def fetch(request: FetchRequest, version: int) -> FetchResponse:
+            response = await fake.fetch(1, request, version)
+            for told in response.responses[0].partitions:
+                if loop.time() < mended_at_s:
+                    told.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+            return response
+
+        fake.nodes[1].handlers[FetchRequest] = fetch
+        async with Consumer(cluster) as consumer:
+            await consumer.assign({T0: EARLIEST})
+            if damaged_s < DAMAGED_S_MAX:
+                assert len(await read(consumer, 10)) == 10
+            else:
+                with pytest.raises(Refused, match="KAFKA_STORAGE_ERROR"):
+                    await read(consumer, 10)
+                assert loop.time() < mended_at_s
 
     on_cluster(work)
 

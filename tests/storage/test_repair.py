@@ -138,3 +138,23 @@ def test_it_may_be_run_again_and_not_while_a_node_runs() -> None:
         assert repair(disk, DIRECTORY) == first
 
     run(scenario)
+
+
+def test_a_stray_that_is_put_back_is_a_log_again() -> None:
+    """As docs/storage.md says: rename the directory, and rebuild."""
+
+    async def scenario() -> None:
+        disk = SimDisk(1)
+        await fill(disk, is_closed=True)
+        logs = await open_logs(disk)
+        log = logs.get(topic_id(1), 1)
+        assert log is not None
+        await logs.set_aside([log], "is unknown", 1_700_000_000_000)
+        await logs.close()
+        assert [log.partition for log in await reopened(disk)] == [0, 2]
+        disk._locked.clear()
+        disk.rename(f"{DIRECTORY}/t-1.1700000000000.stray", f"{DIRECTORY}/t-1")
+        assert len(repair(disk, DIRECTORY)) == PARTITIONS
+        assert values_of((await reopened(disk))[1]) == expected(1)
+
+    run(scenario)
