@@ -37,7 +37,8 @@ def web_server() -> Iterator[int]:
             writer.write(b"HTTP/1.1 404 Not Found\r\n\r\n")
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
-        writer.close()
+        finally:
+            writer.close()
 
     async def serve() -> None:
         server = await asyncio.start_server(answer, HOST, 0)

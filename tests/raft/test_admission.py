@@ -31,7 +31,11 @@ class Stranger:
 
     @classmethod
     async def at(cls, transport: TcpTransport) -> Stranger:
-        return cls(*await asyncio.open_connection(*transport.address))
+        stranger = cls(*await asyncio.open_connection(*transport.address))
+        test = asyncio.current_task()
+        assert test is not None
+        test.add_done_callback(lambda _: stranger.leave())  # whatever the test does: its loop ends with it
+        return stranger
 
     def say(self, *bodies: bytes) -> None:
         self._writer.write(b"".join(map(frame, bodies)))

@@ -363,7 +363,9 @@ class Node:
         self.sends.close()
         if hasattr(self, "store"):
             if self.failure is None and hasattr(self, "broker_epoch"):
-                write_mark(self.runtime.disk, self.settings.log_dir, self.store.raft.durable_index)
+                # On the lane, behind a mark that may be under way: both go through the same temporary file.
+                index = self.store.raft.durable_index
+                await self.record_lane.run(partial(write_mark, self.runtime.disk, self.settings.log_dir, index))
             await self.store.close()
         if self.quorum is not None:
             await self.quorum.stop()
