@@ -51,7 +51,7 @@ def test_the_fault_is_chosen_and_the_rest_of_the_run_is_the_seeds() -> None:
     assert [each for each in lost.faults if each.kind != "lost identity"] == [
         each for each in old.faults if each.kind != "lost raft log"
     ]
-    assert run_named("loss", 5, lost.faults).log_hash == lost.log_hash
+    assert run_named("loss", 5, lost.faults).lines == lost.lines
 
 
 def test_an_unknown_fault_is_told_with_those_there_are() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import threading
 from asyncio import events
 from collections.abc import Callable
 from random import Random
@@ -54,11 +55,16 @@ class World:
 
 
 class LogCapture(logging.Handler):
-    """Takes the product's own log into the world's, for as long as it is entered."""
+    """Takes the product's own log into the world's, for as long as it is entered.
+
+    Lines of other threads are left out. The world has one thread, and whatever else the process runs (a client of
+    another test, a Spark listener) logs when it likes: its lines would make two runs of one seed differ.
+    """
 
     def __init__(self, world: World, level: int = logging.INFO) -> None:
         super().__init__(level)
         self._world = world
+        self._thread_id = threading.get_ident()
         self._logger = logging.getLogger("chronik")
         self._before = (self._logger.level, self._logger.propagate)
 
@@ -73,6 +79,9 @@ class LogCapture(logging.Handler):
         self._logger.removeHandler(self)
         self._logger.level, self._logger.propagate = self._before
         logging.Logger.manager._clear_cache()  # type: ignore[attr-defined]  # levels are cached per logger
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return record.thread == self._thread_id and bool(super().filter(record))
 
     def emit(self, record: logging.LogRecord) -> None:
         loop = events._get_running_loop()
