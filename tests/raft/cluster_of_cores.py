@@ -157,6 +157,7 @@ class Cluster:
             step_down_on_removal=True,
             guards_promises=self.guards_promises,
             may_have_promised=self.guards_promises and is_restart,
+            compares_logs=self.guards_promises,
         )
 
     def start(self, server: Server) -> None:

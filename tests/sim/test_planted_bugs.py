@@ -172,6 +172,7 @@ CASES = [
     Planted(loss_bugs.lost_replicas_are_not_reported, "loss", 4, None, ("9", "25"), only="rot in segment"),
     Planted(loss_bugs.the_controller_counts_on_lost_replicas, "loss", 4, None, ("9", "25"), only="rot in segment"),
     Planted(loss_bugs.damage_is_forgotten_and_not_cut, "loss", 0, None, ("9", "22", "25"), only="rot in segment"),
+    Planted(loss_bugs.a_voter_with_an_old_log_votes_at_once, "loss", 3, None, ("4", "25"), only="rot in raft log"),
     Planted(loss_bugs.a_repaired_directory_keeps_its_id, "loss", 44, None, ("7", "8"), only="lost journal"),
     Planted(loss_bugs.an_empty_disk_passes_for_the_old_one, "loss", 23, None, ("7", "8"), only="lost journal"),
     Planted(

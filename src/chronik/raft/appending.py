@@ -233,6 +233,8 @@ def on_append(core: Core, message: Message) -> None:
     if conflict < len(message.entries):
         log.append(message.entries[conflict:])
     log.commit_to(min(message.commit, last_index))
+    if last_index >= message.commit and log.matches(message.commit, message.term):
+        core.probation = None  # a leader that has committed in its own term knows of all that was committed before
     answer(core, message.sender, index=last_index)
 
 

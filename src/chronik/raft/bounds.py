@@ -17,6 +17,7 @@ TERM_RISE_MAX = 1 << 32
 INDEX_RISE_MAX = 1 << 48  # a million entries a second for eight years
 MEMBERS_MAX = 1024
 PASSED_ON = (Kind.TRANSFER_LEADER, Kind.READ_INDEX)
+COMPARISONS = (Kind.COMPARE, Kind.COMPARE_REPLY)
 DENIALS = (Kind.VOTE_REPLY, Kind.PRE_VOTE_REPLY)
 
 
@@ -40,8 +41,9 @@ def implausible(message: Message, *, term: int, last_index: int) -> str | None:
 
 
 def _has_no_term(message: Message) -> bool:
-    """What is passed on for another has none, nor has a node that has heard of no leader yet; it grants no vote."""
-    return message.kind in PASSED_ON or (message.kind in DENIALS and message.reject)
+    """What is passed on for another has none, nor have comparisons of logs, nor has a node that has heard of no leader
+    yet; it grants no vote."""
+    return message.kind in PASSED_ON + COMPARISONS or (message.kind in DENIALS and message.reject)
 
 
 def _implausible_entries(message: Message) -> str | None:

@@ -49,4 +49,5 @@ class RaftConfig:
             forwards_proposals=False,
             guards_promises=True,
             may_have_promised=may_have_promised,
+            compares_logs=True,
         )

@@ -35,6 +35,7 @@ from chronik.raft.messages import (
     Role,
     SoftState,
 )
+from chronik.raft.probation import LogEnd, Probation
 from chronik.raft.progress import Pace, Progress
 from chronik.raft.quorum import majority
 from chronik.raft.reads import PendingReads, ReadMode
@@ -63,6 +64,7 @@ class CoreConfig(NamedTuple):
     forwards_proposals: bool = True
     guards_promises: bool = False  # with check_quorum, a promise to a leader outlives its term: others may read by it
     may_have_promised: bool = False  # just before this start, which forgot it
+    compares_logs: bool = False  # after a restart with the others', before it votes: see probation.py
 
 
 class Core:
@@ -94,6 +96,8 @@ class Core:
         self.election_timeout_ticks = 0  # election_ticks and jitter, drawn anew each time
         # Since this node last let a leader, itself included, count on it; no change of role or term touches it.
         self.promised_ticks_ago = 0 if config.may_have_promised else config.election_ticks
+        may_have_lost = config.compares_logs and config.may_have_promised
+        self.probation = Probation(config.election_ticks) if may_have_lost else None
         self.abstains = False  # it lost its disk, so it may have voted and acknowledged what it does not know of
         self.cannot_write = False  # the disk takes nothing just now: a leader could commit nothing, nor apply it
         self.outbox: list[Message] = []
@@ -143,6 +147,8 @@ class Core:
             return None
         if message.term > self.term and not self._take_newer_term(message):
             return None
+        if self.probation is not None and message.kind in TELLS_LOG_END:
+            self.probation.heard(message.sender, LogEnd(message.log_term, message.index))
         return STEPS[message.kind][self.role](self, message)
 
     def _take_newer_term(self, message: Message) -> bool:
@@ -183,6 +189,8 @@ class Core:
             self.promised_ticks_ago = 0  # its lease, and those that it grants, count on its own voice too
             appending.tick_leader(self)
             return
+        if self.probation is not None:
+            election.tick_probation(self, self.probation)
         if self.promotable and self.election_elapsed >= self.election_timeout_ticks:
             self.election_elapsed = 0
             self.campaign()
@@ -327,6 +335,15 @@ class Core:
 
     # For the modules beside this one
 
+    @property
+    def log_end(self) -> LogEnd:
+        return LogEnd(self.log.last_term, self.log.last_index)
+
+    def allows(self, end: LogEnd) -> bool:
+        """Whether this node may support a candidate whose log ends there, by what it has heard since its restart."""
+        others = [voter for voter in self.members.voters if voter != self.id]
+        return self.probation is None or self.probation.allows(end, others)
+
     def send(
         self,
         kind: Kind,
@@ -355,6 +372,7 @@ def ignore(core: Core, message: Message) -> None:
 
 
 Handler = Callable[[Core, Message], "Refusal | None"]
+TELLS_LOG_END = frozenset({Kind.VOTE, Kind.PRE_VOTE, Kind.COMPARE, Kind.COMPARE_REPLY})
 ROLES = (Role.FOLLOWER, Role.PRE_CANDIDATE, Role.CANDIDATE, Role.LEADER)
 
 # fmt: off
@@ -390,6 +408,10 @@ STEPS: dict[Kind, dict[Role, Handler]] = {
          reads.forward,              ignore,                 ignore,                 reads.on_read_index),
         (Kind.READ_INDEX_REPLY,
          reads.on_reply,             ignore,                 ignore,                 ignore),
+        (Kind.COMPARE,
+         election.on_compare,        election.on_compare,    election.on_compare,    election.on_compare),
+        (Kind.COMPARE_REPLY,
+         ignore,                     election.on_compared,   ignore,                 ignore),
     )
 }
 # fmt: on

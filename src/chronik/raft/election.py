@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from chronik.raft import appending, heartbeats, roles, snapshots
 from chronik.raft.messages import FORCED, NOBODY, Entry, Kind, Message, Role
+from chronik.raft.probation import LogEnd, Probation
 from chronik.raft.quorum import Verdict, verdict
 from chronik.runtime.invariants import check
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 def _become_leader(core: Core) -> None:
     check(core.role is Role.CANDIDATE, "only a candidate is elected")
+    core.probation = None
     roles.reset(core, core.term)
     core.role, core.leader = Role.LEADER, core.id
     own = core.progress[core.id]
@@ -72,6 +74,8 @@ def on_vote(core: Core, message: Message) -> None:
     )
     if core.keeps_promise() and message.context != FORCED:
         may = False  # to the leader of an older term: the candidate's own term is known here by another message
+    elif message.context != FORCED and not core.allows(LogEnd(message.log_term, message.index)):
+        may = False
     reply = REPLY_TO[message.kind]
     if core.abstains or not may or not core.log.is_behind_or_equal(message.log_term, message.index):
         core.send(reply, message.sender, term=core.term, reject=True)
@@ -85,15 +89,39 @@ def on_vote(core: Core, message: Message) -> None:
 
 def on_vote_reply(core: Core, message: Message) -> None:
     core.votes.setdefault(message.sender, not message.reject)  # the first answer counts
+    _count(core)
+
+
+def _count(core: Core) -> None:
     outcome = verdict(core.members.voters, core.votes)
     if outcome is Verdict.LOST:
         # A lost pre-vote may carry a later term, but only a real message of that term proves it.
         roles.become_follower(core, core.term, NOBODY)
     elif outcome is Verdict.WON and core.role is Role.PRE_CANDIDATE:
-        _run(core, forced=False)
+        if core.allows(core.log_end):
+            _run(core, forced=False)
     elif outcome is Verdict.WON:
         _become_leader(core)
         appending.broadcast(core)
+
+
+def tick_probation(core: Core, probation: Probation) -> None:
+    probation.tick()
+    if probation.is_over:
+        core.probation = None
+        return
+    for voter in probation.unheard(core.members.voters):
+        if voter != core.id:
+            core.send(Kind.COMPARE, voter, term=0, log_term=core.log.last_term, index=core.log.last_index)
+
+
+def on_compare(core: Core, message: Message) -> None:
+    core.send(Kind.COMPARE_REPLY, message.sender, term=0, log_term=core.log.last_term, index=core.log.last_index)
+
+
+def on_compared(core: Core, message: Message) -> None:
+    """The last answer that a pre-candidate waited for may have come after the last vote."""
+    _count(core)
 
 
 def yield_to(core: Core, message: Message) -> None:

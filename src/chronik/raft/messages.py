@@ -89,11 +89,13 @@ class Kind(IntEnum):
     TIMEOUT_NOW = 12
     READ_INDEX = 13
     READ_INDEX_REPLY = 14
+    COMPARE = 15  # a restarted voter tells where its log ends, and asks where the receiver's does
+    COMPARE_REPLY = 16
 
 
 FROM_LEADER = frozenset({Kind.APPEND, Kind.HEARTBEAT, Kind.SNAPSHOT})
 PROMISES = frozenset({Kind.APPEND_REPLY, Kind.VOTE_REPLY, Kind.PRE_VOTE_REPLY})  # true once this node's disk says so
-REPLIES = PROMISES | {Kind.HEARTBEAT_REPLY, Kind.READ_INDEX_REPLY}
+REPLIES = PROMISES | {Kind.HEARTBEAT_REPLY, Kind.READ_INDEX_REPLY, Kind.COMPARE_REPLY}
 FORCED = b"transfer"  # context of a vote asked for by the old leader: the promise to it does not hold votes back
 ABSTAINS = b"abstains"  # context of an answer to an append: it is on disk, but its sender does not remember its votes
 
@@ -105,7 +107,7 @@ class Message:
     kind: Kind
     to: int
     sender: int = NOBODY
-    term: int = 0  # 0: of no term (forwarded proposals and reads, transfers)
+    term: int = 0  # 0: of no term (forwarded proposals and reads, transfers, comparisons)
     log_term: int = 0
     index: int = 0
     entries: tuple[Entry, ...] = ()

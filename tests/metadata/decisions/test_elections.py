@@ -47,6 +47,7 @@ def test_a_replica_that_leaves_below_the_minimum_stays_eligible() -> None:
     assert on.partition("t").leader == NO_LEADER, "the third left while the others went on"
     on.ask(BrokerHeartbeat(broker_id=second, broker_epoch=on.epoch(second)))
     assert (on.partition("t").leader, on.partition("t").isr) == (second, (second,))
+    assert on.partition("t").elr == (first,), "the member of the ISR that is down has everything too"
 
 
 @pytest.mark.parametrize(("kind", "name"), [(ResourceType.TOPIC, "t"), (ResourceType.BROKER, "")])

@@ -17,6 +17,7 @@ from chronik.metadata.store import MetadataStore
 from chronik.raft import journal
 from chronik.raft.codec import decode_snapshot
 from chronik.raft.driver import RaftNode
+from chronik.raft.probation import Probation
 from chronik.replication.lost_replicas import LostReplicas
 from chronik.runtime.interfaces import Disk
 from chronik.sim import attendance
@@ -88,6 +89,11 @@ def a_snapshot_with_a_wrong_bit_is_believed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         journal, "decode_snapshot_file", lambda data: decode_snapshot(memoryview(data), SNAPSHOT_HEAD_BYTES)[0]
     )
+
+
+def a_voter_with_an_old_log_votes_at_once(patch: pytest.MonkeyPatch) -> None:
+    """Together with one that was cut off it elects a leader that lacks committed entries."""
+    patch.setattr(Probation, "allows", lambda self, end, others: True)
 
 
 # A cluster that goes on without one

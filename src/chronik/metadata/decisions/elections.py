@@ -102,7 +102,8 @@ class Elections:
         if leader not in isr or leader not in self.live:
             leader = self._first(replicas, isr)
             if leader == NO_LEADER and (leader := self._first(replicas, elr)) != NO_LEADER:
-                isr, elr = [leader], [other for other in elr if other != leader]
+                # Members of the ISR that are not live hold everything too, so they stay eligible.
+                isr, elr = [leader], [each for each in replicas if each != leader and each in (*isr, *elr)]
             if leader == NO_LEADER and (allows_unclean or self.unclean_is_allowed(topic)):
                 leader = self._first(replicas, replicas)
                 isr, elr, last_known_elr = (isr, elr, last_known_elr) if leader == NO_LEADER else ([leader], [], [])
