@@ -53,7 +53,13 @@ class One:
 
     @classmethod
     async def make(
-        cls, *, leader: int = 1, epoch: int = 1, min_insync: int = 1, isr: tuple[int, ...] = (1, 2, 3)
+        cls,
+        *,
+        leader: int = 1,
+        epoch: int = 1,
+        min_insync: int = 1,
+        isr: tuple[int, ...] = (1, 2, 3),
+        is_from_before: bool = False,
     ) -> One:
         disk = SimDisk(0)
         runtime = machine(disk, 0)
@@ -68,6 +74,7 @@ class One:
             clock=runtime.clock,
             keeper=one.keeper,
             followers=one.followers,
+            is_from_before=is_from_before,
         )
         return one
 

@@ -15,10 +15,12 @@ from chronik.replication.errors import (
     TooFewReplicasAfterAppend,
     UnknownEpoch,
 )
+from chronik.replication.progress import Progress
+from chronik.replication.replica import PROVING_NS, CoordinatorPartition
 from chronik.runtime.invariants import InvariantBroken
 from chronik.storage.config import LogConfig
 from tests.raft.virtual_time import run
-from tests.replication.small import One, Session, fetched
+from tests.replication.small import KEY, One, Session, fetched
 
 
 def test_committed_is_what_every_in_sync_replica_holds_durably() -> None:
@@ -351,6 +353,59 @@ def test_an_end_is_told_only_when_it_cannot_go_back() -> None:
         one.reports(2, 2)
         one.reports(3, 2)
         assert one.replica.is_end_known
+
+    run(story)
+
+
+def test_a_leader_that_has_just_started_denies_nothing_before_others_agree() -> None:
+    """Its disk may be an old copy. A client that is told "no such offset" begins again at the start of the log."""
+
+    async def story() -> None:
+        one = await One.make(is_from_before=True)
+        assert not one.replica.is_end_known
+        with pytest.raises(NotYetAvailable):
+            one.replica.require_readable(5)
+        with pytest.raises(NotYetAvailable):
+            CoordinatorPartition(one.replica, lambda: 0).when_committed(0)
+        one.reports(2, 0)
+        assert one.replica.awaits_proof, "an in-sync follower has not been compared yet"
+        one.reports(3, 0)
+        assert one.replica.is_end_known
+        one.replica.require_readable(5)
+        assert CoordinatorPartition(one.replica, lambda: 0).when_committed(0) is None
+
+    run(story)
+
+
+def test_it_does_not_wait_for_ever_for_others_to_agree() -> None:
+    async def story() -> None:
+        one = await One.make(is_from_before=True)
+        await asyncio.sleep(PROVING_NS / 1e9 + 0.001)
+        assert one.replica.is_end_known
+        one.replica.require_readable(5)
+
+    run(story)
+
+
+def test_a_leader_of_a_new_topic_has_nothing_to_prove() -> None:
+    async def story() -> None:
+        one = await One.make()
+        assert one.replica.is_end_known
+
+    run(story)
+
+
+def test_an_eligible_replica_that_holds_more_is_not_told_to_cut_its_log() -> None:
+    """The leader has just started: it may be the one that lost something."""
+
+    async def story() -> None:
+        one = await One.make(epoch=2, isr=(1, 2), is_from_before=True)
+        better = Progress(KEY, Session(2))  # type: ignore[arg-type]
+        better.end_offset, better.last_epoch = 3, 1
+        assert one.replica.is_surpassed_by(better)
+        other = Progress(KEY, Session(3))  # type: ignore[arg-type]
+        other.end_offset, other.last_epoch = 3, 1
+        assert not one.replica.is_surpassed_by(other), "what it holds may never have been committed"
 
     run(story)
 

@@ -37,7 +37,12 @@ BATCH_BYTES_MAX = 64 << 20  # decompressed; we write batches plainly, other brok
 
 LOAD_RETRY_MS = 100
 COMMITTED_LATER = frozenset(
-    {ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.REQUEST_TIMED_OUT}
+    {
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
 )
 
 _WRITE_TIMEOUT = object()  # the key of the timer that watches the queue's head
@@ -162,16 +167,19 @@ class _Slot(Generic[S]):
 
     async def _committed(self, end_offset: int) -> None:
         """However long it takes: a leader stays one while it has too few replicas, and loads once it has enough."""
+        told = ""
         while not self.is_over:
-            committed = self.partition.when_committed(end_offset)
-            if committed is None:
-                return
             try:
+                committed = self.partition.when_committed(end_offset)
+                if committed is None:
+                    return
                 await committed
             except Exception as error:
                 if _code_of(error) not in COMMITTED_LATER:
                     raise
-                log.info("partition %d waits to be loaded: %s", self.partition.index, error)
+                if str(error) != told:
+                    told = str(error)
+                    log.info("partition %d waits to be loaded: %s", self.partition.index, error)
                 await asyncio.sleep(LOAD_RETRY_MS / 1000)
 
     async def _replay_batch(self, batch: batches.BatchView) -> int:

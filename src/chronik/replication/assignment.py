@@ -61,6 +61,7 @@ class Replicas:
         self._fetchers = fetchers
         fetchers.attach(self._make_follower)
         self._has_begun = False
+        self._from_before: frozenset[bytes] = frozenset()  # topics that are older than this process
         self._later: list[bytes] = []  # topics that are not taken up yet
         self._replicas: dict[Key, Replica] = {}
         self._reported: dict[Key, int] = {}  # lost replicas: the leader epoch in which the controller was first told
@@ -104,6 +105,7 @@ class Replicas:
             keeper=self._keeper,
             followers=self._followers.get(key, {}),
             is_elr_kept=self.image.features.get(ELR_FEATURE, 0) > 0,
+            is_from_before=topic.topic_id in self._from_before,
         )
         for progress in made.followers.values():
             progress.session.has_more(progress)  # it counts now
@@ -167,6 +169,7 @@ class Replicas:
         Topics of which nothing is here come last; where there are many, call `begin_more` until all are taken up.
         """
         self._has_begun = True
+        self._from_before = frozenset(image.topics)
         here = {log.topic_id for log in self.logs.all()}
         topics = image.all_topics()
         self._later = [topic.topic_id for topic in topics if topic.topic_id not in here]

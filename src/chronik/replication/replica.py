@@ -60,7 +60,9 @@ class Replica:
         keeper: IsrKeeper,
         followers: dict[int, Progress],
         is_elr_kept: bool = False,
+        is_from_before: bool = False,
     ) -> None:
+        """`is_from_before` says that the topic is older than this process."""
         self.log = log
         self.node_id = node_id
         self.is_gone = False  # set when the topic is deleted or the partition moved away
@@ -80,7 +82,7 @@ class Replica:
         self._is_committed_firm = True  # nothing below the high watermark can be lost by the elections seen so far
         # Whether this process has found its log to agree with a leader's, or with all in-sync followers'. A log that it
         # only read from its disk may be older than what it acknowledged, and nothing on the disk would show it.
-        self.is_proven = False
+        self.is_proven = not is_from_before
         self.mended_count = 0  # how often damaged records were dropped here to be fetched again
         self._waits = Waits(clock, lambda: TimedOut(self.name, self.state.isr))
         self._deletions = Waits(clock, lambda: TimedOut(self.name, self.state.isr))  # for others to start later too
@@ -158,7 +160,9 @@ class Replica:
         self._require_epoch(epoch)
         if self.is_gone:
             raise NotLeader(self.name, self.state.leader)
-        if not self.is_leader and offset > self.high_watermark:
+        if offset > (self.log.end_offset if self.is_leader else self.high_watermark) and (
+            not self.is_leader or self.awaits_proof
+        ):
             raise NotYetAvailable(self.name, self.high_watermark)
 
     def _require_epoch(self, epoch: int) -> None:
@@ -237,7 +241,16 @@ class Replica:
     @property
     def is_end_known(self) -> bool:
         """Whether the high watermark is as high as clients of earlier leaders may have seen it."""
-        return self.high_watermark >= self.epoch_start_offset or not self.is_leader
+        return not self.is_leader or (self.high_watermark >= self.epoch_start_offset and not self.awaits_proof)
+
+    @property
+    def awaits_proof(self) -> bool:
+        """Whether this leader has just started and others may hold more: what it lacks may still be committed."""
+        return self.is_leader and not self.is_proven and self._is_proving
+
+    @property
+    def _is_proving(self) -> bool:
+        return self._clock.monotonic_ns() - self.epoch_since_ns < PROVING_NS
 
     # --- waiting
 
@@ -287,8 +300,7 @@ class Replica:
 
     def _consider(self, progress: Progress) -> None:
         """With others in the ISR the eligible are no longer needed, and nobody would compare this log with theirs."""
-        is_proving = self._clock.monotonic_ns() - self.epoch_since_ns < PROVING_NS
-        if not self.is_proven and self.state.elr and is_proving:
+        if not self.is_proven and self.state.elr and self._is_proving:
             return
         if progress.end_offset >= self.high_watermark and progress.end_offset >= self.epoch_start_offset:
             self._keeper.caught_up(self, progress)
@@ -320,14 +332,14 @@ class Replica:
                 return
             if progress.end_offset < committed:
                 committed = progress.end_offset
-        if committed <= self.high_watermark:
-            return
         has_enough = len(state.isr) >= self.isr_size_min
         if state.elr or (self.is_elr_kept and not has_enough):
             # Replicas that left stay eligible: nothing may be committed without them, whatever the configuration says
             # by now, until the controller no longer counts on them.
             return
         self.is_proven = True
+        if committed <= self.high_watermark:
+            return
         self.high_watermark = self.log.high_watermark = committed
         self._waits.committed(committed, None if has_enough else self._too_few())
         for progress in self.followers.values():
@@ -420,6 +432,8 @@ class CoordinatorPartition:
         return self._replica.append(batches, now_ms=self._now_ms(), from_client=False).last_offset + 1
 
     def when_committed(self, offset: int) -> asyncio.Future[None] | None:
+        if self._replica.awaits_proof:
+            raise NotYetAvailable(self._replica.name, self._replica.high_watermark)
         return self._replica.when_committed(offset)
 
     def read(self, offset: int, bytes_max: int) -> list[memoryview]:

@@ -26,6 +26,7 @@ from chronik.broker.fetch_sessions import NO_SESSION, Opened, Session, Wanted
 from chronik.broker.produced import takes_long_to_convert, to_old_magic
 from chronik.broker.topics import find_replica, find_topic
 from chronik.broker.turns import PIECES_FIRST
+from chronik.replication.errors import NotLeader
 from chronik.replication.replica import Replica
 from chronik.runtime.pieces import Work, at_once
 from chronik.storage.errors import OffsetOutOfRange
@@ -318,6 +319,10 @@ class _Fetch:
         try:
             if self.context.version < VERSION_RACKS:
                 replica.require_leader(asked.current_leader_epoch)
+                if replica.awaits_proof and asked.fetch_offset > replica.log.end_offset:
+                    raise NotLeader(
+                        replica.name, replica.state.leader
+                    )  # these versions do not know OFFSET_NOT_AVAILABLE
             else:
                 replica.require_readable(asked.fetch_offset, asked.current_leader_epoch)
             if not self.is_counting:
@@ -351,7 +356,7 @@ class _Fetch:
             aborted_transactions=[] if is_committed_only else None,
             records=b"",
         )
-        if asked.last_fetched_epoch >= 0:
+        if asked.last_fetched_epoch >= 0 and not replica.awaits_proof:
             end = log.epochs.end_of(asked.last_fetched_epoch, log.end_offset)
             if end.end_offset < 0:  # of an epoch that this log has not reached: there is nothing to compare with
                 raise OffsetOutOfRange(asked.fetch_offset, log.start_offset, log.end_offset)

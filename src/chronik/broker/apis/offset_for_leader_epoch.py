@@ -47,5 +47,7 @@ def _end_of(topic: Topic | ErrorCode, context: Context, asked: OffsetForLeaderPa
         replica.require_leader(asked.current_leader_epoch)
     except context.node.refusals as fault:
         return EpochEndOffset(error_code=fault.kafka_error, partition=asked.partition)
+    if replica.awaits_proof:
+        return EpochEndOffset(error_code=ErrorCode.OFFSET_NOT_AVAILABLE, partition=asked.partition)
     end = replica.log.epochs.end_of(asked.leader_epoch, replica.log.end_offset)
     return EpochEndOffset(error_code=0, partition=asked.partition, leader_epoch=end.epoch, end_offset=end.end_offset)
