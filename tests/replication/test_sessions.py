@@ -135,6 +135,21 @@ def test_a_history_that_parts_is_told_and_does_not_count() -> None:
     by(work)
 
 
+def test_a_last_epoch_that_nobody_led_is_told_to_part() -> None:
+    """A wrong bit in a batch's leader epoch, which no checksum covers: the follower cuts the batch and fetches it."""
+
+    async def work(world: World, leader: Node) -> None:
+        world.produce(leader)
+        replica = leader.replica
+        assert replica is not None
+        epoch = replica.leader_epoch
+        rotten = await fetch(leader, asking(world, at=replica.log.end_offset, last_epoch=epoch + 4))
+        told = rotten.responses[0].partitions[0].diverging_epoch
+        assert (told.epoch, told.end_offset) == (epoch, replica.log.end_offset)
+
+    by(work)
+
+
 def test_epochs_are_looked_at() -> None:
     """Behind: told at once. Ahead: our image is late, and the fetch waits for it. Of a process of the past: refused."""
 

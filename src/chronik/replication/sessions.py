@@ -328,7 +328,9 @@ class FollowerSession:
     def _compare(self, progress: Progress, replica: Replica) -> None:
         log = replica.log
         if progress.last_epoch >= 0:
-            end = log.epochs.end_of(progress.last_epoch, log.end_offset)
+            # An epoch that this log has not reached is damage on the follower: it is told to cut back to ours.
+            known_epoch = min(progress.last_epoch, log.epochs.latest)
+            end = log.epochs.end_of(known_epoch, log.end_offset)
             if end.epoch < progress.last_epoch or end.end_offset < progress.end_offset:
                 progress.awaits_follower = True
                 if replica.is_surpassed_by(progress):
