@@ -35,9 +35,10 @@ def serve(
     from chronik.broker.errors import BrokerError
     from chronik.broker.process import log_to_stderr, run
     from chronik.broker.settings import Settings
+    from chronik.cli.naming import parse_settings
 
+    given = parse_settings(overrides, "--override")
     log_to_stderr(parse_log_level(log_level))
-    given = dict(item.partition("=")[::2] for item in overrides)
     try:
         settings = Settings.load(file, environment=os.environ, overrides=given)
     except BrokerError as fault:

@@ -1,14 +1,19 @@
-"""`chronik up`: a broker, or a cluster of them, in the foreground with every default right."""
+"""`chronik up`: one broker or a local cluster, in the foreground, without a configuration file."""
 
 from __future__ import annotations
 
 import shutil
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
 
 from chronik.cli.entry import parse_log_level
+from chronik.cli.naming import parse_settings
+from chronik.cli.session import complain
 
 if TYPE_CHECKING:
     from chronik.broker.node import Node
@@ -18,7 +23,14 @@ PORT_DEFAULT = 9092
 HOST = "127.0.0.1"
 
 
-def up(*, nodes: int = 1, port: int = PORT_DEFAULT, data: Path | None = None, log_level: str = "WARNING") -> int:
+def up(
+    *,
+    nodes: int = 1,
+    port: int = PORT_DEFAULT,
+    data: Path | None = None,
+    override: Annotated[list[str] | None, Parameter(name=["--override", "-o"], negative="")] = None,
+    log_level: str = "WARNING",
+) -> int:
     """Start a broker or a cluster here and keep it in the foreground; Ctrl-C stops it cleanly.
 
     Any Kafka client can use the printed address.
@@ -39,6 +51,8 @@ def up(*, nodes: int = 1, port: int = PORT_DEFAULT, data: Path | None = None, lo
         Client port of the first node, on loopback; the other nodes use the next ports; default: 9092.
     data
         Data directory; default: a temporary directory that is removed at the end.
+    override
+        Setting of every node as key=value; repeatable.
     log_level
         DEBUG, INFO, WARNING, ERROR or CRITICAL; default: WARNING.
     """
@@ -46,6 +60,7 @@ def up(*, nodes: int = 1, port: int = PORT_DEFAULT, data: Path | None = None, lo
     from chronik.broker.process import log_to_stderr
     from chronik.testing.local_cluster import why_not_here
 
+    given = parse_settings(override or (), "--override")
     if nodes < 1:
         print("chronik up: --nodes must be 1 or more", file=sys.stderr)
         return EXIT_USAGE
@@ -57,9 +72,9 @@ def up(*, nodes: int = 1, port: int = PORT_DEFAULT, data: Path | None = None, lo
         return EXIT_USAGE
     try:
         if nodes == 1:
-            code = _run_one(directory, port, keeps=data is not None)
+            code = _run_one(directory, port, given, keeps=data is not None)
         else:
-            code = _run_many(directory, nodes, port, keeps=data is not None, log_level=level)
+            code = _run_many(directory, nodes, port, given, keeps=data is not None, log_level=level)
         if code == EXIT_OK:
             print("Stopped.")
         return code
@@ -71,38 +86,43 @@ def up(*, nodes: int = 1, port: int = PORT_DEFAULT, data: Path | None = None, lo
             shutil.rmtree(directory, ignore_errors=True)
 
 
-def _run_one(directory: Path, port: int, *, keeps: bool) -> int:
+def _run_one(directory: Path, port: int, given: Mapping[str, str], *, keeps: bool) -> int:
     from chronik.broker.process import run
     from chronik.broker.settings import Settings
     from chronik.testing.local_cluster import local_cluster
 
     (overrides,) = local_cluster(directory, [port], [])
-    settings = Settings.load(None, environment={}, overrides=overrides)
+    settings = Settings.load(None, environment={}, overrides={**overrides, **given})
 
     def started(node: Node) -> None:
         admin = node.admin.listener
-        _say_ready([node.port()], directory, keeps=keeps, admin=f"{admin.host}:{admin.port}" if admin else None)
+        _say_ready([node.port()], directory, keeps=keeps, admin=[f"{admin.host}:{admin.port}"] if admin else [])
 
     return run(settings, started)
 
 
-def _run_many(directory: Path, nodes: int, port: int, *, keeps: bool, log_level: str) -> int:
+def _run_many(
+    directory: Path, nodes: int, port: int, given: Mapping[str, str], *, keeps: bool, log_level: str
+) -> int:
+    from chronik.broker.settings import Settings
+    from chronik.testing.local_cluster import find_cluster, local_cluster
     from chronik.testing.ports import free_ports
-    from chronik.testing.processes import NodeProcess, wait_for_end
+    from chronik.testing.processes import NodeProcess, heed_signals, wait_for_end
 
+    heed_signals()
+    for node_id in find_cluster(directory).lost:
+        complain(f"{directory} has no data of node {node_id}: it starts empty and copies its replicas from the others")
     ports = free_ports(nodes) if port == 0 else [port + index for index in range(nodes)]
-    from chronik.testing.local_cluster import local_cluster
-
-    started = [
-        NodeProcess.start(settings, log_level=log_level)
-        for settings in local_cluster(directory, ports, free_ports(nodes))
-    ]
+    settings = [{**made, **given} for made in local_cluster(directory, ports, free_ports(nodes))]
+    admins = [Settings.load(None, environment={}, overrides=each).admin_listener for each in settings]
+    started = [NodeProcess.start(each, log_level=log_level) for each in settings]
     try:
         for process in started:
             if process.wait_ready() is None:
-                print("chronik up: a node did not start: see its log above", file=sys.stderr)
+                print(f"chronik up: node {process.node_id} did not start: see its log above", file=sys.stderr)
                 return EXIT_USAGE
-        _say_ready(ports, directory, keeps=keeps)
+        admin = [f"{each.host}:{each.port}" for each in admins if each is not None and each.port]
+        _say_ready(ports, directory, keeps=keeps, admin=admin)
         return wait_for_end(started, lambda line: print(line, file=sys.stderr, flush=True))
     finally:
         for process in started:
@@ -111,11 +131,14 @@ def _run_many(directory: Path, nodes: int, port: int, *, keeps: bool, log_level:
             process.wait()
 
 
-def _say_ready(ports: list[int], directory: Path, *, keeps: bool, admin: str | None = None) -> None:
+def _say_ready(ports: list[int], directory: Path, *, keeps: bool, admin: Sequence[str]) -> None:
     where = "" if ports[0] == PORT_DEFAULT else f" --bootstrap {HOST}:{ports[0]}"
     print(f"bootstrap.servers  {','.join(f'{HOST}:{port}' for port in ports)}")
-    if admin is not None:
-        print(f"metrics            http://{admin}/metrics, also /healthz, /readyz and /status")
+    for number, address in enumerate(admin):
+        if number == 0:
+            print(f"metrics            http://{address}/metrics, also /healthz, /readyz and /status")
+        else:
+            print(f"                   http://{address}/metrics")
     print(f"data               {directory}{'' if keeps else '  (temporary: removed at the end; keep it with --data)'}")
     print(f"try                chronik topic create orders{where}")
     print("Ready. Press Ctrl-C to stop.", flush=True)

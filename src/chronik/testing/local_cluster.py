@@ -1,8 +1,9 @@
-"""Settings of a cluster whose nodes all run on this machine, with every default right for it: `up`, tests, the demo.
+"""Settings of a cluster whose nodes all run on this machine: for `chronik up`, tests and the demo.
 
-Loopback only. With three nodes or more every topic has three replicas, two of which must be in sync; internal topics
-too. Groups do not wait for latecomers. The quorum's ports are free ones unless given. The nodes share a secret, drawn
-once for a directory and kept there: other users of the machine can reach loopback too.
+Nodes listen on loopback only. With three nodes or more, every topic has three replicas and needs two in sync; internal
+topics too. Groups do not wait for more members. The directory of a cluster also holds the secret that its nodes share,
+because other users of the machine can reach loopback too, and the number of its nodes, so that a lost node directory is
+noticed.
 """
 
 from __future__ import annotations
@@ -12,19 +13,23 @@ import os
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 HOST = "127.0.0.1"
 REPLICAS_MAX = 3
 SECRET_FILE = "quorum-secret"  # noqa: S105 - the file's name
+COUNT_FILE = "nodes"
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 
 
 def local_cluster(directory: Path, ports: Sequence[int], quorum_ports: Sequence[int]) -> list[dict[str, str]]:
-    """One node's settings after the other; a node alone keeps its data in the directory itself."""
+    """The settings of each node. A single node keeps its data in the directory itself."""
     count = len(ports)
     replicas = min(REPLICAS_MAX, count)
     in_sync = min(2, replicas)
     secret_file = _secret_file(directory) if count > 1 else None
+    if count > 1:
+        (directory / COUNT_FILE).write_text(f"{count}\n")
     voters = ",".join(f"{node_id}@{HOST}:{port}" for node_id, port in enumerate(quorum_ports, 1))
     made = []
     for node_id, port in enumerate(ports, 1):
@@ -67,12 +72,52 @@ def node_directory(directory: Path, node_id: int) -> Path:
     return directory / f"node-{node_id}"
 
 
+class Found(NamedTuple):
+    """What a cluster's directory holds."""
+
+    count: int  # of nodes; 0 if there is no cluster yet
+    is_certain: bool  # False: the count is the highest number of a node directory
+    lost: tuple[int, ...]  # nodes without data
+
+
+def find_cluster(directory: Path) -> Found:
+    present = {
+        int(number)
+        for each in directory.glob("node-*")
+        if (number := each.name.removeprefix("node-")).isdigit() and _has_data(each)
+    }
+    if not present:
+        return Found(0, is_certain=True, lost=())
+    with contextlib.suppress(OSError, ValueError):
+        count = int((directory / COUNT_FILE).read_text())
+        return Found(count, is_certain=True, lost=tuple(sorted(set(range(1, count + 1)) - present)))
+    count = max(present)
+    return Found(count, is_certain=False, lost=tuple(sorted(set(range(1, count + 1)) - present)))
+
+
+def _has_data(node: Path) -> bool:
+    return (node / "meta.properties").exists()
+
+
 def why_not_here(directory: Path, count: int) -> str | None:
-    """What is wrong with starting so many nodes on this data; None when nothing is."""
-    was_one = (directory / "meta.properties").exists()
-    were_many = sum(1 for each in directory.glob("node-*") if (each / "meta.properties").exists())
-    if was_one and count > 1:
+    """Why this number of nodes cannot start on this data. None if it can."""
+    if _has_data(directory):
+        if count == 1:
+            return None
         return f"{directory} holds the data of one node: start it with --nodes 1, or give the cluster another --data"
-    if were_many and were_many != count:
-        return f"{directory} holds the data of {were_many} nodes: start it with --nodes {were_many}"
+    found = find_cluster(directory)
+    if not found.count:
+        return None
+    if count != found.count:
+        reason = f"{directory} holds the data of {found.count} nodes: start it with --nodes {found.count}"
+        if count > found.count and not found.is_certain:
+            reason += f"; if the cluster had {count} nodes and lost some, write {count} into {directory / COUNT_FILE}"
+        return reason
+    majority = count // 2 + 1
+    if count - len(found.lost) < majority:
+        lost = ", ".join(f"node-{node_id}" for node_id in found.lost)
+        return (
+            f"{directory} lacks the data of {lost}, and {majority} of {count} nodes must have theirs to elect a "
+            "controller: restore a missing directory from a copy, or give the cluster another --data"
+        )
     return None

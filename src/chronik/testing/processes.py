@@ -1,7 +1,7 @@
-"""Nodes as processes of their own: started, watched, stopped, killed, paused. They end with the process that made them.
+"""Nodes as processes: start, watch, stop, kill and pause them.
 
-A node says on standard output when it is ready, and stops when its standard input ends; so even a starter that is
-killed leaves none behind.
+A node prints a line on standard output when it is ready. It stops when its standard input ends, so no node outlives the
+process that started it, even if that process is killed.
 """
 
 from __future__ import annotations
@@ -77,16 +77,25 @@ class NodeProcess:
                 pipe.close()
 
 
+def heed_signals() -> None:
+    """SIGINT and SIGTERM raise KeyboardInterrupt, even if the process was started with SIGINT ignored.
+
+    A shell without job control starts background jobs like that.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
+
+
 def wait_for_end(processes: Sequence[NodeProcess], tell: Callable[[str], None]) -> int:
-    """Until all have ended, or Ctrl-C or SIGTERM; tells of each that ends by itself. 0, or 1 when none is left."""
+    """Waits until all have ended, or for KeyboardInterrupt, and reports each that ends. 0, or 1 if none is left."""
     running = dict.fromkeys(processes)
-    signal.signal(signal.SIGTERM, _interrupt)
     try:
         while running:
             for process in list(running):
                 if (code := process.exit_code()) is not None:
                     del running[process]
-                    tell(f"node {process.node_id} ended with status {code}; {len(running)} are left")
+                    left = f"{len(running)} {'is' if len(running) == 1 else 'are'} left"
+                    tell(f"node {process.node_id} ended with status {code}; {left}")
             time.sleep(WATCH_SECONDS)
     except KeyboardInterrupt:
         return 0
