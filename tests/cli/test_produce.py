@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
+from chronik.testing import Cluster
 from tests.cli.conftest import Run
 
 
@@ -59,3 +63,19 @@ def test_a_timestamp_older_than_the_topics_retention_is_warned_of_once(
     assert (young.exit_code, young.err) == (0, "")
     from_json = chronik("produce", topic, "--input", "json", stdin=b'{"value": "a", "timestamp_ms": 5}')
     assert from_json.err.count("older than topic") == 1
+
+
+@pytest.mark.slow
+def test_a_record_that_waits_is_explained_within_seconds_and_given_up_in_time(run_command: Run) -> None:
+    """Without a word the command looks as if it hung, and nobody knows which node to look at."""
+    with Cluster(nodes=3, settings={"min.insync.replicas": "3"}) as cluster:
+        servers = ("--bootstrap", cluster.bootstrap)
+        assert run_command("topic", "create", "waits", "-p", "1", *servers).exit_code == 0
+        cluster.stop(3)
+        done = run_command("produce", "waits", "--timeout", "5", *servers, stdin=b"a\n")
+        assert run_command("produce", "waits", "--timeout", "0", *servers, stdin=b"a\n").exit_code == 2
+    assert done.exit_code == 1
+    waiting, *_, failed = done.err.splitlines()
+    assert re.search(r"waiting to write to waits-0: node [12] answers NOT_ENOUGH_REPLICAS", waiting)
+    assert "1 record" in failed
+    assert "NOT_ENOUGH_REPLICAS" in failed

@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 from chronik.client.errors import Closed, DeliveryFailed, Refused, Unsendable
 from chronik.client.partitioners import partition_of_key
 from chronik.client.producer import LEADER, NONE, Producer
+from chronik.client.topology import TopicPartition
 from chronik.wire import batches
 from chronik.wire.compression import Codec
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.produce import ProduceRequest
 from tests.client.fake_cluster import AFTER, BEFORE, FakeCluster, on_cluster
-from tests.client.scripted import HANG_UP
+from tests.client.scripted import HANG_UP, NO_ANSWER
 
 RETRIABLE = (
     ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -191,6 +192,50 @@ def test_what_cannot_be_delivered_in_time_fails_with_the_reason() -> None:
                 await producer.flush()
             fake.trouble = None
             assert (await (await producer.send("t", b"y", partition=0))).offset == 0
+
+    on_cluster(work)
+
+
+def test_a_node_that_does_not_answer_is_given_up_in_the_delivery_time() -> None:
+    """A request must not outlive the records in it: the caller has been told how long it takes at most."""
+
+    async def work(fake: FakeCluster, cluster: Any) -> None:
+        fake.trouble = lambda when, at: NO_ANSWER if when == BEFORE else 0
+        async with Producer(cluster, delivery_timeout_ms=2_000) as producer:
+            started = asyncio.get_running_loop().time()
+            delivery = await producer.send("t", b"x", partition=0)
+            await asyncio.sleep(1.5)
+            (stall,) = producer.stalls(1_000)
+            assert (stall.at, stall.node_id, stall.fault) == (TopicPartition("t", 0), 1, None)
+            with pytest.raises(DeliveryFailed, match="without answer"):
+                await delivery
+            assert 2 <= asyncio.get_running_loop().time() - started < 4
+            (asked,) = fake.nodes[1].asked_for(ProduceRequest)
+            assert asked.timeout_ms <= 2_000
+            with pytest.raises(DeliveryFailed):
+                await producer.flush()
+
+    on_cluster(work)
+
+
+def test_a_producer_says_what_its_records_wait_for() -> None:
+    """Two minutes of silence look like a hang."""
+
+    async def work(fake: FakeCluster, cluster: Any) -> None:
+        fake.trouble = lambda when, at: ErrorCode.NOT_ENOUGH_REPLICAS if when == BEFORE and at == ("t", 0) else 0
+        async with Producer(cluster) as producer:
+            delivery = await producer.send("t", b"x", partition=0)
+            await (await producer.send("t", b"x", partition=1))
+            assert producer.stalls(1_000) == []
+            await asyncio.sleep(2)
+            (stall,) = producer.stalls(1_000)
+            assert (stall.at, stall.node_id) == (TopicPartition("t", 0), 1)
+            assert isinstance(stall.fault, Refused)
+            assert stall.fault.kafka_error is ErrorCode.NOT_ENOUGH_REPLICAS
+            assert 1_000 <= stall.waited_ms <= 3_000
+            fake.trouble = None
+            await delivery
+            assert producer.stalls(0) == []
 
     on_cluster(work)
 

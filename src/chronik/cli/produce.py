@@ -20,6 +20,7 @@ from chronik.cli.naming import existing_topic, parse_settings
 from chronik.cli.output import Column, counted, human_count, print_rows
 from chronik.cli.retention import RetentionCheck
 from chronik.cli.session import DEFAULTS, Options, complain, progress, run, watched
+from chronik.cli.stalling import stalls_reported
 
 if TYPE_CHECKING:
     from chronik.client.batching import Delivery, RecordPosition
@@ -57,6 +58,7 @@ def produce(
         Literal["none", "gzip", "snappy", "lz4", "zstd"], Parameter(name=["--compression", "-z"])
     ] = "none",
     create: bool = False,
+    timeout_s: Annotated[int, Parameter(name="--timeout")] = 120,
     options: Options = DEFAULTS,
 ) -> int:
     """Write records to a topic, one per line of stdin or of the given files.
@@ -107,7 +109,11 @@ def produce(
         Compression of batches; default: none.
     create
         Create the topic if it does not exist and the broker allows it.
+    timeout_s
+        Give up on a record that is not acknowledged after this many seconds; default: 120.
     """
+    if timeout_s < 1:
+        raise Misused(f"--timeout {timeout_s}: use 1 second or more")
     if whole_files and not files:
         raise Misused("--whole-files needs files to read")
     if key is not None and key_separator is not None:
@@ -161,9 +167,16 @@ def produce(
         retention = RetentionCheck(cluster, topic)
         refused: BadLine | CommandFailed | None = None
         with progress(f"writing to {topic}") as shown:
-            async with Producer(
-                cluster, acks=ACKS[acks], codec=Codec[compression.upper()], creates_topics=create
-            ) as producer:
+            async with (
+                Producer(
+                    cluster,
+                    acks=ACKS[acks],
+                    codec=Codec[compression.upper()],
+                    creates_topics=create,
+                    delivery_timeout_ms=timeout_s * 1000,
+                ) as producer,
+                stalls_reported(producer, timeout_s),
+            ):
                 pending: list[Delivery] = []
                 try:
                     async for record in inputs():

@@ -7,15 +7,17 @@
 `send` returns when the record has a place in memory, which may mean waiting for others to leave. A record is delivered
 when the broker has acknowledged it as `acks` demands; with idempotence, which is on unless acks is lowered, a batch
 that was written although its answer got lost is not written twice. What the broker calls retriable is tried again until
-`delivery_timeout_ms`; order within a partition holds through all of it (see `batching`).
+`delivery_timeout_ms`; order within a partition holds through all of it (see `batching`). `stalls` says what records
+wait for meanwhile.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from chronik.client.batching import NOBODY, Batch, Delivery, Identity, PartitionQueue, Written, record_bytes
+from chronik.client.connection import REQUEST_TIMEOUT_MS
 from chronik.client.errors import ClientError, Closed, DeliveryFailed, Refused, refuse
 from chronik.client.partitioners import Sticky, partition_of_key
 from chronik.client.routing import Backoff
@@ -47,6 +49,15 @@ SEQUENCE_LOST: Final = frozenset(
 )
 
 
+class Stall(NamedTuple):
+    """A partition whose oldest record has not been acknowledged for a while."""
+
+    at: TopicPartition
+    waited_ms: int
+    node_id: int | None  # the leader that was asked last; None if there is none
+    fault: ClientError | None  # its last error; None if it has not answered yet
+
+
 class Producer:
     def __init__(
         self,
@@ -76,9 +87,11 @@ class Producer:
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._sticky: dict[str, Sticky] = {}
         self._backoffs: dict[TopicPartition, Backoff] = {}
+        self._troubles: dict[TopicPartition, tuple[int | None, ClientError | None]] = {}  # see Stall
         self._requests: dict[int, int] = {}  # under way, by node
         self._identity = NOBODY
         self._identifying: asyncio.Task[None] | None = None
+        self._identity_fault: ClientError | None = None  # why there is none yet
         self._woken: dict[TopicPartition, PartitionQueue] = {}  # may have something to send
         self._buffered_bytes = 0
         self._unsettled_count = 0  # batches
@@ -114,7 +127,8 @@ class Producer:
         known = self._cluster.known_topic(topic)
         if known is None:
             known = await self._cluster.retrying(
-                lambda: self._cluster.topic(topic, creates=self._creates_topics), timeout_ms=TOPIC_TIMEOUT_MS
+                lambda: self._cluster.topic(topic, creates=self._creates_topics),
+                timeout_ms=min(TOPIC_TIMEOUT_MS, self._delivery_timeout_ms),
             )
         size_bytes = record_bytes(key, value, headers)
         while self._buffered_bytes and self._buffered_bytes + size_bytes > self._buffer_bytes_max:
@@ -145,6 +159,20 @@ class Producer:
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
+
+    def stalls(self, longer_than_ms: int) -> list[Stall]:
+        """What records that were sent so long ago wait for."""
+        now_ns = self._cluster.clock.monotonic_ns()
+        found = []
+        for at, queue in self._queues.items():
+            batch = queue.in_flight or (queue.batches[0] if queue.batches else None)
+            if batch is None:
+                continue
+            waited_ms = (now_ns - batch.born_ns) // _NS_PER_MS
+            if waited_ms >= longer_than_ms:
+                node_id, fault = self._troubles.get(at, (None, None))
+                found.append(Stall(at, waited_ms, node_id, fault or self._identity_fault))
+        return found
 
     async def close(self, *, flushes: bool = True) -> None:
         self._is_closed = True
@@ -228,13 +256,21 @@ class Producer:
                 some = queues[first : first + BATCHES_PER_REQUEST_MAX]
                 self._requests[node_id] = self._requests.get(node_id, 0) + 1
                 taken = {queue.at: queue.take(self._identity) for queue in some}
+                for at in taken:
+                    self._troubles[at] = (node_id, self._troubles.get(at, (None, None))[1])
                 self._tasks.start(f"request-{node_id}", self._deliver(node_id, taken))
 
     async def _deliver(self, node_id: int, taken: dict[TopicPartition, Batch]) -> None:
         """One request to one node, and what becomes of each batch in it."""
         try:
             answers = await produce(
-                self._cluster, node_id, taken, acks=self._acks, codec=self._codec, level=self._level
+                self._cluster,
+                node_id,
+                taken,
+                acks=self._acks,
+                codec=self._codec,
+                level=self._level,
+                timeout_ms=min(self._left_ms(batch) for batch in taken.values()),
             )
         except ClientError as fault:
             answers = dict.fromkeys(taken, fault)
@@ -248,6 +284,7 @@ class Producer:
         if isinstance(answer, Written):
             queue.finish(batch, answer, may_be_written=True)
             self._backoffs.pop(queue.at, None)
+            self._troubles.pop(queue.at, None)
             self._release(batch)
             return
         code = answer.kafka_error if isinstance(answer, Refused) else None
@@ -289,6 +326,9 @@ class Producer:
         if not queue.batches:
             return
         queue.is_held_back = True
+        asked = self._troubles.get(queue.at, (None, None))[0]
+        is_leaderless = isinstance(fault, Refused) and fault.kafka_error is ErrorCode.LEADER_NOT_AVAILABLE
+        self._troubles[queue.at] = (None if is_leaderless else asked, fault)
         backoff = self._backoffs.setdefault(queue.at, Backoff(self._cluster.randomness))
         self._tasks.start(f"wait-{queue.at}", self._wait(queue, backoff.next_ms()))
 
@@ -305,7 +345,12 @@ class Producer:
         self._wake(queue)
 
     def _is_overdue(self, batch: Batch) -> bool:
-        return self._cluster.clock.monotonic_ns() - batch.born_ns >= self._delivery_timeout_ms * _NS_PER_MS
+        return self._left_ms(batch) <= 0
+
+    def _left_ms(self, batch: Batch) -> int:
+        """How much of its delivery time is left."""
+        waited_ms = (self._cluster.clock.monotonic_ns() - batch.born_ns) // _NS_PER_MS
+        return self._delivery_timeout_ms - waited_ms
 
     def _release(self, batch: Batch) -> None:
         self._buffered_bytes -= batch.size_bytes - HEADER_BYTES
@@ -319,9 +364,15 @@ class Producer:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
 
         async def attempt() -> Identity:
-            connection = await self._cluster.to_any()
-            response = await connection.ask(request, InitProducerIdResponse)
-            refuse(response.error_code, "cannot get a producer id")
+            try:
+                connection = await self._cluster.to_any()
+                timeout_ms = min(REQUEST_TIMEOUT_MS, self._delivery_timeout_ms)
+                response = await connection.ask(request, InitProducerIdResponse, timeout_ms=timeout_ms)
+                refuse(response.error_code, "cannot get a producer id")
+            except ClientError as fault:
+                self._identity_fault = fault
+                raise
+            self._identity_fault = None
             return Identity(response.producer_id, response.producer_epoch)
 
         try:

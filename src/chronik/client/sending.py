@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 
 Answer = Written | ClientError
 
-TIMEOUT_MS: Final = 30_000  # how long the broker may wait for replicas
-ANSWER_TIMEOUT_MS: Final = TIMEOUT_MS + 5_000
+REPLICAS_TIMEOUT_MS: Final = 30_000  # the longest time that a broker may wait for replicas
+ANSWER_GRACE_MS: Final = 500  # the least time for the answer itself, after the broker has stopped waiting
+ANSWER_GRACE_MS_MAX: Final = 5_000
 NO_ACKS: Final = 0
 MAGIC_2: Final = 3  # the version that brought record batches
 ZSTD: Final = 7  # ... and that brought zstd
@@ -45,8 +46,14 @@ async def produce(
     acks: int,
     codec: Codec,
     level: int | None,
+    timeout_ms: int = REPLICAS_TIMEOUT_MS,
 ) -> dict[TopicPartition, Answer]:
-    """Sends one batch per partition. Raises when nothing can be said of any of them."""
+    """Sends one batch per partition. Raises when nothing can be said of any of them.
+
+    `timeout_ms` is the time until the caller gives up. The broker waits for replicas no longer than that.
+    """
+    replicas_timeout_ms = max(1, min(REPLICAS_TIMEOUT_MS, timeout_ms))
+    grace_ms = min(ANSWER_GRACE_MS_MAX, max(ANSWER_GRACE_MS, timeout_ms - replicas_timeout_ms))
     connection = await cluster.to_node(node_id)
     answers: dict[TopicPartition, Answer] = {}
     encoded: dict[TopicPartition, bytes] = {}
@@ -62,7 +69,7 @@ async def produce(
     ids = {name: topic.topic_id if topic is not None else ZERO_UUID for name, topic in topics.items()}
     request = ProduceRequest(
         acks=acks,
-        timeout_ms=TIMEOUT_MS,
+        timeout_ms=replicas_timeout_ms,
         topic_data=[
             TopicProduceData(
                 name=name,
@@ -78,7 +85,11 @@ async def produce(
         await connection.tell(request, version_max=version_max)
         return answers | dict.fromkeys(encoded, Written(-1, -1))
     response = await connection.ask(
-        request, ProduceResponse, version_min=version_min, version_max=version_max, timeout_ms=ANSWER_TIMEOUT_MS
+        request,
+        ProduceResponse,
+        version_min=version_min,
+        version_max=version_max,
+        timeout_ms=replicas_timeout_ms + grace_ms,
     )
     names = {topic_id: name for name, topic_id in ids.items()}
     answers |= {
