@@ -182,6 +182,30 @@ def test_logs_that_the_metadata_does_not_know_are_kept_for_a_week() -> None:
     scenario(work)
 
 
+def test_an_old_copy_of_the_metadata_is_refused_after_a_kill_too() -> None:
+    """A node that is killed writes no last mark. What it marked while it ran must be enough."""
+
+    async def work(disk: SimDisk) -> None:
+        world = await World.make(disk)
+        await asyncio.sleep(5)
+        old = {name: disk.read_file(f"/data/raft/{name}") for name in disk.list("/data/raft")}
+        await world.create()
+        await world.produce(b"acknowledged")
+        await asyncio.sleep(5)
+        mark = disk.read_file("/data/metadata-mark")
+        await world.node.stop()
+        await turns()
+        for name in disk.list("/data/raft"):
+            disk.remove(f"/data/raft/{name}")
+        for name, content in old.items():
+            disk.replace_file(f"/data/raft/{name}", content)
+        disk.replace_file("/data/metadata-mark", mark)  # as a kill leaves it
+        for _ in range(4):
+            await refused(disk, "it is an old copy")
+
+    scenario(work)
+
+
 def test_retention_goes_on_after_a_restart_in_a_topic_that_nobody_touches() -> None:
     """Else the disk fills up with what should be gone."""
 

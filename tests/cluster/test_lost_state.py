@@ -147,3 +147,28 @@ def test_a_single_node_without_its_metadata_keeps_every_record(
         Path(f"{place}.away").rename(place)
         cluster.start_again(1)
         check_survived(cluster, load)
+
+
+def test_a_single_node_never_starts_with_an_old_copy_of_its_metadata(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """However often a supervisor tries: an attempt that adds to the copy would make it look new enough in the end."""
+    with Cluster(nodes=1, in_process=False, data=tmp_path) as cluster:
+        raft, old = tmp_path / "raft", tmp_path / "old"
+        shutil.copytree(raft, old)
+        node = Asked(cluster, 1)
+        assert node.create(TOPIC, replicas=1) == {TOPIC: 0}
+        node.close()
+        load = Load(cluster, TOPIC)
+        load.wait_for_more(10)
+        load.stop()
+        cluster.stop(1)
+        raft.rename(tmp_path / "new")
+        shutil.copytree(old, raft)
+        said = {start_refused(cluster.settings[0], capfd).partition("cannot start: ")[2] for _ in range(4)}
+        assert len(said) == 1, "an attempt adds no entry"
+        assert "it is an old copy" in said.pop()
+        shutil.rmtree(raft)
+        (tmp_path / "new").rename(raft)
+        cluster.start_again(1)
+        check_survived(cluster, load)
