@@ -15,6 +15,7 @@ from cyclopts import App, CycloptsError, Parameter
 
 from chronik import __version__
 from chronik.cli.errors import CommandError, Misused
+from chronik.cli.helping import Reflowing
 from chronik.cli.session import DONE, EXIT_CODES, INTERRUPTED, MISUSED, complain
 
 # What is imported when a noun is called, or when all are listed: a line of help is what a noun says of itself. So these
@@ -58,6 +59,7 @@ app = App(
     name="chronik",
     help=HELP,
     help_format="plaintext",
+    help_formatter=Reflowing(),
     help_epilogue=EXIT_CODES,
     version=__version__,
     # A flag is there or not; defaults are told in the words of each option, where they need telling.

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from chronik.client.routing import Cluster
 
-EXIT_CODES: Final = """\
-Exit codes: 0 done; 1 refused, or not found; 2 invalid command line;
-3 no broker reached; 130 interrupted."""
+EXIT_CODES: Final = (
+    "Exit codes: 0 done; 1 refused, or not found; 2 invalid command line; 3 no broker reached; 130 interrupted."
+)
 
 DONE, REFUSED, MISUSED, INTERRUPTED = 0, 1, 2, 130
 PROGRESS_AFTER_S: Final = 2
