@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from chronik.testing import Cluster
 from tests.cli.conftest import Run
 
 Unique = Callable[[str], str]
@@ -46,6 +47,14 @@ def test_a_topic_is_created_listed_described_altered_and_deleted(chronik: Run, u
     assert deleted.json == [{"name": name, "deleted": True}]
     assert chronik("topic", "delete", name).exit_code == 1
     assert chronik("topic", "delete", name, "--if-exists").exit_code == 0
+
+
+def test_errors_show_topic_ids_as_describe_does(run_command: Run, our_broker: Cluster, unique: Unique) -> None:
+    """Two spellings of one id cannot be searched for."""
+    servers, name = ("--bootstrap", our_broker.bootstrap), unique("twice")
+    assert run_command("topic", "create", name, *servers).exit_code == 0
+    (described,) = run_command("topic", "describe", name, "--format", "json", *servers).json
+    assert f"id {described['topic_id']}" in run_command("topic", "create", name, *servers).err
 
 
 def test_one_refused_topic_does_not_stop_the_others(chronik: Run, topic: str, unique: Unique) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
 
@@ -38,7 +39,7 @@ def columns_of_boxes(text: str) -> Iterator[list[str]]:
 
 def stubs(lines: list[str], width: int) -> Iterator[str]:
     """Lines that end although the next word would fit."""
-    for line, after in zip(lines, lines[1:], strict=False):
+    for line, after in pairwise(lines):
         begins = "\0" in after or not after or after[0].isspace() or not line or line[0].isspace()
         if not begins and len(line.lstrip("\0")) + 1 + len(after.split()[0]) <= width and not line.endswith(":"):
             yield line

@@ -22,14 +22,17 @@ READY = "Ready. Press Ctrl-C to stop."
 
 
 @contextmanager
-def running(*words: str, before: Callable[[], object] | None = None) -> Iterator[tuple[list[str], subprocess.Popen[str]]]:
+def running(
+    *words: str, before: Callable[[], object] | None = None
+) -> Iterator[tuple[list[str], subprocess.Popen[str]]]:
     """`chronik up` with these words, and the lines it printed until it was ready. SIGINT ends it."""
     environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
     command = [sys.executable, "-m", "chronik.cli", "up", "--port", "0", "--log-level", "error", *words]
     with subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=before
     ) as process:
-        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
         lines = []
         try:
             for line in process.stdout:

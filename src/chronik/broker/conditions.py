@@ -16,6 +16,7 @@ from chronik.broker.metadata_mark import write_mark
 from chronik.broker.wall_clock import WallClock, write_stamp
 from chronik.runtime.alarms import DAMAGED_LOG, DESCRIPTORS, DISK_FULL, STRAY_LOG
 from chronik.runtime.errors import NameTooLong, NoDescriptor
+from chronik.runtime.wording import counted, was_or_were
 from chronik.storage.logs import RESERVE_BYTES
 
 if TYPE_CHECKING:
@@ -98,7 +99,8 @@ class Conditions:
         elif count < allowed * FAR_FROM_LIMIT:
             self._alarms.cleared(DESCRIPTORS, "there are fewer connections again", "connections")
         if self._node.logs.open_files.is_at_limit:
-            text = f"only {len(self._node.logs.open_files)} segments stay open, others are opened when used: {MORE}"
+            files = counted(len(self._node.logs.open_files), "segment")
+            text = f"no more than {files} can stay open at a time, others are opened when used: {MORE}"
             self._alarms.raised(DESCRIPTORS, text, "files", level=logging.WARNING)
 
     def _look_at_damage(self) -> None:
@@ -117,8 +119,8 @@ class Conditions:
             self._alarms.cleared(STRAY_LOG, f"no log in {directory} is set aside any more", directory)
         elif not self._alarms.is_active(STRAY_LOG, directory):
             text = (
-                f"{count} logs in {directory} were set aside because the metadata does not know them: their names end "
-                "in .stray; if their topics were not deleted on purpose, copy them before they are removed"
+                f"{counted(count, 'log')} in {directory} {was_or_were(count)} renamed to .stray because no topic in "
+                "the metadata owns them; unless you deleted or moved those topics, copy them before they are removed"
             )
             self._alarms.raised(STRAY_LOG, text, directory, level=logging.WARNING)
 

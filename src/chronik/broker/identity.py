@@ -16,6 +16,7 @@ from chronik.broker.errors import CannotStart
 from chronik.broker.settings.properties import parse_properties
 from chronik.metadata.image import Image
 from chronik.runtime.interfaces import Runtime
+from chronik.wire.uuids import uuid_text
 
 FILE = "meta.properties"
 VERSION = "1"
@@ -29,7 +30,7 @@ class Identity(NamedTuple):
     is_used: bool = False  # a node has joined a cluster with it
 
     def encode(self) -> bytes:
-        directory = base64.urlsafe_b64encode(self.directory_id).decode().rstrip("=")
+        directory = uuid_text(self.directory_id)
         lines = (
             f"version={VERSION}",
             f"cluster.id={self.cluster_id}",

@@ -10,8 +10,9 @@ from cyclopts import App, Parameter
 
 from chronik.cli.errors import CommandFailed, Misused
 from chronik.cli.moving import Standing, carry_out
-from chronik.cli.output import Column, Row, counted, id_list, print_json, print_rows
+from chronik.cli.output import Column, Row, id_list, print_json, print_rows
 from chronik.cli.session import DEFAULTS, DONE, REFUSED, Options, complain, progress, run
+from chronik.runtime.wording import counted
 
 if TYPE_CHECKING:
     from chronik.client.admin.balance import Racks, Replicas

@@ -11,8 +11,9 @@ from cyclopts import App, Parameter
 from chronik.cli.errors import CommandFailed, Misused
 from chronik.cli.moments import parse_place
 from chronik.cli.naming import did_you_mean
-from chronik.cli.output import Column, Row, counted, human_count, human_duration, print_json, print_rows, yes_or_no
+from chronik.cli.output import Column, Row, human_count, human_duration, print_json, print_rows, yes_or_no
 from chronik.cli.session import DEFAULTS, DONE, REFUSED, Options, complain, confirm, progress, run
+from chronik.runtime.wording import counted
 
 if TYPE_CHECKING:
     from chronik.client.admin.groups import Group

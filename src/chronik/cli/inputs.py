@@ -19,7 +19,8 @@ from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from chronik.cli.naming import did_you_mean
-from chronik.cli.output import EPOCH, counted
+from chronik.cli.output import EPOCH
+from chronik.runtime.wording import counted
 
 RECORD_KEYS: Final = ("value", "value_base64", "key", "key_base64", "headers", "timestamp", "timestamp_ms", "partition")
 IGNORED_KEYS: Final = ("topic", "offset")  # `consume` prints them; the target of a produce is named elsewhere

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from chronik.cli.errors import CommandFailed
 from chronik.cli.output import human_bytes, human_duration
+from chronik.runtime.wording import counted
 
 if TYPE_CHECKING:
     from chronik.client.admin.nodes import LogDirectory
@@ -59,7 +60,7 @@ async def carry_out(
         if begun:
             refused = [fault for fault in (await reassignments.move(cluster, begun)).values() if fault is not None]
             if refused:
-                raise CommandFailed(f"{refused[0]}; {len(refused)} of {len(begun)} moves were refused")
+                raise CommandFailed(f"{refused[0]}; {len(refused)} of {counted(len(begun), 'move')} refused")
             continue
         if not moving:
             return

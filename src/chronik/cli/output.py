@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal
 
+from chronik.runtime.wording import counted
+
 Row = Mapping[str, Any]
 
 NOTHING: Final = "-"
@@ -127,11 +129,6 @@ def human_bytes(size_bytes: int) -> str:
 
 def human_count(count: int) -> str:
     return f"{count:,}"
-
-
-def counted(count: int, noun: str, plural: str = "") -> str:
-    """1 record, 2 records, 0 records."""
-    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
 def human_duration(duration_ms: int) -> str:

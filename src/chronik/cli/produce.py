@@ -17,10 +17,11 @@ from chronik.cli.inputs import BadLine, Input, csv_records, json_records, jsonl_
 from chronik.cli.lines import open_sources, open_whole
 from chronik.cli.moments import parse_time
 from chronik.cli.naming import existing_topic, parse_settings
-from chronik.cli.output import Column, counted, human_count, print_rows
+from chronik.cli.output import Column, human_count, print_rows
 from chronik.cli.retention import RetentionCheck
 from chronik.cli.session import DEFAULTS, Options, complain, progress, run, watched
 from chronik.cli.stalling import stalls_reported
+from chronik.runtime.wording import counted, was_or_were
 
 if TYPE_CHECKING:
     from chronik.client.batching import Delivery, RecordPosition
@@ -210,8 +211,7 @@ def produce(
 def _stopped(fault: BadLine | CommandFailed, written: int) -> CommandFailed | Misused:
     """For a bad line, exit code 2 promises that nothing was written: a script may mend its input and start again."""
     if written:
-        were = "was" if written == 1 else "were"
-        return CommandFailed(f"{fault}. {counted(written, 'record')} before it {were} written")
+        return CommandFailed(f"{fault}. {counted(written, 'record')} before it {was_or_were(written)} written")
     message = f"{fault}. Nothing was written"
     return Misused(message) if isinstance(fault, BadLine) else CommandFailed(message)
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from chronik.cli.errors import CommandFailed, Misused
 from chronik.cli.naming import existing_topic
-from chronik.cli.output import counted
 from chronik.client.admin import groups, offsets
 from chronik.client.consumer import AtTime, Start
 from chronik.client.errors import ClientError, Refused
 from chronik.client.topology import TopicPartition
+from chronik.runtime.wording import counted
 from chronik.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:

@@ -7,6 +7,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from chronik.runtime.wording import counted
+
 FAILED = 1
 
 
@@ -91,8 +93,8 @@ def _many(scenario: str, seeds: range, jobs: int, fault: str, *, shrinks: bool) 
             failed.append(result.seed)
             print(f"seed {result.seed}: {result.failure}", flush=True)
     print(
-        f"{scenario}: {len(seeds)} seeds, {operation_count} operations in {virtual_ms // 1000} virtual seconds, "
-        f"{len(failed)} failed"
+        f"{scenario}: {counted(len(seeds), 'seed')}, {counted(operation_count, 'operation')} in "
+        f"{virtual_ms // 1000} virtual seconds, {len(failed)} failed"
     )
     if not failed:
         return 0

@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
-from chronik.cli.output import counted
 from chronik.cli.session import complain
+from chronik.runtime.wording import counted
 
 if TYPE_CHECKING:
     from chronik.client.producer import Producer, Stall

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
@@ -13,7 +12,6 @@ from chronik.cli.naming import did_you_mean, existing_topic, nearest_topic_confi
 from chronik.cli.output import (
     Column,
     Row,
-    counted,
     human_bytes,
     human_count,
     id_list,
@@ -22,6 +20,8 @@ from chronik.cli.output import (
     yes_or_no,
 )
 from chronik.cli.session import DEFAULTS, DONE, REFUSED, Options, complain, confirm, progress, run
+from chronik.runtime.wording import counted
+from chronik.wire.uuids import uuid_text
 
 if TYPE_CHECKING:
     from chronik.client.errors import Refused
@@ -121,7 +121,7 @@ def create(
                 rows.append(
                     {
                         "name": name,
-                        "topic_id": topic_id_text(result.topic_id),
+                        "topic_id": uuid_text(result.topic_id),
                         "partitions": result.partition_count,
                         "replication_factor": result.replication_factor,
                         "created": not validate_only,
@@ -321,7 +321,7 @@ def _listed(topic: Topic) -> dict[str, Any]:
     partitions = topic.partitions.values()
     return {
         "name": topic.name,
-        "topic_id": topic_id_text(topic.topic_id),
+        "topic_id": uuid_text(topic.topic_id),
         "internal": topic.is_internal,
         "partitions": len(partitions),
         "replication_factor": max((len(each.replicas) for each in partitions), default=0),
@@ -365,8 +365,3 @@ async def _described(cluster: Cluster, topic: Topic) -> dict[str, Any]:
             }
         )
     return _listed(topic) | {"configs": {config.name: config.value for config in own}, "partitions": rows}
-
-
-def topic_id_text(topic_id: bytes) -> str:
-    """As Kafka's own tools print it: URL-safe base64 without padding."""
-    return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")

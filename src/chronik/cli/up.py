@@ -101,9 +101,7 @@ def _run_one(directory: Path, port: int, given: Mapping[str, str], *, keeps: boo
     return run(settings, started)
 
 
-def _run_many(
-    directory: Path, nodes: int, port: int, given: Mapping[str, str], *, keeps: bool, log_level: str
-) -> int:
+def _run_many(directory: Path, nodes: int, port: int, given: Mapping[str, str], *, keeps: bool, log_level: str) -> int:
     from chronik.broker.settings import Settings
     from chronik.testing.local_cluster import find_cluster, local_cluster
     from chronik.testing.ports import free_ports

@@ -7,7 +7,6 @@ thing are refused as a whole.
 
 from __future__ import annotations
 
-import base64
 from typing import NamedTuple
 
 from chronik.runtime.interfaces import Randomness
@@ -24,6 +23,7 @@ from chronik.wire.notation import (
     uint16,
     uuid,
 )
+from chronik.wire.uuids import uuid_text
 
 SET, DELETE, APPEND, SUBTRACT = range(4)  # of ConfigChange.operation, by Kafka's numbers
 PREFERRED, UNCLEAN = range(2)  # of ElectLeaders.election_type, by Kafka's numbers
@@ -441,7 +441,7 @@ def draw_topic_id(randomness: Randomness) -> bytes:
 
 def draw_cluster_id(randomness: Randomness) -> str:
     """As Kafka writes one: 16 bytes in base64 for URLs, without its padding."""
-    return base64.urlsafe_b64encode(draw_topic_id(randomness)).decode().rstrip("=")
+    return uuid_text(draw_topic_id(randomness))
 
 
 def draw_ids(command: Command, randomness: Randomness) -> None:

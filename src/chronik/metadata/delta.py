@@ -23,6 +23,7 @@ from chronik.metadata.image import (
     View,
 )
 from chronik.runtime.invariants import InvariantBroken, check
+from chronik.wire.uuids import uuid_text
 
 
 class Changes(NamedTuple):
@@ -96,7 +97,7 @@ class Delta(View):
             return opened[1]
         topic = self.topics.get(topic_id)
         if topic is None:
-            raise InvariantBroken(f"a partition belongs to a topic: no topic {topic_id.hex()}")
+            raise InvariantBroken(f"a partition belongs to a topic: no topic {uuid_text(topic_id)}")
         partitions = list(topic.partitions)
         self._open[topic_id] = topic.name, partitions
         self._topics_touched[topic_id] = None

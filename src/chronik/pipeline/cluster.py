@@ -13,10 +13,10 @@ from chronik.client.admin import groups, offsets
 from chronik.client.errors import ClientError, Refused
 from chronik.client.routing import Cluster
 from chronik.client.topology import TopicPartition
-from chronik.pipeline.reading import shown_id
 from chronik.runtime.real import real_runtime
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.notation import ZERO_UUID
+from chronik.wire.uuids import uuid_text
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Mapping
@@ -48,7 +48,7 @@ class BlockingCluster:
             if wanted is not None and name in wanted and code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise Refused(code, f"topic {name!r}")
         return {
-            name: KnownTopic("" if topic.topic_id == ZERO_UUID else shown_id(topic.topic_id), tuple(topic.partitions))
+            name: KnownTopic("" if topic.topic_id == ZERO_UUID else uuid_text(topic.topic_id), tuple(topic.partitions))
             for name, topic in sorted(topology.topics.items())
             if (name in wanted if wanted is not None else not topic.is_internal)
         }

@@ -29,6 +29,7 @@ from chronik.pipeline.rows import (
 )
 from chronik.pipeline.table_writes import flat
 from chronik.pipeline.tables.order import Keeping, living
+from chronik.runtime.wording import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,7 +58,7 @@ class Tested:
     def lines(self) -> Iterator[str]:
         dead = "".join(f", {count} dead ({name})" for name, count in self.dead.items())
         verdict = "" if not self.is_compared else ": as expected" if self.is_right else ": NOT as expected"
-        yield f"{self.name}: {len(self.rows)} rows{dead}{verdict}"
+        yield f"{self.name}: {counted(len(self.rows), 'row')}{dead}{verdict}"
         if not self.is_compared:
             yield from (f"    {json.dumps(row, ensure_ascii=False, default=str)}" for row in self.rows)
         yield from (f"  - {json.dumps(row, ensure_ascii=False, default=str)}" for row in self.missing)

@@ -7,7 +7,6 @@ nothing outlives a query. Records by the million are Spark's business, not this 
 from __future__ import annotations
 
 import asyncio
-import base64
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
@@ -23,6 +22,7 @@ from chronik.pipeline.conditions import PipelineFault
 from chronik.pipeline.plan import TopicFacts
 from chronik.runtime.real import real_runtime
 from chronik.wire.error_codes import ErrorCode
+from chronik.wire.uuids import uuid_text
 
 if TYPE_CHECKING:
     from chronik.wire.records import Headers, Record
@@ -43,11 +43,6 @@ class Lag:
     ms: int  # how long the oldest record that was not read has been waiting
 
 
-def topic_id_text(topic_id: bytes) -> str:
-    """As Kafka's own tools print it: URL-safe base64 without padding."""
-    return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
-
-
 class LiveCluster:
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
@@ -56,9 +51,7 @@ class LiveCluster:
     def topics(self) -> Mapping[str, TopicFacts]:
         async def work(cluster: Cluster) -> dict[str, TopicFacts]:
             known = (await cluster.retrying(lambda: cluster.refresh(None))).topics
-            return {
-                name: TopicFacts(topic_id_text(topic.topic_id), len(topic.partitions)) for name, topic in known.items()
-            }
+            return {name: TopicFacts(uuid_text(topic.topic_id), len(topic.partitions)) for name, topic in known.items()}
 
         try:
             return self._run(work)

@@ -16,7 +16,6 @@ from __future__ import annotations
 import logging
 import random
 import time
-from base64 import urlsafe_b64encode
 from typing import TYPE_CHECKING, Final
 
 from chronik.client.addresses import Address, parse_addresses
@@ -39,6 +38,7 @@ from chronik.wire.messages.list_offsets import (
 )
 from chronik.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from chronik.wire.notation import VERSION_MAX, ZERO_UUID
+from chronik.wire.uuids import uuid_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -308,12 +308,7 @@ def topic_id_of(bootstrap: str, topic: str, *, client_id: str = "chronik-pipelin
         reader.forget()
 
 
-def shown_id(topic_id: bytes) -> str:
-    """A topic id as Kafka's tools print it."""
-    return urlsafe_b64encode(topic_id).decode().rstrip("=")
-
-
 def require_same_topic(topic: str, before: bytes | None, after: bytes) -> None:
     """TOPIC_ID_CHANGED when both ids are known and differ."""
     if before is not None and ZERO_UUID not in (before, after) and before != after:
-        raise PipelineError("TOPIC_ID_CHANGED", topic=topic, before=shown_id(before), after=shown_id(after))
+        raise PipelineError("TOPIC_ID_CHANGED", topic=topic, before=uuid_text(before), after=uuid_text(after))

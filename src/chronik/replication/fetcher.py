@@ -40,6 +40,7 @@ from chronik.wire.messages.fetch import (
     PartitionData,
     ReplicaState,
 )
+from chronik.wire.uuids import uuid_text
 
 logger = logging.getLogger("chronik.replication")
 
@@ -253,7 +254,7 @@ class Fetcher:
         except StorageFailed:
             raise
         except (WireError, StorageError) as fault:
-            logger.error("partition %d of %s: %s", follower.key[1], follower.key[0].hex(), fault)
+            logger.error("partition %d of %s: %s", follower.key[1], uuid_text(follower.key[0]), fault)
             outcome = Outcome.REFUSED
         log = follower.log
         if outcome is not Outcome.NOTHING and log is not None:

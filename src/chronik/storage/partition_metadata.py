@@ -11,10 +11,11 @@ this file, or lost power before the file was durable: the file is written again.
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import urlsafe_b64decode
 from typing import NamedTuple
 
 from chronik.runtime.interfaces import Disk, File
+from chronik.wire.uuids import uuid_text
 
 FILE = "partition.metadata"
 TOPIC_ID_BYTES = 16
@@ -27,15 +28,11 @@ class PartitionName(NamedTuple):
     partition: int
 
     def __str__(self) -> str:
-        return f"{self.topic}-{self.partition} (topic id {_text(self.topic_id)})"
+        return f"{self.topic}-{self.partition} (topic id {uuid_text(self.topic_id)})"
 
     def encode(self) -> bytes:
-        lines = ("version: 0", f"topic_id: {_text(self.topic_id)}", f"topic: {self.topic}")
+        lines = ("version: 0", f"topic_id: {uuid_text(self.topic_id)}", f"topic: {self.topic}")
         return "\n".join([*lines, f"partition: {self.partition}", ""]).encode()
-
-
-def _text(topic_id: bytes) -> str:
-    return urlsafe_b64encode(topic_id).decode().rstrip("=")
 
 
 def decode(data: bytes) -> PartitionName | None:

@@ -75,7 +75,7 @@ def node_directory(directory: Path, node_id: int) -> Path:
 class Found(NamedTuple):
     """What a cluster's directory holds."""
 
-    count: int  # of nodes; 0 if there is no cluster yet
+    node_count: int  # 0 if there is no cluster yet
     is_certain: bool  # False: the count is the highest number of a node directory
     lost: tuple[int, ...]  # nodes without data
 
@@ -106,11 +106,11 @@ def why_not_here(directory: Path, count: int) -> str | None:
             return None
         return f"{directory} holds the data of one node: start it with --nodes 1, or give the cluster another --data"
     found = find_cluster(directory)
-    if not found.count:
+    if not found.node_count:
         return None
-    if count != found.count:
-        reason = f"{directory} holds the data of {found.count} nodes: start it with --nodes {found.count}"
-        if count > found.count and not found.is_certain:
+    if count != found.node_count:
+        reason = f"{directory} holds the data of {found.node_count} nodes: start it with --nodes {found.node_count}"
+        if count > found.node_count and not found.is_certain:
             reason += f"; if the cluster had {count} nodes and lost some, write {count} into {directory / COUNT_FILE}"
         return reason
     majority = count // 2 + 1

@@ -13,6 +13,8 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+from chronik.runtime.wording import is_or_are
+
 STOP_SECONDS_MAX = 30
 WATCH_SECONDS = 0.2
 
@@ -94,7 +96,7 @@ def wait_for_end(processes: Sequence[NodeProcess], tell: Callable[[str], None]) 
             for process in list(running):
                 if (code := process.exit_code()) is not None:
                     del running[process]
-                    left = f"{len(running)} {'is' if len(running) == 1 else 'are'} left"
+                    left = f"{len(running)} {is_or_are(len(running))} left"
                     tell(f"node {process.node_id} ended with status {code}; {left}")
             time.sleep(WATCH_SECONDS)
     except KeyboardInterrupt:

@@ -125,6 +125,26 @@ def test_no_password_is_printed() -> None:
         assert "swordfish" not in str(refused.value)
 
 
+def test_all_reachable_listeners_are_named_at_once() -> None:
+    """An operator mends a file once, not listener by listener."""
+    listeners = "listeners=PLAINTEXT://:9092,C://10.0.0.1:9093 chronik.admin.listener=0.0.0.0:9644 node.id=1"
+    with pytest.raises(BadSetting) as refused:
+        require_kept(load(f"{listeners} {QUORUM} process.roles=broker,controller"))
+    for each in ("PLAINTEXT://", "C://10.0.0.1:9093", "0.0.0.0:9644"):
+        assert each in str(refused.value)
+
+
+@pytest.mark.parametrize(("mode", "is_open"), [(0o644, True), (0o640, True), (0o600, False), (0o400, False)])
+def test_a_secret_that_other_users_can_read_is_warned_about(
+    mode: int, is_open: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "secret"
+    path.write_text("sixteen-characters\n")
+    path.chmod(mode)
+    require_kept(load(f"{LOOPBACK} chronik.quorum.secret.file={path}"))
+    assert (f"`chmod 600 {path}`" in caplog.text) == is_open
+
+
 def test_an_open_quorum_is_warned_about_once(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         require_kept(load(f"listeners=PLAINTEXT://:9092,C://:9093 {QUORUM} {INSECURE}"))

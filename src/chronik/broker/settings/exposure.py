@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from chronik.broker.errors import BadSetting
 from chronik.broker.settings.keys import BROKER_KEYS
 from chronik.broker.settings.listeners import is_loopback
+from chronik.runtime.permissions import others_may_read
 
 if TYPE_CHECKING:
     from chronik.broker.settings.settings import Settings
@@ -57,6 +58,9 @@ def require_kept(settings: Settings) -> None:
     """Raises BadSetting where the node would be more open than its configuration says."""
     require_no_restriction(settings.layers.static)
     require_guarded(settings)
+    path = settings.layers.static.get(f"{SECRET}.file", "").strip()
+    if path and others_may_read(path):
+        log.warning("%s.file: other users of this machine can read %s: run `chmod 600 %s`", SECRET, path, path)
 
 
 def require_guarded(settings: Settings) -> None:
@@ -64,11 +68,16 @@ def require_guarded(settings: Settings) -> None:
     reachable = list(_unguarded(settings))
     if reachable and not settings.insecure_listeners:
         key, where = reachable[0]
-        advice = f" (or set {SECRET} on every node)" if key == "controller.listener.names" else ""
+        more = "".join(f", {other}={address}" for other, address in reachable[1:])
+        them = "them" if more else "it"
+        has_quorum = any(other == "controller.listener.names" for other, _ in reachable)
+        secret = f"; for the quorum, set {SECRET} on every node instead" if has_quorum else ""
         raise BadSetting(
-            key, where, "other machines can reach it, and nobody has to log in: bind it to 127.0.0.1"
-            f"{advice}, or set {INSECURE}=true if the network keeps strangers away",
-        )  # fmt: skip
+            key,
+            f"{where}{more}",
+            f"other machines can connect to {them} without authentication: bind {them} to 127.0.0.1{secret}; or set "
+            f"{INSECURE}=true if only trusted machines can reach {them}",
+        )
     for key, where in reachable:
         if key == "controller.listener.names":
             log.warning("whoever can reach %s can control this cluster: set %s on every node", where, SECRET)

@@ -12,6 +12,7 @@ from chronik.coordinator.groups.members import UNKNOWN_MEMBER_ID, SyncReply, syn
 from chronik.coordinator.groups.rebalance import Rebalancer, assignment_of
 from chronik.coordinator.groups.records import group_record
 from chronik.coordinator.shard import Record
+from chronik.runtime.wording import counted
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.heartbeat import HeartbeatRequest
 from chronik.wire.messages.leave_group import MemberIdentity, MemberResponse
@@ -119,7 +120,7 @@ class Membership:
         left_count = sum(response.error_code == ErrorCode.NONE for response in responses)
         if left_count == 0 or group.state is State.EMPTY:
             return [], responses
-        return self._rebalancer.prepare_or_complete(group, f"{left_count} members left"), responses
+        return self._rebalancer.prepare_or_complete(group, f"{counted(left_count, 'member')} left"), responses
 
     def _leave_one(self, group: ClassicGroup, identity: MemberIdentity) -> ErrorCode:
         member_id, instance_id = identity.member_id, identity.group_instance_id

@@ -17,6 +17,7 @@ from chronik.coordinator.groups.records import group_record
 from chronik.coordinator.shard import Record, Writer
 from chronik.coordinator.timers import Timers
 from chronik.runtime.interfaces import Clock
+from chronik.runtime.wording import counted
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.sync_group import SyncGroupResponse
 
@@ -148,7 +149,7 @@ class Rebalancer:
         for member_id in absent:
             self.drop(group, member_id)
         if absent:
-            self._write(group, self.prepare(group, f"no SyncGroup from {len(absent)} members"))
+            self._write(group, self.prepare(group, f"no SyncGroup from {counted(len(absent), 'member')}"))
 
     # --- sessions
 

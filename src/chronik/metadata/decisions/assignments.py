@@ -7,6 +7,7 @@ from collections.abc import Container, Sequence
 from chronik.metadata.errors import refuse
 from chronik.metadata.image import View
 from chronik.metadata.records import NOBODY, PartitionRecord
+from chronik.runtime.wording import counted
 from chronik.wire.error_codes import ErrorCode
 
 
@@ -26,7 +27,7 @@ def check_assignment(
     if replication_factor is not None and len(broker_ids) != replication_factor:
         refuse(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"a partition has {len(broker_ids)} replicas, the topic's others have {replication_factor}",
+            f"a partition has {counted(len(broker_ids), 'replica')}, the topic's others have {replication_factor}",
         )
     if needs_leader and not any(view.is_live(broker_id) for broker_id in broker_ids):
         refuse(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"no broker of {list(broker_ids)} is live, so none could lead")

@@ -28,6 +28,7 @@ from chronik.metadata.errors import MetadataRefused, refuse
 from chronik.metadata.image import Topic, View
 from chronik.metadata.placement import Circle
 from chronik.metadata.records import PartitionRecord, Record
+from chronik.runtime.wording import counted
 from chronik.wire.error_codes import ErrorCode
 
 
@@ -59,7 +60,7 @@ def _grow(view: View, growth: TopicGrowth, circle: Circle, *, allowed: int) -> l
     if growth.partition_count <= count:
         refuse(
             ErrorCode.INVALID_PARTITIONS,
-            f"topic {growth.name!r} has {count} partitions already and cannot get {growth.partition_count}: only more",
+            f"topic {growth.name!r} has {counted(count, 'partition')}; {growth.partition_count} is not more",
         )
     additional = growth.partition_count - count
     if additional > allowed:

@@ -29,6 +29,7 @@ from chronik.metadata.decisions.elections import Elections, Shape
 from chronik.metadata.errors import MetadataRefused, refuse
 from chronik.metadata.image import NO_LEADER, Partition, Topic, View
 from chronik.metadata.records import PartitionChangeRecord, Record
+from chronik.runtime.wording import counted
 from chronik.wire.error_codes import ErrorCode
 
 Change = Callable[[Topic, int, Partition], PartitionChangeRecord | None]
@@ -75,7 +76,8 @@ def _move(
     if keeps_factor and len(target) != len(settled):
         refuse(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"{topic.name}-{index} has {len(settled)} replicas, the target {len(target)}: allow that, or name as many",
+            f"{topic.name}-{index} has {counted(len(settled), 'replica')}, the target {len(target)}: give as many, or "
+            "allow a change of the replication factor",
         )
     # Whoever was to come by an earlier move and is wanted no more goes at once, unless nobody else is in sync.
     removing = [each for each in settled if each not in target]

@@ -32,6 +32,7 @@ from chronik.metadata.placement import Circle
 from chronik.metadata.records import ConfigRecord, Record, RemoveTopicRecord, TopicRecord
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.notation import ZERO_UUID
+from chronik.wire.uuids import uuid_text
 
 NAME_CHARACTERS_MAX = 249  # a directory is named after it, with '-' and a partition number, within 255
 PARTITIONS_MAX_PER_COMMAND = 10_000  # Kafka's bound; one batch of records stays under a few megabytes
@@ -77,9 +78,9 @@ def create_topic(view: View, topic: NewTopic, rules: Rules, circle: Circle) -> t
     name, topic_id = topic.name, topic.topic_id
     check_topic_name(view, name)
     if existing := view.topic_named(name):
-        refuse(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} already exists, id {existing.topic_id.hex()}")
+        refuse(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} already exists, id {uuid_text(existing.topic_id)}")
     if topic_id == ZERO_UUID or view.topic(topic_id) is not None:
-        refuse(ErrorCode.INVALID_REQUEST, f"topic {name!r} comes without an id of its own: {topic_id.hex()}")
+        refuse(ErrorCode.INVALID_REQUEST, f"topic {name!r} comes without an id of its own: {uuid_text(topic_id)}")
     configs = _configs_of(topic)
     check_topic_configs(view, configs, rules)
     placed = _manual(view, topic) if topic.assignments else _automatic(topic, rules, circle)
@@ -165,10 +166,12 @@ def _removable(asked: TopicName, topic: Topic | None, times_named: Counter[str],
         refuse(ErrorCode.INVALID_REQUEST, f"topic {asked.name!r} stands {times_named[asked.name]} times in the request")
     if topic is None:
         if asked.name is None:
-            refuse(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {asked.topic_id.hex()}")
+            refuse(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {uuid_text(asked.topic_id)}")
         refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {asked.name!r}")
     if times_found[topic.topic_id] > 1:
-        refuse(ErrorCode.INVALID_REQUEST, f"topic {topic.name!r}, id {topic.topic_id.hex()}, is in the request twice")
+        refuse(
+            ErrorCode.INVALID_REQUEST, f"topic {topic.name!r}, id {uuid_text(topic.topic_id)}, is in the request twice"
+        )
     return topic
 
 
