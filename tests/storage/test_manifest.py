@@ -47,7 +47,7 @@ def test_what_is_missing_is_named(
     if missing is None:
         require_all("/data", promised, checkpoint=checkpoint, journals=journals)
         return
-    with pytest.raises(DataMissing, match=f"^/data/{missing} is not what this node has written there"):
+    with pytest.raises(DataMissing, match=f"^/data/{missing} is not what this node wrote"):
         require_all("/data", promised, checkpoint=checkpoint, journals=journals)
 
 

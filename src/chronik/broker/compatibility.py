@@ -1,7 +1,7 @@
-"""What Chronik serves of Kafka's protocol, and every place where it answers otherwise than Kafka on purpose.
+"""The APIs that Chronik serves, and every deliberate difference from Kafka.
 
-The comparison with real Kafkas (`make compat`) takes its exceptions from DIFFERENCES and from nowhere else, and fails
-when one of them has gone. docs/compatibility.md is written from here:
+The comparison with real Kafka (`make compat`) takes its exceptions from DIFFERENCES only, and fails if one of them no
+longer applies. docs/compatibility.md is generated from here:
 
 python -m chronik.broker.compatibility > docs/compatibility.md
 """
@@ -19,21 +19,21 @@ OPENING = """\
 
 *Made from the handlers and tables of `src/chronik/broker` by `python -m chronik.broker.compatibility`; do not edit.*
 
-`make compat` sends the same requests to Kafka 4.3.1, to Kafka 3.9.1 for the versions that 4.3 no longer serves, and to
-Chronik, and compares the answers byte by byte. Three things may differ: what a server makes up (ids, ports, the words
-of messages beside an error code), the order in which Kafka lists what its hash tables hold, and what the last table
-names. Everything else that the comparison meets is equal.
+`make compat` sends the same requests to Kafka 4.3.1 and to Chronik, and compares the responses byte by byte. Versions
+that 4.3 no longer serves are compared with Kafka 3.9.1. Only three things may differ: values that a server generates
+(ids, ports, the text of error messages), the order of lists that Kafka reads from hash tables, and the differences in
+the last table.
 
 ## APIs
 
-Every version that any Kafka from 0.8.2 to 4.3 served. What is not here is not advertised, and ends the connection as an
-unknown API does in Kafka.
+Each API is served in every version that any Kafka from 0.8.2 to 4.3 served. Other APIs are not advertised; a request
+for one closes the connection, as in Kafka.
 """
 
 DIFFERENT = """
-## Where Chronik answers otherwise
+## Differences
 
-Each line is held against a real Kafka: the comparison fails when the difference is gone.
+Each difference is verified against real Kafka: the comparison fails if it no longer exists.
 """
 
 
@@ -47,93 +47,93 @@ class Difference(NamedTuple):
 DIFFERENCES: dict[str, Difference] = {
     "what-is-served": Difference(
         "ApiVersions",
-        "lists its own APIs and, from v3 on, its features; does not list Produce v0-v2 truthfully (4.x closes on them)",
+        "lists its own APIs and, from v3 on, its features; lists Produce v0-v2, which 4.x answers by closing the connection",
         "lists what the table above says, and one feature, eligible.leader.replicas.version",
-        "A client learns what there is. Other features are switches for Kafka's own upgrades.",
+        "Clients see exactly what is served. Kafka's other features control its own upgrades.",
     ),
     "auto-create-at-once": Difference(
         "Metadata",
-        "answers UNKNOWN_TOPIC_OR_PARTITION for a topic that it is about to create; the client asks again",
-        "answers when the topic exists, with its leaders",
-        "One round trip and one error less; clients take both.",
+        "answers UNKNOWN_TOPIC_OR_PARTITION while it creates a topic; the client retries",
+        "waits until the topic is created, and returns its leaders",
+        "Saves a round trip and an error; clients accept both.",
     ),
     "bytes-after-a-batch": Difference(
         "Produce v3+",
-        "drops what follows the batch of a partition when it is too short to be another",
+        "ignores trailing bytes that are too short to be a batch",
         "answers INVALID_RECORD",
-        "Bytes that a client sent are stored or refused, never dropped in silence.",
+        "Bytes that a client sends are stored or refused, never dropped silently.",
     ),
     "codec-that-does-not-exist": Difference(
         "Produce",
         "answers UNKNOWN_SERVER_ERROR for a batch of codec 5, 6 or 7",
         "answers UNSUPPORTED_COMPRESSION_TYPE",
-        "An exception inside Kafka; the code that says what is wrong exists.",
+        "Kafka raises an internal exception; a specific error code exists.",
     ),
     "append-time-from-a-client": Difference(
         "Produce",
-        "takes a batch that claims LogAppendTime, and rewrites its header",
+        "accepts a batch marked LogAppendTime and rewrites its header",
         "answers INVALID_TIMESTAMP",
-        "Only the broker sets this time; no client sends it.",
+        "Only brokers set this mark; no client sends it.",
     ),
     "whole-batches": Difference(
         "Fetch",
-        "fills a limit of bytes with the beginning of a batch that does not fit",
-        "returns whole batches only, so that what it does not fill is left to the next partition",
-        "Clients throw such a beginning away; not sending it saves them the bytes.",
+        "fills the byte limit with a partial batch",
+        "returns complete batches only, and leaves the remaining bytes to the next partition",
+        "Clients discard partial batches, so sending them wastes bandwidth.",
     ),
     "portions": Difference(
         "Fetch v3+",
-        "returns all that a consumer asks for, however much that is",
-        "begins with half a megabyte, and gives more at once where that proves faster; any partition may come first. "
-        "Who waits for more than a byte (min_bytes) gets all it asks for",
-        "librdkafka reads small records at half the CPU so, from a broker that is near; a client that is far away "
-        "soon gets all.",
+        "returns as much as the consumer asks for",
+        "starts with half a megabyte per response, and increases that if it proves faster; any partition may come "
+        "first. A consumer with min_bytes above 1 gets as much as it asks for",
+        "Near the broker, librdkafka needs half the CPU for small records this way. Distant consumers soon get full "
+        "responses.",
     ),
     "records-are-not-read": Difference(
         "Produce",
-        "reads, and decompresses, every record of every batch; garbage is UNKNOWN_SERVER_ERROR, and the largest "
-        "timestamp of the header is set anew",
-        "checks the header and the CRC, and reads records only where the topic's rules need it",
-        "The CRC proves that these are the producer's own bytes. Reading them all is most of what a produce costs. "
-        "Retention does not believe the header: it reads the records before it deletes a segment that was written to "
-        "within retention.ms, and a record without a timestamp stays until retention.ms after its append. A lookup by "
-        "time goes by the header.",
+        "decompresses and reads every record; answers UNKNOWN_SERVER_ERROR for garbage, and recomputes the largest "
+        "timestamp in the batch header",
+        "checks the header and the CRC, and reads records only if the topic's settings require it",
+        "The CRC proves that the producer sent these bytes, and reading all records would dominate the cost of a "
+        "produce. Retention does not trust the header: it reads the records before it deletes a segment written "
+        "within retention.ms, and keeps a record without a timestamp until retention.ms after its append. A lookup by "
+        "time uses the header.",
     ),
     "time-below-the-start": Difference(
         "ListOffsets v7+",
-        "may answer -3, the largest timestamp, with a record that DeleteRecords has taken away",
-        "answers with a record that can be read",
-        "An offset that is answered is one to fetch from.",
+        "may answer -3 (largest timestamp) with a record that DeleteRecords deleted",
+        "answers with a record that exists",
+        "Clients fetch from the offset they get.",
     ),
     "negative-lengths": Difference(
         "any",
-        "takes any negative length of an array or a string for null",
-        "takes -1 for null, and closes the connection on other negative lengths",
-        "No client sends them; bytes that make no sense are refused before they are acted on.",
+        "treats any negative length of an array or string as null",
+        "treats -1 as null, and closes the connection on other negative lengths",
+        "No client sends them. Malformed requests are refused before they take effect.",
     ),
     "text-that-is-not-utf-8": Difference(
         "any",
-        "replaces what is not UTF-8 in a string, and goes on",
+        "replaces invalid UTF-8 in a string and continues",
         "closes the connection",
-        "A name that is silently another name is worse than none.",
+        "A silently changed name is worse than an error.",
     ),
     "unknown-config-operation": Difference(
         "IncrementalAlterConfigs",
         "answers UNKNOWN_SERVER_ERROR for an operation other than set, delete, append and subtract",
         "answers INVALID_REQUEST",
-        "An exception inside Kafka; the code that says what is wrong exists.",
+        "Kafka raises an internal exception; a specific error code exists.",
     ),
     "offsets-in-zookeeper": Difference(
         "OffsetCommit v0, OffsetFetch v0",
-        "answers UNSUPPORTED_VERSION, for it has no ZooKeeper any more to keep such offsets in",
-        "keeps them in __consumer_offsets like all others",
-        "A client of Kafka 0.8 can commit, and its group can move on to a newer one.",
+        "answers UNSUPPORTED_VERSION, because such offsets were kept in ZooKeeper",
+        "stores them in __consumer_offsets",
+        "Clients of Kafka 0.8 can commit, and their groups can upgrade.",
     ),
     "metadata-of-nothing": Difference(
         "Metadata v12+",
         "fails the whole request with UNKNOWN_SERVER_ERROR when a topic has neither name nor id",
         "answers INVALID_TOPIC_EXCEPTION for that topic",
-        "An exception inside Kafka that no client can mean to provoke.",
+        "Kafka raises an internal exception.",
     ),
 }
 

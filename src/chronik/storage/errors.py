@@ -101,7 +101,7 @@ class CannotRecover(StorageError):
 class DataMissing(CannotRecover):
     def __init__(self, directory: str, name: str, reason: str) -> None:
         super().__init__(
-            f"{directory}/{name} is not what this node has written there ({reason}): restore it, or run "
+            f"{directory}/{name} is not what this node wrote ({reason}): restore it, or run "
             f"`chronik storage repair {directory}` to keep what the segments hold and copy the rest from other nodes"
         )
 
@@ -136,4 +136,6 @@ class StorageFailed(StorageError):
     """A sync failed: the kernel may have dropped bytes that nobody can write again. Only a restart helps."""
 
     def __init__(self, cause: BaseException) -> None:
-        super().__init__(f"the disk failed ({cause}): the node acknowledges nothing more and must be restarted")
+        super().__init__(
+            f"the disk failed ({cause}): this node stops; check the disk, then restart it"
+        )

@@ -1,4 +1,4 @@
-"""AddRaftVoter (key 80): takes a node into the metadata quorum; answered when it votes, or did not come in time.
+"""AddRaftVoter (key 80): adds a voter to the metadata quorum; answered when it votes, or after a timeout.
 
 The node must run and listen where its first listener says. It is brought up to date before it votes. Directory ids are
 not looked at: a node is known by its id. v1's ack_when_committed is always true here.

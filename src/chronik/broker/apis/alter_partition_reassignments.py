@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments (key 45): moves replicas of partitions to other brokers, or calls such a move off.
+"""AlterPartitionReassignments (key 45): moves replicas to other brokers, or cancels such a move.
 
 Answered when the move has begun; ListPartitionReassignments shows it until every newcomer is in sync.
 Versions: v1 allow_replication_factor_change.

@@ -1,4 +1,5 @@
-"""DeleteTopics (key 20): by name, or by id (v6). Gone for every client when answered; files go soon after."""
+"""DeleteTopics (key 20): deletes topics by name or id (v6). No client sees them after the answer; files are deleted
+soon after."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeLogDirs (key 35): how much each partition takes on disk here, and how much room is left.
+"""DescribeLogDirs (key 35): returns the size of each partition on disk, and the free space.
 
 Versions: v3 top-level error; v4 total and usable bytes; v5 is_cordoned (never here).
 """

@@ -1,4 +1,4 @@
-"""DescribeQuorum (key 55): who votes and who listens in the metadata quorum, and how far each has come.
+"""DescribeQuorum (key 55): voters and observers of the metadata quorum, and their progress.
 
 Any node answers; it asks the leader. A member's offset is the index of the next entry it lacks. Each node is listed
 with its quorum listener and, beyond Kafka's answer, its admin listener. Without a leader the answer is NOT_CONTROLLER

@@ -1,4 +1,4 @@
-"""ElectLeaders (key 43): elects now: the first replica where another leads, or any live one where nobody does.
+"""ElectLeaders (key 43): elects the preferred replica, or any live replica if there is no leader.
 
 Null topics mean all, and then only partitions in which something was to be done are answered.
 Versions: v0 preferred only; v1 election_type, error of the whole.

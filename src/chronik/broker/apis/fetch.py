@@ -1,4 +1,4 @@
-"""Fetch (key 1): record batches from an offset on, as they lie in the log.
+"""Fetch (key 1): returns record batches from an offset, as stored in the log.
 
 Answers at once when enough bytes are there, anything went wrong or the client does not wait; otherwise when more is
 committed or the wait is over. The first batch may begin before the offset asked for: a batch is never cut, and is

@@ -1,4 +1,4 @@
-"""FindCoordinator (key 10): which broker coordinates a group.
+"""FindCoordinator (key 10): returns the broker that coordinates a group.
 
 The group's partition of __consumer_offsets decides. The topic is created when first needed, with all the replicas it is
 configured to have or not at all: until enough brokers live the answer is COORDINATOR_NOT_AVAILABLE.

@@ -1,4 +1,4 @@
-"""JoinGroup (key 11): a member enters a group, or stays in it.
+"""JoinGroup (key 11): adds a member to a group, or renews its membership.
 
 The group coordinator decides, and answers when the rebalance is over.
 

@@ -1,4 +1,4 @@
-"""ListOffsets (key 2): the offset at a position or a time, per partition.
+"""ListOffsets (key 2): returns the offset at a position or a timestamp, per partition.
 
 Times: -1 end (hw; lso when read_committed), -2 log start, -3 largest timestamp (v7+), -4 local log start (v8+, here as
 -2), -5 and -6 ask about tiers (v9+, v11+); we have none, so offset -1. Any other: first record at or after it, else -1.

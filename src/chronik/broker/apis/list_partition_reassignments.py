@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (key 46): the moves of replicas that are under way, of some topics or of all."""
+"""ListPartitionReassignments (key 46): lists reassignments in progress, of some topics or all."""
 
 from __future__ import annotations
 

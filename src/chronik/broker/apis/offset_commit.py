@@ -1,4 +1,4 @@
-"""OffsetCommit (key 8): remembers how far a group has read; answered when the offsets are durable.
+"""OffsetCommit (key 8): commits offsets of a group; answered when they are durable.
 
 Topics and partitions that do not exist are refused one by one; the rest goes to the group coordinator.
 Versions: v1 members and generations; v2-v4 retention_time_ms; v6 leader epochs; v7 static members; v10 topics by id.

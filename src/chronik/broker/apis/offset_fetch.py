@@ -1,4 +1,4 @@
-"""OffsetFetch (key 9): how far groups have read. The group coordinator answers; topic ids (v10) are looked up here.
+"""OffsetFetch (key 9): returns committed offsets of groups. Topic ids (v10) are resolved here.
 
 Versions: v2 null means all topics; v7 require_stable waits for commits under way; v8 many groups; v9 members are
 checked; v10 topics by id.

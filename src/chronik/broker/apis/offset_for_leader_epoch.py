@@ -1,4 +1,5 @@
-"""OffsetForLeaderEpoch (key 23): where a leader epoch ended in this log; how a client finds where its data diverged.
+"""OffsetForLeaderEpoch (key 23): returns where a leader epoch ends in this log, so that a client can find where its
+data diverged.
 
 Answers the largest epoch not above the one asked for, and the offset at which the next began (or the log end).
 Versions: v1 leader_epoch in the answer; v2 current_leader_epoch is checked; v3 replica_id.

@@ -1,4 +1,4 @@
-"""RemoveRaftVoter (key 81): a node votes no more in the metadata quorum. Its broker, if it has one, goes on as it was.
+"""RemoveRaftVoter (key 81): removes a voter from the metadata quorum. Its broker keeps running.
 
 Directory ids are not looked at: a node is known by its id.
 """

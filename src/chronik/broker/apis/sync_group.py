@@ -1,4 +1,4 @@
-"""SyncGroup (key 14): the leader hands in the assignment, everybody takes their part of it."""
+"""SyncGroup (key 14): the group leader submits the assignment; each member receives its part."""
 
 from __future__ import annotations
 

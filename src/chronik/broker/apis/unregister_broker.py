@@ -1,4 +1,4 @@
-"""UnregisterBroker (key 64): forgets a broker that will not come back.
+"""UnregisterBroker (key 64): removes the registration of a broker.
 
 One that only listens to the metadata quorum leaves that too; one that votes goes on voting until it is removed there.
 """

@@ -12,219 +12,219 @@ from chronik.broker.settings.definitions import read_table
 ACTED_ON = read_table("""
 [Node]
 process.roles  list  -  read-only  broker|controller
-    What the node is: a broker that keeps records, a controller that votes on metadata; by default both.
+    Roles of the node. Every node must be both broker and controller, which is also the default.
 node.id  int  -  read-only  0..
-    The node's number, unique in the cluster. Without it broker.id; without both, 1 in a cluster of one.
+    Id of the node, unique in the cluster. Default: broker.id, or 1 in a single-node cluster.
 broker.id  int  -1  read-only
-    The older name of node.id. Where both are set they must be equal.
+    Older name of node.id. If both are set, they must be equal.
 broker.rack  string  -  read-only
-    Where the node stands. Replicas of a partition are spread over racks.
+    Rack of the node. The replicas of a partition are spread over racks.
 log.dirs  list  -  read-only
-    Where records are kept. Only the first is used: a machine with several disks runs a node on each.
+    Directory for records. Only the first is used: on a machine with several disks, run a node on each.
 log.dir  list  /tmp/chronik-logs  read-only
-    The same, when log.dirs is not set.
+    Directory for records if log.dirs is not set.
 metadata.log.dir  string  -  read-only
-    Where the metadata log is kept; by default beside the records.
+    Directory for the metadata log. Default: log.dirs.
 controlled.shutdown.enable  boolean  true  read-only
-    On a clean stop, hand leadership over first.
+    Transfer leadership to other nodes before a clean stop.
 
 [Listeners]
 listeners  list  PLAINTEXT://:9092  read-only
-    NAME://host:port, one for each socket. No host means all interfaces, port 0 any free port.
+    Sockets to open, as NAME://host:port. No host: all interfaces. Port 0: any free port.
 advertised.listeners  list  -  read-only
-    What clients are told to connect to; by default the listeners themselves. Port 0 stands for the port the listener got.
+    Addresses that clients connect to. Default: listeners. Port 0 stands for the port that the listener got.
 listener.security.protocol.map  string  SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT  read-only
-    NAME:PROTOCOL for each listener's name. Only PLAINTEXT is served; any other protocol stops the node.
+    Protocol of each listener, as NAME:PROTOCOL. Only PLAINTEXT is supported; with any other the node does not start.
 inter.broker.listener.name  string  -  read-only
-    The listener by which brokers reach each other; by default the one named as security.inter.broker.protocol.
+    Listener for traffic between brokers. Default: the one named by security.inter.broker.protocol.
 security.inter.broker.protocol  string  PLAINTEXT  read-only  PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL
-    Names the listener between brokers when inter.broker.listener.name is not set.
+    Name of the listener for traffic between brokers if inter.broker.listener.name is not set.
 controller.listener.names  list  -  read-only
-    Which of the listeners belong to the metadata quorum. Clients are never sent there.
+    Listeners of the metadata quorum. Clients do not use them.
 chronik.admin.listener  string  -  read-only
-    host:port of health and metrics, or `none`. By default 127.0.0.1, at the port of the first listener plus 552.
+    Address of health checks and metrics, as host:port, or `none`. Default: 127.0.0.1, first listener's port plus 552.
 chronik.admin.hosts  list  ''  read-only
-    Names by which browsers and scrapers may ask for health and metrics, beside localhost, addresses, and the names of
-    this node's listeners. A request with another Host header is refused, so that no web page can read them.
+    Host names that requests to the admin listener may use, in addition to localhost, IP addresses, and the host names
+    of this node's listeners. A request with another Host header is refused, so that web pages cannot read metrics.
 
 [Security]
 authorizer.class.name  string  ''  read-only
-    Must stay empty: nothing is authorised, and a node that is told to authorise does not start.
+    Must be empty. Authorization is not implemented, so a node with an authorizer does not start.
 chronik.insecure.listeners  boolean  false  read-only
-    Let listeners be reached from other machines though nobody has to log in. Without it such a node does not start.
+    Allow listeners that other machines can reach, although there is no authentication. Without it, such a node does not start.
 chronik.quorum.secret  password  -  read-only
-    What the nodes of the quorum prove to each other to know before anything else; the same on every node, 16 characters
-    or more. It is never sent. Without it a listener of the quorum must be on loopback.
+    Shared secret of the quorum, the same on every node, 16 characters or more. Nodes prove to each other that they
+    know it; it is never sent. Without it, the quorum listener must be on loopback.
 chronik.quorum.secret.file  string  -  read-only
-    The file that holds it, instead of the key itself.
+    File that contains the secret. Use it instead of chronik.quorum.secret.
 
 [Metadata quorum]
 controller.quorum.voters  list  ''  read-only
-    id@host:port of each voter. Empty: this node alone is the quorum.
+    Voters of the quorum, as id@host:port. Empty: a single-node quorum.
 controller.quorum.bootstrap.servers  list  ''  read-only
-    host:port of nodes whose quorum a node without a list of voters joins, once `chronik cluster add` names it there.
-    If this node is the only one listed, it founds a quorum of its own, as a file that Kafka formats `--standalone`.
+    Nodes of an existing quorum, as host:port. The node waits until `chronik cluster add` adds it. If it lists only
+    this node, the node founds a single-node quorum, as `--standalone` does in Kafka.
 controller.quorum.request.timeout.ms  int  2000  read-only  0..
-    How long a node waits for the controller to answer before it asks again.
+    Time that a node waits for an answer of the controller before it retries.
 metadata.log.max.record.bytes.between.snapshots  long  20971520  read-only  1..
-    So many bytes of metadata log make the next snapshot.
+    Bytes of metadata log between two snapshots.
 broker.heartbeat.interval.ms  int  500  read-only
-    How often a broker tells the controller that it is alive.
+    Interval between heartbeats of a broker to the controller.
 broker.session.timeout.ms  int  3000  read-only
-    A broker that was silent for this long loses its leaderships.
+    A broker without heartbeats for this long loses leadership of its partitions.
 initial.broker.registration.timeout.ms  int  60000  read-only
-    A broker that cannot register for this long stops.
+    A broker stops if it cannot register within this time.
 auto.leader.rebalance.enable  boolean  true  read-only
-    Move leadership back to preferred replicas.
+    Return leadership to preferred replicas periodically.
 leader.imbalance.check.interval.seconds  long  300  read-only  1..
-    How often leadership is moved back.
+    Interval of that check.
 chronik.metadata.forwarding.enable  boolean  true  read-only
-    Pass metadata writes on to the controller. Off: nodes that are not the controller answer NOT_CONTROLLER.
+    Forward metadata writes to the controller. If false, other nodes answer NOT_CONTROLLER.
 chronik.metadata.batching.enable  boolean  true  read-only
-    Let metadata writes share one append, one sync and one round. Off: each takes a round of its own.
+    Batch metadata writes into one append and one sync. If false, each write takes a round trip of its own.
 chronik.metadata.leases.enable  boolean  true  read-only
-    Let followers answer metadata reads while they hold a lease. Off: such reads are passed on.
+    Let followers answer metadata reads while they hold a lease. If false, they forward such reads.
 
 [Connections and requests]
 socket.request.max.bytes  int  104857600  read-only  1..
-    The largest request; a larger one costs its connection.
+    Largest request. A larger one closes the connection.
 max.connections  int  2147483647  cluster-wide  0..
-    Connections to the node at any one time; one more is closed.
+    Maximum number of connections. Further ones are closed.
 max.connections.per.ip  int  2147483647  cluster-wide  0..
-    The same for one client address.
+    Maximum number of connections from one address.
 max.connections.per.ip.overrides  string  ''  cluster-wide
-    host:count, for addresses that may have more or fewer.
+    Limits for single addresses, as host:count.
 connections.max.idle.ms  long  600000  read-only
-    A connection without requests for this long is closed.
+    Connections are closed after this time without a request.
 max.incremental.fetch.session.cache.slots  int  1000  read-only  0..
-    Fetch sessions kept; the longest unused one makes room.
+    Maximum number of fetch sessions. The least recently used one is evicted.
 fetch.max.bytes  int  57671680  read-only  1024..
-    The most records one fetch returns, whatever the client asks for.
+    Maximum size of a fetch response, whatever the client asks for.
 max.request.partition.size.limit  int  2000  read-only  1..
-    The most partitions one page of DescribeTopicPartitions returns.
+    Maximum number of partitions in one page of DescribeTopicPartitions.
 chronik.memory.budget.bytes  long  -  read-only  16777216..
-    The most that requests, unread replies, fetch sessions and group members may hold in memory together; beyond it
-    clients wait. By default a quarter of the machine's memory, 1 GiB at most.
+    Memory for requests, unread responses, fetch sessions and group members together. Clients wait when it is used up.
+    Default: a quarter of the machine's memory, at most 1 GiB.
 
 [Topics]
 num.partitions  int  1  read-only  1..
-    Partitions of a topic created without saying how many.
+    Default number of partitions of a new topic.
 default.replication.factor  int  1  read-only  1..
-    Replicas of a topic created without saying how many.
+    Default number of replicas of a new topic.
 unclean.leader.election.enable  boolean  false  cluster-wide
-    Let a replica that is not in sync lead when no other is left, which loses records; topics may say otherwise.
+    Elect a replica that is not in sync if no other is left. This loses records. Topics can override it.
 min.insync.replicas  int  1  cluster-wide  1..
-    With fewer replicas in sync, a produce with acks=all is refused.
+    Minimum number of in-sync replicas for a produce request with acks=all.
 auto.create.topics.enable  boolean  true  read-only
-    Create a topic when a client first asks for it by name.
+    Create a topic when a client first requests it.
 delete.topic.enable  boolean  true  read-only
-    Whether topics may be deleted.
+    Allow topics to be deleted.
 message.max.bytes  int  1048588  cluster-wide  0..
-    The largest batch of records that is accepted.
+    Maximum size of a record batch.
 compression.type  string  producer  cluster-wide  uncompressed|zstd|lz4|snappy|gzip|producer
-    How batches are kept: as the producer sent them, or recompressed.
+    Compression of stored batches: as the producer sent them, or recompressed.
 compression.gzip.level  int  -1  cluster-wide  -1|1..9
-    Effort of gzip; -1 leaves it to zlib.
+    Compression level of gzip; -1 is zlib's default.
 compression.lz4.level  int  9  cluster-wide  1..17
-    Effort of lz4.
+    Compression level of lz4.
 compression.zstd.level  int  3  cluster-wide  -131072..22
-    Effort of zstd.
+    Compression level of zstd.
 log.message.timestamp.type  string  CreateTime  cluster-wide  CreateTime|LogAppendTime
-    Whose time a record carries: the producer's, or the broker's at the append.
+    Timestamp of a record: set by the producer, or by the broker at append.
 log.message.timestamp.before.max.ms  long  9223372036854775807  cluster-wide  0..
-    How far behind the broker's clock a producer's time may be.
+    How far a record's timestamp may be before the broker's time.
 log.message.timestamp.after.max.ms  long  3600000  cluster-wide  0..
-    How far ahead of the broker's clock a producer's time may be.
+    How far a record's timestamp may be after the broker's time.
 
 [Logs]
 chronik.durability  string  fsync  cluster-wide  fsync|os
-    When acks=all is answered: after fsync on every in-sync replica, or from the page cache as Kafka does.
+    When acks=all is acknowledged: after fsync on every in-sync replica, or from the page cache as in Kafka.
 chronik.lost.disk.accept  boolean  false  read-only
-    Start on an empty log.dirs though this node held the only copy of some partitions: they begin again without records.
+    Start with an empty log.dirs even if this node held the only copy of some partitions. They start empty.
 chronik.stray.retention.ms  long  604800000  read-only  0..
-    How long a log that the cluster's metadata does not know is kept, under a name that ends in .stray.
+    How long to keep a log that no topic owns. It is renamed to .stray.
 chronik.scrub.interval.ms  long  604800000  read-only  1..
-    How long one pass over all records on disk takes, which looks for damaged bytes.
+    Time in which the scrubber reads all records once, to find damage.
 log.retention.ms  long  -  cluster-wide
-    How long records are kept; -1 for ever. Wins over minutes, and minutes over hours.
+    How long to keep records; -1 is forever. Overrides log.retention.minutes, which overrides log.retention.hours.
 log.retention.minutes  int  -  read-only
-    The same in minutes.
+    How long to keep records, in minutes.
 log.retention.hours  int  168  read-only
-    The same in hours.
+    How long to keep records, in hours.
 log.retention.bytes  long  -1  cluster-wide
-    How large a partition may grow before its oldest segments go; -1 without bound.
+    Maximum size of a partition; the oldest segments are deleted beyond it. -1: no limit.
 log.retention.check.interval.ms  long  300000  read-only  1..
-    How often retention is enforced.
+    Interval between retention checks.
 log.segment.bytes  int  1073741824  cluster-wide  1048576..
-    The size at which a segment is closed and the next one begun.
+    Maximum size of a segment.
 log.roll.ms  long  -  cluster-wide
-    The age at which a segment is closed. Wins over hours.
+    Maximum age of the active segment. Overrides log.roll.hours.
 log.roll.hours  int  168  read-only  1..
-    The same in hours.
+    Maximum age of the active segment, in hours.
 log.segment.delete.delay.ms  long  60000  cluster-wide  0..
-    How long a removed segment's file stays for readers that are still at it.
+    How long the file of a deleted segment stays, for consumers that still read it.
 log.index.interval.bytes  int  4096  cluster-wide  0..
-    So many bytes of records for one entry of the offset index.
+    Bytes of records between two entries of the offset index.
 log.cleanup.policy  list  delete  cluster-wide  compact|delete
-    What happens to old records: delete them, or keep the last of each key, or both.
+    How to remove old records: delete by age and size, compact to the last record of each key, or both.
 log.cleaner.enable  boolean  true  read-only
-    Whether compaction runs at all.
+    Run compaction.
 log.cleaner.delete.retention.ms  long  86400000  cluster-wide  0..
-    How long a tombstone is kept after compaction.
+    How long to keep tombstones after compaction.
 log.cleaner.min.cleanable.ratio  double  0.5  cluster-wide  0..1
-    The share of a log that must be uncompacted before it is worth compacting.
+    Minimum share of uncompacted records before a log is compacted.
 log.cleaner.min.compaction.lag.ms  long  0  cluster-wide  0..
-    Records younger than this are not compacted.
+    Minimum age of records before they are compacted.
 log.cleaner.max.compaction.lag.ms  long  9223372036854775807  cluster-wide  1..
-    Records older than this are compacted, whatever the ratio.
+    Maximum age of records before they are compacted, whatever the ratio.
 producer.id.expiration.ms  int  86400000  cluster-wide  1..
-    How long a partition remembers an idempotent producer that is silent.
+    How long a partition remembers an idempotent producer that sends nothing.
 
 [Replication]
 replica.lag.time.max.ms  long  30000  read-only
-    A follower that has not caught up for this long leaves the in-sync replicas.
+    A follower that has not caught up for this long leaves the in-sync set.
 replica.fetch.min.bytes  int  1  read-only
-    The least a follower's fetch waits for.
+    Minimum bytes of a follower's fetch response.
 replica.fetch.wait.max.ms  int  500  read-only
-    How long a follower's fetch waits for it.
+    Maximum time that a follower's fetch waits for the minimum.
 replica.fetch.max.bytes  int  1048576  read-only  0..
-    The most a follower takes of one partition at a time.
+    Maximum bytes per partition in a follower's fetch response.
 replica.fetch.response.max.bytes  int  10485760  read-only  0..
-    The most a follower takes at a time.
+    Maximum bytes of a follower's fetch response.
 replica.fetch.backoff.ms  int  1000  read-only  0..
-    How long a follower waits after a failed fetch.
+    Pause of a follower after a failed fetch.
 
 [Groups and offsets]
 group.initial.rebalance.delay.ms  int  3000  read-only
     How long the first rebalance of an empty group waits for more members.
 group.min.session.timeout.ms  int  6000  read-only
-    The shortest session time-out a member may ask for.
+    Minimum session timeout of a group member.
 group.max.session.timeout.ms  int  1800000  read-only
-    The longest.
+    Maximum session timeout of a group member.
 group.max.size  int  2147483647  read-only  1..
-    Members of one group.
+    Maximum number of members of a group.
 offsets.topic.replication.factor  short  3  read-only  1..
-    Replicas of the topic of committed offsets. It is not created while there are fewer brokers.
+    Replicas of __consumer_offsets. The topic is not created while there are fewer brokers.
 offsets.topic.num.partitions  int  50  read-only  1..
-    Its partitions. Not to be changed once it exists.
+    Partitions of __consumer_offsets. Do not change it after the topic exists.
 offsets.topic.segment.bytes  int  104857600  read-only  1..
-    The size of its segments.
+    Segment size of __consumer_offsets.
 offsets.retention.minutes  int  10080  read-only  1..
-    How long the offsets of an empty group are kept.
+    How long to keep the offsets of an empty group.
 offsets.retention.check.interval.ms  long  600000  read-only  1..
-    How often expired offsets are looked for.
+    Interval between checks for expired offsets.
 offsets.commit.timeout.ms  int  5000  read-only  1..
-    How long a commit waits to become durable.
+    How long an offset commit may wait to become durable.
 offset.metadata.max.bytes  int  4096  read-only
-    The most text a client may store with an offset.
+    Maximum size of the metadata that a client stores with an offset.
 
 [Transactions]
 transaction.state.log.replication.factor  short  3  read-only  1..
-    Replicas of the topic of transactions. It is not created while there are fewer brokers.
+    Replicas of the transaction topic. The topic is not created while there are fewer brokers.
 transaction.state.log.num.partitions  int  50  read-only  1..
-    Its partitions. Not to be changed once it exists.
+    Partitions of the transaction topic. Do not change it after the topic exists.
 transaction.state.log.min.isr  int  2  read-only  1..
-    Its min.insync.replicas.
+    min.insync.replicas of the transaction topic.
 transaction.state.log.segment.bytes  int  104857600  read-only  1..
-    The size of its segments.
+    Segment size of the transaction topic.
 """)  # noqa: E501 - a row is one line

@@ -1,4 +1,4 @@
-"""Writes docs/configuration.md from the tables of keys, so that it cannot say anything else than the code does.
+"""Generates docs/configuration.md from the tables of keys, so that it always matches the code.
 
 python -m chronik.broker.settings.document > docs/configuration.md
 """
@@ -23,32 +23,32 @@ OPENING = """\
 
 *Made from the tables in `src/chronik/broker/settings` by `python -m chronik.broker.settings.document`; do not edit.*
 
-`chronik server FILE` takes a KRaft `server.properties` of Kafka as it is. What a node is told is, the later wins:
+`chronik server FILE` reads an unchanged KRaft `server.properties`. Settings are applied in this order; later ones win:
 
 1. the defaults below, which are Kafka's;
 2. the file, in Java's properties syntax;
-3. environment variables as the usual images take them: `KAFKA_LOG_DIRS` is `log.dirs`, `__` stands for `_` and `___`
-   for `-`; `KAFKA_CFG_` works as well as `KAFKA_`;
-4. overrides given on the command line;
-5. what is set at run time for all brokers, then for one (`chronik config`, or any Kafka tool), where the column
-   *change* says so: *cluster* for both, *broker* for one broker only, *restart* for neither.
+3. environment variables, as in the usual container images: `KAFKA_LOG_DIRS` sets `log.dirs`; `__` stands for `_` and
+   `___` for `-`; `KAFKA_CFG_` works as well as `KAFKA_`;
+4. `--override` on the command line;
+5. settings changed at run time (`chronik config`, or any Kafka tool), for all brokers and then for one. The column
+   *change* shows what is possible: *cluster* for both, *broker* for one broker only, *restart* for neither.
 
-A key that nobody knows is a warning with the nearest known name. A value that cannot be used stops the node and names
-the key, the value and the reason. Keys that begin with `chronik.` are Chronik's own; all others mean what they mean in
-Kafka 4.3.
+An unknown key logs a warning with the nearest known key. With an invalid value the node does not start; the error names
+the key, the value and the reason. Keys that begin with `chronik.` are Chronik's own. All others have the meaning they
+have in Kafka 4.3.
 """
 
 TOPICS = """
 ## Keys of topics
 
-Set on a topic (`chronik topic alter`, or any Kafka tool) they take effect at once. Where a topic sets nothing, the
-node's key counts.
+Changes to a topic (`chronik topic alter`, or any Kafka tool) take effect immediately. If a topic does not set a key,
+the node's key applies.
 """
 
 NOTHING = """
 ## Accepted without effect
 
-Kafka's keys that a file may contain and that change nothing here. Their types and bounds are checked all the same.
+Chronik accepts these keys of Kafka and ignores them. Their types and bounds are still checked.
 """
 
 CHANGES = {UpdateMode.READ_ONLY: "restart", UpdateMode.PER_BROKER: "broker", UpdateMode.CLUSTER_WIDE: "cluster"}
@@ -69,7 +69,7 @@ def _acting() -> Iterator[str]:
 
 
 def _topics() -> Iterator[str]:
-    yield "\n| key | type | default | the node's key | what it does |\n|---|---|---|---|---|\n"
+    yield "\n| key | type | default | node's key | what it does |\n|---|---|---|---|---|\n"
     for name in sorted(LOG_KEYS | OTHER_KEYS):
         each = TOPIC_CONFIGS[name]
         behind = ", ".join(f"`{synonym.key}`" for synonym in each.synonyms)

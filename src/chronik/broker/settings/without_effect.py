@@ -1,6 +1,6 @@
-"""Kafka's keys that a configuration may contain and that change nothing here. The title of a section says why.
+"""Kafka's keys that Chronik accepts and ignores. The title of a section says why.
 
-Their types and bounds are checked all the same, so that a file which Kafka refuses is not accepted by chance.
+Their types and bounds are still checked, so that Chronik refuses every file that Kafka refuses.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from chronik.broker.settings.definitions import read_table
 
 WITHOUT_EFFECT = read_table("""
-[Security: listeners speak plaintext, and everybody may do everything; sasl.*, ssl.*, delegation.token.* and principal.builder.class stop the node unless they have their defaults]
+[Security: not implemented; a node does not start if sasl.*, ssl.*, delegation.token.* or principal.builder.class differ from their defaults]
 connection.failed.authentication.delay.ms  int  100  read-only  0..
 connections.max.reauth.ms  long  0  read-only
 delegation.token.expiry.check.interval.ms  long  3600000  read-only  1..
@@ -90,7 +90,7 @@ ssl.truststore.location  string  -  per-broker
 ssl.truststore.password  password  -  per-broker
 ssl.truststore.type  string  JKS  per-broker
 
-[Quotas: none are enforced]
+[Quotas: not enforced]
 alter.log.dirs.replication.quota.window.num  int  11  read-only  1..
 alter.log.dirs.replication.quota.window.size.seconds  int  1  read-only  1..
 client.quota.callback.class  class  -  read-only
@@ -106,7 +106,7 @@ remote.log.manager.fetch.quota.window.size.seconds  int  1  read-only  1..
 replication.quota.window.num  int  11  read-only  1..
 replication.quota.window.size.seconds  int  1  read-only  1..
 
-[Tiered storage: records stay on the node's own disk]
+[Tiered storage: not implemented]
 follower.fetch.last.tiered.offset.enable  boolean  false  cluster-wide
 log.local.retention.bytes  long  -2  cluster-wide  -2..
 log.local.retention.ms  long  -2  cluster-wide  -2..
@@ -132,7 +132,7 @@ remote.log.storage.manager.class.path  string  -  read-only
 remote.log.storage.manager.impl.prefix  string  rsm.config.  read-only
 remote.log.storage.system.enable  boolean  false  read-only
 
-[Groups of the newer protocols: classic groups are served]
+[Consumer, share and streams groups: only classic groups are served]
 group.consumer.assignment.interval.ms  int  1000  cluster-wide  0..
 group.consumer.assignors  list  uniform,range  read-only
 group.consumer.heartbeat.interval.ms  int  5000  read-only  1..
@@ -252,7 +252,7 @@ log.flush.start.offset.checkpoint.interval.ms  int  60000  read-only  0..
 log.preallocate  boolean  false  cluster-wide
 replica.high.watermark.checkpoint.interval.ms  long  5000  read-only
 
-[The metadata log's own ways: the quorum is Chronik's]
+[Kafka's implementation of the metadata log: Chronik has its own]
 controller.quorum.auto.join.enable  boolean  false  read-only
 controller.quorum.election.backoff.max.ms  int  1000  read-only  0..
 controller.quorum.election.timeout.ms  int  1000  read-only  0..
@@ -267,18 +267,18 @@ metadata.max.idle.interval.ms  int  500  read-only  0..
 metadata.max.retention.bytes  long  104857600  read-only
 metadata.max.retention.ms  long  604800000  read-only
 
-[Transactions: none are served]
+[Transactions: not implemented]
 transaction.abort.timed.out.transaction.cleanup.interval.ms  int  10000  read-only  1..
 transaction.max.timeout.ms  int  900000  read-only  1..
 transaction.remove.expired.transaction.cleanup.interval.ms  int  3600000  read-only  1..
 transactional.id.expiration.ms  int  604800000  read-only  1..
 
-[Replication throttles: none are enforced]
+[Replication throttles: not enforced]
 leader.replication.throttled.rate  long  -  cluster-wide  0..
 follower.replication.throttled.rate  long  -  cluster-wide  0..
 replica.alter.log.dirs.io.max.bytes.per.second  long  -  cluster-wide  0..
 
-[Details of Kafka's own making]
+[Details of Kafka's implementation]
 add.partitions.to.txn.retry.backoff.max.ms  int  100  read-only  0..
 add.partitions.to.txn.retry.backoff.ms  int  20  read-only  1..
 early.start.listeners  list  -  read-only
