@@ -171,7 +171,7 @@ def test_a_node_does_not_wait_for_the_parser_of_commands(tmp_path: Path) -> None
         (["produce", "x", "--input", "csv", "--key-separator", ":"], "--input text"),
         (["produce", "x", "--timestamp", "yesterday"], "write a time such as"),
         (["group", "reset", "g"], "either --to or --shift"),
-        (["group", "reset", "g", "--to", "latest", "--execute", "--dry-run"], "contradict"),
+        (["group", "reset", "g", "--to", "latest", "--execute", "--dry-run"], "choose one"),
         (["config", "set", "topic", "x"], "nothing to set"),
         (["config", "get", "topics", "x"], "topics"),
     ],

@@ -38,8 +38,8 @@ def test_what_is_copied_is_compared_with_the_leader() -> None:
     ("seen", "words"),
     [
         (topology(), "orders-0 on broker 3: it has 300 B of 1000 B"),
-        (topology(alive=(1, 2)), "broker 3, where orders-0 is to go: it is not alive"),
-        (topology(leader=-1, isr=(2,)), "orders-0: nobody leads it, so nobody can copy it; start one of brokers [2]"),
+        (topology(alive=(1, 2)), "broker 3, the target of orders-0: it is not alive"),
+        (topology(leader=-1, isr=(2,)), "orders-0: it has no leader to copy from; start one of brokers [2]"),
         (topology(isr=(1, 2, 3)), "orders-0 to be in sync"),
     ],
 )

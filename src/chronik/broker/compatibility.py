@@ -47,7 +47,7 @@ class Difference(NamedTuple):
 DIFFERENCES: dict[str, Difference] = {
     "what-is-served": Difference(
         "ApiVersions",
-        "lists its own APIs and, from v3 on, its features; lists Produce v0-v2, which 4.x answers by closing the connection",
+        "lists its own APIs and, from v3 on, its features; lists Produce v0-v2, on which 4.x closes the connection",
         "lists what the table above says, and one feature, eligible.leader.replicas.version",
         "Clients see exactly what is served. Kafka's other features control its own upgrades.",
     ),

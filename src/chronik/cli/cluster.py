@@ -108,7 +108,7 @@ def add(node: str, *, timeout_s: Annotated[int, Parameter(name="--timeout")] = 6
         if options.wants_json:
             print_json({"added": int(matched["id"]), "voters": list(voters)})
         else:
-            print(f"node {matched['id']} votes now; voters: {id_list(voters)}")
+            print(f"node {matched['id']} is now a voter; voters: {id_list(voters)}")
 
     return run(options, work)
 
@@ -137,7 +137,7 @@ def remove(node: int, *, force: bool = False, options: Options = DEFAULTS) -> in
         broker = next((each for each in described.nodes if each.node_id == node), None)
         if broker is None and node not in [member.node_id for member in told.members]:
             known = sorted({*(each.node_id for each in described.nodes), *(each.node_id for each in told.members)})
-            raise CommandFailed(f"there is no node {node}; there are {id_list(known)}")
+            raise CommandFailed(f"node {node} does not exist; known nodes: {id_list(known)}")
         held = _held_by(node, await cluster.refresh(None))
         if held and not force:
             raise CommandFailed(
@@ -229,7 +229,7 @@ def decommission(
         topology = await cluster.refresh(None)
         racks = {broker.node_id: broker.rack for broker in topology.brokers.values() if broker.node_id != node}
         if node not in topology.brokers and not _held_by(node, topology):
-            raise CommandFailed(f"node {node} holds nothing, and no broker of that id is alive")
+            raise CommandFailed(f"node {node} holds no replicas, and no broker with that id is alive")
         if not racks:
             raise CommandFailed(f"node {node} is the only broker: there is nowhere for its replicas to go")
         while True:

@@ -156,7 +156,7 @@ def why_bad(document: dict[str, Any]) -> list[str]:
     """What the exit code is 1 for, one sentence each."""
     faults = [document["why"]] if document["leader"] is None else []
     return faults + [
-        f"at version {version} the nodes' metadata differ: {hashes}; stop the odd one and restore it"
+        f"nodes report different metadata at version {version}: {hashes}; stop the node that differs and restore it"
         for version, hashes in document["diverged"].items()
     ]
 

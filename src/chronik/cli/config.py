@@ -211,7 +211,7 @@ def _require_known(keys: Iterable[str], found: list[Config]) -> None:
     known = {config.name for config in found}
     for key in keys:
         if key not in known:
-            raise CommandFailed(f"there is no setting {key!r}{did_you_mean(key, known)}")
+            raise CommandFailed(f"unknown setting {key!r}{did_you_mean(key, known)}")
 
 
 def _hint(key: str, found: list[Config]) -> str:

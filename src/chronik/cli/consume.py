@@ -90,9 +90,9 @@ def consume(
     if not topics:
         raise Misused("name at least one topic: chronik consume TOPIC")
     if follow and to is not None:
-        raise Misused("--follow never ends and --to says where to end: choose one")
+        raise Misused("--follow and --to exclude each other: choose one")
     if count is not None and count < 1:
-        raise Misused(f"--count {count}: it must be at least 1")
+        raise Misused(f"--count {count}: use 1 or more")
     if group is not None and (partition or (from_ is not None and from_ not in ("earliest", "latest"))):
         raise Misused(
             "a group reads from where it is: --from earliest or latest is for partitions it has never read; "

@@ -174,9 +174,9 @@ def reset(
         Only show the plan (default).
     """
     if (to is None) == (shift is None):
-        raise Misused("say where to: either --to or --shift")
+        raise Misused("give either --to or --shift")
     if execute and dry_run:
-        raise Misused("--execute and --dry-run contradict each other")
+        raise Misused("--execute and --dry-run exclude each other: choose one")
     place = None if to is None else parse_place(to, "--to", time.time_ns() // 1_000_000)
 
     async def work(cluster: Cluster) -> None:

@@ -170,7 +170,7 @@ def _as_bytes(value: Any) -> bytes | None:
     try:
         return text.encode()
     except UnicodeEncodeError as error:
-        raise _Wrong(f"text with half a surrogate pair has no UTF-8: {error.reason}") from error
+        raise _Wrong(f"text contains half a surrogate pair, which UTF-8 cannot encode: {error.reason}") from error
 
 
 def _headers_of(headers: Any) -> tuple[tuple[str, bytes | None], ...]:

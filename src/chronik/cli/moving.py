@@ -73,7 +73,7 @@ async def carry_out(
         say(Standing(left, len(targets), bytes_left, eta_ms, blocker))
         if pace.stalled_s(loop.time()) > stalled_s:
             raise CommandFailed(
-                f"nothing has moved for {stalled_s:.0f} s: waiting for {blocker}. The moves go on when that is mended; "
+                f"nothing has moved for {stalled_s:.0f} s: waiting for {blocker}. Moves continue once that is fixed; "
                 "`chronik cluster rebalance --cancel` cancels them"
             )
         await asyncio.sleep(LOOK_EVERY_S)
@@ -132,10 +132,10 @@ def name_blocker(
         topic = topology.topics.get(at.topic)
         partition = topic.partitions.get(at.partition) if topic else None
         if partition is not None and partition.leader_id == NO_LEADER:
-            return f"{at}: nobody leads it, so nobody can copy it; start one of brokers {list(partition.isr)}"
+            return f"{at}: it has no leader to copy from; start one of brokers {list(partition.isr)}"
         for broker in move.adding:
             if broker not in topology.brokers:
-                return f"broker {broker}, where {at} is to go: it is not alive"
+                return f"broker {broker}, the target of {at}: it is not alive"
     if not copying:
         return next((f"{at} to be in sync" for at in sorted(moving)), None)
     (at, broker), (there, total) = max(copying.items(), key=lambda item: (item[1][1] - item[1][0], item[0]))

@@ -118,19 +118,19 @@ def produce(
     if whole_files and not files:
         raise Misused("--whole-files needs files to read")
     if key is not None and key_separator is not None:
-        raise Misused("--key gives all records one key, --key-separator each its own: choose one")
+        raise Misused("--key and --key-separator exclude each other: choose one")
     if keep_partitions and (input_format != "json" or partition is not None):
-        raise Misused("--keep-partitions goes with --input json and without --partition")
+        raise Misused("--keep-partitions needs --input json, and excludes --partition")
     if key_separator == "":
         raise Misused("--key-separator must not be empty")
     if key_separator is not None and input_format != "text":
-        raise Misused("--key-separator goes with --input text")
+        raise Misused("--key-separator needs --input text")
     if key_field is not None and (input_format not in ("jsonl", "csv") or key is not None):
-        raise Misused("--key-field goes with --input jsonl or csv and without --key")
+        raise Misused("--key-field needs --input jsonl or csv, and excludes --key")
     if key is not None and input_format == "json":
-        raise Misused("--input json: every record names its own key; leave --key out")
+        raise Misused("--input json excludes --key: each record has its own key")
     if whole_files and input_format in ("jsonl", "csv"):
-        raise Misused(f"--whole-files makes a file one record, --input {input_format} makes it many: choose one")
+        raise Misused(f"--whole-files and --input {input_format} exclude each other: choose one")
     headers = tuple((name, value.encode()) for name, value in parse_settings(header, "--header").items())
     stamp = None if timestamp is None else parse_time(timestamp, "--timestamp", time.time_ns() // 1_000_000)
     null = None if null_as is None else null_as.encode()

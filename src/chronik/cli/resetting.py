@@ -89,7 +89,7 @@ async def _partitions(
             raise CommandFailed(f"group {group_id!r} has no offsets to move: name a topic with --topic to give it some")
     chosen = [at for at in known if not only or at.partition in only]
     if not chosen:
-        raise Misused(f"--partition {', '.join(map(str, only))}: none of the topics has it")
+        raise Misused(f"--partition {', '.join(map(str, only))}: no topic has such a partition")
     return chosen
 
 

@@ -77,7 +77,7 @@ def repair(
     runtime = real_runtime()
     if not force and is_whole(runtime.disk, str(directory)):
         print(
-            f"{directory} has all the files that a node needs: nothing was changed. --force rebuilds it anyway.",
+            f"{directory} has all its files. Nothing was changed; start the node. Use --force to rebuild it anyway.",
             file=sys.stderr,
         )
         return DONE

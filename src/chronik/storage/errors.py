@@ -136,6 +136,4 @@ class StorageFailed(StorageError):
     """A sync failed: the kernel may have dropped bytes that nobody can write again. Only a restart helps."""
 
     def __init__(self, cause: BaseException) -> None:
-        super().__init__(
-            f"the disk failed ({cause}): this node stops; check the disk, then restart it"
-        )
+        super().__init__(f"the disk failed ({cause}): this node stops; check the disk, then restart it")

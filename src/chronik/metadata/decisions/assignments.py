@@ -19,10 +19,11 @@ def check_assignment(
         refuse(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "a partition needs at least one replica: the list is empty")
     for broker_id in broker_ids:
         if broker_id not in view.brokers:
-            refuse(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"a replica is on broker {broker_id}, which is not registered")
+            refuse(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"broker {broker_id}, named for a replica, is not registered")
     if len(set(broker_ids)) < len(broker_ids):
         refuse(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"a broker holds one replica of a partition, not {list(broker_ids)}"
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"{list(broker_ids)} names a broker twice",
         )
     if replication_factor is not None and len(broker_ids) != replication_factor:
         refuse(
@@ -30,7 +31,7 @@ def check_assignment(
             f"a partition has {counted(len(broker_ids), 'replica')}, the topic's others have {replication_factor}",
         )
     if needs_leader and not any(view.is_live(broker_id) for broker_id in broker_ids):
-        refuse(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"no broker of {list(broker_ids)} is live, so none could lead")
+        refuse(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"none of the brokers {list(broker_ids)} is alive to lead")
 
 
 def new_partition(topic_id: bytes, index: int, replicas: Sequence[int], live: Container[int]) -> PartitionRecord:

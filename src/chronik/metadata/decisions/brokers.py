@@ -152,7 +152,7 @@ def check_broker_epoch(view: View, broker_id: int, epoch: int) -> Broker:
     if broker.epoch != epoch:
         refuse(
             ErrorCode.STALE_BROKER_EPOCH,
-            f"broker {broker_id} speaks in epoch {epoch}, but is registered in epoch {broker.epoch}",
+            f"broker {broker_id} sent epoch {epoch}, but is registered with epoch {broker.epoch}",
         )
     return broker
 

@@ -65,7 +65,7 @@ def _topics_under(view: View, asked: ResourceChange) -> Iterable[Topic]:
 def _alter(view: View, asked: ResourceChange, rules: Rules, *, incremental: bool) -> list[ConfigRecord]:
     kind = KINDS.get(asked.resource_type)
     if kind is None:
-        refuse(ErrorCode.INVALID_REQUEST, f"resource type {asked.resource_type} has no configs that are kept here")
+        refuse(ErrorCode.INVALID_REQUEST, f"resource type {asked.resource_type} has no configs here")
     definitions, require, check = kind
     if len({change.key for change in asked.configs}) < len(asked.configs):
         refuse(ErrorCode.INVALID_REQUEST, f"a key of {asked.resource_name!r} is in the request more than once")
@@ -91,11 +91,11 @@ def _changed(definition: Definition | None, change: ConfigChange, before: Mappin
     if change.operation == DELETE:
         return None
     if change.value is None:
-        refuse(ErrorCode.INVALID_REQUEST, f"{change.key} is given no value: delete the key to take its default")
+        refuse(ErrorCode.INVALID_REQUEST, f"{change.key} has no value: delete the key to use its default")
     if change.operation == SET:
         return change.value
     if change.operation not in (APPEND, SUBTRACT):
-        refuse(ErrorCode.INVALID_REQUEST, f"{change.key}: there is no config operation {change.operation}")
+        refuse(ErrorCode.INVALID_REQUEST, f"{change.key}: unknown config operation {change.operation}")
     if definition is None or definition.type != ConfigType.LIST:
         verb = "append to" if change.operation == APPEND else "subtract from"
         refuse(ErrorCode.INVALID_CONFIG, f"cannot {verb} {change.key}: it is not a list")
@@ -120,7 +120,7 @@ def check_topic_configs(view: View, own: Mapping[str, str], rules: Rules) -> Non
             f"min.compaction.lag.ms={lag_min} is above max.compaction.lag.ms={lag_max}: no record can obey both",
         )
     if resolve("remote.storage.enable", own, defaults):
-        refuse(ErrorCode.INVALID_CONFIG, "remote.storage.enable=true: there is no tiered storage in this cluster")
+        refuse(ErrorCode.INVALID_CONFIG, "remote.storage.enable=true: this cluster has no tiered storage")
 
 
 def _check_value(definition: Definition | None, key: str, value: str, what: str) -> None:
@@ -136,12 +136,12 @@ def _require_topic(view: View, name: str) -> None:
     if not name:
         refuse(ErrorCode.INVALID_REQUEST, "topics have no default resource: name a topic")
     if view.topic_named(name) is None:
-        refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+        refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
 
 
 def _require_broker(view: View, name: str) -> None:
     if name and not (name.isascii() and name.isdigit()):
-        refuse(ErrorCode.INVALID_REQUEST, f"a broker is named by its id, not {name!r}; the empty name is all brokers")
+        refuse(ErrorCode.INVALID_REQUEST, f"invalid broker {name!r}: use its id, or an empty name for all brokers")
     if name and int(name) not in view.brokers:
         refuse(ErrorCode.INVALID_REQUEST, f"broker {name} is not registered")
 
@@ -163,9 +163,12 @@ def _check_broker(view: View, name: str, after: Mapping[str, str], touched: Mapp
         refuse(ErrorCode.INVALID_REQUEST, f"{classes[0]} names a Java class, which cannot be loaded here")
     changeable = BROKER_CONFIGS.keys() | FOR_LISTENERS
     if fixed := sorted(key for key in touched if key in rules.broker_keys and key not in changeable):
-        refuse(ErrorCode.INVALID_REQUEST, f"{fixed[0]} is read when the broker starts: set it in server.properties")
+        refuse(
+            ErrorCode.INVALID_REQUEST,
+            f"{fixed[0]} needs a restart: set it in server.properties",
+        )
     if not name and (personal := sorted((PER_BROKER | FOR_LISTENERS) & set(touched))):
-        refuse(ErrorCode.INVALID_REQUEST, f"{personal[0]} differs from broker to broker: name the broker")
+        refuse(ErrorCode.INVALID_REQUEST, f"{personal[0]} is a per-broker setting: name the broker")
     for key, value in touched.items():
         if definition := BROKER_CONFIGS.get(key):
             try:

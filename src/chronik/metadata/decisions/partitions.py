@@ -43,9 +43,7 @@ def create_partitions(view: View, command: CreatePartitions) -> Decision[CreateP
         reply = replies[growth.name] = GrownTopic(name=growth.name)
         try:
             if times[growth.name] > 1:
-                refuse(
-                    ErrorCode.INVALID_REQUEST, f"topic {growth.name!r} stands {times[growth.name]} times in the request"
-                )
+                refuse(ErrorCode.INVALID_REQUEST, f"topic {growth.name!r} is {times[growth.name]} times in the request")
             records += _grow(view, growth, circle, allowed=PARTITIONS_MAX_PER_COMMAND - len(records))
         except MetadataRefused as refused:
             reply.error_code, reply.error_message = refused.error_code, refused.message
@@ -55,7 +53,7 @@ def create_partitions(view: View, command: CreatePartitions) -> Decision[CreateP
 def _grow(view: View, growth: TopicGrowth, circle: Circle, *, allowed: int) -> list[PartitionRecord]:
     topic = view.topic_named(growth.name)
     if topic is None:
-        refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {growth.name!r}")
+        refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {growth.name!r} does not exist")
     count = len(topic.partitions)
     if growth.partition_count <= count:
         refuse(
@@ -124,7 +122,7 @@ def alter_partition(view: View, command: AlterPartition, rules: Rules) -> Decisi
 def _changeable(view: View, topic: Topic | None, change: NewIsr, broker_id: int) -> Topic:
     """The checks run in Kafka's order: a leader learns first that it is deposed, then that it is late."""
     if topic is None:
-        refuse(ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic of that id")
+        refuse(ErrorCode.UNKNOWN_TOPIC_ID, "unknown topic id")
     before = topic.partition(change.index)
     if before is None:
         refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic.name!r} has no partition {change.index}")
@@ -139,7 +137,10 @@ def _changeable(view: View, topic: Topic | None, change: NewIsr, broker_id: int)
         refuse(ErrorCode.INVALID_UPDATE_VERSION, f"{topic.name}-{change.index} is at {before.partition_epoch}")
     isr = [member.broker_id for member in change.isr]
     if not isr or len(set(isr)) < len(isr) or not set(isr) <= set(before.replicas):
-        refuse(ErrorCode.INVALID_REQUEST, f"an ISR of {isr} is not made of replicas {list(before.replicas)}")
+        refuse(
+            ErrorCode.INVALID_REQUEST,
+            f"ISR {isr} is not a subset of replicas {list(before.replicas)}",
+        )
     if before.leader not in isr:
         refuse(ErrorCode.INVALID_REQUEST, f"an ISR of {isr} lacks the leader {before.leader}")
     for member in change.isr:

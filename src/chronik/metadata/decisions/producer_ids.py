@@ -18,7 +18,7 @@ def allocate_producer_ids(view: View, command: AllocateProducerIds) -> Decision[
     check_broker_epoch(view, command.broker_id, command.broker_epoch)
     first = view.next_producer_id
     if first > INT64_MAX - BLOCK_IDS:
-        refuse(ErrorCode.UNKNOWN_SERVER_ERROR, f"all producer ids are given out, the next would be {first}")
+        refuse(ErrorCode.UNKNOWN_SERVER_ERROR, f"no producer ids are left: the next would be {first}")
     record = ProducerIdsRecord(
         broker_id=command.broker_id, broker_epoch=command.broker_epoch, next_producer_id=first + BLOCK_IDS
     )

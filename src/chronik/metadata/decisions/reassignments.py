@@ -68,7 +68,7 @@ def _move(
     keeps_factor: bool,
 ) -> PartitionChangeRecord | None:
     if is_repeated:
-        refuse(ErrorCode.INVALID_REQUEST, f"{topic.name}-{index} stands in the request more than once")
+        refuse(ErrorCode.INVALID_REQUEST, f"{topic.name}-{index} is in the request more than once")
     if target is None:
         return _called_off(elections, topic, index, before)
     check_assignment(elections.view, target, needs_leader=False)
@@ -91,7 +91,7 @@ def _move(
 
 def _called_off(elections: Elections, topic: Topic, index: int, before: Partition) -> PartitionChangeRecord | None:
     if not before.is_reassigning:
-        refuse(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"no move of {topic.name}-{index} is under way")
+        refuse(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{topic.name}-{index} has no reassignment in progress")
     replicas = [each for each in before.replicas if each not in before.adding]
     isr = [each for each in before.isr if each not in before.adding]
     if not isr and not elections.unclean_is_allowed(topic):
@@ -138,7 +138,7 @@ def _elected(
 ) -> PartitionChangeRecord | None:
     name = f"{topic.name}-{index}"
     if before.leader != NO_LEADER and (unclean or before.leader == before.replicas[0]):
-        refuse(ErrorCode.ELECTION_NOT_NEEDED, f"{name} is led by {before.leader} as it should be")
+        refuse(ErrorCode.ELECTION_NOT_NEEDED, f"{name} is already led by its preferred leader {before.leader}")
     shape = Shape(before.replicas, before.adding, before.removing)
     change = elections.change(topic, index, shape, before.isr, prefers_first=not unclean, allows_unclean=unclean)
     if unclean and (change is None or change.leader == NO_LEADER):
@@ -156,7 +156,7 @@ def _attempt(view: View, name: str, index: int, change: Change, records: list[Re
     try:
         topic = view.topic_named(name)
         if topic is None:
-            refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+            refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
         before = topic.partition(index)
         if before is None:
             refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name!r} has no partition {index}")

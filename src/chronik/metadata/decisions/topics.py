@@ -60,9 +60,7 @@ def create_topics(view: View, command: CreateTopics, rules: Rules) -> Decision[C
             continue
         try:
             if times[topic.name] > 1 or ids[topic.topic_id] > 1:
-                refuse(
-                    ErrorCode.INVALID_REQUEST, f"topic {topic.name!r} stands {times[topic.name]} times in the request"
-                )
+                refuse(ErrorCode.INVALID_REQUEST, f"topic {topic.name!r} is {times[topic.name]} times in the request")
             made, replies[topic.name] = create_topic(view, topic, rules, circle)
         except MetadataRefused as refused:
             replies[topic.name] = CreatedTopic(
@@ -102,7 +100,7 @@ def _records_of_new(topic_id: bytes, name: str, placed: Placement, circle: Circl
 
 def check_topic_name(view: View, name: str) -> None:
     if name == METADATA_TOPIC:
-        refuse(ErrorCode.INVALID_REQUEST, f"{METADATA_TOPIC} is the quorum's own log: it is not created by anyone")
+        refuse(ErrorCode.INVALID_REQUEST, f"{METADATA_TOPIC} is reserved for the metadata quorum")
     if reason := why_not_a_topic_name(name):
         refuse(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
     alike = lookalike(name)
@@ -110,7 +108,7 @@ def check_topic_name(view: View, name: str) -> None:
     if others:
         refuse(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
-            f"topic {name!r} would look like the existing {others[0]!r}: metrics show '.' as '_'",
+            f"topic {name!r} collides with existing topic {others[0]!r}: metrics show '.' as '_'",
         )
 
 
@@ -119,11 +117,11 @@ def why_not_a_topic_name(name: str) -> str | None:
     if not name:
         return "a topic's name is not empty"
     if name in (".", ".."):
-        return f"{name!r} is a directory, not a topic's name"
+        return f"invalid topic name {name!r}"
     if len(name) > NAME_CHARACTERS_MAX:
-        return f"a topic's name has at most {NAME_CHARACTERS_MAX} characters, {name[:20]!r}... has {len(name)}"
+        return f"topic name {name[:20]!r}... has {len(name)} characters: at most {NAME_CHARACTERS_MAX} are allowed"
     if _LEGAL_NAME.fullmatch(name) is None:
-        return f"a topic's name is made of ASCII letters, digits, '.', '_' and '-', unlike {name!r}"
+        return f"invalid topic name {name!r}: use ASCII letters, digits, '.', '_' and '-'"
     return None
 
 
@@ -159,15 +157,15 @@ def _topic_at(view: View, asked: TopicName) -> Topic | None:
 def _removable(asked: TopicName, topic: Topic | None, times_named: Counter[str], times_found: Counter[bytes]) -> Topic:
     by_id = asked.topic_id != ZERO_UUID
     if asked.name is None and not by_id:
-        refuse(ErrorCode.INVALID_REQUEST, "a topic to delete is given by name or by id: neither is there")
+        refuse(ErrorCode.INVALID_REQUEST, "a topic to delete needs a name or an id")
     if asked.name is not None and by_id:
         refuse(ErrorCode.INVALID_REQUEST, f"topic {asked.name!r} is given by name and by id: give one of them")
     if asked.name is not None and times_named[asked.name] > 1:
-        refuse(ErrorCode.INVALID_REQUEST, f"topic {asked.name!r} stands {times_named[asked.name]} times in the request")
+        refuse(ErrorCode.INVALID_REQUEST, f"topic {asked.name!r} is {times_named[asked.name]} times in the request")
     if topic is None:
         if asked.name is None:
-            refuse(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {uuid_text(asked.topic_id)}")
-        refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {asked.name!r}")
+            refuse(ErrorCode.UNKNOWN_TOPIC_ID, f"unknown topic id {uuid_text(asked.topic_id)}")
+        refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {asked.name!r} does not exist")
     if times_found[topic.topic_id] > 1:
         refuse(
             ErrorCode.INVALID_REQUEST, f"topic {topic.name!r}, id {uuid_text(topic.topic_id)}, is in the request twice"
@@ -184,7 +182,7 @@ def _partitions_asked(topic: NewTopic, rules: Rules) -> int:
 def _configs_of(topic: NewTopic) -> dict[str, str]:
     for config in topic.configs:
         if config.value is None:
-            refuse(ErrorCode.INVALID_CONFIG, f"{config.key} has no value: leave it out to take the default")
+            refuse(ErrorCode.INVALID_CONFIG, f"{config.key} has no value: omit it to use the default")
     return {config.key: config.value for config in topic.configs if config.value is not None}
 
 
@@ -193,7 +191,7 @@ def _manual(view: View, topic: NewTopic) -> Placement:
         if number != -1:
             refuse(
                 ErrorCode.INVALID_REQUEST,
-                f"topic {topic.name!r} gives its replicas and a {name} of {number}: with replicas it must be -1",
+                f"topic {topic.name!r} has both replica assignments and a {name} of {number}: use -1 with assignments",
             )
     placed: dict[int, list[int]] = {}
     for assignment in topic.assignments:
@@ -217,12 +215,12 @@ def _automatic(topic: NewTopic, rules: Rules, circle: Circle) -> Placement:
     if topic.replication_factor == 0 or topic.replication_factor < -1:
         refuse(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"a replication factor of {topic.replication_factor} cannot be: give 1 or more, or -1 for the default",
+            f"invalid replication factor {topic.replication_factor}: use 1 or more, or -1 for the default",
         )
     if topic.partition_count == 0 or topic.partition_count < -1:
         refuse(
             ErrorCode.INVALID_PARTITIONS,
-            f"a topic cannot have {topic.partition_count} partitions: give 1 or more, or -1 for the default",
+            f"invalid number of partitions {topic.partition_count}: use 1 or more, or -1 for the default",
         )
     default = rules.shape_of(topic.name)
     return circle.place(
@@ -237,5 +235,5 @@ def require_all_live(name: str, placed: Placement, circle: Circle) -> None:
     if not circle.are_live(placed):
         refuse(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"{name} shall have {len(placed[0])} replicas and is not created before as many brokers are live",
+            f"{name} needs {len(placed[0])} replicas: it is created when as many brokers are alive",
         )
