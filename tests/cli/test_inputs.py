@@ -62,7 +62,7 @@ def as_csv(data: bytes, key_field: str | None = None) -> list[Input]:
         ('{"value": "a", "timestamp": "2026-03-01T12:00:00"}', "is not a time with a time zone"),
         ('{"value": "a", "headers": {"type": "jpeg"}}', 'headers must be a list of {"key": ..., "value": ...}'),
         ('{"value": "a", "headers": [{"name": "type"}]}', 'headers must be a list of {"key": ..., "value": ...}'),
-        ('{"value": "\\ud800"}', "no UTF-8"),
+        ('{"value": "\\ud800"}', "half a surrogate pair"),
     ],
 )
 def test_a_json_line_that_is_not_a_record_is_refused_with_its_number(line: str, why: str) -> None:

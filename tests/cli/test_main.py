@@ -167,7 +167,7 @@ def test_a_node_does_not_wait_for_the_parser_of_commands(tmp_path: Path) -> None
         (["produce", "x", "--key", "a", "--key-separator", ":"], "choose one"),
         (["produce", "x", "--whole-files"], "needs files"),
         (["produce", "x", "--key-field", "id"], "--input jsonl or csv"),
-        (["produce", "x", "--input", "json", "--key", "k"], "names its own key"),
+        (["produce", "x", "--input", "json", "--key", "k"], "each record has its own key"),
         (["produce", "x", "--input", "csv", "--key-separator", ":"], "--input text"),
         (["produce", "x", "--timestamp", "yesterday"], "write a time such as"),
         (["group", "reset", "g"], "either --to or --shift"),

@@ -1,11 +1,12 @@
-"""The admin listener of a node: /metrics, /healthz, /readyz and /status over as little HTTP/1.1 as that takes.
+"""The admin listener of a node: /metrics, /healthz, /readyz and /status over a minimal HTTP/1.1.
 
-GET and HEAD only, no bodies, no thread, no framework. It answers from the moment the node begins to start, so that who
-waits for a node can see why it is not ready. Bounded: the head of a request, connections, the time one may be silent.
-Whoever does not speak HTTP is cut off, and logged once for each address and cause. Nothing said here reaches the node's
-state. When all connections are taken, the one that has been idle longest makes room.
-A browser sends the name that its user visits as Host: a page whose name was pointed at this address (DNS rebinding) is
-refused by that, before anything is read.
+GET and HEAD only, no bodies, no thread, no framework. It answers as soon as the node begins to start, so that you can
+see why a node is not ready. The size of a request, the number of connections and the idle time are bounded; when all
+connections are in use, the one that was idle longest is closed. A peer that does not speak HTTP is disconnected, and
+logged once per address and cause. Requests never change the node's state.
+
+A browser sends the host name of the page as Host. A page whose name points at this address (DNS rebinding) is refused
+because of that, before anything is read.
 """
 
 from __future__ import annotations

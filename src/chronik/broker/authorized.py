@@ -1,4 +1,4 @@
-"""The operations bit fields of Metadata, DescribeCluster and DescribeGroups: without an authoriser, all of them.
+"""The bit fields of authorized operations in Metadata, DescribeCluster and DescribeGroups: without an authorizer, all.
 
 Bit n stands for Kafka's AclOperation n; each resource type has its own set.
 """

@@ -1,7 +1,7 @@
-"""Those who wait for the same future: one call of the event loop for all of them, in the order in which they came.
+"""Waiters for the same future share one callback of the event loop, and are called in the order in which they came.
 
-A commit ends the wait of every produce request of a partition at once. A callback for each costs the loop an object, a
-place in its queue and a context, which together are a tenth of what such a request costs.
+A commit completes every waiting produce request of a partition at once. A callback for each would cost the loop an
+object, a queue entry and a context: together a tenth of the cost of such a request.
 """
 
 from __future__ import annotations

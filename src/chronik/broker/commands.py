@@ -1,4 +1,4 @@
-"""Many things for the controller, some at a time: it decides each command in one go, in which nobody else is served.
+"""Splits large requests to the controller into several commands, because it serves nobody else while it decides one.
 
 What belongs together, such as a topic that is named twice, stays in one command.
 """

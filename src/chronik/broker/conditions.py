@@ -1,8 +1,8 @@
-"""Looks every few seconds for what an operator must hear of: a clock that jumped, a disk that refuses writes, too few
-file descriptors, damaged logs, logs that the metadata does not know.
+"""Checks every few seconds for conditions that an operator must know about, and raises alarms (`runtime/alarms.py`).
 
-It only looks and tells (`runtime/alarms.py`); what the node does about it is decided where it happens. One exception:
-at a start on a full disk it gives up the reserve, which storage keeps for that.
+The conditions are a clock that jumped, a disk that refuses writes, too few file descriptors, damaged logs, and logs
+without a topic in the metadata. What the node does about them is decided elsewhere, with two exceptions: at a start on
+a full disk it releases the reserve that storage keeps for that, and it writes the metadata mark.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Carries out AlterConfigs and IncrementalAlterConfigs: what only this broker can judge here, the rest elsewhere.
+"""Carries out AlterConfigs and IncrementalAlterConfigs: checks what only this broker can check, and forwards the rest.
 
-A broker judges its own configuration and that of all brokers, because it alone knows its file; and its log levels,
-which are kept nowhere. The controller judges the rest and keeps it. Each resource succeeds or fails alone; one that a
-request names twice fails both times.
+A broker checks its own configuration and that of all brokers, because only it knows its file. It also sets its log
+levels, which are stored nowhere. The controller checks and stores everything else. Each resource succeeds or fails on
+its own; one that a request names twice fails both times.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The connections of a node: how many there may be, and which have been silent or slow for too long.
+"""The connections of a node: how many are allowed, and which have been idle or slow for too long.
 
-A peer that does not read its replies is closed only when the memory they take is missing elsewhere.
+A peer that does not read its responses is disconnected only when others need the memory.
 """
 
 from __future__ import annotations

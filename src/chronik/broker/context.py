@@ -1,4 +1,4 @@
-"""Who asks, in which version, and the node that answers: what every handler gets beside its request."""
+"""What every handler gets besides its request: the client, the API version, and the node."""
 
 from __future__ import annotations
 

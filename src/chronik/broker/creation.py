@@ -1,7 +1,7 @@
-"""Topics that come to be because somebody used them: auto-created ones, and the internal ones of the coordinators.
+"""Topics that are created on use: auto-created ones, and the internal topics of the coordinators.
 
-Both go through the controller like any other creation. Two askers at once are no conflict: the later one finds the
-topic there. Nothing here makes a topic that only this node would know.
+Both are created by the controller, like any other topic. Two concurrent requests do not conflict: the later one finds
+the topic.
 """
 
 from __future__ import annotations

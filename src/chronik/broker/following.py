@@ -1,6 +1,6 @@
-"""What a node does when the image changes: replicas follow, logs of deleted topics go, coordinators come and leave.
+"""Reacts to changes of the image: updates replicas, deletes logs of deleted topics, starts and stops coordinators.
 
-The listener runs inside the apply of the metadata log, so it only turns changes into state and tasks; it never waits.
+It runs while the metadata log is applied, so it only updates state and starts tasks; it never waits.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Who a data directory belongs to: Kafka's meta.properties, written once and checked at every start.
+"""The identity of a data directory: Kafka's meta.properties, written once and checked at every start.
 
-A directory of another node or another cluster is never served. A directory that Kafka's own tool formatted keeps the
-cluster id it was given.
+A directory of another node or another cluster is never served. A directory formatted by Kafka's own tool keeps its
+cluster id.
 
 `chronik.used` is added when the node has joined a cluster with this directory. From then on the directory's manifest
-and the node's metadata log must exist: an empty one is a disk that is not mounted, not a node that is new.
+and the node's metadata log must exist. If they do not, a disk is not mounted; the node is not new.
 """
 
 from __future__ import annotations

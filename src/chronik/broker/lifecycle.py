@@ -1,7 +1,7 @@
-"""This node as the controller sees it: registered, alive by heartbeats, then gone with its leaderships handed over.
+"""This node as the controller sees it: it registers, sends heartbeats, and transfers its leaderships before it stops.
 
-A registered node is fenced until its own image shows the registration; from then on clients are sent here. Heartbeats
-are all that keeps it so. A node whose epoch is no longer the newest has been replaced or removed, and ends.
+A registered node is fenced until its own image shows the registration. After that, clients are directed to it as long
+as it sends heartbeats. A node whose epoch is no longer the newest was replaced or removed, and stops.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every bound of the broker, with its reason. Relations between them are checked where they stand."""
+"""All bounds of the broker, with their reasons. Relations between them are checked here."""
 
 from __future__ import annotations
 

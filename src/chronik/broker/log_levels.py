@@ -1,6 +1,6 @@
-"""Log levels of a running node, by Kafka's names. They last until the process ends and are nobody else's.
+"""Log levels of a running node, under Kafka's names. They apply to this node only, until the process ends.
 
-A logger without a level of its own follows the one above it; `root` is above all and always has one.
+A logger without a level uses the level of its parent; `root` is the parent of all and always has a level.
 """
 
 from __future__ import annotations

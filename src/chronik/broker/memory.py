@@ -1,13 +1,13 @@
-"""One budget for the bytes that clients make the node hold: large frames wait for room, fetches read less.
+"""One budget for the memory that a node uses on behalf of clients: large frames wait for it, and fetches read less.
 
-A large frame is granted memory as its bytes arrive, not when its size is announced. Grants are in order of asking, and
-frames that have begun come before new ones. Frames of one address may take a share of the budget and no more, so those
-of others always get on. When the budget is spent, one frame that has begun may exceed it, by its own size at most:
-otherwise frames that have all begun could wait for each other for ever.
+A large frame gets memory as its bytes arrive, not when its size is announced. Grants are in order of request, and
+frames that have begun come before new ones. The frames of one address get only a share of the budget, so other
+addresses always make progress. When the budget is used up, one frame that has begun may exceed it by its own size;
+otherwise frames that have all begun could wait for each other forever.
 
-Frames that fit the shared scratch buffer do not wait: they are counted while their handlers work, and a connection that
-has requests under way starts no more of them while the budget is spent. Replies are counted from when a peer turns out
-not to read them; a fetch that finds no room reads one batch, so that its consumer always gets on.
+Frames that fit the shared scratch buffer do not wait. They are counted while their handlers work, and a connection
+with requests in progress starts no more of them while the budget is used up. Responses are counted when a peer does
+not read them. A fetch that finds no memory reads one batch, so that its consumer always makes progress.
 """
 
 from __future__ import annotations

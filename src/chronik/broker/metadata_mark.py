@@ -1,8 +1,8 @@
-"""How far this node has applied the metadata, as the data directory remembers it: DIRECTORY/metadata-mark.
+"""How far this node has applied the metadata log, stored in the data directory: DIRECTORY/metadata-mark.
 
-The metadata log may be restored from an old copy, or lose its end, and looks whole all the same. What was applied was
-committed, so a log that ends before the mark has lost entries which this node acknowledged. The file is a lower bound:
-it is written now and then, and never before the entries are durable.
+The metadata log may be restored from an old copy or lose its end, and still look complete. Applied entries were
+committed, so a log that ends before the mark lacks entries which this node acknowledged. The mark is a lower bound: it
+is written periodically and at a clean stop, and never before the entries are durable.
 """
 
 from __future__ import annotations

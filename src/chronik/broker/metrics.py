@@ -1,7 +1,7 @@
-"""What a node counts while it works. Counted per request, never per record; text is made of it by `exposition`.
+"""Counters of a node, updated per request and never per record. `exposition` formats them.
 
-Nothing here waits or calls the clock: whoever counts a time brings it. Counters begin at 0 with the process and never
-go back, as Prometheus expects of them.
+Nothing here waits or reads the clock: callers pass durations. Counters start at 0 with the process and never decrease,
+as Prometheus expects.
 """
 
 from __future__ import annotations

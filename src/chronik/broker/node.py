@@ -1,9 +1,11 @@
-"""One node: who is made of whom, and in which order everything starts and stops.
+"""One node: its parts, and the order in which they start and stop.
 
-Start: admin listener, data directory, logs, quorum, metadata, listeners, registration; a registered node serves.
-Stop: first the leaderships go to other nodes, then the reverse of starting, with the listeners first, so that nobody is
-answered by half a node. After a failed fsync, a broken invariant or the failure of a task that must never end the node
-acknowledges nothing more and ends.
+Start: admin listener, data directory, logs, quorum, metadata, listeners, registration. A registered node serves
+clients.
+
+Stop: leaderships are transferred to other nodes first. Then the parts stop in reverse order, listeners first, so that
+no client is served by half a node. After a failed fsync, a broken invariant or the failure of a task that must never
+end, the node acknowledges nothing more and stops.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""How much a reader is given at once.
+"""How much data a fetch response contains.
 
-A client that catches up asks for a megabyte of each partition. One that is near works through half a megabyte and asks
-again: given six megabytes at once, librdkafka takes five times the page faults and twice the CPU for a record of 100
-bytes, and everybody else waits for the loop meanwhile. One that is far away loses a round trip with each answer and
-needs all it can get, and so does one with so many partitions that asking is dear. Nobody says which it is, so the size
-is found by trying: twice as much, and half as much, in turns with what the reader gets now, now and then.
+A consumer that is catching up asks for a megabyte of each partition. A consumer near the broker works best with half a
+megabyte per response: given six megabytes at once, librdkafka takes five times the page faults and twice the CPU for
+records of 100 bytes, and other clients wait for the loop meanwhile. A distant consumer loses a round trip per response
+and needs as much as it can get, and so does one with so many partitions that each request is expensive. Consumers do
+not say which kind they are. So the broker measures: now and then it tries twice and half the current size.
 
-A portion always has a whole batch. Who waits for more than a byte gets all it asks for.
+A response always contains a complete batch. A consumer with min_bytes above 1 gets as much as it asks for.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a client sent to be appended, as batches of magic 2; and the way back for clients too old to read those.
+"""Converts what a client sent into batches of magic 2, and back for clients that are too old to read those.
 
-A batch of magic 2 is checked by its header and CRC alone and stays where it arrived. Message sets of magic 0 and 1,
-batches for a topic that wants another codec, and those whose header does not settle the topic's rules are taken apart,
-which `takes_long` when it cannot be told from their size what they hold: that is no work for the event loop.
+A batch of magic 2 is checked by its header and CRC only, and stays where it arrived. Records are decoded only in
+message sets of magic 0 and 1, in batches for a topic with another codec, and if the header does not settle the topic's
+rules. `takes_long` tells whether that work may be too long for the event loop.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Which processes of this node have registered, as the data directory remembers it: DIRECTORY/registrations.
+"""Which processes of this node have registered, stored in the data directory: DIRECTORY/registrations.
 
-A disk that was restored from an old copy looks like any other from the inside. From the outside it does not: it has
-never heard of the process that registered last. So each process writes its incarnation id down before it registers,
-and names those before it to the controller. If the one that the controller knows is not among them, this disk is older
-than what the cluster was told it holds, and the controller counts on none of its replicas.
+A disk restored from an old copy looks like any other, except that it does not know the process that registered last.
+So each process writes its incarnation id to this file before it registers, and sends the earlier ids to the
+controller. If the id that the controller knows is not among them, this disk is older than what the cluster was told,
+and the controller does not rely on its replicas.
 
-The file holds the last process that is known to be registered and all that tried since: one of them may be registered
-without having heard of it. One id a line, in hex, oldest first.
+The file contains the last process known to be registered and all that tried since, because one of them may have
+registered without receiving the answer. One id per line, in hex, oldest first.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How a node's replicas are put together: who follows whom, who asks the controller, and which tasks that takes."""
+"""Assembles a node's replicas: fetchers, requests to the controller, and their tasks."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""How a node is, in its own words: whether it lives, whether it serves, and all that an operator compares nodes by.
+"""A node's own view of its state: whether it is alive, whether it serves, and what operators compare between nodes.
 
-Reads only. The state hash is worked out in steps, once per image, so that a large cluster's costs no request its turn.
+Read-only. The state hash is computed in steps, once per image, so that it never blocks requests in a large cluster.
 """
 
 from __future__ import annotations

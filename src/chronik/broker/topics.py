@@ -1,4 +1,4 @@
-"""How handlers find what a request names: topics by name or id, and the replicas of this node."""
+"""How handlers resolve what a request names: topics by name or id, and replicas of this node."""
 
 from __future__ import annotations
 

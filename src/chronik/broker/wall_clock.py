@@ -1,14 +1,15 @@
-"""The time by which records, committed offsets and producer ids are judged too old. Never ahead of a clock that jumped.
+"""The clock that decides whether records, committed offsets and producer ids have expired. It ignores jumps for a
+while.
 
 A wall clock that jumps ahead makes everything old at once, and the next retention check would delete it. The monotonic
-clock does not jump. When the two disagree by more than JUMP_MS_MAX, `now_ms` goes on with the time before the jump, as
-the monotonic clock counts it. It does so until the wall clock is back, or until the new time has held for DAY_MS, after
-which it is taken for true. What is to be kept for a shorter period is judged by the new time after that period: then
-everything from before the jump has been kept for as long as it should be. A clock that went back makes nothing older,
-so its time is used as it is.
+clock does not jump. When the two disagree by more than JUMP_MS_MAX, `now_ms` continues from the time before the jump,
+as the monotonic clock counts. It does so until the wall clock is back, or until the new time has held for DAY_MS and
+is then trusted. For a shorter retention period the new time is trusted after that period, because by then everything
+from before the jump has been kept long enough. A clock that went back makes nothing older, so its time is used as it
+is.
 
-Across a restart there is no monotonic clock to compare with, only a file with the last time known (`last-alive`). A
-node that finds the wall clock more than DAY_MS ahead of it was down for so long or has a clock that is wrong. It cannot
+Across a restart there is no monotonic clock to compare with, only the file `last-alive` with the last known time. If
+the wall clock is more than DAY_MS ahead of it, the node was down for that long or the clock is wrong. The node cannot
 tell which, and waits in the same way.
 """
 

@@ -1,6 +1,7 @@
-"""Where the members listen, kept beside the state machine's bytes in every snapshot and changed by the log like them.
+"""Addresses of the members, stored in every snapshot next to the state machine's bytes and changed by log entries.
 
-A node that joins or comes back after long finds its peers here, not in a configuration file that may be outdated.
+A node that joins, or returns after a long time, finds its peers here instead of in a configuration file that may be
+outdated.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Who may speak on the quorum's port: a table of known nodes, and the rule by which a hello is admitted. No I/O.
+"""Who may use the quorum port: a table of known nodes, and the rule that admits a hello. No I/O.
 
-A *member* is known: it is a voter of the configuration file, a member of the quorum by this node's log, or a member
-by the log of another one that is (it vouches; this node may have been away when the newcomer was added). Somebody who
-proved that it knows the quorum's secret is a member too. A *guest* names the right cluster and is not known: nothing
-that it sends reaches consensus, and of the metadata it may ask only whether it is still registered, or a node that was
-removed while it was away would never learn that. Everybody else is refused.
+A *member* is a voter in the configuration file, a member according to this node's log, or a member according to the
+log of another member (this node may have been down when it was added). A node that proved to know the quorum's secret
+is a member too. A *guest* names the right cluster but is not known. Consensus ignores its messages. It may only ask
+whether it is still registered; otherwise a node that was removed while it was down would never find out. All others
+are refused.
 
-A node that is in no quorum yet, and has no list of voters, waits to be added by a node that it cannot know. It takes
-everybody who names a cluster for a member. A secret is the only protection it can have.
+A node that is in no quorum yet, and has no list of voters, waits to be added by a node that it cannot know. It treats
+every node that names a cluster as a member. Only a secret protects it.
 """
 
 from __future__ import annotations

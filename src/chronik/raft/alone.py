@@ -1,4 +1,4 @@
-"""The transport of a quorum of one: there is nobody to send to, and nobody to hear from."""
+"""The transport of a single-node quorum: it has no peers."""
 
 from __future__ import annotations
 

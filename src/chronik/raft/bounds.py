@@ -1,7 +1,7 @@
-"""What a message of a peer may claim. Pure: a message and this node's position in, the reason to refuse it out.
+"""What a peer's message may claim. Pure: takes a message and this node's position, returns the reason to refuse it.
 
-Terms and indexes are counted up by one, so a number far ahead of this node's is no other node's work. Believed, it
-would stay: a term near the end of its range leaves no room for the next election, on disk and for good.
+Terms and indexes increase by one, so a number far ahead of this node's is not real. If accepted, it would be permanent:
+a term near the end of its range leaves no room for the next election.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a caller of the quorum may be told. A peer's message raises none of these: `Core.step` answers a Refusal."""
+"""Errors for callers of the quorum. A peer's message raises none of these: `Core.step` returns a Refusal."""
 
 from __future__ import annotations
 

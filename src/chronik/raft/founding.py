@@ -1,4 +1,4 @@
-"""How a quorum begins: every founder writes the same first snapshot, so their logs agree without a word exchanged."""
+"""How a quorum starts: every founder writes the same first snapshot, so their logs agree without communication."""
 
 from __future__ import annotations
 

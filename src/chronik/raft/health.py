@@ -1,7 +1,7 @@
-"""What a node of the quorum counts for its operators: silent peers, lost messages, leases that ran out, peers' lag.
+"""What a quorum node counts for operators: silent peers, lost messages, expired leases, lag of peers.
 
-Nothing here moves consensus, waits or raises; every time comes in. Numbers start at 0 with the process. What a leader
-knows of its peers' progress is forgotten when it leads no more.
+Nothing here affects consensus, waits or raises; all times are passed in. Counters start at 0 with the process. A
+leader's knowledge of its peers' progress is dropped when it stops leading.
 """
 
 from __future__ import annotations

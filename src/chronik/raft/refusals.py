@@ -1,7 +1,7 @@
-"""Log lines about peers that are refused: one for each peer and cause, then one for each tenfold of it.
+"""Log lines about refused peers: for each peer and cause the first, the 10th, the 100th refusal and so on.
 
-A stranger that tries again for ever costs a counter, not a disk full of log lines. Peers and causes are remembered up
-to a bound; the longest unused makes room.
+A peer that retries forever costs a counter, not a disk full of log lines. The number of remembered peers and causes is
+bounded; the least recently used is forgotten.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""How a follower shows that it is the broker it says it is, on a listener where anybody may send a Fetch.
+"""How a follower proves that it is the broker it claims to be, on a listener that anyone can use.
 
-Each process of a broker draws an incarnation id, 16 random bytes, and registers with it; the nodes of the cluster learn
-it through the metadata, and no client is ever told. A follower's fetch carries it in a tagged field of ours, which
-Kafka's requests do not have. Without it, or with another broker epoch than the registered one, a fetch in a broker's
-name reads nothing and counts for nothing: else a stranger could read what is not committed, and make a leader believe
-that a replica holds what it does not.
+Each process of a broker draws an incarnation id of 16 random bytes and registers with it. Nodes learn it from the
+metadata; clients never see it. A follower's fetch carries it in a tagged field that Kafka's requests do not have. A
+fetch in a broker's name without it, or with another broker epoch than the registered one, reads nothing and is not
+counted. Otherwise any client could read uncommitted records, or make a leader believe that a replica has records it
+lacks.
 
-It is as secret as the connection between the nodes is.
+The id is only as secret as the connections between nodes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Asks the controller to change in-sync sets, for all partitions that this node leads: one command at a time for all.
+"""Asks the controller to change in-sync sets, for all partitions that this node leads, with one command at a time.
 
-One change per partition is on its way at a time; it names the epochs it was thought up in, so that the controller
-refuses what is out of date. Whether a command that got no answer was carried out is unknown: its members stay counted
-(see `replica`) and it is sent again, until the image or a refusal tells.
+Each partition has at most one change in progress. A change names the epochs it is based on, so that the controller
+refuses outdated ones. If a command gets no answer, it may have been carried out: its members stay counted (see
+`replica`) and it is sent again, until the image or a refusal tells.
 """
 
 from __future__ import annotations

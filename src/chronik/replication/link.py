@@ -1,7 +1,7 @@
-"""A follower's connection to one leader: Fetch requests out, answers back in the same order. It never retries.
+"""A follower's connection to one leader: it sends Fetch requests and receives responses in order. It never retries.
 
-Speaks one version of one API, which every node of this release serves. `closed` ends with the reason when the
-connection is over, whoever ended it; a leader that leaves a request without answer for too long is given up.
+It uses one version of one API, which every node of this release serves. `closed` completes with the reason when the
+connection ends. A leader that does not answer a request for too long is disconnected.
 """
 
 from __future__ import annotations

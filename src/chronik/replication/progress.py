@@ -1,7 +1,7 @@
-"""What a leader knows of one follower of one partition: how far it holds the log durably, and since when it lags.
+"""What a leader knows about one follower of one partition: its durable end offset, and since when it lags.
 
-A follower asks for more only after what it has is on its disk, so the offset it asks for is its durable end. The offset
-counts once the leader has found that the follower's log is a prefix of its own (`counted_epoch`), and in no other
+A follower asks for more only after what it has is on disk, so the offset it asks for is its durable end. The offset
+counts once the leader has verified that the follower's log is a prefix of its own (`counted_epoch`), and only in that
 leader epoch. Pure state: sessions and the replica write it.
 """
 

@@ -1,7 +1,7 @@
-"""Those who wait for offsets of one partition to be committed: answered in the order of the log, or told why not.
+"""Requests that wait for offsets of one partition to be committed. They complete in log order, or fail with a reason.
 
-Never waits itself, and never decides what is committed. One timer for all of them, which is set again only when it has
-run out: most waits end long before, and a timer for each would cost more than the wait.
+It never waits itself, and never decides what is committed. All requests share one timer, which is set again only when
+it has expired: most waits end long before, and a timer for each would cost more than the wait.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a log answers to an append and to a read."""
+"""Results of an append and of a read."""
 
 from __future__ import annotations
 

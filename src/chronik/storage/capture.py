@@ -1,7 +1,7 @@
-"""What is to be made durable of one log: its state at one moment, taken by a round of the journal or by a checkpoint.
+"""The state of one log at one moment, taken by a commit round or a checkpoint, which then makes it durable.
 
-The log goes on while the disk works: what a capture says holds for what stood in the segments then, and for
-nothing if the log was truncated since.
+The log continues while the disk works. A capture describes what was in the segments at that moment. It is void if the
+log was truncated since.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""How a log is kept: Kafka's topic settings under their own names, and what a node sets for all its logs.
+"""Settings of a log: Kafka's topic settings under their own names, and settings that a node applies to all its logs.
 
-Values are checked where they are parsed; here they are only held. A Log's config may be replaced at any moment and
-takes effect with the next append or maintenance step.
+Values are validated where they are parsed. A log's config can be replaced at any time; it applies from the next append
+or maintenance step.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""When a round of the journal begins: with the first who waits for it, or, in a crowd, when no more come.
+"""When a commit round of the journal starts: immediately, or after a large commit when no more requests arrive.
 
-A round costs the event loop about 0.1 ms whatever it carries. Those whom a round of a crowd answers come back a few in
-each turn of the loop, and a round that began with the first of them would be the first of many small ones. So behind
-such a round the next one lets turns pass for as long as each brings more, within bounds. A loop with nothing else to do
-finds nobody new in its next turn: nobody ever waits for a crowd that is not there.
+A round costs the event loop about 0.1 ms, whatever it carries. After a large commit, clients' next requests arrive over
+several loop iterations. A round that started with the first of them would be the first of many small ones. So after a
+large round, the next one waits while each iteration brings more, within bounds. An idle loop finds nothing new in its
+next iteration, so nobody waits for requests that do not come.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Which leader epoch wrote which offsets of a log, as KIP-101 and KIP-279 need it. Pure state, no I/O.
+"""Which leader epoch wrote which offsets of a log (KIP-101, KIP-279). Pure state, no I/O.
 
-Entries are (epoch, start offset), both strictly rising. They follow from the batches, which carry the epoch; the node's
-checkpoint keeps them so that a log is not read from its beginning on every start.
+Entries are (epoch, start offset), both strictly increasing. They can be derived from the batches, which contain the
+epoch. The node's checkpoint stores them, so that a log need not be read from its beginning on every start.
 """
 
 from __future__ import annotations

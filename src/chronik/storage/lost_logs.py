@@ -1,7 +1,8 @@
-"""Logs that lack what they acknowledged: what is known of them, and how room is made for a copy of another replica.
+"""Logs that lack records they acknowledged: what is known about them, and how they are cut before they are copied
+again.
 
-Nothing here decides that records may go. Whoever calls `cut` knows that another replica has them, and that nobody
-counts on this one.
+Nothing here decides that records may be dropped. The caller of `cut` must know that another replica has them, and that
+the cluster does not rely on this one.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""The manifest of a data directory: which of its files must be there. Pure functions.
+"""The manifest of a data directory: the files that must exist. Pure functions.
 
-A file that is missing looks like one that was never written. So a node writes down what it has promised to keep, before
-it relies on it, in a file of its own, replaced as a whole:
+A missing file looks like a file that was never written. So a node records which files it relies on, before it relies
+on them, in one file that is replaced as a whole:
 
     chronik manifest 1 CRC32C
-    journal NUMBER       the newest journal that was begun
+    journal NUMBER       the newest journal
     checkpoint NUMBER    the first journal that the last checkpoint does not cover; 0 before the first checkpoint
 
-Journals from the checkpoint's number up to the manifest's must exist, without a hole. A checkpoint may be newer than
-the manifest says, because the manifest is written first; it is never older. The manifest never lies ahead of the files:
-a journal is durable before the manifest names it, and a checkpoint too.
+All journals from the checkpoint's number to the manifest's must exist. A checkpoint may be newer than the manifest
+says, because the manifest is written first; it is never older. The manifest never names a journal or checkpoint that
+is not yet durable.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
-"""How many segments have their files open at once: as many as the process may, and those that were used last.
+"""Limits how many segments have open files, and closes those that were used least recently.
 
-A segment tells before it opens a file. When that would be one too many, others let go of theirs and open them again
-when they are needed. Those that nobody used go first, and of these the ones whose bytes are synced: closing costs them
-nothing. A file with bytes that were not synced is synced before it is closed, because an error in writing them back
-later might be told to nobody: the kernel tells who has the file open.
+A segment announces that it opens a file. If that exceeds the limit, other segments close theirs and reopen them when
+needed. Unused files are closed first, and among them those whose bytes are synced. A file with unsynced bytes is synced
+before it is closed: the kernel reports a later write error only to processes that have the file open.
 
-A lane that works on a file keeps it open; letting go only drops this reference. So the number is not exact, and
-descriptors are left over for that (`runtime/descriptors.py`).
+A lane that works on a file keeps it open, because closing only drops this reference. The limit is therefore not exact,
+and some descriptors are reserved for that (`runtime/descriptors.py`).
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Rebuilds a data directory whose journal, checkpoint or manifest is lost, from what the segments hold. Offline.
+"""Rebuilds a data directory that lost its journal, checkpoint or manifest, from its segments. Offline.
 
-Every partition ends with the last whole batch of its last segment; bytes behind that are moved to a file of their own,
-BASE.log.cut. Before that, bytes are taken from journals that can still be read, as far as they join. Damage inside a
-segment stays where it is: what lies behind it is still good, and readers are refused only what is damaged. Then
-checkpoint and manifest are written anew, so that the next start finds a directory that was closed in order. Directories
-that do not say which partition they hold are left for the next start, which sets them aside.
+Every partition ends with the last complete batch of its last segment. Bytes after that are moved to BASE.log.cut.
+Before that, bytes are taken from journals that can still be read, as far as they join. Damage inside a segment is left
+alone: what follows it is still good, and readers are refused only what is damaged. Then checkpoint and manifest are
+written again, so the next start finds a directory that was closed cleanly. Directories that do not name their
+partition are left to the next start, which renames them to .stray.
 
-What comes out may lack records that were acknowledged. So the caller must give the directory a new id afterwards: the
-controller then counts on none of its replicas until they have caught up.
+The result may lack acknowledged records. The caller must therefore give the directory a new id, so that the controller
+does not rely on its replicas until they have caught up.
 """
 
 from __future__ import annotations

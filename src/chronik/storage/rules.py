@@ -1,4 +1,4 @@
-"""What a topic asks of a produced batch beyond the format: its size, keys and times. Looks inside only if it must."""
+"""Checks of a produced batch against its topic's settings: size, keys and timestamps. Reads records only if it must."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Reads every record on disk now and then, so that damaged bytes are found while another replica still has them.
+"""Reads all records on disk periodically, so that damage is found while another replica still has the records.
 
-One pass over all segments takes `interval_ms`, whatever they hold: small steps at an even pace, none of which costs the
-loop more than a few milliseconds. A step reads from the disk and not from the page cache, checks CRC and offsets, and
-reports damage where every reader does (`Segment.on_damage`). Where a pass stands is kept in DIRECTORY/scrub, so that a
-node that is restarted often gets through as well.
+One pass over all segments takes `interval_ms`, however much they hold. It runs in small steps at an even pace, each of
+a few milliseconds at most. A step reads from the disk, not from the page cache, checks CRCs and offsets, and reports
+damage as every reader does (`Segment.on_damage`). The position of a pass is kept in DIRECTORY/scrub, so that a node
+that is restarted often completes it too.
 
     pass STARTED_MS FINISHED_MS    of this pass, and of the last one that was finished; -1 if none was
     at TOPIC_ID PARTITION SEGMENT  the next to read

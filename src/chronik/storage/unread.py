@@ -1,8 +1,8 @@
-"""Record batches that were found and are read when they leave, one piece after the other.
+"""Record batches that were located, and are read piece by piece when they are sent.
 
-A response of several megabytes that is read as a whole before its first byte is sent costs its reader that time, and
-the processor a second trip to memory for every byte. So the size of a large piece is told by the index, and its bytes
-follow. In between its log may be cut: then nothing is read, and who has told the size must give up its connection.
+Reading a response of several megabytes before sending its first byte delays the client and moves every byte through
+memory twice. So the index gives the size of a large piece, and its bytes are read when they are sent. If the log is
+truncated in between, nothing is read, and the sender, which has announced the size, must close the connection.
 """
 
 from __future__ import annotations
