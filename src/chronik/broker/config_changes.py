@@ -110,7 +110,7 @@ def _require_changeable(change: ConfigChange, name: str) -> None:
             near = BROKER_KEYS.nearest(change.key)
             log.warning("unknown setting %s set at run time%s", change.key, f": did you mean {near}?" if near else "")
     elif definition.mode is UpdateMode.READ_ONLY:
-        refuse(ErrorCode.INVALID_REQUEST, f"{change.key} is read when the broker starts: set it in server.properties")
+        refuse(ErrorCode.INVALID_REQUEST, f"{change.key} needs a restart: set it in server.properties")
     elif definition.mode is UpdateMode.PER_BROKER and name == CLUSTER_DEFAULT:
         refuse(ErrorCode.INVALID_REQUEST, f"{change.key} differs from broker to broker: name the broker")
 

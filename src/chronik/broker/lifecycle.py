@@ -40,7 +40,7 @@ class Lifecycle:
         node = self._node
         if node.quorum is not None and node.node_id not in node.store.raft.addresses:
             log.warning(
-                "this node is in no quorum yet, and waits for `chronik cluster add %d@HOST:%d`",
+                "this node waits to be added to a quorum: run `chronik cluster add %d@HOST:%d`",
                 node.node_id, node.quorum.address.port,
             )  # fmt: skip
 
@@ -146,7 +146,7 @@ class Lifecycle:
             if node.store.majority_is_dead():
                 break  # the others are being stopped too: there is nobody to hand over to
             if asyncio.get_running_loop().time() > give_up_s:
-                log.warning("stopping without handing over: it took more than %d s", HAND_OVER_S)
+                log.warning("stopping without transferring leadership: it took more than %d s", HAND_OVER_S)
                 break
         handing_over.cancel()
         await asyncio.wait([handing_over])
@@ -156,7 +156,7 @@ class Lifecycle:
             await self._lose_leaderships()
             await self._node.store.hand_over()
         except MetadataError as error:
-            log.warning("stopping without handing over: %s", error)
+            log.warning("stopping without transferring leadership: %s", error)
 
     async def _lose_leaderships(self) -> None:
         while True:

@@ -343,7 +343,7 @@ class Node:
             try:
                 await self.store.submit(ElectLeaders(election_type=PREFERRED, topics=None))
             except MetadataError as error:
-                log.warning("leaderships were not given back to preferred leaders: %s", error)
+                log.warning("leadership was not returned to preferred leaders: %s", error)
 
     # --- the end
 

@@ -55,7 +55,7 @@ async def _serve(settings: Settings, started: Callable[[Node], None], *, until_s
     # A node that waits for its quorum can be stopped like any other.
     await asyncio.wait([starting, asked_to_stop], return_when=asyncio.FIRST_COMPLETED)
     if not starting.done():
-        log.info("stopping before it was ready")
+        log.info("stopping before the node was ready")
         starting.cancel()
         await asyncio.wait([starting])
         return EXIT_OK

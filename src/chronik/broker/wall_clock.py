@@ -80,7 +80,7 @@ class WallClock:
             stamp = json.loads(disk.read_file(path))
             stamp_ms, is_doubted = int(stamp["wall_ms"]), bool(stamp["doubted"])
         except (ValueError, KeyError, TypeError):
-            log.warning("%s cannot be read and will be written anew", path)
+            log.warning("%s cannot be read and will be rewritten", path)
             return
         now = self._now()
         ahead_ms = now.wall_ms - stamp_ms

@@ -44,9 +44,9 @@ _joining = re.compile(r"(?P<id>[0-9]+)@(?P<address>.+)")
 def status(*, options: Options = DEFAULTS) -> int:
     """Show the quorum leader, and each node's role, state and replication lag.
 
-    Without a leader the command asks every node itself and shows which of them answer; the exit code is then 1. It is 1
-    too when nodes have different metadata at the same version, which must never happen. Some columns come from the
-    nodes' admin listeners; they are empty where those cannot be reached from this machine.
+    Without a leader, the command asks each node and shows which nodes answer. Some columns come from the nodes' admin
+    listeners; they are empty if this machine cannot reach those. Exits with 1 if there is no leader, or if two nodes at
+    the same version report different state.
 
     For example:
       chronik cluster status

@@ -37,8 +37,8 @@ COLUMNS = (
 def compare_replicas(topic: str, *, options: Options = DEFAULTS) -> int:
     """Read a topic from every replica and compare the bytes that are committed on all of them.
 
-    Each replica compacts its own log, so replicas of a compacted topic may differ and still be right. The exit code is
-    1 when replicas differ or do not answer.
+    Each replica compacts its own log, so replicas of a compacted topic may differ and still be correct. Exits with 1
+    if replicas differ or do not answer.
 
     For example:
       chronik debug compare-replicas orders

@@ -19,7 +19,7 @@ def materialize(
 ) -> int:
     """Keep every topic with chronik.table.enable=true as a table, until Ctrl-C.
 
-    Runs one Spark application for all of them and starts it again when it ends. Brokers know nothing of it.
+    Runs one Spark application for all of them and starts it again when it ends. It runs outside the brokers.
 
     For example:
       chronik topic alter orders --config chronik.table.enable=true

@@ -354,7 +354,7 @@ class RaftNode:
     def _hand_over(self) -> None:
         """The disk is full: as long as this node leads, nothing is applied here, so nobody is answered."""
         if (heir := self._core.heir) != NOBODY:
-            logger.warning("node %d of the quorum hands over to %d: its disk is full", self._core.id, heir)
+            logger.warning("node %d transfers quorum leadership to node %d: its disk is full", self._core.id, heir)
             self._core.transfer_leadership(heir)
 
     def _guarded(self, work: Callable[[], object]) -> None:
@@ -519,7 +519,7 @@ class RaftNode:
         self.health.write_errors += 1
 
     def _fail(self, error: BaseException) -> None:
-        logger.error("node %d of the quorum stops: %s", self._core.id, error)
+        logger.error("quorum node %d stops: %s", self._core.id, error)
         self._end(error)
         if self.on_failure:
             self.on_failure(error)

@@ -94,7 +94,7 @@ class Journal:
             if whole == 0:
                 continue  # the crash came while it was being made; the one before it still counts
             if bytes(data[whole:]).strip(b"\0"):
-                logger.info("%s: cut a round that never ended, at byte %d", path, whole)
+                logger.info("%s: truncated an incomplete write at byte %d", path, whole)
             replayed = replay(record for body in frames(data) for record in records(body))
             if replayed.hole_at:
                 raise LogDamaged(path, whole, f"index {replayed.hole_at} does not join the entries before it")

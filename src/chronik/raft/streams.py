@@ -206,7 +206,7 @@ class Link(Stream):
         while True:
             reason = await self._connect_once(network)
             if self._backoff_ms == BACKOFF_MS_MIN:  # once per outage, not per attempt
-                logger.info("node %d at %s: %s; trying again", self.peer, self.address, reason)
+                logger.info("node %d at %s: %s; retrying", self.peer, self.address, reason)
             self._owner.lost(self.peer)
             await asyncio.sleep(self._backoff_ms / 1000)
             self._backoff_ms = min(2 * self._backoff_ms, BACKOFF_MS_MAX)

@@ -259,7 +259,7 @@ class Replicas:
         except StorageFailed:
             raise
         except (StorageError, OSError) as fault:
-            logger.error("%s: cannot make room for what is fetched again, trying again: %s", replica.name, fault)
+            logger.error("%s: cannot prepare for fetching lost records again, retrying: %s", replica.name, fault)
             asyncio.get_running_loop().call_later(MEND_AGAIN_S, self._look_at_lost, log)
             return False
         replica.was_cut()

@@ -145,9 +145,9 @@ class Fetcher:
             except (StorageFailed, InvariantBroken):
                 raise
             except (OSError, TimeoutError, ReplicationError) as fault:
-                logger.info("following broker %d: %s; trying again in %d ms", self.leader_id, fault, pause_ms)
+                logger.info("fetching from broker %d: %s; retrying in %d ms", self.leader_id, fault, pause_ms)
             except Exception:  # the edge: a follower that gives up for good would be worse than one that complains
-                logger.exception("following broker %d failed; trying again in %d ms", self.leader_id, pause_ms)
+                logger.exception("fetching from broker %d failed; retrying in %d ms", self.leader_id, pause_ms)
             finally:
                 self._link = None
                 link.fail(LeaderLost("not needed any more"))

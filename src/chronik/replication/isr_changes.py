@@ -78,7 +78,7 @@ class IsrChanges:
             return
         lagging = [each for each in replica.state.isr if each != self._node_id and self._lags(replica, each, now_ns)]
         if lagging:
-            logger.info("%s: %s fell behind and leave the in-sync replicas", replica.name, lagging)
+            logger.info("%s: %s fell behind: removed from the in-sync replicas", replica.name, lagging)
             self._ask(replica, tuple(each for each in replica.state.isr if each not in lagging))
 
     def _lags(self, replica: Replica, broker_id: int, now_ns: int) -> bool:
@@ -124,7 +124,7 @@ class IsrChanges:
                     self._refused(replica, refused.error_code)
                 await asyncio.sleep(RETRY_MS_MAX / 1000)
             except MetadataError as fault:
-                logger.info("the controller did not answer, in-sync replicas stay as they are: %s", fault)
+                logger.info("the controller did not answer; in-sync replicas are unchanged: %s", fault)
                 await asyncio.sleep(pause_ms / 1000)
                 pause_ms = min(2 * pause_ms, RETRY_MS_MAX)
                 self._wanted |= dict.fromkeys(waiting.values())

@@ -334,7 +334,7 @@ class Logs:
                 logger.debug("maintenance of %s waits for space: %s", self.directory, error)
                 self._checkpoint_due = True
             except OSError as error:
-                logger.error("maintenance of %s failed and will be tried again: %s", self.directory, error)
+                logger.error("maintenance of %s failed and will be retried: %s", self.directory, error)
                 self._checkpoint_due = True
 
     async def _maintain(self, now_ms: int, judged_at: Callable[[int], int]) -> None:
@@ -390,7 +390,7 @@ class Logs:
                 if self._journal.failed is None:
                     await self._checkpoint()
             except (DiskFull, LogFull) as error:
-                logger.warning("closed without a checkpoint, the next start will take longer: %s", error)
+                logger.warning("closed without a checkpoint, so the next start takes longer: %s", error)
             await self._journal.close()
             self._lane.close()
             for log in self._logs.values():

@@ -230,7 +230,9 @@ def restore(log: Log, known: Known, disk: Disk) -> None:
             # Their sync may have failed under the last process; the one that is to come must not leave them out.
             file.write_again(scan_from, segment.size_bytes - scan_from)
         if segment.size_bytes < size_bytes:
-            logger.info("%s: torn tail cut at byte %d, offset %d", segment.path, segment.size_bytes, expected)
+            logger.info(
+                "%s: truncated an incomplete write at byte %d, offset %d", segment.path, segment.size_bytes, expected
+            )
             file.truncate(segment.size_bytes)
             log.sync_cut(segment)
             has_cut = True

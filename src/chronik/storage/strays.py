@@ -58,6 +58,6 @@ class Strays:
         """Removes what was set aside before that time. Blocks: it belongs on a lane."""
         for stray in self.all():
             if stray.since_ms < than_ms:
-                logger.info("%s is removed: it was set aside long enough ago", stray.path)
+                logger.info("%s was deleted: its retention as a stray is over", stray.path)
                 self._disk.remove_tree(stray.path)
                 self.count -= 1

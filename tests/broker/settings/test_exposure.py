@@ -149,7 +149,7 @@ def test_an_open_quorum_is_warned_about_once(caplog: pytest.LogCaptureFixture) -
     with caplog.at_level(logging.WARNING):
         require_kept(load(f"listeners=PLAINTEXT://:9092,C://:9093 {QUORUM} {INSECURE}"))
         assert [record.getMessage() for record in caplog.records] == [
-            "whoever can reach C://:9093 can control this cluster: set chronik.quorum.secret on every node"
+            "anyone who can connect to C://:9093 can control this cluster: set chronik.quorum.secret on every node"
         ]
         require_kept(load(f"listeners=PLAINTEXT://:9092,C://:9093 {QUORUM} {INSECURE} {SECRET}"))
         assert len(caplog.records) == 1

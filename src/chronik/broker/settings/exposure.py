@@ -80,7 +80,7 @@ def require_guarded(settings: Settings) -> None:
         )
     for key, where in reachable:
         if key == "controller.listener.names":
-            log.warning("whoever can reach %s can control this cluster: set %s on every node", where, SECRET)
+            log.warning("anyone who can connect to %s can control this cluster: set %s on every node", where, SECRET)
 
 
 def _unguarded(settings: Settings) -> Iterator[tuple[str, str]]:

@@ -192,7 +192,7 @@ class Settings:
             try:
                 return self.of(layers, self.machine)
             except BadSetting as fault:
-                log.warning("not used, though set at run time: %s", fault)
+                log.warning("ignored although set at run time: %s", fault)
                 layers = layers.without(fault.key)
 
     def topic_default(self, name: str) -> str:
