@@ -82,7 +82,8 @@ class Conditions:
         directory, refused = self._node.settings.log_dir, self._disk.refused
         if refused.count != self._refused_count and not isinstance(refused.latest, NameTooLong):
             cause = DESCRIPTORS if isinstance(refused.latest, NoDescriptor) else DISK_FULL
-            text = f"{refused.latest}; until then writes are refused and reads go on ({refused.count} refusals so far)"
+            count = counted(refused.count, "refusal")
+            text = f"{refused.latest}; until then writes are refused and reads continue ({count} so far)"
             self._alarms.raised(cause, text, directory)
             self._refused_at_ms = self._now_ms()
         elif self._now_ms() - self._refused_at_ms >= CALM_MS:

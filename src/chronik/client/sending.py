@@ -107,4 +107,4 @@ def _answer(told: PartitionProduceResponse) -> Answer:
     if code is ErrorCode.NONE or code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
         return Written(told.base_offset, told.log_append_time_ms)
     details = [told.error_message, *(each.batch_index_error_message for each in told.record_errors[:1])]
-    return Refused(code, "the broker did not take it", next((each for each in details if each), None))
+    return Refused(code, "the broker refused the records", next((each for each in details if each), None))
