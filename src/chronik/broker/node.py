@@ -21,6 +21,7 @@ from chronik.broker.conditions import Conditions
 from chronik.broker.connection import Connection
 from chronik.broker.connections import Connections
 from chronik.broker.described_topics import DescribedTopics
+from chronik.broker.disk_watch import DiskWatch
 from chronik.broker.dispatch import Dispatcher
 from chronik.broker.errors import CannotStart, DutyFailed
 from chronik.broker.features import AT_FOUNDING
@@ -167,6 +168,7 @@ class Node:
         runtime, settings = self.runtime, self.settings
         require_both_roles(settings)
         await self.admin.open()
+        self.duties.start("disk", DiskWatch(self).run())
         runtime.disk.make_directory(settings.log_dir)
         self.record_lane = runtime.disk.lane("records")
         identity = read_identity(runtime, settings.log_dir, self.node_id)
