@@ -476,12 +476,14 @@ class Logs:
         `generation` is the log's before the journal began, None if it was not there.
         """
         key = (log.topic_id, log.partition)
+        lost_logs.look_for_unsynced(log)
         if log.damage is not None:
             await self._sync(Capture.of_unsynced(log))
         if log.damage is not None and not log.deleted:  # still: what is noted of a deleted log would bring it back
             # Its line stays as it is, so the new journal must tell all that the older ones told of it.
             bases = sorted({*log.rolled, *[segment.base_offset for segment in log.segments]})
-            rolls = [(Kind.ROLL, base, 0, 0) for base in bases if base > log.checkpointed_segment]
+            first_unlisted = log.checkpointed_segment + 1 if key in self._lines else 0
+            rolls = [(Kind.ROLL, base, 0, 0) for base in bases if base >= first_unlisted]
             start = (Kind.START, 0, 0, log.start_offset)
             self._journal.note_all(log, [*rolls, start, (Kind.MARK, *log.durable_mark)])
             return None
@@ -489,6 +491,7 @@ class Logs:
             state = log.state
             if self._checkpointed.get(key) == state:
                 return None
+            lost_logs.look_for_unsynced(log)
             capture = Capture.of_unsynced(log)
             snapshot = (log.end_offset, log.producers.encode())
             segment = log.segments[-1]

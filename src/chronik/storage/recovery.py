@@ -166,12 +166,14 @@ def restore(log: Log, known: Known, disk: Disk) -> None:
     if bases:
         disk.make_directory(log.directory, durable=False)
     log.has_directory = disk.exists(log.directory)
-    missing = _missing_base(known, bases)
-    if missing is not None:
-        _lose(log, known, CorruptSegment(segment_path(log.directory, missing), 0, missing, "the file is gone"))
+    gone = _missing_bases(known, bases)
+    point, durable = known.point, known.durable
+    if gone and gone[-1] >= point.segment:
+        _lose(log, known, _gone(log, known, gone[-1]))
+        log.adopt(_sealed(log, bases, gone, disk, known), log.end_offset)
         return
     _put_journaled_bytes(log, known, disk, set(bases))
-    point, durable = known.point, known.durable
+    bases = sorted({*bases, *gone})
     log.start_offset = known.start_offset
     log.compacted_offset = point.compacted_offset
     log.sparse_offset = max([point.sparse_offset, point.compacted_offset, *[offset for _, _, offset in known.gaps]])
@@ -188,15 +190,12 @@ def restore(log: Log, known: Known, disk: Disk) -> None:
         # which takes whatever comes next, while an old sequence would refuse it.
         log.snapshot = (first_offset, b"")
     log.producers = ProducerState.decode(log.snapshot[1])
-    segments: list[Segment] = []
     expected = point.offset
     has_cut = found_stale
-    for index, base in enumerate(bases):
+    segments = _sealed(log, bases, gone, disk, known)
+    for index, base in enumerate(bases[len(segments) :], len(segments)):
         file = disk.open(segment_path(log.directory, base), create=True)
         size_bytes = file.size_bytes()
-        if base < point.segment:
-            segments.append(Segment(disk, log.directory, base, size_bytes))
-            continue
         scan_from = min(point.position, size_bytes) if base == point.segment else 0
         segment = Segment(disk, log.directory, base, scan_from)
         segment.index.truncate(scan_from)
@@ -241,6 +240,9 @@ def restore(log: Log, known: Known, disk: Disk) -> None:
             break
     log.end_offset = max(expected, log.start_offset)
     log.adopt(segments, min(max(durable[2], log.start_offset), log.end_offset))
+    if gone:
+        log.rot = _gone(log, known, gone[0])
+        logger.error("%s", log.rot)
     if not segments and durable[2] > known.start_offset:
         log.damage = CorruptSegment(segment_path(log.directory, durable[0]), 0, log.start_offset, "the file is gone")
         logger.error("%s", log.damage)
@@ -252,24 +254,41 @@ def restore(log: Log, known: Known, disk: Disk) -> None:
         log.note_cut()
 
 
-def _missing_base(known: Known, bases: list[int]) -> int | None:
-    """Of the first segment that there must be and is not.
+def _sealed(log: Log, bases: list[int], gone: list[int], disk: Disk, known: Known) -> list[Segment]:
+    """Those before the one that the checkpoint ends in. One that is gone has a size, so that reading it fails: what
+    lies before and behind it is served, if this is the last copy."""
+    made: list[Segment] = []
+    for base in sorted({*bases, *gone}):
+        if base >= known.point.segment:
+            break
+        size_bytes = 1 if base in gone else disk.open(segment_path(log.directory, base)).size_bytes()
+        made.append(Segment(disk, log.directory, base, size_bytes))
+    return made
+
+
+def _gone(log: Log, known: Known, base: int) -> CorruptSegment:
+    """All of the log is fetched again, if another replica has it: whoever removed a file may have put others here."""
+    return CorruptSegment(segment_path(log.directory, base), 0, base, "the file is gone", known.start_offset)
+
+
+def _missing_bases(known: Known, bases: list[int]) -> list[int]:
+    """Of the segments that there must be and are not.
 
     Retention notes where a log starts before it removes a segment, a truncation notes where it cuts, and compaction
     keeps the base offset of the first segment that it joins. So if one is gone, somebody else removed it.
     """
     if not bases:
-        return None  # told apart below: perhaps nothing was ever written
-    if bases[0] > known.start_offset:
-        return known.start_offset
+        return []  # told apart below: perhaps nothing was ever written
+    missing = [known.start_offset] if bases[0] > known.start_offset else []
     point = known.point
     promised = point.bases if point.bases is not None else [point.segment] if point.position else []
     in_order = sorted({*promised, *bases})
     for base, next_base in zip(in_order, [*in_order[1:], FOREVER], strict=True):
         is_dropped = next_base <= known.start_offset
-        if base in promised and base <= known.last_trusted and base not in bases and not is_dropped:
-            return base
-    return None
+        is_known = missing == [known.start_offset] and base <= known.start_offset
+        if base in promised and base <= known.last_trusted and base not in bases and not is_dropped and not is_known:
+            missing.append(base)
+    return missing
 
 
 def _is_foreign(log: Log, known: Known, disk: Disk) -> bool:
@@ -310,7 +329,7 @@ def _contradicts(log: Log, known: Known, disk: Disk) -> bool:
 
 
 def _lose(log: Log, known: Known, damage: CorruptSegment) -> None:
-    """The log's offsets are known, and none of its records is relied on."""
+    """The log's offsets are known, and none of its records is relied on. What can be read may be adopted."""
     damage.lost_from = known.start_offset
     log.damage = damage
     logger.error("%s", damage)
