@@ -121,8 +121,9 @@ class Logs:
             promised = Manifest(max([first, *numbers]) if numbers or found is not None else -1, 0)
         manifest.require_all(directory, promised, checkpoint=found, journals=numbers)
         disk.make_directory(journals)
+        oldest = min([first, *[point.kept_from for point in points if point.kept_from is not None]])
         contents = {
-            n: (journal_path(journals, n), disk.read_file(journal_path(journals, n))) for n in numbers if n >= first
+            n: (journal_path(journals, n), disk.read_file(journal_path(journals, n))) for n in numbers if n >= oldest
         }
         for path, data in contents.values():
             # The last round may be in the page cache only, be it after kill -9 or because its sync failed; and what is
@@ -155,7 +156,8 @@ class Logs:
             log.is_noted = True
             recovery.restore(log, facts, self._disk)
             expected.add(f"{facts.topic}-{facts.partition}")
-            self._lines[key] = facts.point.line()
+            point = facts.kept_line(gathered.first) if log.needed_journals else facts.point._replace(kept_from=None)
+            self._lines[key] = point.line()
         for name in names:
             _, dash, partition = name.rpartition("-")
             if not dash or not partition.isdigit() or name in expected:
@@ -352,8 +354,6 @@ class Logs:
             or unsynced_bytes > self.config.unsynced_bytes_max
         ):
             await self._checkpoint()
-        if self._needs_journals:
-            return  # there was no checkpoint, and compaction changes what the last one says of segments
         for log in due:
             if not log.deleted:
                 with self._told_of(log, "compacted"):
@@ -435,19 +435,12 @@ class Logs:
                         log.drop_below_start()
         await self._synced(self._keep_reserve)  # now, while there is room
 
-    @property
-    def _needs_journals(self) -> bool:
-        """Whether they hold records of a log whose own directory is elsewhere, and can be put back."""
-        return any(log.needs_journals and log.damage is not None for log in self._logs.values())
-
     async def _checkpoint(self) -> None:
         # Before anything is done: a journal begun in vain has no room written ahead, in which retention could note.
         needed_bytes = CHECKPOINT_BYTES_MIN + 2 * sum(map(len, self._lines.values()))
         if self._disk.free_bytes(self.directory) < needed_bytes:
             text = f"no space for a checkpoint of {self.directory}, {needed_bytes} bytes: free some disk space"
             raise self._disk.refused.note(DiskFull(text))
-        if self._needs_journals:
-            return
         self._checkpoint_due = False
         generations = {log: log.generation for log in self._logs.values()}
         await self._journal.rotate()
@@ -462,7 +455,9 @@ class Logs:
         await self._synced(lambda: self._disk.replace_file(f"{self.directory}/checkpoint", data))
         self._promises.checkpoint = number
         self._renamed.clear()  # replacing a file syncs the directory
-        await self._lane.run(lambda: self._remove_journals(number))
+        # Some hold records of a log whose own directory is elsewhere, and can be put back.
+        kept = {each for log in self._logs.values() if log.damage is not None for each in log.needed_journals}
+        await self._lane.run(lambda: self._remove_journals(number, kept))
         for doomed in unnoted:
             self._unnoted.remove(doomed)
             await self._remove(doomed)
@@ -544,9 +539,9 @@ class Logs:
         if self._disk.exists(self._reserve):
             self._disk.remove(self._reserve)
 
-    def _remove_journals(self, number: int) -> None:
+    def _remove_journals(self, number: int, kept: set[int]) -> None:
         for name in self._disk.list(self._journal.directory):
-            if name.endswith(".journal") and int(name[:20]) < number:
+            if name.endswith(".journal") and int(name[:20]) < number and int(name[:20]) not in kept:
                 self._disk.remove(f"{self._journal.directory}/{name}")
 
 

@@ -54,6 +54,7 @@ class Known:
         self.topic_id = topic_id
         self.partition = partition
         self.point = LogPoint(topic, partition, topic_id, 0, 0, 0, 0, 0, [], b"")
+        self.line = self.point  # as it was found, whatever journals say of it
         self.durable = (0, 0, 0)  # segment, position, offset
         self.start_offset = 0
         self.pieces: list[tuple[int, int, bytes | memoryview]] = []  # segment, position, bytes
@@ -64,17 +65,26 @@ class Known:
         self.dropped = False
         self.is_named = False  # its directory says durably whose it is
         self.is_set_aside = False  # dropped, and its files are kept
+        self.journals: set[int] = set()  # that hold its bytes, or tell of them what is told nowhere else
         self.begun_at = (-1, -1)  # number of the journal that declared it first, and where; of older ones as here
 
     @classmethod
     def at(cls, point: LogPoint) -> Known:
         known = cls(point.topic, point.topic_id, point.partition)
-        known.point = point
+        known.point = known.line = point
         known.durable = (point.segment, point.position, point.offset)
         known.start_offset = point.start_offset
         known.last_trusted = point.segment
         known.is_named = point.is_named
         return known
+
+    def needs(self, journal: int) -> bool:
+        """Of one that is older than the checkpoint."""
+        return self.line.kept_from is not None and self.line.kept_from <= journal
+
+    def kept_line(self, first: int) -> LogPoint:
+        """Of a log that needs its journals, as long as it does."""
+        return self.line._replace(kept_from=first if self.line.kept_from is None else self.line.kept_from)
 
     def apply(self, record: Record) -> None:
         is_trusted = record.segment < self.last_trusted  # that segment is whole, and perhaps compacted by now
@@ -128,31 +138,38 @@ class Gathered(NamedTuple):
 
 
 def gather(points: Iterable[LogPoint], journals: Mapping[int, tuple[str, bytes]], first: int) -> Gathered:
-    """Folds the journals, given by number as (path, content), into the checkpoint."""
+    """Folds the journals, given by number as (path, content), into the checkpoint.
+
+    Those below `first` are there for logs whose line says that they need them, and tell of no other.
+    """
     known = {(point.topic_id, point.partition): Known.at(point) for point in points}
     ends = {}
     for number, (path, data) in sorted(journals.items()):
         frames, torn = read_frames(memoryview(data))
         if torn.damaged:
             raise CorruptJournal(path, torn.position)
-        _apply(known, frames, number, path)
+        _apply(known, frames, number, path, first)
         ends[number] = torn.position
     return Gathered(known, first, ends)
 
 
-def _apply(known: dict[LogKey, Known], frames: list[Frame], number: int, path: str) -> None:
+def _apply(known: dict[LogKey, Known], frames: list[Frame], number: int, path: str, first: int) -> None:
     by_handle: dict[int, Known] = {}
     for frame in frames:
         for record in frame.records:
             if record.kind == Kind.DECLARE:
                 topic, topic_id, partition = identity(record.data)
                 log = known.get((topic_id, partition))
-                if log is None or log.dropped:
+                if number < first and (log is None or not log.needs(number)):
+                    log = Known(topic, topic_id, partition)  # which nobody looks at
+                elif log is None or log.dropped:
                     log = known[topic_id, partition] = Known(topic, topic_id, partition)
                     log.begun_at = (number, frame.position)
                 by_handle[record.handle] = log
             elif record.handle in by_handle:
                 by_handle[record.handle].apply(record)
+                if record.kind in (Kind.BYTES, Kind.TRUNCATE, Kind.GAP):
+                    by_handle[record.handle].journals.add(number)
             else:
                 raise CorruptJournal(path, frame.position)  # it tells of a log that it never declared
 
@@ -301,7 +318,7 @@ def _is_foreign(log: Log, known: Known, disk: Disk) -> bool:
         holds = "" if found in (None, log.partition_name) else str(found)
     if holds:
         damage = ForeignDirectory(log.directory, known.start_offset, str(log.partition_name), holds)
-        log.has_directory, log.needs_journals = True, bool(known.pieces)
+        log.has_directory, log.needed_journals = True, frozenset(known.journals if known.pieces else ())
         _lose(log, known, damage)
         return True
     if is_unnamed:
