@@ -21,6 +21,7 @@ from chronik.broker.conditions import Conditions
 from chronik.broker.connection import Connection
 from chronik.broker.connections import Connections
 from chronik.broker.described_topics import DescribedTopics
+from chronik.broker.disk_errors import advice
 from chronik.broker.disk_watch import DiskWatch
 from chronik.broker.dispatch import Dispatcher
 from chronik.broker.errors import CannotStart, DutyFailed
@@ -148,6 +149,8 @@ class Node:
             await node.stop()
             if isinstance(fault, (RuntimeFault, StorageError, MetadataError, RaftError)):
                 raise CannotStart(str(fault)) from fault
+            if isinstance(fault, OSError) and (text := advice(fault, settings)):
+                raise CannotStart(text) from fault
             raise
         return node
 

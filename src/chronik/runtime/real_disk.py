@@ -219,7 +219,11 @@ class RealDisk:
 
     def read_file(self, path: str) -> bytes:
         with self._refusals(f"read {path}"), open(path, "rb") as file:
-            return file.read()
+            try:
+                return file.read()
+            except OSError as error:
+                error.filename = path
+                raise
 
     def replace_file(self, path: str, data: bytes) -> None:
         work = f"write {len(data)} bytes to {path}"
