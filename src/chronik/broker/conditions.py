@@ -114,8 +114,9 @@ class Conditions:
             self._alarms.cleared(STRAY_LOG, f"no log in {directory} is set aside any more", directory)
         elif not self._alarms.is_active(STRAY_LOG, directory):
             text = (
-                f"{count} logs in {directory} were set aside because the metadata does not know them: their names end "
-                "in .stray; if their topics were not deleted on purpose, copy them before they are removed"
+                f"{count} logs in {directory} were set aside because the metadata or the journal does not know them: "
+                "their names end in .stray, and a log line says why; unless the power failed or their topics were "
+                "deleted on purpose, copy them before they are removed"
             )
             self._alarms.raised(STRAY_LOG, text, directory, level=logging.WARNING)
 

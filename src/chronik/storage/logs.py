@@ -32,7 +32,7 @@ from chronik.storage.log import Log
 from chronik.storage.manifest import Manifest
 from chronik.storage.open_files import OpenFiles
 from chronik.storage.recovery import LogKey
-from chronik.storage.strays import Strays
+from chronik.storage.strays import Strays, holds_records
 from chronik.wire.errors import WireError
 
 logger = logging.getLogger("chronik.storage")
@@ -166,8 +166,11 @@ class Logs:
             if name in deleted and (found is None or found.topic_id == deleted[name]):
                 # Its renaming did not reach the disk, and of a later log in its place nothing was ever durable.
                 self._disk.remove_tree(f"{self.directory}/{name}")
-                continue
-            self._set_aside(name, "belongs to no topic known here", now_ms)
+            elif not holds_records(self._disk, f"{self.directory}/{name}"):
+                self._disk.remove_tree(f"{self.directory}/{name}")
+            else:
+                why = "is in no journal, so this node has acknowledged nothing of it, or somebody put it there"
+                self._set_aside(name, why, now_ms)
         # What the last process, or this one, renamed and removed must not come undone under the next log of that name.
         self._disk.sync_directory(self.directory)
 

@@ -7,9 +7,9 @@ named where it stands now.
 A replica that is the last one in ISR and ELR stays: no other is known to have more. Its broker hears of that.
 
 If others are in ISR or ELR and none of them is live, the partition waits for one. Where unclean elections are allowed
-it does not wait: the lost replica stays, as if it were the last copy. It lacks little, while a live replica that was out
-of sync may lack much, and electing that one would give up what all others have. Nothing is truncated by it: when one of
-the others is back, the next report of the lost replica makes that one the leader.
+it does not wait: the lost replica stays, as if it were the last copy. It lacks little. A live replica that was out of
+sync may lack much, and electing that one would give up what all others have. Nothing is truncated meanwhile: when one
+of the others is back, the next report of the lost replica makes that one the leader.
 """
 
 from __future__ import annotations
