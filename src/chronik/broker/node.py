@@ -229,7 +229,9 @@ class Node:
         for listener in settings.listeners:
             made = partial(Connection, self, listener.name)
             self.listeners[listener.name] = await runtime.network.listen(listener.host, listener.port, made)  # type: ignore[arg-type]
-        registrations = Registrations(runtime.disk, settings.log_dir, is_used=is_used)
+        # A release that keeps no registrations may have registered since: then they say nothing.
+        keeps_registrations = is_used and not self.logs.older_release_wrote
+        registrations = Registrations(runtime.disk, settings.log_dir, is_used=keeps_registrations)
         registration = self.lifecycle.register(identity.directory_id, registrations)
         self.broker_epoch = await self.lifecycle.unless_outvoted(registration)
         keep_used(runtime, settings.log_dir, identity)

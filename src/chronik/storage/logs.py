@@ -62,6 +62,7 @@ class Logs:
         self._logs: dict[LogKey, Log] = {}
         self._lines: dict[LogKey, str] = {}  # of the checkpoint
         self._checkpointed: dict[LogKey, tuple[int, int, int, bool]] = {}
+        self.older_release_wrote = False  # since a release with a manifest did
         self._checkpoint_due = False
         self._maintaining = asyncio.Lock()
         self.strays = Strays(runtime.disk, directory)
@@ -116,7 +117,7 @@ class Logs:
             found, points = checkpoint.decode(path, disk.read_file(path))
         first = found or 0
         numbers = [int(name[:20]) for name in disk.list(journals) if name.endswith(".journal")]
-        promised = _read_manifest(disk, directory, is_used=is_used)
+        promised = found_manifest = _read_manifest(disk, directory, is_used=is_used)
         if promised is None:
             promised = Manifest(max([first, *numbers]) if numbers or found is not None else -1, 0)
         manifest.require_all(directory, promised, checkpoint=found, journals=numbers)
@@ -136,6 +137,10 @@ class Logs:
         number = max([first, *[number + 1 for number in numbers]])
         journal = Journal(disk, journals, number, on_failure, promises.journal_begun)
         logs = cls(runtime, directory, config, journal, promises)
+        written = [number for number, end in gathered.ends.items() if end]
+        logs.older_release_wrote = found_manifest is not None and manifest.is_outdated(
+            found_manifest, checkpoint=found, written=written
+        )
         logs._restore(gathered, now_ms)
         logs._checkpoint_due = bool(contents)
         return logs
