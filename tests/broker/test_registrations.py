@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
+import pytest
+
 from chronik.broker.registrations import KEPT_MAX, Registrations
+from chronik.runtime.interfaces import Disk
 from chronik.sim.disk import SimDisk
-from tests.broker.harness import SeededRandomness
+from tests.broker.harness import SeededRandomness, start_node
 
 RANDOMNESS = SeededRandomness(1)
 
@@ -63,3 +68,28 @@ def test_the_file_does_not_grow_without_bound() -> None:
     disk.replace_file("/data/registrations", ids)
     starting(disk).begin(RANDOMNESS)
     assert len(disk.read_file("/data/registrations").split()) == KEPT_MAX + 1
+
+
+def test_a_disk_that_an_older_release_used_meanwhile_is_no_old_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That release registered too, and kept neither manifest nor registrations: so they are not compared."""
+    compared: list[bool] = []
+    made = Registrations.__init__
+
+    def note(self: Registrations, disk: Disk, directory: str, *, is_used: bool) -> None:
+        compared.append(is_used)
+        made(self, disk, directory, is_used=is_used)
+
+    async def test() -> None:
+        disk = SimDisk(0)
+        monkeypatch.setattr(Registrations, "__init__", note)
+        for _ in range(2):
+            await (await start_node(disk)).stop()
+        kept = {name: disk.read_file(f"/data/{name}") for name in ("manifest", "registrations")}
+        await (await start_node(disk)).stop()
+        for name, data in kept.items():
+            disk.replace_file(f"/data/{name}", data)
+        await (await start_node(disk)).stop()
+        await (await start_node(disk)).stop()
+        assert compared == [False, True, True, False, True]
+
+    asyncio.run(test())

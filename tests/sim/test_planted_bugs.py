@@ -186,6 +186,7 @@ CASES = [
     Planted(loss_bugs.a_snapshot_with_a_wrong_bit_is_believed, "loss", 2, None, ("4", "25"), only="rot in snapshot"),
     Planted(loss_bugs.an_amnesiac_votes_at_once, "loss", 13, FORGOT_AND_ELECTED, ("4", "25"), seeds_max=40),
     Planted(loss_bugs.silent_brokers_are_never_fenced, "lasting", 0, None, "25", only="mute node"),
+    Planted(loss_bugs.a_hung_disk_is_not_noticed, "lasting", 1, None, "25", only="hung disk"),
 ]
 
 

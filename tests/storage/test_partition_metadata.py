@@ -74,7 +74,8 @@ def test_a_first_segment_that_is_gone_is_damage_and_not_a_later_start() -> None:
         disk.remove(f"/data/t-0/{0:020}.log")
         found = (await open_logs(disk)).get(topic_id(1), 0)
         assert found is not None
-        assert found.damage is not None
+        assert found.lost is not None
+        assert found.lost.lost_from == 0
         assert (found.start_offset, found.end_offset) == (0, 5)
 
     run(scenario)

@@ -147,3 +147,17 @@ def test_a_damaged_place_costs_a_pass_from_the_beginning(data: bytes) -> None:
 def test_a_place_is_read_as_it_was_written() -> None:
     for each in (Pass(), Pass(5, 4, (topic_id(3), 7, 1000))):
         assert Pass.decode(each.encode()) == each
+
+
+def test_a_pass_over_many_small_segments_takes_no_more_than_its_interval() -> None:
+    """Each small segment is a step. If every step paused as one of full size does, a pass would take for ever."""
+
+    async def scenario() -> None:
+        disk = SimDisk(1)
+        logs = await filled(disk, partitions=10)
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        await scrubber_of(logs, disk, interval_ms=20_000).one_pass()
+        assert 15 < loop.time() - began_s < 25
+
+    virtual_time.run(scenario)

@@ -82,7 +82,7 @@ class Connection(asyncio.BufferedProtocol):
         self._write = self.node.sends.writer_of(self._transport)
         refusal = self.node.connections.admit(self)
         if refusal is not None:
-            self.close(refusal)
+            self.close(refusal, logging.WARNING if self.node.connections.refusal is None else logging.DEBUG)
         else:
             self._is_held = not self.node.connections.are_served
 

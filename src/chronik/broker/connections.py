@@ -40,6 +40,7 @@ class Connections:
         self._per_host: Counter[str] = Counter()
         self._idle_ms_max = idle_ms_max  # -1: for ever
         self.are_served = False  # before, connections are taken and their requests wait
+        self.refusal: str | None = None  # why none is taken for now; an alarm has said so
         self._open: dict[Connection, None] = {}  # a dict keeps their order; a set would not
 
     def __len__(self) -> int:
@@ -48,6 +49,8 @@ class Connections:
     def admit(self, connection: Connection) -> str | None:
         """None, or why there is no room for it."""
         host = connection.peer_host
+        if self.refusal is not None:
+            return self.refusal
         if len(self._open) >= self._connections_max:
             return "too many connections: raise max.connections, or close idle clients"
         if self._per_host[host] >= self._per_host_overrides.get(host, self._per_host_max):
@@ -86,6 +89,14 @@ class Connections:
 
     def _is_unread_too_long(self, unread_ns: int) -> bool:
         return unread_ns > UNREAD_SECONDS_MAX * NS_PER_SECOND and self._is_memory_short()
+
+    def refuse_all(self, why: str) -> None:
+        """Clients go to other nodes until `accept`: whoever is answered with errors here would ask here again."""
+        self.refusal = why
+        self.close_all(why)
+
+    def accept(self) -> None:
+        self.refusal = None
 
     def close_all(self, why: str) -> None:
         for connection in list(self._open):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from chronik.broker.errors import CannotStart
@@ -34,6 +35,9 @@ class Lifecycle:
         self._node = node
         self.heartbeat_failures = 0  # that no controller heard
         self._is_leaving = False
+        self._has_resigned = False  # it should lead nothing for now
+        self._beating: asyncio.Task[object] | None = None
+        self._turned = asyncio.Event()  # what heartbeats ask for has changed: the next one is due now
         self._outvoted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def say_if_it_waits_to_be_added(self) -> None:
@@ -119,9 +123,12 @@ class Lifecycle:
     async def keep_alive(self) -> None:
         interval_s = self._node.settings.broker_heartbeat_interval_ms / 1000
         while not self._is_leaving:  # a heartbeat behind the farewell would take it back
-            await asyncio.sleep(interval_s)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(interval_s):
+                    await self._turned.wait()
+            self._turned.clear()
             try:
-                await self._beat(want_shut_down=self._is_leaving)
+                await self._beat_unless_turned()
             except MetadataRefused as refused:
                 if refused.error_code == ErrorCode.STALE_BROKER_EPOCH:
                     self._node.stop_broken(refused)
@@ -130,6 +137,37 @@ class Lifecycle:
             except NotController as error:
                 self.heartbeat_failures += 1
                 log.warning("heartbeat not delivered: %s", error)
+
+    def resign(self) -> bool:
+        """Heartbeats ask from now on that this node be fenced. False: the cluster has no other broker.
+
+        Whether the others are alive does not matter: a node that cannot write its metadata does not hear of it.
+        """
+        if not self._node.is_open or self._node.store.image.brokers.keys() <= {self._node.node_id}:
+            return False
+        self._turn(has_resigned=True)
+        return True
+
+    def resume(self) -> None:
+        """Heartbeats ask again that clients be sent here."""
+        self._turn(has_resigned=False)
+
+    def _turn(self, *, has_resigned: bool) -> None:
+        """A heartbeat that is under way is given up: repeated behind the next one, it would take that back."""
+        self._has_resigned = has_resigned
+        self._turned.set()
+        if self._beating is not None:
+            self._beating.cancel()
+
+    async def _beat_unless_turned(self) -> None:
+        self._beating = asyncio.ensure_future(self._beat(want_shut_down=self._is_leaving))
+        try:
+            await asyncio.wait([self._beating])
+            if not self._beating.cancelled():
+                self._beating.result()
+        finally:
+            self._beating.cancel()
+            self._beating = None
 
     async def hand_over(self) -> None:
         """Before a clean stop: leaderships move to other nodes first, so that nobody's produce fails."""
@@ -168,5 +206,10 @@ class Lifecycle:
     async def _beat(self, *, want_shut_down: bool = False) -> BrokerHeartbeatReply:
         node = self._node
         return await node.store.submit(
-            BrokerHeartbeat(broker_id=node.node_id, broker_epoch=node.broker_epoch, want_shut_down=want_shut_down)
+            BrokerHeartbeat(
+                broker_id=node.node_id,
+                broker_epoch=node.broker_epoch,
+                want_fence=self._has_resigned,
+                want_shut_down=want_shut_down,
+            )
         )

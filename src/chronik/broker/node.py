@@ -23,6 +23,8 @@ from chronik.broker.conditions import Conditions
 from chronik.broker.connection import Connection
 from chronik.broker.connections import Connections
 from chronik.broker.described_topics import DescribedTopics
+from chronik.broker.disk_errors import advice
+from chronik.broker.disk_watch import DiskWatch
 from chronik.broker.dispatch import Dispatcher
 from chronik.broker.errors import CannotStart, DutyFailed
 from chronik.broker.features import AT_FOUNDING
@@ -149,6 +151,8 @@ class Node:
             await node.stop()
             if isinstance(fault, (RuntimeFault, StorageError, MetadataError, RaftError)):
                 raise CannotStart(str(fault)) from fault
+            if isinstance(fault, OSError) and (text := advice(fault, settings)):
+                raise CannotStart(text) from fault
             raise
         return node
 
@@ -169,6 +173,7 @@ class Node:
         runtime, settings = self.runtime, self.settings
         require_both_roles(settings)
         await self.admin.open()
+        self.duties.start("disk", DiskWatch(self).run())
         runtime.disk.make_directory(settings.log_dir)
         self.record_lane = runtime.disk.lane("records")
         identity = read_identity(runtime, settings.log_dir, self.node_id)
@@ -226,7 +231,9 @@ class Node:
         for listener in settings.listeners:
             made = partial(Connection, self, listener.name)
             self.listeners[listener.name] = await runtime.network.listen(listener.host, listener.port, made)  # type: ignore[arg-type]
-        registrations = Registrations(runtime.disk, settings.log_dir, is_used=is_used)
+        # A release that keeps no registrations may have registered since: then they say nothing.
+        keeps_registrations = is_used and not self.logs.older_release_wrote
+        registrations = Registrations(runtime.disk, settings.log_dir, is_used=keeps_registrations)
         registration = self.lifecycle.register(identity.directory_id, registrations)
         self.broker_epoch = await self.lifecycle.unless_outvoted(registration)
         keep_used(runtime, settings.log_dir, identity)

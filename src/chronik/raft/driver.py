@@ -60,7 +60,7 @@ class RaftNode:
         when all that is known to be committed is applied, and if this node is the only voter, when it leads.
         `recovered_to` hears where the log ends before the node does anything with it; if it raises, nothing is done.
         """
-        lane = runtime.disk.lane("raft")
+        lane = runtime.disk.lane("raft", is_prompt=True)
         journal = Journal(runtime.disk, directory)
         try:
             recovered = await lane.run(journal.recover)
@@ -136,6 +136,7 @@ class RaftNode:
         self._founding_ticks = FOUNDING_TICKS if is_founder and node_id == self._core.members.voters[0] else 0
         self._pump_is_due = False
         self._timer: asyncio.TimerHandle | None = None
+        self.disk_hangs = False  # set by whoever watches the disk: this node should not lead meanwhile
         self._led = self._loop.create_future()  # resolves when this node first leads
         self._failure: BaseException | None = None
         self.on_failure: Callable[[BaseException], None] | None = None  # hears why the node stopped by itself
@@ -333,7 +334,7 @@ class RaftNode:
         self._pump()
 
     def _take_tick(self) -> None:
-        self._core.cannot_write = self._rounds.refusals > 0
+        self._core.cannot_write = self._rounds.refusals > 0 or self.disk_hangs
         self._core.tick()
         self._reads.tick()
         if self._core.role is Role.LEADER:
@@ -341,7 +342,7 @@ class RaftNode:
             self._observe_peers()
             self._renew_lease()
             self._give_up_lost_snapshots()
-            if self._rounds.refusals >= REFUSALS_MAX and self._core.transferee == NOBODY:
+            if (self._rounds.refusals >= REFUSALS_MAX or self.disk_hangs) and self._core.transferee == NOBODY:
                 self._hand_over()
             return
         if self._core.leader != NOBODY and self._transport.has_died(self._core.leader):
@@ -352,9 +353,10 @@ class RaftNode:
                 self._core.campaign()
 
     def _hand_over(self) -> None:
-        """The disk is full: as long as this node leads, nothing is applied here, so nobody is answered."""
+        """As long as this node leads and cannot write, nothing is applied here, so nobody is answered."""
         if (heir := self._core.heir) != NOBODY:
-            logger.warning("node %d transfers quorum leadership to node %d: its disk is full", self._core.id, heir)
+            why = "does not answer" if self.disk_hangs else "is full"
+            logger.warning("node %d transfers quorum leadership to node %d: its disk %s", self._core.id, heir, why)
             self._core.transfer_leadership(heir)
 
     def _guarded(self, work: Callable[[], object]) -> None:

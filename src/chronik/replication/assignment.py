@@ -17,6 +17,7 @@ from chronik.replication.errors import ReplicationError
 from chronik.replication.fetcher import Fetchers
 from chronik.replication.follower import Follower
 from chronik.replication.lost_replicas import LostReplicas
+from chronik.replication.mending import Mending
 from chronik.replication.progress import Key, Progress
 from chronik.replication.replica import IsrKeeper, Replica
 from chronik.replication.sessions import FollowerSessions
@@ -64,6 +65,7 @@ class Replicas:
         self._from_before: frozenset[bytes] = frozenset()  # topics that are older than this process
         self._later: list[bytes] = []  # topics that are not taken up yet
         self._replicas: dict[Key, Replica] = {}
+        self._mending = Mending(self._cut)
         self._reported: dict[Key, int] = {}  # lost replicas: the leader epoch in which the controller was first told
         self._followers: dict[Key, dict[int, Progress]] = {}  # of partitions led here, by broker id
 
@@ -213,7 +215,9 @@ class Replicas:
             replica.is_elr_kept = self.image.features.get(ELR_FEATURE, 0) > 0
             if partition != replica.state:
                 replica.change(partition)
-        is_lost = log is not None and log.lost is not None and not self._mend(key, log, partition)
+        is_lost = log is not None and log.lost is not None
+        if is_lost:
+            self._mend(key, partition)
         if is_lost or partition.leader in (NO_LEADER, self.node_id):
             self._fetchers.forget(key)
         else:
@@ -238,9 +242,8 @@ class Replicas:
         if self._has_begun and state is not None and log.lost is not None and not log.deleted:
             self._take((log.topic_id, log.partition), state)
 
-    def _mend(self, key: Key, log: Log, partition: Partition) -> bool:
-        """First nobody may count on the replica; then what is damaged goes, to be fetched from the leader. Whether it
-        is done.
+    def _mend(self, key: Key, partition: Partition) -> None:
+        """First nobody may count on the replica; then what is damaged goes, to be fetched from the leader.
 
         It waits for a leader epoch in which this node has not named where it stands. In an earlier one the leader may
         be about to take it into the ISR by an offset that it gives up here.
@@ -248,27 +251,44 @@ class Replicas:
         reported_epoch = self._reported.setdefault(key, partition.leader_epoch)
         if self.node_id in (*partition.isr, *partition.elr) or partition.leader_epoch <= reported_epoch:
             self.losses.report(key)
-            return False
+        elif partition.leader not in (NO_LEADER, self.node_id):  # somebody leads who has it
+            self._mending.add(key)
+
+    def _may_cut(self, key: Key, partition: Partition) -> bool:
+        """Whether what `_mend` found still holds."""
+        reported_epoch = self._reported.get(key)
+        return (
+            reported_epoch is not None
+            and self.node_id not in (*partition.isr, *partition.elr)
+            and partition.leader_epoch > reported_epoch
+            and partition.leader not in (NO_LEADER, self.node_id)
+            and not self._open(key).is_leader
+        )
+
+    def _cut(self, key: Key) -> None:
+        """In a turn of the loop of its own. `_take` forgot the fetcher: where the log stood it does not stand now."""
+        log, topic = self.logs.get(*key), self.image.topics.get(key[0])
+        partition = None if topic is None else topic.partition(key[1])
+        if log is None or log.lost is None or partition is None or not self._may_cut(key, partition):
+            return
         replica = self._open(key)
-        if partition.leader in (NO_LEADER, self.node_id) or replica.is_leader:
-            return False  # until somebody leads who has it
-        self._fetchers.forget(key)  # where it stood it does not stand any more
         logger.warning("%s: fetching again from broker %d: %s", replica.name, partition.leader, log.lost)
         try:
             self.logs.cut_lost(log, self.clock.wall_ms())
         except StorageFailed:
-            raise
+            return  # whoever met it has told the node, which stops
         except (StorageError, OSError) as fault:
             logger.error("%s: cannot prepare for fetching lost records again, retrying: %s", replica.name, fault)
             asyncio.get_running_loop().call_later(MEND_AGAIN_S, self._look_at_lost, log)
-            return False
+            return
         replica.was_cut()
         self.losses.forget(key)
         del self._reported[key]
-        return True
+        self._take(key, partition)
 
     def _leave(self, key: Key) -> list[Log]:
         self.losses.forget(key)
+        self._mending.forget(key)
         self._reported.pop(key, None)
         self._fetchers.forget(key)
         self._followers.pop(key, None)
@@ -299,5 +319,6 @@ class Replicas:
 
     def end(self) -> None:
         """The node stops: nobody is followed or served any more."""
+        self._mending.end()
         self._fetchers.end()
         self.sessions.end()

@@ -28,8 +28,9 @@ CLOCK_JUMP = "clock-jump"
 DAMAGED_LOG = "damaged-log"
 DESCRIPTORS = "descriptors"
 DISK_FULL = "disk-full"
+DISK_HUNG = "disk-hung"
 STRAY_LOG = "stray-log"
-CAUSES = (CLOCK_JUMP, DAMAGED_LOG, DESCRIPTORS, DISK_FULL, STRAY_LOG)
+CAUSES = (CLOCK_JUMP, DAMAGED_LOG, DESCRIPTORS, DISK_FULL, DISK_HUNG, STRAY_LOG)
 
 
 @dataclass(slots=True)

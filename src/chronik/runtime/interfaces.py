@@ -68,11 +68,17 @@ class File(Protocol):
 class Lane(Protocol):
     """A thread of its own for work that blocks. Work given to one lane runs in order, one piece at a time."""
 
+    name: str
+
     def run(self, work: Callable[[], T]) -> asyncio.Future[T]:
         """Runs `work` off the loop; the future resolves on the loop. Cancelling the future does not stop the work."""
 
     def sync(self, files: Sequence[File]) -> asyncio.Future[None]:
         """`File.sync` of each, off the loop, at the same time or in any order; it does not wait for `run`'s work."""
+
+    def under_way(self) -> Sequence[tuple[str, int]]:
+        """The oldest operation that has begun and not ended, for each way of carrying one out. Work in a queue has not
+        begun. An operation keeps its name; no other operation gets it."""
 
     def close(self) -> None:
         """Waits for what was given, then ends the thread."""
@@ -93,6 +99,7 @@ class Disk(Protocol):
     piece_bytes_min: int
     files_max: int  # of logs, to be open at once
     refused: Refusals  # every DiskFull that it raised
+    prompt_lanes: list[Lane]  # those that are open
 
     def open(self, path: str, *, create: bool = False) -> File:
         """Opens for reading and appending. Without `create` a missing file raises FileNotFoundError."""
@@ -138,7 +145,8 @@ class Disk(Protocol):
 
     def unlock(self, path: str) -> None: ...
 
-    def lane(self, name: str) -> Lane: ...
+    def lane(self, name: str, *, is_prompt: bool = False) -> Lane:
+        """A prompt lane has short operations that acknowledgements wait for; `hung_disk` looks at these."""
 
 
 class Listener(Protocol):

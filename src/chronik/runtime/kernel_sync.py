@@ -65,6 +65,11 @@ class KernelSync:
             self._waiting[self._count] = waiting
         return waiting
 
+    @property
+    def oldest(self) -> int | None:
+        """The number of the oldest sync that the kernel has not ended; None: there is none."""
+        return next(iter(self._waiting), None)
+
     def _tell(self) -> None:
         os.eventfd_read(self._eventfd)
         self._collect(at_least=0)

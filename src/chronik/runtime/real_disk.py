@@ -42,7 +42,10 @@ class RealLane:
     once more.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, closed: Callable[[RealLane], None] = lambda lane: None) -> None:
+        self.name = name
+        self._closed = closed
+        self._given_count = self._done_count = 0  # of the thread's work
         self._loop = asyncio.get_running_loop()
         self._kernel: KernelSync | None = None  # from the first sync on, where there is one
         self._is_asked = False  # whether the kernel was asked for one
@@ -54,8 +57,12 @@ class RealLane:
 
     def run(self, work: Callable[[], T]) -> asyncio.Future[T]:
         future: asyncio.Future[T] = self._loop.create_future()
-        self._queue.put((future, work))
+        self._give(future, work)
         return future
+
+    def _give(self, future: asyncio.Future[Any], work: Callable[[], Any]) -> None:
+        self._given_count += 1
+        self._queue.put((future, work))
 
     def sync(self, files: Sequence[File]) -> asyncio.Future[None]:
         """Not at once: the kernel begins with the sync on our core, 0.1 ms or more, and what is about to be sent to a
@@ -80,15 +87,22 @@ class RealLane:
         if not self._is_asked:
             self._is_asked, self._kernel = True, KernelSync.open(self._loop)
         if self._kernel is None:
-            self._queue.put((synced, partial(_sync_each, files)))
+            self._give(synced, partial(_sync_each, files))
             return
         waiting = self._kernel.sync(cast("Sequence[RealFile]", files), synced)
         if waiting.by_kernel_count < len(files) or not files:
             waiting.wait_for(self.run(partial(_sync_each, files[waiting.by_kernel_count :])))
 
+    def under_way(self) -> list[tuple[str, int]]:
+        done_count = self._done_count
+        found = [("thread", done_count)] if done_count < self._given_count else []
+        oldest = None if self._kernel is None else self._kernel.oldest
+        return found if oldest is None else [*found, ("kernel", oldest)]
+
     def close(self) -> None:
         self._begin_all()
         self._is_closed = True
+        self._closed(self)
         if self._kernel is not None:
             self._kernel.close()
         self._queue.put(None)
@@ -104,6 +118,7 @@ class RealLane:
                 result = work()
             except BaseException as raised:  # noqa: BLE001 - whoever waits for the work gets it
                 fault = raised
+            self._done_count += 1
             try:
                 hand_back(_deliver, future, result, fault)
             except RuntimeError:  # the loop is closed: nobody is left to hear it
@@ -151,6 +166,7 @@ class RealDisk:
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         self._locks: dict[str, int] = {}
         self.refused = Refusals()
+        self.prompt_lanes: list[Lane] = []
         self.files_max = descriptors.shares(descriptors.limit()).files_max
 
     @contextlib.contextmanager
@@ -203,7 +219,11 @@ class RealDisk:
 
     def read_file(self, path: str) -> bytes:
         with self._refusals(f"read {path}"), open(path, "rb") as file:
-            return file.read()
+            try:
+                return file.read()
+            except OSError as error:
+                error.filename = path
+                raise
 
     def replace_file(self, path: str, data: bytes) -> None:
         work = f"write {len(data)} bytes to {path}"
@@ -258,5 +278,9 @@ class RealDisk:
     def unlock(self, path: str) -> None:
         os.close(self._locks.pop(path))
 
-    def lane(self, name: str) -> Lane:
-        return RealLane(name)
+    def lane(self, name: str, *, is_prompt: bool = False) -> Lane:
+        if not is_prompt:
+            return RealLane(name)
+        lane = RealLane(name, self.prompt_lanes.remove)
+        self.prompt_lanes.append(lane)
+        return lane

@@ -63,9 +63,13 @@ class RealFile:
         self._size_bytes = os.fstat(self._fd).st_size
 
     def read(self, position: int, size_bytes: int) -> memoryview:
-        data = os.pread(self._fd, size_bytes, position)
-        if len(data) != size_bytes and position + len(data) < self._size_bytes:
-            return self._read_rest(data, position, min(size_bytes, self._size_bytes - position))
+        try:
+            data = os.pread(self._fd, size_bytes, position)
+            if len(data) != size_bytes and position + len(data) < self._size_bytes:
+                return self._read_rest(data, position, min(size_bytes, self._size_bytes - position))
+        except OSError as error:
+            error.filename = self.path  # the kernel knows a descriptor, and an operator needs the path
+            raise
         return memoryview(data)
 
     def _read_rest(self, data: bytes, position: int, size_bytes: int) -> memoryview:
@@ -103,7 +107,11 @@ class RealFile:
         return self._fd
 
     def sync(self) -> None:
-        fdatasync(self._fd)
+        try:
+            fdatasync(self._fd)
+        except OSError as error:
+            error.filename = self.path
+            raise
 
     def forget(self, start: int, end: int) -> None:
         if hasattr(os, "posix_fadvise"):

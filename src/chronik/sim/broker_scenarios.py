@@ -107,6 +107,7 @@ class RecordsScenario(TopicsScenario):
         "offsets_topic_num_partitions": 1,
         "replica_lag_time_max_ms": 2000,
         "broker_session_timeout_ms": 3000,
+        "disk_hang_timeout_ms": 2000,
         "broker_heartbeat_interval_ms": 500,
     }
 

@@ -34,7 +34,7 @@ SYNC_NS = (200_000, 900_000)  # of a lane's piece of work, as measured on a disk
 # Or when it cannot start for lack of space; once it runs, it goes on.
 SELF_STOP = "a node stops by itself only after a disk error"
 NO_WORDS = "a damaged node ends with a message for its operator"
-PRODUCT_ERRORS = (BrokerError, RuntimeFault, StorageError, MetadataError, RaftError, OSError)
+PRODUCT_ERRORS = (BrokerError, RuntimeFault, StorageError, MetadataError, RaftError)
 RESTART_MS = 300  # after which a supervisor starts a process that ended by itself
 
 

@@ -21,7 +21,7 @@ from random import Random
 from typing import TypeVar
 
 from chronik.runtime.errors import DiskFull, DiskInUse, Refusals, refusal
-from chronik.runtime.interfaces import Buffer, File
+from chronik.runtime.interfaces import Buffer, File, Lane
 from chronik.sim.inodes import Directory, Inode
 
 T = TypeVar("T")
@@ -133,8 +133,11 @@ class SimAheadFile(SimFile):
 class SimLane:
     """Work runs on the loop, at its next iteration or after `delay_s` of the loop's (virtual) time; always in order."""
 
-    def __init__(self, disk: SimDisk) -> None:
+    def __init__(self, disk: SimDisk, name: str, closed: Callable[[SimLane], None] = lambda lane: None) -> None:
         self._disk = disk
+        self.name = name
+        self._closed = closed
+        self._done_count = 0
         self._loop = asyncio.get_running_loop()
         self._waiting: list[tuple[asyncio.Future[object], Callable[[], object]]] = []
 
@@ -152,9 +155,13 @@ class SimLane:
 
         return self.run(each)
 
+    def under_way(self) -> list[tuple[str, int]]:
+        return [("lane", self._done_count)] if self._waiting else []
+
     def close(self) -> None:
         while self._waiting:
             self._serve()
+        self._closed(self)
 
     def _schedule(self) -> None:
         delay_s = self._disk.delay_s if self._disk.latency_s is None else self._disk.latency_s()
@@ -173,15 +180,19 @@ class SimLane:
             self._waiting.clear()  # the machine is off: no work ends and nobody is told
             return
         except BaseException as error:  # noqa: BLE001 - whoever waits for the work gets it
-            self._waiting.pop(0)
+            self._pop()
             if not future.cancelled():
                 future.set_exception(error)
         else:
-            self._waiting.pop(0)
+            self._pop()
             if not future.cancelled():
                 future.set_result(result)
         if self._waiting:
             self._schedule()
+
+    def _pop(self) -> None:
+        self._waiting.pop(0)
+        self._done_count += 1
 
 
 class SimDisk:
@@ -203,6 +214,7 @@ class SimDisk:
         self.on_failed_sync: Callable[[], None] | None = None  # told whenever a sync fails
         self.wall_ms: Callable[[], int] = lambda: ALWAYS_NEW_MS
         self.refused = Refusals()
+        self.prompt_lanes: list[Lane] = []
         self.files_max = 1 << 30
         self.calls: Counter[str] = Counter()
 
@@ -430,8 +442,12 @@ class SimDisk:
     def unlock(self, path: str) -> None:
         self._locked.remove(path)
 
-    def lane(self, name: str) -> SimLane:
-        return SimLane(self)
+    def lane(self, name: str, *, is_prompt: bool = False) -> SimLane:
+        if not is_prompt:
+            return SimLane(self, name)
+        lane = SimLane(self, name, self.prompt_lanes.remove)
+        self.prompt_lanes.append(lane)
+        return lane
 
     def holds(self, path: str, inode: Inode) -> bool:
         return self._find(path) is inode

@@ -26,7 +26,6 @@ from chronik.sim.world import World
 
 AMOUNTS: Mapping[str, tuple[int, int]] = {"slowed disk": (20, 600), "slowed link": (20, 1500)}  # milliseconds
 
-DRAWN = tuple(kind for kind in LASTING if kind != "hung disk")  # that one by name only: no node looks for it
 ATTEMPT_MS = 4000  # of one client that asks for one thing
 PAUSE_S = 0.1  # before the next
 
@@ -42,7 +41,7 @@ class LastingScenario(RecordsScenario):
 
     def draw_faults(self, world: World) -> list[Fault]:
         random = world.random("lasting")
-        kind = self.only or random.choice(DRAWN)
+        kind = self.only or random.choice(tuple(LASTING))
         node = random.choice((LEADER, *range(1, self.node_count + 1)))
         at_ms, other = random.randint(500, self.fault_ms), random.randint(1, self.node_count)
         lasting = Fault(at_ms, kind, node, 0, other, random.randint(*AMOUNTS.get(kind, (0, 0))))

@@ -1,15 +1,17 @@
 """The node's checkpoint: for each log how far its own files hold it, so that recovery need not look before that.
 
 One text file for all logs, replaced as a whole, so that any number of logs costs one sync. Journals below `journal` are
-void: everything in them is in the segments. Pure functions.
+void, but for logs with KEPT: everything in them is in the segments. Pure functions.
 
     chronik checkpoint 1 CRC32C
     journal NUMBER
-    TOPIC PARTITION TOPIC_ID SEGMENT POSITION OFFSET START COMPACTED EPOCHS PRODUCERS BASES SPARSE NAMED
+    TOPIC PARTITION TOPIC_ID SEGMENT POSITION OFFSET START COMPACTED EPOCHS PRODUCERS BASES SPARSE NAMED KEPT
 
 BASES are the base offsets of all segments up to SEGMENT, and "-" for a log that may be compacted: compaction joins
 segments without a checkpoint. Below SPARSE offsets may be missing, because this or another replica was compacted. NAMED
-is 1 when the directory's partition.metadata is durable. In an older release a line ends before BASES.
+is 1 when the directory's partition.metadata is durable. KEPT is the first journal that holds records of a log whose own
+directory is elsewhere: they are put into its segments when it is back; else "-". In an older release a line ends before
+BASES, or before KEPT.
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ class LogPoint(NamedTuple):
     bases: list[int] | None = None  # of the segments that there must be, unless they lie below the start; None: unknown
     sparse_offset: int = 0  # below it offsets may be missing
     is_named: bool = False  # the log's directory has its partition.metadata durably
+    kept_from: int | None = None  # the first journal below the checkpoint's that this log needs
 
     def line(self) -> str:
         epochs = ",".join([f"{epoch}:{start}" for epoch, start in self.epochs]) or "-"
@@ -47,7 +50,7 @@ class LogPoint(NamedTuple):
         return (
             f"{self.topic} {self.partition} {self.topic_id.hex()} {self.segment} {self.position} {self.offset} "
             f"{self.start_offset} {self.compacted_offset} {epochs} {producers}"
-            f" {bases} {self.sparse_offset} {int(self.is_named)}"
+            f" {bases} {self.sparse_offset} {int(self.is_named)} {'-' if self.kept_from is None else self.kept_from}"
         )
 
     @classmethod
@@ -69,7 +72,8 @@ class LogPoint(NamedTuple):
             b"" if producers == "-" else b64decode(producers),
             None if bases == "-" else [int(base) for base in bases.split(",")],
             int(fields[11]) if len(fields) > 11 else int(offset),
-            fields[12:] == ["1"],
+            fields[12:13] == ["1"],
+            int(fields[13]) if fields[13:] not in ([], ["-"]) else None,
         )
 
 

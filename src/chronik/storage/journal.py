@@ -59,7 +59,7 @@ class Journal:
         self._promise = promise
         self._disk = disk
         self._loop = asyncio.get_running_loop()
-        self._lane = disk.lane("journal")
+        self._lane = disk.lane("journal", is_prompt=True)
         self._file = self._create(number)
         self._handles: dict[Log, int] = {}  # of the logs declared in this file
         self._handle_next = 0

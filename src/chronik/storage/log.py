@@ -70,7 +70,7 @@ class Log:
         self.end_offset = 0
         self.high_watermark = 0
         self.compacted_offset = 0  # below it compaction has seen every record
-        self.needs_journals = False  # what they hold of it could not be put into its segments
+        self.needed_journals: frozenset[int] = frozenset()  # what they hold of it could not be put into its segments
         self.rolled: set[int] = set()  # base offsets of segments that only the journal told recovery of
         self.sparse_offset = 0  # below it offsets may be missing: compacted here, or by whoever it was fetched from
         self.generation = 0  # counts truncations: what was captured before one is void

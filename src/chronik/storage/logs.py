@@ -32,7 +32,7 @@ from chronik.storage.log import Log
 from chronik.storage.manifest import Manifest
 from chronik.storage.open_files import OpenFiles
 from chronik.storage.recovery import LogKey
-from chronik.storage.strays import Strays
+from chronik.storage.strays import Strays, holds_records
 from chronik.wire.errors import WireError
 
 logger = logging.getLogger("chronik.storage")
@@ -62,6 +62,7 @@ class Logs:
         self._logs: dict[LogKey, Log] = {}
         self._lines: dict[LogKey, str] = {}  # of the checkpoint
         self._checkpointed: dict[LogKey, tuple[int, int, int, bool]] = {}
+        self.older_release_wrote = False  # since a release with a manifest did
         self._checkpoint_due = False
         self._maintaining = asyncio.Lock()
         self.strays = Strays(runtime.disk, directory)
@@ -116,13 +117,14 @@ class Logs:
             found, points = checkpoint.decode(path, disk.read_file(path))
         first = found or 0
         numbers = [int(name[:20]) for name in disk.list(journals) if name.endswith(".journal")]
-        promised = _read_manifest(disk, directory, is_used=is_used)
+        promised = found_manifest = _read_manifest(disk, directory, is_used=is_used)
         if promised is None:
             promised = Manifest(max([first, *numbers]) if numbers or found is not None else -1, 0)
         manifest.require_all(directory, promised, checkpoint=found, journals=numbers)
         disk.make_directory(journals)
+        oldest = min([first, *[point.kept_from for point in points if point.kept_from is not None]])
         contents = {
-            n: (journal_path(journals, n), disk.read_file(journal_path(journals, n))) for n in numbers if n >= first
+            n: (journal_path(journals, n), disk.read_file(journal_path(journals, n))) for n in numbers if n >= oldest
         }
         for path, data in contents.values():
             # The last round may be in the page cache only, be it after kill -9 or because its sync failed; and what is
@@ -135,6 +137,10 @@ class Logs:
         number = max([first, *[number + 1 for number in numbers]])
         journal = Journal(disk, journals, number, on_failure, promises.journal_begun)
         logs = cls(runtime, directory, config, journal, promises)
+        written = [number for number, end in gathered.ends.items() if end]
+        logs.older_release_wrote = found_manifest is not None and manifest.is_outdated(
+            found_manifest, checkpoint=found, written=written
+        )
         logs._restore(gathered, now_ms)
         logs._checkpoint_due = bool(contents)
         return logs
@@ -155,7 +161,8 @@ class Logs:
             log.is_noted = True
             recovery.restore(log, facts, self._disk)
             expected.add(f"{facts.topic}-{facts.partition}")
-            self._lines[key] = facts.point.line()
+            point = facts.kept_line(gathered.first) if log.needed_journals else facts.point._replace(kept_from=None)
+            self._lines[key] = point.line()
         for name in names:
             _, dash, partition = name.rpartition("-")
             if not dash or not partition.isdigit() or name in expected:
@@ -164,8 +171,11 @@ class Logs:
             if name in deleted and (found is None or found.topic_id == deleted[name]):
                 # Its renaming did not reach the disk, and of a later log in its place nothing was ever durable.
                 self._disk.remove_tree(f"{self.directory}/{name}")
-                continue
-            self._set_aside(name, "belongs to no topic known here", now_ms)
+            elif not holds_records(self._disk, f"{self.directory}/{name}"):
+                self._disk.remove_tree(f"{self.directory}/{name}")
+            else:
+                why = "is in no journal, so this node has acknowledged nothing of it, or somebody put it there"
+                self._set_aside(name, why, now_ms)
         # What the last process, or this one, renamed and removed must not come undone under the next log of that name.
         self._disk.sync_directory(self.directory)
 
@@ -352,8 +362,6 @@ class Logs:
             or unsynced_bytes > self.config.unsynced_bytes_max
         ):
             await self._checkpoint()
-        if self._needs_journals:
-            return  # there was no checkpoint, and compaction changes what the last one says of segments
         for log in due:
             if not log.deleted:
                 with self._told_of(log, "compacted"):
@@ -435,19 +443,12 @@ class Logs:
                         log.drop_below_start()
         await self._synced(self._keep_reserve)  # now, while there is room
 
-    @property
-    def _needs_journals(self) -> bool:
-        """Whether they hold records of a log whose own directory is elsewhere, and can be put back."""
-        return any(log.needs_journals and log.damage is not None for log in self._logs.values())
-
     async def _checkpoint(self) -> None:
         # Before anything is done: a journal begun in vain has no room written ahead, in which retention could note.
         needed_bytes = CHECKPOINT_BYTES_MIN + 2 * sum(map(len, self._lines.values()))
         if self._disk.free_bytes(self.directory) < needed_bytes:
             text = f"no space for a checkpoint of {self.directory}, {needed_bytes} bytes: free some disk space"
             raise self._disk.refused.note(DiskFull(text))
-        if self._needs_journals:
-            return
         self._checkpoint_due = False
         generations = {log: log.generation for log in self._logs.values()}
         await self._journal.rotate()
@@ -462,7 +463,9 @@ class Logs:
         await self._synced(lambda: self._disk.replace_file(f"{self.directory}/checkpoint", data))
         self._promises.checkpoint = number
         self._renamed.clear()  # replacing a file syncs the directory
-        await self._lane.run(lambda: self._remove_journals(number))
+        # Some hold records of a log whose own directory is elsewhere, and can be put back.
+        kept = {each for log in self._logs.values() if log.damage is not None for each in log.needed_journals}
+        await self._lane.run(lambda: self._remove_journals(number, kept))
         for doomed in unnoted:
             self._unnoted.remove(doomed)
             await self._remove(doomed)
@@ -476,12 +479,14 @@ class Logs:
         `generation` is the log's before the journal began, None if it was not there.
         """
         key = (log.topic_id, log.partition)
+        lost_logs.look_for_unsynced(log)
         if log.damage is not None:
             await self._sync(Capture.of_unsynced(log))
         if log.damage is not None and not log.deleted:  # still: what is noted of a deleted log would bring it back
             # Its line stays as it is, so the new journal must tell all that the older ones told of it.
             bases = sorted({*log.rolled, *[segment.base_offset for segment in log.segments]})
-            rolls = [(Kind.ROLL, base, 0, 0) for base in bases if base > log.checkpointed_segment]
+            first_unlisted = log.checkpointed_segment + 1 if key in self._lines else 0
+            rolls = [(Kind.ROLL, base, 0, 0) for base in bases if base >= first_unlisted]
             start = (Kind.START, 0, 0, log.start_offset)
             self._journal.note_all(log, [*rolls, start, (Kind.MARK, *log.durable_mark)])
             return None
@@ -489,6 +494,7 @@ class Logs:
             state = log.state
             if self._checkpointed.get(key) == state:
                 return None
+            lost_logs.look_for_unsynced(log)
             capture = Capture.of_unsynced(log)
             snapshot = (log.end_offset, log.producers.encode())
             segment = log.segments[-1]
@@ -541,9 +547,9 @@ class Logs:
         if self._disk.exists(self._reserve):
             self._disk.remove(self._reserve)
 
-    def _remove_journals(self, number: int) -> None:
+    def _remove_journals(self, number: int, kept: set[int]) -> None:
         for name in self._disk.list(self._journal.directory):
-            if name.endswith(".journal") and int(name[:20]) < number:
+            if name.endswith(".journal") and int(name[:20]) < number and int(name[:20]) not in kept:
                 self._disk.remove(f"{self._journal.directory}/{name}")
 
 

@@ -17,14 +17,39 @@ logger = logging.getLogger("chronik.storage")
 
 
 def files_vanished(log: Log) -> None:
-    """The file that is written to is not in place any more, and others may be gone with it: nothing is appended."""
+    """The file that is written to is not in place any more, and others may be gone with it: nothing is appended.
+
+    Other segments are served as far as they can be read, and every byte of them is checked: for the last copy of a
+    partition they are all there is. Another replica sends all of it again, since nobody knows what was done here.
+    """
     last = log.segments[-1]
     reason = "the file was removed or replaced while this node writes to it"
-    log.damage = CorruptSegment(last.path, 0, log.start_offset, reason)
+    log.damage = CorruptSegment(last.path, 0, max(last.base_offset, log.start_offset), reason, log.start_offset)
     logger.error("%s", log.damage)
+    for segment in log.segments[:-1]:
+        segment.let_go_of_files()  # those that are open may be gone too
+        segment.doubt()
     log.durable_mark = (last.base_offset, last.durable_bytes, log.durable_offset)
     if log.on_lost is not None:
         log.on_lost(log)
+
+
+def look_for_unsynced(log: Log) -> None:
+    """Finds segments that are to be synced and are gone. What they held is damage; nothing is left to sync of them.
+
+    Raises LogFull if there is no file descriptor to look with.
+    """
+    for segment in log.segments:
+        if segment.is_synced or segment.is_there():
+            continue
+        segment.synced_bytes, segment.entry_synced = segment.size_bytes, True
+        if segment is log.segments[-1] and log.damage is None:
+            files_vanished(log)
+        else:
+            reason = "the file was removed or replaced before it was synced"
+            damage = CorruptSegment(segment.path, 0, segment.base_offset, reason, segment.base_offset)
+            logger.error("%s", damage)
+            log.met_damage(damage)
 
 
 def cut(log: Log, disk: Disk) -> None:

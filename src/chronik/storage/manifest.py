@@ -41,6 +41,15 @@ class Manifest(NamedTuple):
         return cls(int(journal.removeprefix("journal ")), int(checkpoint.removeprefix("checkpoint ")))
 
 
+def is_outdated(promised: Manifest, *, checkpoint: int | None, written: Collection[int]) -> bool:
+    """Whether a release wrote here since that keeps no manifest: an operator went back to it for a while.
+
+    `written` are the numbers of the journals that something was written to. A release with a manifest names a journal
+    before it writes to it, and before a checkpoint names it.
+    """
+    return max([checkpoint or 0, *written]) > promised.journal
+
+
 def require_all(directory: str, promised: Manifest, *, checkpoint: int | None, journals: Collection[int]) -> None:
     """Raises DataMissing unless the directory holds what the manifest promises.
 

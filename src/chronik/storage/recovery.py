@@ -54,6 +54,7 @@ class Known:
         self.topic_id = topic_id
         self.partition = partition
         self.point = LogPoint(topic, partition, topic_id, 0, 0, 0, 0, 0, [], b"")
+        self.line = self.point  # as it was found, whatever journals say of it
         self.durable = (0, 0, 0)  # segment, position, offset
         self.start_offset = 0
         self.pieces: list[tuple[int, int, bytes | memoryview]] = []  # segment, position, bytes
@@ -64,17 +65,26 @@ class Known:
         self.dropped = False
         self.is_named = False  # its directory says durably whose it is
         self.is_set_aside = False  # dropped, and its files are kept
+        self.journals: set[int] = set()  # that hold its bytes, or tell of them what is told nowhere else
         self.begun_at = (-1, -1)  # number of the journal that declared it first, and where; of older ones as here
 
     @classmethod
     def at(cls, point: LogPoint) -> Known:
         known = cls(point.topic, point.topic_id, point.partition)
-        known.point = point
+        known.point = known.line = point
         known.durable = (point.segment, point.position, point.offset)
         known.start_offset = point.start_offset
         known.last_trusted = point.segment
         known.is_named = point.is_named
         return known
+
+    def needs(self, journal: int) -> bool:
+        """Of one that is older than the checkpoint."""
+        return self.line.kept_from is not None and self.line.kept_from <= journal
+
+    def kept_line(self, first: int) -> LogPoint:
+        """Of a log that needs its journals, as long as it does."""
+        return self.line._replace(kept_from=first if self.line.kept_from is None else self.line.kept_from)
 
     def apply(self, record: Record) -> None:
         is_trusted = record.segment < self.last_trusted  # that segment is whole, and perhaps compacted by now
@@ -128,31 +138,38 @@ class Gathered(NamedTuple):
 
 
 def gather(points: Iterable[LogPoint], journals: Mapping[int, tuple[str, bytes]], first: int) -> Gathered:
-    """Folds the journals, given by number as (path, content), into the checkpoint."""
+    """Folds the journals, given by number as (path, content), into the checkpoint.
+
+    Those below `first` are there for logs whose line says that they need them, and tell of no other.
+    """
     known = {(point.topic_id, point.partition): Known.at(point) for point in points}
     ends = {}
     for number, (path, data) in sorted(journals.items()):
         frames, torn = read_frames(memoryview(data))
         if torn.damaged:
             raise CorruptJournal(path, torn.position)
-        _apply(known, frames, number, path)
+        _apply(known, frames, number, path, first)
         ends[number] = torn.position
     return Gathered(known, first, ends)
 
 
-def _apply(known: dict[LogKey, Known], frames: list[Frame], number: int, path: str) -> None:
+def _apply(known: dict[LogKey, Known], frames: list[Frame], number: int, path: str, first: int) -> None:
     by_handle: dict[int, Known] = {}
     for frame in frames:
         for record in frame.records:
             if record.kind == Kind.DECLARE:
                 topic, topic_id, partition = identity(record.data)
                 log = known.get((topic_id, partition))
-                if log is None or log.dropped:
+                if number < first and (log is None or not log.needs(number)):
+                    log = Known(topic, topic_id, partition)  # which nobody looks at
+                elif log is None or log.dropped:
                     log = known[topic_id, partition] = Known(topic, topic_id, partition)
                     log.begun_at = (number, frame.position)
                 by_handle[record.handle] = log
             elif record.handle in by_handle:
                 by_handle[record.handle].apply(record)
+                if record.kind in (Kind.BYTES, Kind.TRUNCATE, Kind.GAP):
+                    by_handle[record.handle].journals.add(number)
             else:
                 raise CorruptJournal(path, frame.position)  # it tells of a log that it never declared
 
@@ -166,12 +183,14 @@ def restore(log: Log, known: Known, disk: Disk) -> None:
     if bases:
         disk.make_directory(log.directory, durable=False)
     log.has_directory = disk.exists(log.directory)
-    missing = _missing_base(known, bases)
-    if missing is not None:
-        _lose(log, known, CorruptSegment(segment_path(log.directory, missing), 0, missing, "the file is gone"))
+    gone = _missing_bases(known, bases)
+    point, durable = known.point, known.durable
+    if gone and gone[-1] >= point.segment:
+        _lose(log, known, _gone(log, known, gone[-1]))
+        log.adopt(_sealed(log, bases, gone, disk, known), log.end_offset)
         return
     _put_journaled_bytes(log, known, disk, set(bases))
-    point, durable = known.point, known.durable
+    bases = sorted({*bases, *gone})
     log.start_offset = known.start_offset
     log.compacted_offset = point.compacted_offset
     log.sparse_offset = max([point.sparse_offset, point.compacted_offset, *[offset for _, _, offset in known.gaps]])
@@ -188,15 +207,12 @@ def restore(log: Log, known: Known, disk: Disk) -> None:
         # which takes whatever comes next, while an old sequence would refuse it.
         log.snapshot = (first_offset, b"")
     log.producers = ProducerState.decode(log.snapshot[1])
-    segments: list[Segment] = []
     expected = point.offset
     has_cut = found_stale
-    for index, base in enumerate(bases):
+    segments = _sealed(log, bases, gone, disk, known)
+    for index, base in enumerate(bases[len(segments) :], len(segments)):
         file = disk.open(segment_path(log.directory, base), create=True)
         size_bytes = file.size_bytes()
-        if base < point.segment:
-            segments.append(Segment(disk, log.directory, base, size_bytes))
-            continue
         scan_from = min(point.position, size_bytes) if base == point.segment else 0
         segment = Segment(disk, log.directory, base, scan_from)
         segment.index.truncate(scan_from)
@@ -243,6 +259,9 @@ def restore(log: Log, known: Known, disk: Disk) -> None:
             break
     log.end_offset = max(expected, log.start_offset)
     log.adopt(segments, min(max(durable[2], log.start_offset), log.end_offset))
+    if gone:
+        log.rot = _gone(log, known, gone[0])
+        logger.error("%s", log.rot)
     if not segments and durable[2] > known.start_offset:
         log.damage = CorruptSegment(segment_path(log.directory, durable[0]), 0, log.start_offset, "the file is gone")
         logger.error("%s", log.damage)
@@ -254,24 +273,41 @@ def restore(log: Log, known: Known, disk: Disk) -> None:
         log.note_cut()
 
 
-def _missing_base(known: Known, bases: list[int]) -> int | None:
-    """Of the first segment that there must be and is not.
+def _sealed(log: Log, bases: list[int], gone: list[int], disk: Disk, known: Known) -> list[Segment]:
+    """Those before the one that the checkpoint ends in. One that is gone has a size, so that reading it fails: what
+    lies before and behind it is served, if this is the last copy."""
+    made: list[Segment] = []
+    for base in sorted({*bases, *gone}):
+        if base >= known.point.segment:
+            break
+        size_bytes = 1 if base in gone else disk.open(segment_path(log.directory, base)).size_bytes()
+        made.append(Segment(disk, log.directory, base, size_bytes))
+    return made
+
+
+def _gone(log: Log, known: Known, base: int) -> CorruptSegment:
+    """All of the log is fetched again, if another replica has it: whoever removed a file may have put others here."""
+    return CorruptSegment(segment_path(log.directory, base), 0, base, "the file is gone", known.start_offset)
+
+
+def _missing_bases(known: Known, bases: list[int]) -> list[int]:
+    """Of the segments that there must be and are not.
 
     Retention notes where a log starts before it removes a segment, a truncation notes where it cuts, and compaction
     keeps the base offset of the first segment that it joins. So if one is gone, somebody else removed it.
     """
     if not bases:
-        return None  # told apart below: perhaps nothing was ever written
-    if bases[0] > known.start_offset:
-        return known.start_offset
+        return []  # told apart below: perhaps nothing was ever written
+    missing = [known.start_offset] if bases[0] > known.start_offset else []
     point = known.point
     promised = point.bases if point.bases is not None else [point.segment] if point.position else []
     in_order = sorted({*promised, *bases})
     for base, next_base in zip(in_order, [*in_order[1:], FOREVER], strict=True):
         is_dropped = next_base <= known.start_offset
-        if base in promised and base <= known.last_trusted and base not in bases and not is_dropped:
-            return base
-    return None
+        is_known = missing == [known.start_offset] and base <= known.start_offset
+        if base in promised and base <= known.last_trusted and base not in bases and not is_dropped and not is_known:
+            missing.append(base)
+    return missing
 
 
 def _is_foreign(log: Log, known: Known, disk: Disk) -> bool:
@@ -284,7 +320,7 @@ def _is_foreign(log: Log, known: Known, disk: Disk) -> bool:
         holds = "" if found in (None, log.partition_name) else str(found)
     if holds:
         damage = ForeignDirectory(log.directory, known.start_offset, str(log.partition_name), holds)
-        log.has_directory, log.needs_journals = True, bool(known.pieces)
+        log.has_directory, log.needed_journals = True, frozenset(known.journals if known.pieces else ())
         _lose(log, known, damage)
         return True
     if is_unnamed:
@@ -312,7 +348,7 @@ def _contradicts(log: Log, known: Known, disk: Disk) -> bool:
 
 
 def _lose(log: Log, known: Known, damage: CorruptSegment) -> None:
-    """The log's offsets are known, and none of its records is relied on."""
+    """The log's offsets are known, and none of its records is relied on. What can be read may be adopted."""
     damage.lost_from = known.start_offset
     log.damage = damage
     logger.error("%s", damage)

@@ -81,7 +81,9 @@ class Scrubber:
             self.progress = self.progress._replace(started_ms=self._clock.wall_ms())
         topic_id, partition, base_offset = self.progress.next_place
         logs = list(self._logs.all())
-        pause_s = self._pause_s(sum([log.size_bytes for log in logs]))
+        # So that a pass over all of it takes the interval, however the bytes are spread over segments. Pauses are
+        # rounded, so a millisecond more keeps it from taking less.
+        s_per_byte = (self._interval_ms + 1) / 1000 / max(1, sum([log.size_bytes for log in logs]))
         keys = sorted([(log.topic_id, log.partition) for log in logs])
         for count, key in enumerate(keys):
             if count % LOGS_PER_STEP == LOGS_PER_STEP - 1:
@@ -92,12 +94,12 @@ class Scrubber:
             for segment in list(log.segments):
                 if key > (topic_id, partition) or segment.base_offset >= base_offset:
                     self.progress = self.progress._replace(next_place=(*key, segment.base_offset))
-                    await self._scrub(log, segment, pause_s)
+                    await self._scrub(log, segment, s_per_byte)
                     await self._keep(is_due=False)
         self.progress = Pass(self.progress.started_ms, self._clock.wall_ms())
         await self._keep(is_due=bool(keys))
 
-    async def _scrub(self, log: Log, segment: Segment, pause_s: float) -> None:
+    async def _scrub(self, log: Log, segment: Segment, s_per_byte: float) -> None:
         """What is durable when it begins. Whatever becomes of the segment meanwhile ends it."""
         if segment not in log.segments:
             return
@@ -117,7 +119,7 @@ class Scrubber:
                 return  # no descriptor is left for it now: the next pass reads it
             position += checked_bytes
             self.checked_bytes += checked_bytes
-            await asyncio.sleep(pause_s)
+            await asyncio.sleep(min(PAUSE_S_MAX, max(PAUSE_S_MIN, s_per_byte * checked_bytes)))
 
     async def _read(self, segment: Segment, position: int) -> None:
         """Into the page cache, from the disk and off the loop."""
@@ -133,11 +135,6 @@ class Scrubber:
                 file.read(position, STEP_BYTES)
 
         await self._lane.run(read)
-
-    def _pause_s(self, size_bytes: int) -> float:
-        """So long that a pass over all of it takes the interval."""
-        pause_s = self._interval_ms / 1000 * STEP_BYTES / max(1, size_bytes)
-        return min(max(pause_s, PAUSE_S_MIN), PAUSE_S_MAX)
 
     async def _keep(self, *, is_due: bool) -> None:
         now_ns = self._clock.monotonic_ns()

@@ -256,6 +256,13 @@ class Segment:
         """False if somebody removed or replaced the file that is open: what is written to it is lost with its end."""
         return self._file is None or self._file.is_in_place()
 
+    def is_there(self) -> bool:
+        """Whether the path leads to this segment's file, which is opened for that."""
+        try:
+            return self.file.is_in_place()
+        except FileNotFoundError:
+            return False
+
     def remove(self) -> None:
         """Files of a segment that a lane still works on stay open until the lane lets go of them."""
         for path in (self.path, segment_path(self.path.rpartition("/")[0], self.base_offset, "index")):

@@ -1,8 +1,10 @@
 """Directories of logs that nobody knows: set aside under another name, reported, and removed only after days.
 
 A log is unknown when the metadata does not place it on this node: its topic was deleted or moved away while the node
-was down, or the metadata is not the one that the log was written under. Nobody can tell which, so its records are kept
-for `stray_retention_ms` and can be put back until then.
+was down, or the metadata is not the one that the log was written under. A directory is unknown when neither checkpoint
+nor journal tells of it: the power went before anything in it was acknowledged, or somebody put it here. Nobody can tell
+which, so its records are kept for `stray_retention_ms` and can be put back until then. A directory without any record
+is removed at once.
 
     DIRECTORY/orders-3.1763424000000.stray/    the name it had, and when it was set aside, in ms since the epoch
 """
@@ -13,11 +15,13 @@ import logging
 from typing import NamedTuple
 
 from chronik.runtime.interfaces import Disk
+from chronik.storage import partition_metadata
 
 logger = logging.getLogger("chronik.storage")
 
 SUFFIX = ".stray"
 NAME_CHARS_MAX = 200  # of the name it had: with a topic's of 249 characters the new one would be too long for a file
+EMPTY_BYTES_MAX = 1 << 20  # looked at, to find zeros alone: what a power cut may leave of a first append
 MS_PER_DAY = 86_400_000
 
 
@@ -25,6 +29,24 @@ class Stray(NamedTuple):
     path: str
     name: str
     since_ms: int
+
+
+def holds_records(disk: Disk, directory: str) -> bool:
+    """False only if that is certain: there is nothing but a log's files, and no byte of a batch in any of them."""
+    for name in disk.list(directory):
+        if name in (partition_metadata.FILE, f"{partition_metadata.FILE}.tmp") or name.endswith(".index"):
+            continue
+        if not name.endswith(".log") or not _is_blank(disk, f"{directory}/{name}"):
+            return True
+    return False
+
+
+def _is_blank(disk: Disk, path: str) -> bool:
+    try:
+        file = disk.open(path)
+        return file.size_bytes() <= EMPTY_BYTES_MAX and not any(file.read(0, file.size_bytes()))
+    except OSError:
+        return False
 
 
 class Strays:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chronik.metadata.commands import ConfigValue, FenceBroker, PartitionId, ReportLostReplicas
+from chronik.metadata.commands import BrokerHeartbeat, ConfigValue, FenceBroker, PartitionId, ReportLostReplicas
 from chronik.metadata.errors import MetadataRefused
 from chronik.metadata.image import NO_LEADER
 from tests.metadata.clusters import Cluster, cluster, create, new_topic
@@ -33,6 +33,10 @@ def report(on: Cluster, broker_id: int, *, index: int = 0, epoch: int | None = N
 
 def fence(on: Cluster, broker_id: int) -> None:
     on.ask(FenceBroker(broker_id=broker_id, broker_epoch=on.epoch(broker_id)))
+
+
+def revive(on: Cluster, broker_id: int) -> None:
+    on.ask(BrokerHeartbeat(broker_id=broker_id, broker_epoch=on.epoch(broker_id)))
 
 
 def test_a_lost_leader_is_replaced_at_once() -> None:
@@ -64,10 +68,27 @@ def test_a_lost_replica_is_not_eligible_either() -> None:
     assert (on.partition("t").isr, on.partition("t").elr) == ((first,), ())
 
 
-@pytest.mark.parametrize("unclean", [False, True])
-def test_a_lost_leader_waits_for_an_eligible_replica_that_is_down(unclean: bool) -> None:
-    """An unclean election would not make the lost one the leader again."""
-    on, (first, second, third) = with_topic(unclean=unclean)
+@pytest.mark.parametrize("third_is_live", [False, True])
+def test_where_unclean_elections_are_allowed_a_lost_leader_leads_until_another_is_back(third_is_live: bool) -> None:
+    """Whoever allows them wants no partition offline. The third replica may lack much more than the lost one does, so
+    it is not elected; and nothing is truncated before the second is back, which has everything."""
+    on, (first, second, third) = with_topic(unclean=True)
+    for broker_id in (third, second):
+        fence(on, broker_id)
+    if third_is_live:
+        revive(on, third)
+    before = on.partition("t")
+    assert (before.isr, before.elr) == ((first,), (second,))
+    assert report(on, first) == [(on.topic("t").topic_id, 0)]
+    assert on.partition("t") == before
+    revive(on, second)
+    assert report(on, first) == []
+    now = on.partition("t")
+    assert (now.leader, now.isr, now.elr) == (second, (second,), ())
+
+
+def test_a_lost_leader_waits_for_an_eligible_replica_that_is_down() -> None:
+    on, (first, second, third) = with_topic()
     for broker_id in (third, second):
         fence(on, broker_id)
     assert report(on, first) == []

@@ -19,6 +19,7 @@ from chronik.raft.codec import decode_snapshot
 from chronik.raft.driver import RaftNode
 from chronik.raft.probation import Probation
 from chronik.replication.lost_replicas import LostReplicas
+from chronik.runtime.hung_disk import HungDisk
 from chronik.runtime.interfaces import Disk
 from chronik.sim import attendance
 from chronik.storage import checkpoint, lost_logs, manifest, partition_metadata
@@ -102,3 +103,8 @@ def a_voter_with_an_old_log_votes_at_once(patch: pytest.MonkeyPatch) -> None:
 def silent_brokers_are_never_fenced(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(BrokerSessions, "expired", lambda self, now_ns: [])
     patch.setattr(MetadataStore, "_deaf", lambda self: set())
+
+
+def a_hung_disk_is_not_noticed(patch: pytest.MonkeyPatch) -> None:
+    """Its node goes on leading: heartbeats need no disk."""
+    patch.setattr(HungDisk, "look", lambda self: False)

@@ -139,6 +139,8 @@ log.message.timestamp.after.max.ms  long  3600000  cluster-wide  0..
 [Logs]
 chronik.durability  string  fsync  cluster-wide  fsync|os
     When acks=all is acknowledged: after fsync on every in-sync replica, or from the page cache as in Kafka.
+chronik.disk.hang.timeout.ms  long  6000  read-only  1000..
+    A write to disk that takes longer makes the node give up its leaderships until the disk answers again.
 chronik.lost.disk.accept  boolean  false  read-only
     Start with an empty log.dirs even if this node held the only copy of some partitions. They start empty.
 chronik.stray.retention.ms  long  604800000  read-only  0..

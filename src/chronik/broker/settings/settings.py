@@ -105,6 +105,7 @@ class Settings:
     log_cleaner_max_compaction_lag_ms: int
     producer_id_expiration_ms: int
     stray_retention_ms: int
+    disk_hang_timeout_ms: int
     lost_disk_accept: bool
     scrub_interval_ms: int
 

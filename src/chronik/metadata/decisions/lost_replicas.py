@@ -5,6 +5,11 @@ it in. What the replica said of itself in the old epoch counts no longer, so it 
 named where it stands now.
 
 A replica that is the last one in ISR and ELR stays: no other is known to have more. Its broker hears of that.
+
+If others are in ISR or ELR and none of them is live, the partition waits for one. Where unclean elections are allowed
+it does not wait: the lost replica stays, as if it were the last copy. It lacks little. A live replica that was out of
+sync may lack much, and electing that one would give up what all others have. Nothing is truncated meanwhile: when one
+of the others is back, the next report of the lost replica makes that one the leader.
 """
 
 from __future__ import annotations
@@ -30,7 +35,8 @@ def report_lost_replicas(view: View, command: ReportLostReplicas, rules: Rules) 
         if topic is None or partition is None:
             continue
         trusted = {*partition.isr, *partition.elr}
-        if trusted == {broker_id}:
+        others_live = elections.live & (trusted - {broker_id})
+        if broker_id in trusted and not others_live and (len(trusted) == 1 or elections.unclean_is_allowed(topic)):
             last_copies.append(PartitionId(topic_id=each[0], index=each[1]))
         elif trusted and broker_id in partition.replicas:
             records.append(elections.without_lost(topic, each[1], broker_id))

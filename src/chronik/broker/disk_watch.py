@@ -1,0 +1,64 @@
+"""What a node does while its disk neither answers nor fails: it gives up its leaderships, and waits.
+
+A write or a sync may hang for minutes or for ever: a dead controller, a network volume that is gone. Nothing fails, and
+heartbeats need no disk. Without this module the node would stay controller and leader of its partitions, and nobody's
+record would be acknowledged. When an operation has taken longer than `chronik.disk.hang.timeout.ms`, the node
+- raises the alarm `disk-hung`, which is a log line, an entry of /status and a metric,
+- hands the quorum's leadership to another voter and does not stand for election,
+- asks the controller to fence it, so that other replicas lead its partitions and nobody waits for it in an ISR,
+- closes its clients' connections and takes no new ones, so that clients look for the new leaders, and look elsewhere:
+  a node that cannot write the metadata knows only old leaders.
+All of that is taken back when the disk answers again. A cluster of one broker has nobody to take over: there the node
+only raises the alarm.
+
+It does not end the process. A thread that waits for a hung disk cannot be killed, so the process would not go away, its
+supervisor could start no other one on the locked directory, and /status would be gone. Many hangs end: then the process
+goes on with all it has, without a recovery. A node that wrongly believes to lead until it hears of its successor is no
+new case: it is a process that was stopped for a while, and leader epochs fence it.
+
+A disk that blocks the event loop itself, by a read or by a write into a full page cache, needs no watch: nothing leaves
+the node any more, and the others see a dead one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from chronik.runtime.alarms import DISK_HUNG
+from chronik.runtime.hung_disk import HungDisk
+
+if TYPE_CHECKING:
+    from chronik.broker.node import Node
+
+
+class DiskWatch:
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._hung_disk = HungDisk(node.runtime.disk, node.settings.disk_hang_timeout_ms)
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(self._hung_disk.look_ms / 1000)
+            self.look()
+
+    def look(self) -> None:
+        has_changed, node = self._hung_disk.look(), self._node
+        if node.is_open:
+            node.store.raft.disk_hangs = self._hung_disk.is_hung
+        if not has_changed:
+            return
+        settings = node.settings
+        directory = settings.metadata_dir if self._hung_disk.lane_name == "raft" else settings.log_dir
+        if not self._hung_disk.is_hung:
+            node.alarms.cleared(DISK_HUNG, "the disk answers again, and this node may lead again")
+            node.connections.accept()
+            node.lifecycle.resume()
+            return
+        text = (
+            f"a write or sync in {directory} has not ended for {self._hung_disk.oldest_ms} ms: this node gives up its "
+            "leaderships until the disk answers; look at the disk and the kernel's log, and replace what is broken"
+        )
+        node.alarms.raised(DISK_HUNG, text)
+        if node.lifecycle.resign():
+            node.connections.refuse_all("the disk of this node does not answer: ask another node")

@@ -1,0 +1,98 @@
+"""Three nodes over TCP, one of whose disks stops answering: the others serve, and it comes back with its disk."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import cast
+
+import pytest
+
+from chronik import testing
+from chronik.broker.node import Node
+from chronik.client.admin.topics import NewTopic, create
+from chronik.client.producer import Producer
+from chronik.client.routing import Cluster as Client
+from chronik.metadata.image import Image
+from chronik.runtime.alarms import DISK_HUNG
+from chronik.runtime.kernel_sync import KernelSync
+from chronik.runtime.real import real_runtime
+from chronik.runtime.real_file import RealFile
+from chronik.sim.disk import SimDisk
+from tests.broker.harness import start_node
+from tests.broker.hostile import World
+
+GIVE_UP_S = 120
+SETTINGS = {"min.insync.replicas": "2", "chronik.disk.hang.timeout.ms": "1000"}
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(GIVE_UP_S):
+        while not holds():
+            await asyncio.sleep(0.02)
+
+
+def in_sync_counts(image: Image) -> list[int]:
+    topic = image.topic_named("t")
+    assert topic is not None
+    return [len(partition.isr) for partition in topic.partitions]
+
+
+@pytest.mark.slow
+def test_others_take_over_from_a_controller_whose_disk_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its heartbeats need no disk. It led the quorum and its partitions for ever, and acknowledged nothing."""
+    monkeypatch.setattr(KernelSync, "open", lambda loop: None)
+    hung: list[str] = []
+    released, sync = threading.Event(), RealFile.sync
+
+    def hang(file: RealFile) -> None:
+        if any(file.path.startswith(directory) for directory in hung):
+            released.wait()
+        sync(file)
+
+    monkeypatch.setattr(RealFile, "sync", hang)
+    with testing.Cluster(nodes=3, settings=SETTINGS) as cluster:
+        nodes = [cast(Node, runner._node) for runner in cluster._runners]  # type: ignore[union-attr]
+
+        async def test() -> None:
+            async with Client(real_runtime(), cluster.bootstrap, client_id="test") as client:
+                await create(client, [NewTopic("t", 3, 3)])
+                victim = next(node for node in nodes if node.store.is_controller)
+                hung.append(victim.settings.log_dir)
+                async with Producer(client, linger_ms=0, delivery_timeout_ms=GIVE_UP_S * 1000) as producer:
+                    deliveries = [await producer.send("t", b"v", partition=index) for index in range(3)]
+                    for delivery in deliveries:
+                        await delivery
+                assert victim.alarms.is_active(DISK_HUNG)
+                assert any(node.store.is_controller for node in nodes if node is not victim)
+                released.set()
+                await until(lambda: not victim.alarms.is_active(DISK_HUNG))
+                known = next(node for node in nodes if node is not victim).store
+                await until(lambda: not known.image.brokers[victim.node_id].fenced)
+                await until(lambda: in_sync_counts(known.image) == [3, 3, 3])
+
+        try:
+            asyncio.run(test())
+        finally:
+            released.set()
+
+
+def test_a_node_without_others_says_so_and_goes_on() -> None:
+    """Nobody could take over, so nothing is given up: connections stay, and what waits is answered in the end."""
+
+    async def test() -> None:
+        node = await start_node(SimDisk(0), disk_hang_timeout_ms=1000)
+        world = World(node, cast(SimDisk, node.runtime.disk))
+        await world.create()
+        await world.produce(b"first")
+        world.disk.delay_s = 1.6
+        produced = asyncio.ensure_future(world.produce(b"second"))
+        await until(lambda: node.alarms.is_active(DISK_HUNG))
+        assert node.alarms.totals[DISK_HUNG] == 1
+        world.disk.delay_s = 0.0
+        assert (await produced).error_code == 0
+        await until(lambda: not node.alarms.is_active(DISK_HUNG))
+        await node.stop()
+
+    asyncio.run(test())
