@@ -11,6 +11,8 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from chronik.runtime.invariants import InvariantBroken
+
 logger = logging.getLogger("chronik.tasks")
 
 
@@ -48,6 +50,9 @@ class Tasks:
             logger.exception("task %s failed", name)
             if self._on_failure is not None:
                 self._on_failure(name, error)
+            elif isinstance(error, InvariantBroken):  # the loop tells the node
+                context = {"message": f"task {name} failed", "exception": error}
+                asyncio.get_running_loop().call_exception_handler(context)
         else:
             logger.debug("task %s ended", name)
 
