@@ -21,6 +21,7 @@ from chronik.client.fetch_answers import Fetched, FetchOptions
 from chronik.client.fetching import Fetcher
 from chronik.client.membership import REJOIN, Membership
 from chronik.client.topology import TopicPartition
+from chronik.runtime.invariants import check
 
 if TYPE_CHECKING:
     from chronik.client.routing import Cluster
@@ -182,6 +183,12 @@ class Consumer:
                 await self._revoke(self.assignment)  # what is ours again begins where the group is by now
                 membership.is_forgotten = False
             revoked = [at for at in self.assignment if at not in assigned]
+            check(
+                len(set(assigned)) == len(assigned),
+                "18 a partition is assigned once",
+                group=self.group_id,
+                assigned=assigned,
+            )
             if revoked:
                 await self._commit_quietly()
                 await self._revoke(revoked)

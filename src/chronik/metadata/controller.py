@@ -47,6 +47,7 @@ from chronik.metadata.image import Image, View
 from chronik.metadata.records import AppliedRequestRecord, Record
 from chronik.metadata.replay import replay
 from chronik.metadata.sessions import BrokerSessions
+from chronik.runtime.invariants import check
 from chronik.wire.compiler import decode, encode
 from chronik.wire.error_codes import ErrorCode
 
@@ -80,6 +81,13 @@ class Controller:
         )
         decision.records.append(applied)
         self.assume(decision.records)
+        check(
+            self.has_decided(request),
+            "5 what was decided is remembered under its request",
+            node=request.node_id,
+            incarnation=request.incarnation,
+            sequence=request.sequence,
+        )
         return decision
 
     def has_decided(self, request: RequestId) -> bool:

@@ -27,6 +27,7 @@ from chronik.pipeline.columns import COLUMNS
 from chronik.pipeline.connection import Connection
 from chronik.pipeline.decode import Aborted, Decoder
 from chronik.pipeline.errors import PipelineError
+from chronik.runtime.invariants import check
 from chronik.wire.batches import BatchView, split
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.errors import Malformed
@@ -111,6 +112,9 @@ def read_range(
             aborted = told.aborted_transactions or () if isolation_level == READ_COMMITTED else ()
             yield from decoder.decode(
                 batches, position, end, [Aborted(each.first_offset, each.producer_id) for each in aborted]
+            )
+            check(
+                next_position > position, "19 a reader goes forward", topic=topic, partition=partition, offset=position
             )
             position = next_position
             patience.renew()

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from chronik.raft import appending, election, handing_out, heartbeats, membership, reads, roles, snapshots
 from chronik.raft.changes import ChangeSet
+from chronik.raft.core_invariants import check_core
 from chronik.raft.errors import Dropped, Refusal
 from chronik.raft.log import Log, Stable
 from chronik.raft.messages import (
@@ -191,6 +192,7 @@ class Core:
         """One step of time. The caller decides how long it is."""
         self.election_elapsed += 1
         self.promised_ticks_ago += 1
+        check_core(self)
         if self.role is Role.LEADER:
             self.promised_ticks_ago = 0  # its lease, and those that it grants, count on its own voice too
             appending.tick_leader(self)

@@ -22,7 +22,7 @@ from chronik.replication.replica import IsrKeeper, Replica
 from chronik.replication.sessions import FollowerSessions
 from chronik.replication.topic_settings import TopicSettings
 from chronik.runtime.interfaces import Clock, Randomness
-from chronik.runtime.invariants import check
+from chronik.runtime.invariants import broken, check
 from chronik.storage.errors import StorageError, StorageFailed
 from chronik.storage.log import Log
 from chronik.storage.logs import Logs
@@ -94,6 +94,7 @@ class Replicas:
 
     def _make(self, topic: Topic, index: int) -> Replica:
         key = (topic.topic_id, index)
+        check(key not in self._replicas, "9 a partition has one replica on a node", topic=topic.name, index=index)
         settings = self._settings_of(self.image, topic.name)
         log = self.logs.create(topic.name, topic.topic_id, index, settings.log)
         made = self._replicas[key] = Replica(
@@ -119,8 +120,8 @@ class Replicas:
         topic = self.image.topics.get(key[0])
         replica = None if topic is None else self.get(topic, key[1])
         if replica is None:
-            check(False, "what is followed is placed here")
-            raise AssertionError
+            broken("9 what is followed is placed here", topic=key[0], index=key[1], node=self.node_id)
+
         return replica
 
     # --- followers of what is led here
@@ -187,6 +188,12 @@ class Replicas:
         self, image: Image, changed: Iterable[Topic], removed: Iterable[Topic], brokers: Iterable[int] = ()
     ) -> list[Log]:
         """Takes a new image. Returns the logs that no longer belong here, for the caller to delete."""
+        check(
+            image.version >= self.image.version,
+            "4 a node follows images in the order of their versions",
+            before=self.image.version,
+            now=image.version,
+        )
         self.image = image
         if any(image.is_live(broker_id) for broker_id in brokers):
             for replica in self._replicas.values():
@@ -246,6 +253,13 @@ class Replicas:
         be about to take it into the ISR by an offset that it gives up here.
         """
         reported_epoch = self._reported.setdefault(key, partition.leader_epoch)
+        check(
+            reported_epoch <= partition.leader_epoch,
+            "11 a leader epoch never goes back",
+            log=log,
+            reported=reported_epoch,
+            now=partition.leader_epoch,
+        )
         if self.node_id in (*partition.isr, *partition.elr) or partition.leader_epoch <= reported_epoch:
             self.losses.report(key)
             return False

@@ -10,6 +10,8 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from chronik.runtime.invariants import broken, check
+
 
 class EpochEnd(NamedTuple):
     epoch: int  # -1: unknown
@@ -34,6 +36,8 @@ class LeaderEpochs:
         while self._starts and self._starts[-1] >= start_offset:  # an epoch that wrote nothing
             self._starts.pop()
             self._epochs.pop()
+        if self._epochs and self._epochs[-1] >= epoch:
+            broken("11 leader epochs rise with offsets", epoch=epoch, before=self._epochs[-1], offset=start_offset)
         self._epochs.append(epoch)
         self._starts.append(start_offset)
         self.latest = epoch
@@ -52,6 +56,8 @@ class LeaderEpochs:
         index = bisect_right(self._epochs, epoch)
         if index == 0:  # older than everything kept: the follower may hold nothing of it that we know
             return EpochEnd(epoch, self._starts[0])
+        if not self._epochs[index - 1] <= epoch < self._epochs[index]:
+            broken("11 an epoch ends where the next one begins", epoch=epoch, found=self._epochs[index - 1])
         return EpochEnd(self._epochs[index - 1], self._starts[index])
 
     def truncate_end(self, offset: int) -> None:
@@ -67,6 +73,12 @@ class LeaderEpochs:
         if index >= 0:
             del self._starts[:index], self._epochs[:index]
             self._starts[0] = offset
+            check(
+                len(self._starts) == 1 or self._starts[1] > offset,
+                "11 epochs begin one behind the other",
+                first=offset,
+                second=self._starts[1] if len(self._starts) > 1 else -1,
+            )
 
     def clear(self) -> None:
         self._epochs.clear()

@@ -21,6 +21,7 @@ from typing import Any
 
 from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Disk, Runtime
+from chronik.runtime.invariants import check
 from chronik.storage import checkpoint, compaction, lost_logs, manifest, partition_metadata, recovery, retention
 from chronik.storage.capture import Capture
 from chronik.storage.checkpoint import LogPoint
@@ -460,6 +461,12 @@ class Logs:
         unnoted = list(self._unnoted)
         data = checkpoint.encode(number, list(self._lines.values()))
         await self._synced(lambda: self._disk.replace_file(f"{self.directory}/checkpoint", data))
+        check(
+            number >= self._promises.checkpoint,
+            "28 checkpoints go forward",
+            number=number,
+            last=self._promises.checkpoint,
+        )
         self._promises.checkpoint = number
         self._renamed.clear()  # replacing a file syncs the directory
         await self._lane.run(lambda: self._remove_journals(number))
@@ -506,6 +513,7 @@ class Logs:
                 log.expected_bases(),
                 log.end_offset if log.config.compacts else log.sparse_offset,  # it may be compacted before the next one
             )
+            point.require_sound()
             await self._sync(capture)
             if log.made_synced(capture):
                 log.snapshot = snapshot
