@@ -75,6 +75,7 @@ class Connection(asyncio.BufferedProtocol):
     # --- asyncio's side
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        check(self._transport is None, "30 a connection is made once", peer=self.peer)
         self._transport = cast(asyncio.Transport, transport)
         name = transport.get_extra_info("peername") or ("?", 0)
         self.peer_host, self.peer = str(name[0]), f"{name[0]}:{name[1]}"
@@ -92,6 +93,7 @@ class Connection(asyncio.BufferedProtocol):
         self._serve()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        check(not self._is_lost, "30 a connection is lost once", peer=self.peer)
         self._transport = None
         self._is_lost = True
         self.node.connections.forget(self)

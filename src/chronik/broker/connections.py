@@ -60,6 +60,7 @@ class Connections:
 
     def begin(self) -> None:
         """The node is registered: an answer of before would have told clients of a cluster without brokers."""
+        check(not self.are_served, "30 a node begins to serve once", connections=len(self._open))
         self.are_served = True
         for connection in self._open:
             connection.begin()

@@ -103,7 +103,7 @@ class Batch:
         )
 
     def settle(self, outcome: Outcome) -> None:
-        check(not self.outcome.done(), "27 a batch is settled once")
+        check(not self.outcome.done(), "27 a batch is settled once", at=self.at, outcome=outcome)
         self.outcome.set_result(outcome)
 
 
@@ -174,7 +174,7 @@ class PartitionQueue:
 
     def take(self, identity: Identity) -> Batch:
         """The head, to be sent now. It gets its sequence number the first time."""
-        check(self.in_flight is None, "12 one batch of a partition is in flight")
+        check(self.in_flight is None, "12 one batch of a partition is in flight", at=self.at)
         batch = self.batches.popleft()
         self.in_flight = batch
         if not self.batches:
@@ -202,7 +202,7 @@ class PartitionQueue:
 
     def take_unsent(self) -> Batch:
         """The head, to be given up: it waited too long for its turn."""
-        check(self.in_flight is None, "12 one batch of a partition is in flight")
+        check(self.in_flight is None, "12 one batch of a partition is in flight", at=self.at)
         self.in_flight = self.batches.popleft()
         return self.in_flight
 
@@ -248,7 +248,7 @@ class PartitionQueue:
         batch.settle(halves)
 
     def _land(self, batch: Batch) -> None:
-        check(self.in_flight is batch, "12 only the batch in flight comes back")
+        check(self.in_flight is batch, "12 only the batch in flight comes back", at=self.at)
         self.in_flight = None
 
     def _is_numbered(self, batch: Batch) -> bool:

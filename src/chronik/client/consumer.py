@@ -196,6 +196,13 @@ class Consumer:
             added = [at for at in assigned if at not in self.assignment]
             if added:
                 self._fetcher.put(await self._starting_points(added))
+                check(
+                    set(self.assignment) == set(assigned),
+                    "18 a member reads what it was assigned",
+                    group=self.group_id,
+                    reads=self.assignment,
+                    assigned=assigned,
+                )
                 if self._on_assigned is not None:
                     await self._on_assigned(added)
 

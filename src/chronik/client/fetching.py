@@ -216,6 +216,7 @@ class Fetcher:
 
     def _hold_back(self, at: TopicPartition, position: _Position) -> None:
         """Fetches from it again after a pause, in which the leader is looked up anew."""
+        check(not position.is_busy, "27 one fetch or pause of a partition at a time", at=at, offset=position.offset)
         position.is_busy = True
         self._tasks.start(f"wait-{at}", self._wait(at, position))
 

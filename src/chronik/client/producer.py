@@ -307,6 +307,7 @@ class Producer:
             self._give_up(queue, queue.take_unsent(), fault)
         if not queue.batches:
             return
+        check(not queue.is_held_back, "12 a partition pauses once at a time", at=queue.at)
         queue.is_held_back = True
         backoff = self._backoffs.setdefault(queue.at, Backoff(self._cluster.randomness))
         self._tasks.start(f"wait-{queue.at}", self._wait(queue, backoff.next_ms()))

@@ -80,6 +80,7 @@ class _Slot(Generic[S]):
     # --- writing
 
     def write(self, appended: list[Record], written: Written, batch: bytes | None = None) -> None:
+        check(not self.is_over, "18 a shard that has ended writes nothing", partition=self.partition.index)
         if batch is None:
             batch = batches.build(encode_records(appended, self._clock.wall_ms()))
         try:
@@ -93,6 +94,10 @@ class _Slot(Generic[S]):
 
     def unsettled(self) -> Iterator[Record]:
         return (record for write in self._queue for record in write.records)
+
+    @property
+    def is_settled(self) -> bool:
+        return not self._queue
 
     def when_settled(self, settled: Written) -> None:
         """Calls back once everything that is in the log now is committed and replayed; at once when it already is."""
@@ -330,6 +335,12 @@ class CoordinatorRuntime(Generic[S]):
                 topic=self.topic,
                 partition=partition.index,
                 epoch=slot.leader_epoch,
+            )
+            check(
+                slot.is_settled,
+                "17 nothing is written to a shard while it loads",
+                topic=self.topic,
+                partition=partition.index,
             )
             slot.is_active = True
             slot.shard.loaded()

@@ -103,7 +103,14 @@ class Controller:
 
     def settle(self) -> None:
         """Lets go of what older states are not needed for; call it now and then, for example with each proposal."""
-        self._delta = Delta(self._delta.finish(0)[0])
+        before = self._delta
+        self._delta = Delta(before.finish(0)[0])
+        check(
+            len(self._delta.topics_by_name) == len(self._delta.topics) and self._delta.brokers == before.brokers,
+            "4 what was decided stays decided",
+            topics=len(self._delta.topics),
+            brokers=len(before.brokers),
+        )
 
     def _decide(self, command: Command, now_ns: int) -> Decision[Reply]:
         view, rules = self._delta, self.rules

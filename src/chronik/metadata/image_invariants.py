@@ -6,13 +6,13 @@ two ways to the same promise. Costs as much as the change is large, not as the i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 
-from chronik.metadata.image import NO_LEADER, Image, Partition, Topic
+from chronik.metadata.image import NO_LEADER, ConfigResource, Image, Partition, ResourceType, Topic
 from chronik.runtime.invariants import broken, check
 
 
-def check_image(image: Image, base: Image, touched: Iterable[bytes], *, has_touched_brokers: bool) -> None:
+def check_image(image: Image, base: Image, touched: Collection[bytes], *, has_touched_brokers: bool) -> None:
     """`touched` are the ids of the topics that came, changed or went since `base`."""
     for topic_id in touched:
         topic = image.topics.get(topic_id)
@@ -26,6 +26,14 @@ def check_image(image: Image, base: Image, touched: Iterable[bytes], *, has_touc
             "29 a broker is found under its own id",
             brokers=ids,
         )
+    for topic_id in touched:
+        gone = base.topics.get(topic_id) if topic_id not in image.topics else None
+        if gone is not None and gone.name not in image.topics_by_name:
+            check(
+                ConfigResource(ResourceType.TOPIC, gone.name) not in image.configs,
+                "29 configs of a topic go with it",
+                topic=gone.name,
+            )
     check(
         len(image.live_brokers) == sum(broker.live for broker in image.brokers.values()),
         "11 live brokers are those that may lead",

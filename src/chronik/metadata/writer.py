@@ -164,6 +164,12 @@ def _parts_of(decision: Decision[Reply]) -> list[list[Record]]:
             size = 0
         parts[-1].append(record)
         size += _size_of(record)
+    check(
+        sum(map(len, parts)) == len(decision.records),
+        "5 a decision is written whole",
+        records=len(decision.records),
+        parts=len(parts),
+    )
     return parts
 
 

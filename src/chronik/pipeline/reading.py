@@ -163,6 +163,7 @@ def _skip(topic: str, partition: int, position: int, end: int, bounds: tuple[int
     """What is between `position` and `end` is not there, or not all of it: where to go on, if that is allowed."""
     log_start, log_end = bounds
     goes_on_at = min(log_start, end) if log_start > position else end
+    check(goes_on_at > position, "19 a reader goes forward", topic=topic, partition=partition, offset=position)
     loss = PipelineError(
         "DATA_LOSS",
         topic=topic,

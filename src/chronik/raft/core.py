@@ -78,8 +78,12 @@ class Core:
         members: Membership = NO_MEMBERS,
         applied: int = 0,
     ) -> None:
-        check(config.node_id != NOBODY, "1 a node has an id of its own")
-        check(config.election_ticks > config.heartbeat_ticks > 0, "25 a follower hears from its leader in time")
+        check(config.node_id != NOBODY, "1 a node has an id of its own", id=config.node_id)
+        check(
+            config.election_ticks > config.heartbeat_ticks > 0,
+            "25 a follower hears from its leader in time",
+            config=config,
+        )
         self.config = config
         self.id = config.node_id
         self.log = Log(stable, applying_bytes_max=config.committed_bytes_max)

@@ -32,6 +32,11 @@ def check_core(core: Core) -> None:
         )
     if core.election_timeout_ticks < core.config.election_ticks:
         broken("6 no node stands before promises are over", ticks=core.election_timeout_ticks)
+    members = core.members
+    if core.progress.keys() != {*members.voters, *members.learners}:
+        broken("1 every member is followed once", followed=sorted(core.progress), members=members)
+    if any(peer.is_learner != (peer_id in members.learners) for peer_id, peer in core.progress.items()):
+        broken("1 only voters count for a majority", members=members)
     if core.role is Role.LEADER:
         _check_leader(core)
         return
@@ -53,6 +58,10 @@ def _check_leader(core: Core) -> None:
         broken("3 a leader's log ends in its term", term=core.term, end=log.last_index, end_term=log.last_term)
     if core.pending_change_index > log.last_index:
         broken("1 a change of members that is pending is in the log", index=core.pending_change_index)
+    if core.heartbeat_elapsed >= core.config.heartbeat_ticks:
+        broken(
+            "25 a leader's heartbeats leave in time", elapsed=core.heartbeat_elapsed, ticks=core.config.heartbeat_ticks
+        )
     if core.transferee != NOBODY and core.transferee not in core.progress:
         broken("1 a leader hands over to a member", to=core.transferee)
     for peer, progress in core.progress.items():

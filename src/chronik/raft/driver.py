@@ -243,7 +243,7 @@ class RaftNode:
 
         Fails with NotLeader, Dropped or Stopped: it never entered the log; with OutcomeUnknown: it may have.
         """
-        check(len(data) > 0, "3 an empty entry is a leader's own")
+        check(len(data) > 0, "3 an empty entry is a leader's own", term=self._core.term)
         return self._propose(Entry(0, 0, EntryKind.NORMAL, data))
 
     async def read_index(self) -> int:
@@ -404,6 +404,8 @@ class RaftNode:
 
     def _handle(self, ready: Ready) -> None:
         for message in ready.messages:
+            if message.to == self._core.id:
+                broken("3 a node counts itself only after its own sync", kind=message.kind.name, term=message.term)
             if message.kind is Kind.TIMEOUT_NOW:
                 self._lease.revoke(self._core.term)  # before it leaves: it breaks the promises the lease rests on
             self._transport.send(message.to, message)
@@ -436,6 +438,11 @@ class RaftNode:
             self._applied_index = ready.snapshot.index
             self._transport.update_peers(self._peers())
             self._reads.leader_changed()  # a node that did not know its leader for a member has not heard the answers
+        check(
+            not ready.entries or self._stable.last_index >= ready.entries[-1].index,
+            "3 a promise leaves once what it promises is durable",
+            end=self._stable.last_index,
+        )
         for message in ready.after_persist:
             if message.to == self._core.id:
                 self._core.step(message)
@@ -531,6 +538,7 @@ class RaftNode:
         held = self._applied_index - self._stable.base_index
         check(held >= 0, "28 the log begins at or before what is applied", applied=self._applied_index, held=held)
         kept = min(self._config.trailing_entries, held // 2)  # of few large ones half, so that the log shrinks at all
+        check(0 <= kept <= held, "28 compaction takes entries from the front only", kept=kept, held=held)
         snapshot = self._fresh_snapshot() if held > kept else None
         if snapshot:
             self._rounds.compact(snapshot, self._applied_index - kept)

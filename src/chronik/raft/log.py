@@ -102,6 +102,8 @@ class Log:
         durable = self.stable.entries(low, min(high, self.offset))
         if durable is None:
             return None
+        if durable and durable[0].index != low:
+            broken("28 the log holds an entry at its index", asked=low, found=durable[0].index)
         both = [*durable, *self.unstable[: high - self.offset]] if high > self.offset else durable
         return within(both, size_bytes_max)
 

@@ -104,12 +104,7 @@ class Progress:
             return False
         self.match = index
         self.next = max(self.next, index + 1)
-        check(
-            self.pace is not Pace.REPLICATE or len(self.inflights) == 0 or self.next > self.match,
-            "3 next is behind match",
-            match=self.match,
-            next=self.next,
-        )
+        self._in_order()
         self.paused_flow = False
         return True
 

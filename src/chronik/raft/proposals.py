@@ -68,6 +68,7 @@ class Proposals:
         """The entry is applied. Its answer waits for `durable`, even if the leadership is lost meanwhile."""
         waiter = self._committing.pop(entry.index, None)
         if waiter is not None:
+            check(entry.index not in self._held, "27 one command waits for an index", index=entry.index)
             self._held[entry.index] = waiter
 
     def durable(self, entries: Sequence[Entry]) -> None:

@@ -50,6 +50,7 @@ class PendingReads:
 
     def confirmed_to(self, context: bytes) -> list[_Read]:
         """Removes and returns the read with this context and all before it: what confirms it confirms them."""
+        check(context in self.confirming, "6 a read is confirmed once", context=context)
         done = []
         for each in list(self.confirming):
             done.append(self.confirming.pop(each))

@@ -222,6 +222,7 @@ class Rounds:
         if error is not None:
             self._failed(error)
             return
+        check(self._busy, "21 a round of writing ends once", entries=self._stable.last_index)
         self._busy = False
         self.refusals = 0
         if self._hard_state.term < self._durable_state.term or self._hard_state.commit < self._durable_state.commit:

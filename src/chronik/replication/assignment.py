@@ -97,6 +97,13 @@ class Replicas:
         check(key not in self._replicas, "9 a partition has one replica on a node", topic=topic.name, index=index)
         settings = self._settings_of(self.image, topic.name)
         log = self.logs.create(topic.name, topic.topic_id, index, settings.log)
+        check(
+            (log.topic_id, log.partition) == key,
+            "8 a replica's log is its partition's",
+            topic=topic.name,
+            index=index,
+            log=log,
+        )
         made = self._replicas[key] = Replica(
             log,
             self.node_id,
@@ -133,6 +140,13 @@ class Replicas:
             replica = self._replicas.get(key)
             if replica is not None:
                 replica.followers = followers
+        replica = self._replicas.get(key)
+        check(
+            replica is None or replica.followers is followers,
+            "9 a replica and its sessions know the same followers",
+            topic=key[0],
+            index=key[1],
+        )
         return followers
 
     def led_with_log(self, follower_id: int) -> Iterable[Key]:
@@ -169,6 +183,7 @@ class Replicas:
 
         Topics of which nothing is here come last; where there are many, call `begin_more` until all are taken up.
         """
+        check(not self._has_begun, "30 a node begins once", node=self.node_id)
         self._has_begun = True
         self._from_before = frozenset(image.topics)
         here = {log.topic_id for log in self.logs.all()}

@@ -89,6 +89,8 @@ class Follower:
         replica.learn(answer.high_watermark, answer.log_start_offset)
         # Data that was not a whole batch leaves us where we were, and has to be asked for again.
         now = (replica.log.start_offset, replica.log.end_offset)
+        if now < before:
+            broken("9 an answer with records takes a follower forward", partition=replica.name, before=before, now=now)
         return Outcome.MOVED if answer.records or now != before else Outcome.NOTHING
 
     def _replica_for(self, answer: PartitionData) -> Replica | None:

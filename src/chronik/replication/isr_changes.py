@@ -65,6 +65,14 @@ class IsrChanges:
             return
         if self._clock.monotonic_ns() < replica.isr_retry_ns:
             return
+        check(
+            progress.end_offset >= replica.high_watermark and progress.counted_epoch == state.leader_epoch,
+            "10 who comes into the ISR holds all that is committed",
+            partition=replica.name,
+            broker=broker_id,
+            offset=progress.end_offset,
+            high_watermark=replica.high_watermark,
+        )
         members = {*state.isr, broker_id}
         self._ask(replica, tuple(each for each in state.replicas if each in members))
 

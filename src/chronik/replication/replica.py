@@ -528,7 +528,15 @@ class CoordinatorPartition:
         self._replica.require_leader(self.leader_epoch)
         self._replica.require_in_sync()
         batches = split(memoryview(batch))
-        return self._replica.append(batches, now_ms=self._now_ms(), from_client=False).last_offset + 1
+        next_offset = self._replica.append(batches, now_ms=self._now_ms(), from_client=False).last_offset + 1
+        check(
+            next_offset == self._replica.log.end_offset,
+            "17 a coordinator's records stand at the end of the log",
+            partition=self._replica.name,
+            next=next_offset,
+            end=self._replica.log.end_offset,
+        )
+        return next_offset
 
     def when_committed(self, offset: int) -> asyncio.Future[None] | None:
         if self._replica.awaits_proof:

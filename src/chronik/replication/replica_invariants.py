@@ -32,6 +32,10 @@ def check_replica(replica: Replica) -> None:
         if replica.isr_pending is not None:
             broken("11 only a leader asks for another ISR", partition=replica.name, pending=replica.isr_pending)
         return
+    if not set(state.isr) <= set(state.replicas):
+        broken("29 the ISR is made of replicas", partition=replica.name, state=state)
+    if replica.isr_pending is not None and replica.node_id not in replica.isr_pending:
+        broken("11 a leader stays in its ISR", partition=replica.name, pending=replica.isr_pending)
     if replica.epoch_start_offset > log.end_offset:
         broken("11 a leader's epoch begins in its log", partition=replica.name, start=replica.epoch_start_offset)
     if log.epochs.latest > state.leader_epoch:

@@ -62,6 +62,9 @@ class FollowerSessions:
             return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=[])
         elif session.next_epoch != request.session_epoch or session.broker_epoch != broker_epoch:
             return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH, responses=[])
+        check(
+            session.broker_id == broker_id, "9 a session is of one broker", broker=broker_id, session=session.broker_id
+        )
         if request.session_epoch == EPOCH_INITIAL:
             for key in replicas.led_with_log(broker_id):
                 session.invite(key)
@@ -166,6 +169,7 @@ class FollowerSession:
         progress = self._partitions.pop(key, None)
         if progress is None:
             return
+        check(progress.key == key, "9 a partition stands once in a session", broker=self.broker_id, key=key)
         for waiting in (self._ready, self._committed, self._refused):
             waiting.pop(progress, None)
         self._replicas.follower_left(key, progress)

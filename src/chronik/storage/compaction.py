@@ -186,6 +186,13 @@ async def _latest_offsets(
             if len(latest) >= keys_max:
                 return latest, batch.next_offset
         end_offset = log.segments[log.segments.index(segment) + 1].base_offset
+    check(
+        end_offset > segments[0].base_offset,
+        "25 every pass of compaction gets on",
+        log=log,
+        first=segments[0].base_offset,
+        end=end_offset,
+    )
     return latest, end_offset
 
 

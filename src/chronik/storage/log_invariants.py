@@ -37,6 +37,8 @@ def _check_marks(log: Log) -> None:
         broken("28 a checkpoint names a segment of the log", log=log, segment=log.checkpointed_segment, last=last)
     if log.snapshot[0] > end:
         broken("13 a snapshot of producers is of written batches", log=log, snapshot=log.snapshot[0], end=end)
+    if not log.has_directory:
+        broken("28 a log with segments has a directory", log=log, segments=len(log.segments))
     epochs = log.epochs.entries()
     if epochs and epochs[-1][1] > end:
         broken("11 no epoch begins behind the log's end", log=log, epoch=epochs[-1][0], start=epochs[-1][1])

@@ -224,6 +224,7 @@ class Logs:
         log.directory_durably = log.directory in self._renamed
         log.drops_first = (topic_id, partition) in self._undropped
         log.on_lost, log.on_open = self._lost, self.open_files.opens
+        check((topic_id, partition) not in self._logs, "30 a partition has one log", topic=topic, index=partition)
         self._logs[topic_id, partition] = log
         return log
 
@@ -257,6 +258,7 @@ class Logs:
         """Gone for every caller when this returns, and its name and place are free for another log. Its files go with
         what is returned, for the caller to run, when the journal knows of it."""
         key = (log.topic_id, log.partition)
+        check(self._logs.get(key) is log, "30 a log is deleted once", log=log)
         del self._logs[key]
         self._lines.pop(key, None)
         self._checkpointed.pop(key, None)
@@ -469,6 +471,7 @@ class Logs:
         )
         self._promises.checkpoint = number
         self._renamed.clear()  # replacing a file syncs the directory
+        check(number <= self._journal.number, "28 a journal that is written to stays", number=number)
         await self._lane.run(lambda: self._remove_journals(number))
         for doomed in unnoted:
             self._unnoted.remove(doomed)

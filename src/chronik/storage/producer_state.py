@@ -323,6 +323,7 @@ class ProducerState:
         check(
             all(len(producer.batches) <= BATCHES_KEPT for producer in self.producers.values()),
             "13 of each producer the last batches are kept",
+            producers=len(self.producers),
         )
         """A snapshot for `decode`. Transactions not settled yet are in it: a restart may not move the stable offset."""
         if not self.producers and not self._aborted and not self._ended:

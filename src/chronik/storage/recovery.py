@@ -279,6 +279,13 @@ def restore(log: Log, known: Known, disk: Disk) -> None:
     elif segments and has_cut and log.damage is None:
         log.sync_cut(segments[-1])
         log.note_cut()
+    check(
+        log.damage is not None or log.end_offset >= durable[2],
+        "22 recovery loses nothing that was durable",
+        log=log,
+        durable=durable[2],
+        end=log.end_offset,
+    )
 
 
 def _missing_base(known: Known, bases: list[int]) -> int | None:

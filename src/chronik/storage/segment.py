@@ -165,6 +165,8 @@ class Segment:
                 size=self.size_bytes,
             )
             tail = self._tail
+            if sum(map(len, tail)) != end - start:
+                broken("26 the end of a segment is kept as it was written", path=self.path, start=start, end=end)
             self._forget_tail()
             return tail
         self._forget_tail()

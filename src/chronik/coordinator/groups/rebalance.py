@@ -129,6 +129,7 @@ class Rebalancer:
     # --- syncing
 
     def synced(self, group: ClassicGroup, member_id: str) -> None:
+        check(member_id in group.members, "18 only members sync", group=group.group_id, member=member_id)
         group.pending_syncs.pop(member_id, None)
         if not group.pending_syncs:
             self.timers.cancel(sync_key(group))

@@ -217,6 +217,13 @@ class GroupShard:
                 continue
             stored_count = sum(map(len, self.offsets.of(group_id).values()))
             gone = list(self.offsets.expired(group, now_ms, self._config.offsets_retention_ms))
+            check(
+                len(gone) <= stored_count,
+                "17 only offsets that are stored expire",
+                group=group_id,
+                expired=len(gone),
+                stored=stored_count,
+            )
             records += [offset_removed(group_id, topic, partition) for topic, partition in gone]
             if len(gone) == stored_count and group.state is State.EMPTY and not group.pending_joins:
                 if group.stored is None and not stored_count:
