@@ -83,12 +83,6 @@ class Turns:
             return
         self._track()  # also when one of them fails: the others must get their turn
         self.requests_per_visit = max(1, min(REQUESTS_PER_VISIT, PIECES_QUEUED // len(queue)))
-        check(
-            self.requests_per_visit * min(len(queue), PIECES_QUEUED) <= max(PIECES_QUEUED, REQUESTS_PER_VISIT),
-            "23 who waits shares half of a turn",
-            waiting=len(queue),
-            each=self.requests_per_visit,
-        )
         while queue and self.pieces < PIECES_QUEUED:
             queue.popleft()()
         if not queue:

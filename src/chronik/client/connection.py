@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from chronik import __version__
 from chronik.client.errors import BadAnswer, ClientError, Closed, Unreachable, Unsupported, refuse
-from chronik.runtime.invariants import broken, check
+from chronik.runtime.invariants import check
 from chronik.wire.compiler import decoder_of, encoder_of
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.errors import Malformed
@@ -173,8 +173,6 @@ class Connection(asyncio.BufferedProtocol):
         encoder_of(RequestHeader, request_header_version(type(request), version))(header, parts)
         encoder_of(type(request), version)(request, parts)
         size_bytes = sum(map(len, parts))
-        if parts[0]:
-            broken("27 a frame's size stands before its bytes", address=self.address, size=size_bytes)
         parts[0] = pack_size(size_bytes)
         if size_bytes <= SMALL_REQUEST_BYTES:
             self._transport.write(b"".join(parts))

@@ -427,6 +427,12 @@ class RaftNode:
         self._guarded(lambda: self._keep_promises(ready))
 
     def _keep_promises(self, ready: Ready) -> None:
+        check(
+            ready.hard_state is None or ready.hard_state.term <= self._core.term,
+            "2 a term never goes back",
+            written=ready.hard_state,
+            term=self._core.term,
+        )
         if ready.snapshot:
             check(
                 ready.snapshot.index > self._applied_index,
@@ -538,7 +544,6 @@ class RaftNode:
         held = self._applied_index - self._stable.base_index
         check(held >= 0, "28 the log begins at or before what is applied", applied=self._applied_index, held=held)
         kept = min(self._config.trailing_entries, held // 2)  # of few large ones half, so that the log shrinks at all
-        check(0 <= kept <= held, "28 compaction takes entries from the front only", kept=kept, held=held)
         snapshot = self._fresh_snapshot() if held > kept else None
         if snapshot:
             self._rounds.compact(snapshot, self._applied_index - kept)

@@ -194,6 +194,12 @@ class Fetcher:
             self._send_if_due(self._link)
 
     def _round_ended(self, done: asyncio.Future[None]) -> None:
+        check(
+            done in self._rounds,
+            "21 a follower waits for a round once",
+            leader=self.leader_id,
+            rounds=len(self._rounds),
+        )
         self._rounds.discard(done)
         if done.exception() is None:  # else the node stops, and nothing more is said to anybody
             self._settle()

@@ -255,6 +255,8 @@ class FollowerSession:
 
     def _look(self, progress: Progress, left_bytes: int, *, at_least_one: bool) -> tuple[PartitionData, int] | None:
         """What is new of a partition, and its size."""
+        if self._partitions.get(progress.key) is not progress:
+            broken("9 a session answers for its own partitions", broker=self.broker_id, key=progress.key)
         replica = self._replicas.opened(progress.key)
         if replica is None or progress.counted_epoch != replica.state.leader_epoch or not replica.is_leader:
             self._admit(progress)

@@ -98,13 +98,6 @@ class Index:
             self._remove_file()  # which takes neither space nor a descriptor
         else:
             self._written = count
-            check(
-                self._written <= len(self._positions),
-                "28 an index file holds no more than the index",
-                path=self.path,
-                written=self._written,
-                entries=len(self._positions),
-            )
             self.file = file
 
     def _remove_file(self) -> None:

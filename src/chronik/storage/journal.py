@@ -298,6 +298,8 @@ class Journal:
                 marks.append(record_header(Kind.MARK, handle, segment.base_offset, end, capture.end_offset, 0))
                 if capture.names:
                     marks.append(record_header(Kind.NAMED, handle, 0, 0, 0, 0))
+        if future.done():
+            broken("21 a round of the journal ends once", journal=self.path, rounds=self.round_count)
         self._captures = []
         self.running = None
         if marks:
@@ -335,6 +337,7 @@ class Journal:
         self._file, switched = self._next_file
         self._next_file = None
         self.number += 1
+        check(self._file.size_bytes() == 0, "28 a new journal is empty", journal=self._file.path)
         check(
             self._file.path == journal_path(self.directory, self.number),
             "28 journals are numbered without a hole",

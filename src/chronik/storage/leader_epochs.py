@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from chronik.runtime.invariants import broken, check
+from chronik.runtime.invariants import broken
 
 
 class EpochEnd(NamedTuple):
@@ -56,8 +56,6 @@ class LeaderEpochs:
         index = bisect_right(self._epochs, epoch)
         if index == 0:  # older than everything kept: the follower may hold nothing of it that we know
             return EpochEnd(epoch, self._starts[0])
-        if not self._epochs[index - 1] <= epoch < self._epochs[index]:
-            broken("11 an epoch ends where the next one begins", epoch=epoch, found=self._epochs[index - 1])
         return EpochEnd(self._epochs[index - 1], self._starts[index])
 
     def truncate_end(self, offset: int) -> None:
@@ -73,12 +71,6 @@ class LeaderEpochs:
         if index >= 0:
             del self._starts[:index], self._epochs[:index]
             self._starts[0] = offset
-            check(
-                len(self._starts) == 1 or self._starts[1] > offset,
-                "11 epochs begin one behind the other",
-                first=offset,
-                second=self._starts[1] if len(self._starts) > 1 else -1,
-            )
 
     def clear(self) -> None:
         self._epochs.clear()

@@ -136,6 +136,8 @@ class Log:
                     raise InvalidRecord("an idempotent producer sends one batch for a partition in one request")
                 written = self.producers.check_batch(batch)
                 if written is not None:
+                    if written.last_offset >= self.end_offset:
+                        broken("13 a batch that was written before is in the log", log=self, last=written.last_offset)
                     return Appended(written.first_offset, written.last_offset, written.timestamp_ms, True)
             if from_client:
                 rules.check_produced(batch, config, now_ms)

@@ -216,6 +216,7 @@ class Logs:
         log = self._logs.get((topic_id, partition))
         if log is None:
             return self._new(topic, topic_id, partition, config)
+        check(log.topic == topic, "8 a topic id keeps its name", topic=topic, log=log)
         log.config = config
         return log
 

@@ -207,7 +207,6 @@ class ClassicGroup:
         """`size_bytes` of 0: the member is gone."""
         size_bytes = member.size_bytes if size_bytes is None else size_bytes
         more_bytes, member.held_bytes = size_bytes - member.held_bytes, size_bytes
-        check(size_bytes >= 0, "26 a member holds no less than nothing", group=self.group_id, size=size_bytes)
         self.memory.change(more_bytes)
 
     def let_go(self) -> None:

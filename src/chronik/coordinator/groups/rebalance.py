@@ -180,6 +180,12 @@ class Rebalancer:
     def keep_alive(self, group: ClassicGroup, member: Member, timeout_ms: int | None = None) -> None:
         """Gives the member another session's time."""
         member_id = member.member_id
+        check(
+            group.members.get(member_id) is member,
+            "18 only members are kept alive",
+            group=group.group_id,
+            member=member_id,
+        )
         self.timers.set(
             session_key(group, member_id),
             member.session_timeout_ms if timeout_ms is None else timeout_ms,
