@@ -194,12 +194,8 @@ class Fetcher:
             self._send_if_due(self._link)
 
     def _round_ended(self, done: asyncio.Future[None]) -> None:
-        check(
-            done in self._rounds,
-            "21 a follower waits for a round once",
-            leader=self.leader_id,
-            rounds=len(self._rounds),
-        )
+        if done not in self._rounds:
+            broken("21 a follower waits for a round once", leader=self.leader_id, rounds=len(self._rounds))
         self._rounds.discard(done)
         if done.exception() is None:  # else the node stops, and nothing more is said to anybody
             self._settle()
@@ -210,14 +206,8 @@ class Fetcher:
         has_news = bool(self._unnamed or self._forgotten)
         if not link.is_open or not may_send or (link.in_flight_count and not has_news):
             return
-        check(
-            len(self._unnamed) <= len(self._followers) and link.in_flight_count < IN_FLIGHT_MAX,
-            "26 only what is followed is named",
-            leader=self.leader_id,
-            unnamed=len(self._unnamed),
-            followed=len(self._followers),
-            in_flight=link.in_flight_count,
-        )
+        if len(self._unnamed) > len(self._followers) or link.in_flight_count >= IN_FLIGHT_MAX:
+            broken("26 only what is followed is named", leader=self.leader_id, unnamed=len(self._unnamed))
         named = list(islice(self._unnamed, NAMED_MAX))
         number = link.send(self._request(named))
         for key in named:
