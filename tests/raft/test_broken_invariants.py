@@ -64,6 +64,7 @@ LEADERS: dict[str, tuple[str, Break]] = {
     "a change that is not in the log": ("1 a change of members", tick_after(set_("pending_change_index", 80))),
     "an election before promises are over": ("6 no node stands", tick_after(set_("election_timeout_ticks", 1))),
     "less than nothing uncommitted": ("26 entries", tick_after(set_("uncommitted_bytes", -1))),
+    "a log that was never compared": ("1 a leader has compared", tick_after(set_("probation", object()))),
     "a report of a later term": ("2 nothing was written", lambda node: node.persisted(Persisted(9, 6, 2))),
     "a term that goes back": ("2 a term", lambda node: become_follower(node, 1, NOBODY)),
     "a committed entry is replaced": ("3 a committed", lambda node: node.log.append([Entry(3, 6)])),

@@ -42,6 +42,14 @@ BROKEN: dict[str, tuple[str, Break]] = {
     "a start that no file reaches": ("7 the log's files", lambda log: log.segments.pop(0)),
     "an epoch behind the end": ("11 no epoch", lambda log: log.epochs.assign(9, 99)),
     "an epoch that was forgotten": ("11 the latest epoch", lambda log: setattr(log.epochs, "latest", 7)),
+    "epochs out of order": (
+        "11 leader epochs rise",
+        lambda log: (log.epochs.assign(2, 2), log.epochs._starts.reverse()),
+    ),
+    "a transaction behind the end": (
+        "14 a transaction's records",
+        lambda log: log.producers.append(7, 0, 0, 0, 99, 99, NOW_MS, transactional=True),
+    ),
     "segments out of order": ("28 segments follow", lambda log: log.segments.insert(1, log.segments[0])),
     "a segment behind the end": ("28 segments begin", set_in_segment(-1, "base_offset", 99)),
     "a hole in what is durable": ("10 what is durable has no hole", set_in_segment(0, "durable_bytes", 1)),

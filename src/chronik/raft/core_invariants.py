@@ -56,6 +56,8 @@ def _check_leader(core: Core) -> None:
         broken("1 a leader follows nobody else", term=core.term, leader=core.leader, vote=core.vote)
     if log.last_term != core.term:
         broken("3 a leader's log ends in its term", term=core.term, end=log.last_index, end_term=log.last_term)
+    if core.probation is not None:
+        broken("1 a leader has compared its log with the others'", term=core.term)
     if core.pending_change_index > log.last_index:
         broken("1 a change of members that is pending is in the log", index=core.pending_change_index)
     if core.heartbeat_elapsed >= core.config.heartbeat_ticks:

@@ -24,6 +24,8 @@ def check_replica(replica: Replica) -> None:
             replica=replica.high_watermark,
             log=log.high_watermark,
         )
+    if state.leader >= 0 and state.leader not in state.isr:
+        broken("11 a leader is in its ISR", partition=replica.name, state=state)
     if replica.is_gone:
         return
     if (log.on_durable is not None) != replica.is_leader:

@@ -6,6 +6,7 @@ log keeps its offsets without the files, so of it only the offsets are checked.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from chronik.runtime.invariants import broken
@@ -40,11 +41,16 @@ def _check_marks(log: Log) -> None:
     if not log.has_directory:
         broken("28 a log with segments has a directory", log=log, segments=len(log.segments))
     epochs = log.epochs.entries()
+    for (epoch, start), (later, later_start) in pairwise(epochs):
+        if epoch >= later or start >= later_start:
+            broken("11 leader epochs rise with offsets", log=log, epoch=epoch, start=start, next=later)
     if epochs and epochs[-1][1] > end:
         broken("11 no epoch begins behind the log's end", log=log, epoch=epochs[-1][0], start=epochs[-1][1])
     if epochs and epochs[-1][0] != log.epochs.latest:
         broken("11 the latest epoch is the last one", log=log, latest=log.epochs.latest, last=epochs[-1][0])
     for producer_id, producer in log.producers.producers.items():
+        if producer.transaction_first_offset >= end:
+            broken("14 a transaction's records are in the log", log=log, producer=producer_id)
         if producer.batches and producer.batches[-1].last_offset >= end:
             broken("13 a producer's batches are in the log", log=log, producer=producer_id)
 
