@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from chronik.broker.awaited import Awaited
 from chronik.broker.connections import Connections
 from chronik.broker.fetch_sessions import FetchSessions
 from chronik.broker.memory import MemoryBudget
@@ -127,10 +126,6 @@ async def less_than_nothing_kept() -> None:
     budget().keep(-1)
 
 
-async def a_future_done_twice() -> None:
-    Awaited()._done(asyncio.get_running_loop().create_future())
-
-
 async def a_portion_out_of_bounds() -> None:
     portions = Portions()
     portions._usual_bytes = 1
@@ -160,7 +155,6 @@ async def a_node_that_begins_twice() -> None:
         ("26 no frame", another_address_gives_back),
         ("26 replies", less_than_nothing_unsent),
         ("26 what is kept", less_than_nothing_kept),
-        ("27 a future", a_future_done_twice),
         ("23 portions", a_portion_out_of_bounds),
         ("26 sessions", sessions_of_nobody),
         ("30 a node", a_node_that_begins_twice),
