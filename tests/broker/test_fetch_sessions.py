@@ -245,3 +245,20 @@ def test_a_session_that_forgets_partitions_holds_less() -> None:
     session, _ = opened(table, request(0, 0, *range(100)))
     opened(table, request(7, 1, forget=tuple(range(50))))
     assert session.held_bytes == 50 * PARTITION_BYTES
+
+
+def test_a_session_that_made_room_while_its_request_was_read_is_not_counted() -> None:
+    """A long request is taken in turns. Bytes that are counted for a session that is gone are never given back, and in
+    the end no client could have one."""
+    held: list[int] = []
+    ids = count(1)
+    table = FetchSessions(1, lambda bound: next(ids), 2**63, held.append)
+    opening = table.opening(request(0, 0, *range(100)), by_id=False)
+    next(opening)
+    other = table.open(request(0, 0, 1), by_id=False)
+    assert isinstance(other, tuple)
+    assert other[0] is not None
+    session, wanted = at_once(opening)
+    assert (session, len(wanted)) == (None, 100), "it is answered, and told that it has no session"
+    assert table.open(request(other[0].session_id, -1), by_id=False) == (None, [])
+    assert sum(held) == 0

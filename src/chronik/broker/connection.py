@@ -21,7 +21,7 @@ from chronik.broker.dispatch import Parts
 from chronik.broker.errors import Unanswerable
 from chronik.broker.portions import Portions
 from chronik.broker.turns import PIECES_PER_TURN
-from chronik.runtime.invariants import InvariantBroken
+from chronik.runtime.invariants import InvariantBroken, broken, check
 from chronik.storage.errors import StorageError
 from chronik.storage.unread import Unread
 from chronik.wire.errors import Malformed
@@ -75,6 +75,7 @@ class Connection(asyncio.BufferedProtocol):
     # --- asyncio's side
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        check(self._transport is None, "30 a connection is made once", peer=self.peer)
         self._transport = cast(asyncio.Transport, transport)
         name = transport.get_extra_info("peername") or ("?", 0)
         self.peer_host, self.peer = str(name[0]), f"{name[0]}:{name[1]}"
@@ -92,6 +93,7 @@ class Connection(asyncio.BufferedProtocol):
         self._serve()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        check(not self._is_lost, "30 a connection is lost once", peer=self.peer)
         self._transport = None
         self._is_lost = True
         self.node.connections.forget(self)
@@ -107,6 +109,20 @@ class Connection(asyncio.BufferedProtocol):
         for reply in self._replies:
             if reply.is_done:  # the others hold their bytes until their handlers are done with them
                 self._release(reply)
+        check(
+            self._in_flight_bytes == sum(reply.request_bytes for reply in self._replies if not reply.is_done),
+            "26 what is in flight belongs to requests without an answer",
+            peer=self.peer,
+            in_flight=self._in_flight_bytes,
+            requests=len(self._replies),
+        )
+        check(self._held_bytes == 0, "26 nothing is held of a lost connection", peer=self.peer, held=self._held_bytes)
+        check(
+            self._unsent_bytes == 0,
+            "26 nothing is unsent of a lost connection",
+            peer=self.peer,
+            unsent=self._unsent_bytes,
+        )
         self._replies.clear()
 
     def eof_received(self) -> None:
@@ -212,12 +228,16 @@ class Connection(asyncio.BufferedProtocol):
 
     def go_on(self) -> None:
         self._alone_count -= 1
+        if self._alone_count < 0:
+            broken("27 a request that was held back goes on once", peer=self.peer, count=self._alone_count)
         if not self._alone_count:
             self._serve()
 
     def hold_objects(self, size_bytes: int) -> None:
         """The request that was started last has been decoded into objects of this size; they live until its answer."""
         if self._replies:
+            if self._replies[-1].objects_bytes:
+                broken("26 what a request is decoded into is counted once", peer=self.peer, size=size_bytes)
             self._replies[-1].objects_bytes = size_bytes
             self.node.memory.small_bytes += size_bytes
 
@@ -286,7 +306,8 @@ class Connection(asyncio.BufferedProtocol):
             return self._failed(reply, fault)
         if len(self._replies) == 1 and not self._arrived and self._transport is not None:
             # Alone, as most are: nothing to keep in order, and nothing to start.
-            self._replies.popleft()
+            if self._replies.popleft() is not reply:
+                broken("27 answers leave in the order of their requests", peer=self.peer)
             self._release(reply)
             if parts is not None:
                 self._send(parts)
@@ -299,6 +320,8 @@ class Connection(asyncio.BufferedProtocol):
         return None
 
     def _done(self, reply: _Reply, parts: Parts | None) -> None:
+        if reply.is_done:
+            broken("27 a request is answered once", peer=self.peer, request_bytes=reply.request_bytes)
         reply.is_done = True
         if self._is_lost:
             return self._release(reply)
@@ -365,6 +388,13 @@ class Connection(asyncio.BufferedProtocol):
     def _release(self, reply: _Reply) -> None:
         self._in_flight_bytes -= reply.request_bytes
         self._held_bytes -= reply.size_bytes
+        if self._in_flight_bytes < 0 or self._held_bytes < 0:
+            broken(
+                "26 a request is counted until its answer leaves",
+                peer=self.peer,
+                in_flight=self._in_flight_bytes,
+                held=self._held_bytes,
+            )
         if reply.objects_bytes:
             self.node.memory.small_bytes -= reply.objects_bytes
             reply.objects_bytes = 0

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from chronik.broker.limits import FRAME_SECONDS_MAX, UNREAD_SECONDS_MAX
+from chronik.runtime.invariants import check
 
 if TYPE_CHECKING:
     from chronik.broker.connection import Connection
@@ -55,12 +56,14 @@ class Connections:
             return "too many connections: raise max.connections, or close idle clients"
         if self._per_host[host] >= self._per_host_overrides.get(host, self._per_host_max):
             return "too many connections from this address: raise max.connections.per.ip, or close idle clients"
+        check(connection not in self._open, "26 a connection is admitted once", peer=connection.peer)
         self._open[connection] = None
         self._per_host[host] += 1
         return None
 
     def begin(self) -> None:
         """The node is registered: an answer of before would have told clients of a cluster without brokers."""
+        check(not self.are_served, "30 a node begins to serve once", connections=len(self._open))
         self.are_served = True
         for connection in self._open:
             connection.begin()
@@ -69,8 +72,20 @@ class Connections:
         if connection in self._open:
             del self._open[connection]
             self._per_host[connection.peer_host] -= 1
+            check(
+                self._per_host[connection.peer_host] >= 0,
+                "26 connections are counted by address",
+                host=connection.peer_host,
+                count=self._per_host[connection.peer_host],
+            )
             if not self._per_host[connection.peer_host]:
                 del self._per_host[connection.peer_host]  # addresses are many, and strangers choose them
+                check(
+                    len(self._open) >= len(self._per_host),
+                    "26 connections are counted by address",
+                    open=len(self._open),
+                    addresses=len(self._per_host),
+                )
 
     async def sweep(self) -> None:
         """For ever: closes who started a frame and does not finish it, and who has been idle for too long."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from chronik.runtime.invariants import broken, check
 from chronik.runtime.pieces import ITEMS_PER_PIECE, Work, at_once
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.fetch import FetchPartition, FetchRequest, PartitionData
@@ -126,11 +127,22 @@ class FetchSessions:
         return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
     def _has_room_for(self, session: Session) -> bool:
-        """Counts what the session has grown to. The longest unused others make room, as far as that helps."""
+        """Counts what the session has grown to. The longest unused others make room, as far as that helps.
+
+        A long request is taken in turns. Meanwhile its session may have made room for others: it counts no more.
+        """
+        if self._sessions.get(session.session_id) is not session:
+            return False
         self._count(session)
         while self._held_bytes > self._held_bytes_max and len(self._sessions) > 1:
             oldest = next(each for each in self._sessions.values() if each is not session)
             self._forget(oldest.session_id)
+        check(
+            self._held_bytes >= session.held_bytes,
+            "26 sessions are counted while they are kept",
+            held=self._held_bytes,
+            session=session.held_bytes,
+        )
         return self._held_bytes <= self._held_bytes_max
 
     def _count(self, session: Session, partition_count: int | None = None) -> None:
@@ -139,12 +151,16 @@ class FetchSessions:
         size_bytes = count * PARTITION_BYTES
         grown_bytes, session.held_bytes = size_bytes - session.held_bytes, size_bytes
         self._held_bytes += grown_bytes
+        if self._held_bytes < 0:
+            broken("26 sessions are counted while they are kept", held=self._held_bytes, change=grown_bytes)
         self._hold(grown_bytes)
 
     def _forget(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)
         if session is not None:
             self._count(session, 0)
+            if not self._sessions and self._held_bytes:
+                broken("26 sessions are counted while they are kept", held=self._held_bytes, sessions=0)
 
     def _begin(self, *, by_id: bool) -> Session | None:
         if self._sessions_max <= 0:
@@ -154,6 +170,12 @@ class FetchSessions:
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in self._sessions:
             session_id = self._pick_id(2**31)
+        check(
+            len(self._sessions) < self._sessions_max,
+            "23 fetch sessions are bounded",
+            sessions=len(self._sessions),
+            allowed=self._sessions_max,
+        )
         session = self._sessions[session_id] = Session(session_id, by_id=by_id)
         return session
 

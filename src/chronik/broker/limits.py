@@ -8,17 +8,17 @@ KIB, MIB = 1 << 10, 1 << 20
 
 FRAME_BYTES_MAX = 100 * MIB  # Kafka's socket.request.max.bytes
 FRAME_BYTES_MAX_BEFORE_LOGIN = 64 * KIB  # SASL tokens fit; anything larger from a stranger is an attack
-check(FRAME_BYTES_MAX_BEFORE_LOGIN < FRAME_BYTES_MAX, "a stranger may not cost more than a user")
+check(FRAME_BYTES_MAX_BEFORE_LOGIN < FRAME_BYTES_MAX, "23 a stranger may not cost more than a user")
 
 IN_FLIGHT_REQUESTS_MAX = 128  # per connection; clients send 5, librdkafka may send many
 IN_FLIGHT_BYTES_HIGH = 64 * MIB  # per connection; reading stops above and goes on below the low mark
 IN_FLIGHT_BYTES_LOW = 32 * MIB
-check(IN_FLIGHT_BYTES_LOW < IN_FLIGHT_BYTES_HIGH, "reading must be able to go on")
+check(IN_FLIGHT_BYTES_LOW < IN_FLIGHT_BYTES_HIGH, "23 reading must be able to go on")
 
 # What a request that did not fit one read may be decoded into: about 100,000 elements. No client sends so many.
 REQUEST_OBJECT_BYTES_MAX = 16 * MIB
 HUGE_BYTES, HUGE_AT_ONCE = 128 * KIB, 4  # of frames that are decoded in pieces: larger ones, so many at the same time
-check(HUGE_AT_ONCE * REQUEST_OBJECT_BYTES_MAX <= 64 * MIB, "what is not counted yet must fit beside the budget")
+check(HUGE_AT_ONCE * REQUEST_OBJECT_BYTES_MAX <= 64 * MIB, "23 what is not counted yet must fit beside the budget")
 AT_ONCE_BYTES = 8 * KIB  # a larger frame is decoded in pieces: it may hold thousands of elements
 
 HOST_SHARE = 2  # frames of one address take half of the memory budget at most

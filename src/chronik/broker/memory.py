@@ -14,8 +14,10 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable
-from itertools import count
+from itertools import count, pairwise
 from typing import NamedTuple
+
+from chronik.runtime.invariants import broken
 
 Granted = Callable[[], None]
 
@@ -58,12 +60,16 @@ class MemoryBudget:
     def hold_unsent(self, size_bytes: int) -> None:
         """More unsent bytes, or fewer."""
         self.unsent_bytes += size_bytes
+        if self.unsent_bytes < 0:
+            broken("26 replies are counted while they are unsent", unsent=self.unsent_bytes, change=size_bytes)
         if size_bytes < 0:
             self._grant()
 
     def keep(self, size_bytes: int) -> None:
         """More bytes are remembered between requests, or fewer."""
         self.kept_bytes += size_bytes
+        if self.kept_bytes < 0:
+            broken("26 what is kept between requests is counted", kept=self.kept_bytes, change=size_bytes)
         if size_bytes < 0:
             self._grant()
 
@@ -81,6 +87,8 @@ class MemoryBudget:
         if not has_begun:
             queue.append(_Wait(next(self._numbers), size_bytes, granted, has_begun))
             return
+        if any(late.has_begun and not early.has_begun for early, late in pairwise(queue)):
+            broken("23 frames that have begun come first", host=host, waiting=len(queue))
         made = _Wait(next(self._begun_numbers), size_bytes, granted, has_begun)
         queue.insert(sum(each.has_begun for each in queue), made)
         self._grant()  # it may be the one that exceeds the budget
@@ -88,8 +96,12 @@ class MemoryBudget:
     def give_back(self, size_bytes: int, host: str = "") -> None:
         self.used_bytes -= size_bytes
         self._by_host[host] -= size_bytes
+        if self.used_bytes < 0 or self._by_host[host] < 0:
+            broken("26 no frame gives back more than it took", used=self.used_bytes, host=host, size=size_bytes)
         if self._by_host[host] <= 0:
             del self._by_host[host]  # addresses are many, and strangers choose them
+            if self.used_bytes and not self._by_host:
+                broken("26 all that is used is some address's", used=self.used_bytes)
         if self._waiting:
             self._grant()
 
@@ -147,9 +159,13 @@ class MemoryBudget:
         if not (self._has_room(size_bytes) and self._is_within_share(size_bytes, host)):
             if begun_by is None or not self._may_exceed(begun_by):
                 return False
+            if self.overdrawn_by not in (None, begun_by):
+                broken("23 one frame may exceed the budget", used=self.used_bytes, budget=self.size_bytes)
             self.overdrawn_by = begun_by
         self.used_bytes += size_bytes
         self._by_host[host] += size_bytes
+        if self.overdrawn_by is None and self.used_bytes > max(self.size_bytes, size_bytes):
+            broken("23 frames stay within the budget", used=self.used_bytes, budget=self.size_bytes, frame=size_bytes)
         return True
 
     def _may_exceed(self, begun_by: Granted) -> bool:

@@ -64,7 +64,7 @@ from chronik.replication.topic_settings import TopicSettings
 from chronik.runtime.alarms import Alarms
 from chronik.runtime.errors import RuntimeFault
 from chronik.runtime.interfaces import Lane, Listener, Runtime
-from chronik.runtime.invariants import InvariantBroken
+from chronik.runtime.invariants import InvariantBroken, hear_of_broken
 from chronik.runtime.tasks import Tasks
 from chronik.storage.config import LogsConfig
 from chronik.storage.errors import StorageError, StorageFailed
@@ -140,6 +140,7 @@ class Node:
         self.lifecycle = Lifecycle(self)
         self._serves = False  # registered, and not stopping yet
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._stop_hearing = hear_of_broken(asyncio.get_running_loop(), self.stop_broken)
 
     @classmethod
     async def start(cls, runtime: Runtime, settings: Settings) -> Node:
@@ -384,6 +385,7 @@ class Node:
             await self.logs.close()
         if hasattr(self, "record_lane"):
             self.record_lane.close()
+        self._stop_hearing()
         if not self._ended.done():
             self._ended.set_result(None)
 

@@ -12,6 +12,7 @@ A response always contains a complete batch. A consumer with min_bytes above 1 g
 from __future__ import annotations
 
 from chronik.broker.limits import KIB, MIB
+from chronik.runtime.invariants import check
 
 SMALLEST_BYTES = 512 * KIB
 LARGEST_BYTES = 64 * MIB  # more than any client asks for by default
@@ -91,6 +92,12 @@ class Portions:
     def _begin_trial(self) -> None:
         self._goes_up = self._usual_bytes == SMALLEST_BYTES or (self._usual_bytes < LARGEST_BYTES and not self._goes_up)
         self._tried_bytes = self._usual_bytes * 2 if self._goes_up else self._usual_bytes // 2
+        check(
+            SMALLEST_BYTES <= self._tried_bytes <= LARGEST_BYTES and self._tried_bytes != self._usual_bytes,
+            "23 portions stay within their bounds",
+            usual=self._usual_bytes,
+            tried=self._tried_bytes,
+        )
         self._answers_left = self._small_left = 2 * TRIAL_ANSWERS
         self._best_rates = (0.0, 0.0)
 
@@ -116,6 +123,11 @@ class Portions:
             self._begin_trial()
 
     def _end_trial(self) -> None:
+        check(
+            SMALLEST_BYTES <= self._usual_bytes <= LARGEST_BYTES,
+            "23 portions stay within their bounds",
+            usual=self._usual_bytes,
+        )
         self._tried_bytes = 0
         self._answers_left = ANSWERS_BETWEEN_TRIALS
         self.size_bytes = self._usual_bytes

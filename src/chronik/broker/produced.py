@@ -8,6 +8,7 @@ rules. `takes_long` tells whether that work may be too long for the event loop.
 from __future__ import annotations
 
 from chronik.replication.topic_settings import TopicSettings
+from chronik.runtime.invariants import check
 from chronik.storage.errors import BatchTooLarge
 from chronik.storage.rules import check_produced, decompressed_bytes_max, is_settled_by_header
 from chronik.wire.batches import (
@@ -87,6 +88,12 @@ def _recompressed(batch: BatchView, settings: TopicSettings) -> BatchView:
         return batch
     data = recompressed(batch, wanted, settings.compression_level, decompressed_bytes_max(batch))
     (made,) = split(memoryview(data))
+    check(
+        made.record_count == batch.record_count and made.last_offset_delta == batch.last_offset_delta,
+        "8 another codec changes no record",
+        records=batch.record_count,
+        made=made.record_count,
+    )
     return made
 
 

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from chronik.metadata.commands import AllocateProducerIds
+from chronik.runtime.invariants import check
 
 if TYPE_CHECKING:
     from chronik.broker.node import Node
@@ -22,10 +23,18 @@ class ProducerIds:
             async with self._fetching:
                 if self._next == self._end:
                     await self._fetch()
+        check(self._next < self._end, "13 a producer id is of the block in hand", next=self._next, end=self._end)
         self._next += 1
         return self._next - 1
 
     async def _fetch(self) -> None:
         node = self._node
         reply = await node.store.submit(AllocateProducerIds(broker_id=node.node_id, broker_epoch=node.broker_epoch))
+        check(
+            reply.first_producer_id >= self._end and reply.count > 0,
+            "13 a producer id is given once",
+            first=reply.first_producer_id,
+            count=reply.count,
+            last=self._end,
+        )
         self._next, self._end = reply.first_producer_id, reply.first_producer_id + reply.count

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from chronik.runtime.interfaces import Clock
+from chronik.runtime.invariants import broken, check
 from chronik.runtime.pieces import Work
 
 T = TypeVar("T")
@@ -57,6 +58,8 @@ class Turns:
 
     def wait(self, go_on: Callable[[], None]) -> None:
         """Calls `go_on` once, in a later turn."""
+        if self._queue and not self._is_tracked:
+            broken("25 who waits for a turn gets one", waiting=len(self._queue), pieces=self.pieces)
         self._queue.append(go_on)
         self._track()
 
@@ -71,6 +74,7 @@ class Turns:
     def _begin(self) -> None:
         """A new turn: those who wait come first, with half of it."""
         now_ns = self._now_ns()
+        check(self._is_tracked, "25 a turn begins once", waiting=len(self._queue))
         self.holds.took(now_ns - self._began_ns, now_ns)
         self._is_tracked = False
         self.pieces = 0
@@ -92,6 +96,8 @@ class Turns:
         try:
             while done < pieces_max:
                 done += next(work)
+                if done <= 0:
+                    broken("23 a piece of work counts", done=done)
         finally:
             self.spend(done)
 

@@ -24,6 +24,7 @@ from typing import NamedTuple
 from chronik.runtime.alarms import CLOCK_JUMP, Alarms
 from chronik.runtime.errors import RuntimeFault
 from chronik.runtime.interfaces import Clock, Disk
+from chronik.runtime.invariants import check
 
 log = logging.getLogger("chronik.broker")
 
@@ -106,6 +107,12 @@ class WallClock:
         return self._trusted.wall_ms + now.monotonic_ms - self._trusted.monotonic_ms
 
     def _trust(self, now: _Moment, why: str) -> None:
+        check(
+            now.monotonic_ms >= self._trusted.monotonic_ms,
+            "25 the monotonic clock never goes back",
+            before=self._trusted.monotonic_ms,
+            now=now.monotonic_ms,
+        )
         self._trusted = now
         if self._doubted is not None:
             self._doubted = None

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, Protocol
 
 from chronik.client.errors import ClientError
 from chronik.client.topology import TopicPartition
+from chronik.runtime.invariants import check
 
 
 class Subscription(NamedTuple):
@@ -48,6 +49,10 @@ def partitions_of(topics: Iterable[str], counts: Mapping[str, int]) -> list[Topi
     return [TopicPartition(topic, index) for topic in sorted(topics) for index in range(counts.get(topic, 0))]
 
 
+def _topics_of(members: Mapping[str, Subscription]) -> set[str]:
+    return {topic for member in members.values() for topic in member.topics}
+
+
 class RangeAssignor:
     """Topic by topic, a run of neighbouring partitions each; the first members get one more when it does not divide."""
 
@@ -65,6 +70,11 @@ class RangeAssignor:
                 count = each + (index < extra)
                 assigned[member_id] += [TopicPartition(topic, first + at) for at in range(count)]
                 first += count
+        check(
+            sum(map(len, assigned.values())) == sum(counts.get(each, 0) for each in _topics_of(members)),
+            "18 every partition has an owner",
+            assigned={member_id: len(partitions) for member_id, partitions in assigned.items()},
+        )
         return assigned
 
 
@@ -83,6 +93,11 @@ class RoundRobinAssignor:
                 turn += 1
             assigned[ordered[turn % len(ordered)]].append(at)
             turn += 1
+        check(
+            sum(map(len, assigned.values())) == sum(counts.get(each, 0) for each in _topics_of(members)),
+            "18 every partition has an owner",
+            assigned={member_id: len(partitions) for member_id, partitions in assigned.items()},
+        )
         return assigned
 
 
@@ -136,7 +151,13 @@ class CooperativeStickyAssignor:
         for at in sorted(free, key=lambda at: (len(readers[at.topic]), at)):
             least = min(readers[at.topic], key=lambda member_id: len(held[member_id]))
             held[least].append(at)
+        total = sum(map(len, held.values()))
         self._even_out(held, readers)
+        check(
+            sum(map(len, held.values())) == total == len(partitions_of(readers, counts)),
+            "18 every partition has an owner",
+            held={member_id: len(partitions) for member_id, partitions in held.items()},
+        )
         return held
 
     def _even_out(self, held: dict[str, list[TopicPartition]], readers: Mapping[str, list[str]]) -> None:

@@ -85,6 +85,14 @@ class Batch:
         return index
 
     def encoded(self, codec: Codec, level: int | None) -> bytes:
+        check(len(self.records) > 0, "13 a batch that is sent has records", at=self.at)
+        check(
+            (self.sequence == batches.NO_SEQUENCE) == (self.identity == NOBODY),
+            "12 a batch has a sequence under its producer's id",
+            at=self.at,
+            sequence=self.sequence,
+            producer=self.identity.producer_id,
+        )
         return batches.build(
             self.records,
             codec,
@@ -95,7 +103,7 @@ class Batch:
         )
 
     def settle(self, outcome: Outcome) -> None:
-        check(not self.outcome.done(), "a batch is settled once")
+        check(not self.outcome.done(), "27 a batch is settled once", at=self.at, outcome=outcome)
         self.outcome.set_result(outcome)
 
 
@@ -123,6 +131,13 @@ class Delivery:
             batch, index = (outcome.first, index) if index < first_count else (outcome.second, index - first_count)
         if isinstance(outcome, DeliveryFailed):
             raise outcome
+        check(
+            0 <= index < len(batch.records),
+            "8 a receipt is of a record of its batch",
+            at=batch.at,
+            index=index,
+            count=len(batch.records),
+        )
         offset = outcome.base_offset + index if outcome.base_offset >= 0 else -1
         timestamp = batch.records[index].timestamp if outcome.append_time_ms < 0 else outcome.append_time_ms
         return RecordPosition(batch.at.topic, batch.at.partition, offset, timestamp)
@@ -159,11 +174,18 @@ class PartitionQueue:
 
     def take(self, identity: Identity) -> Batch:
         """The head, to be sent now. It gets its sequence number the first time."""
-        check(self.in_flight is None, "one batch of a partition is in flight")
+        check(self.in_flight is None, "12 one batch of a partition is in flight", at=self.at)
         batch = self.batches.popleft()
         self.in_flight = batch
         if not self.batches:
             self.is_due = False
+        check(
+            not self._is_numbered(batch) or _after(batch.sequence, len(batch.records)) == self._next_sequence,
+            "12 a batch that is sent again is the last that was numbered",
+            at=self.at,
+            sequence=batch.sequence,
+            next=self._next_sequence,
+        )
         if batch.sequence == batches.NO_SEQUENCE and identity != NOBODY:
             if identity != self._identity:
                 self._identity, self._next_sequence = identity, 0
@@ -174,12 +196,13 @@ class PartitionQueue:
 
     def put_back(self, batch: Batch) -> None:
         """It failed and is to be sent again, before everything else of this partition."""
+        check(batch.attempt_count > 0, "12 only a batch that was sent is sent again", at=self.at)
         self._land(batch)
         self.batches.appendleft(batch)
 
     def take_unsent(self) -> Batch:
         """The head, to be given up: it waited too long for its turn."""
-        check(self.in_flight is None, "one batch of a partition is in flight")
+        check(self.in_flight is None, "12 one batch of a partition is in flight", at=self.at)
         self.in_flight = self.batches.popleft()
         return self.in_flight
 
@@ -188,6 +211,7 @@ class PartitionQueue:
         self._land(batch)
         if not may_be_written:
             self._forget_sequence(batch)
+        check(batch not in self.batches, "27 a batch that is settled waits no more", at=self.at)
         batch.settle(outcome)
 
     def renumber(self, batch: Batch) -> None:
@@ -204,16 +228,41 @@ class PartitionQueue:
         for half, records in zip(halves, (batch.records[:middle], batch.records[middle:]), strict=True):
             for _, timestamp, key, value, headers in records:
                 half.add(timestamp, key, value, headers, record_bytes(key, value, headers))
+        check(
+            len(halves.first.records) + len(halves.second.records) == len(batch.records)
+            and len(halves.second.records) > 0,
+            "13 two halves hold the records of the whole",
+            at=self.at,
+            records=len(batch.records),
+            first=len(halves.first.records),
+            second=len(halves.second.records),
+        )
+        check(
+            halves.first.size_bytes + halves.second.size_bytes - batches.HEADER_BYTES == batch.size_bytes,
+            "26 two halves take the memory of the whole",
+            at=self.at,
+            size=batch.size_bytes,
+        )
         self.batches.extendleft(reversed(halves))
         self.is_due = True
         batch.settle(halves)
 
     def _land(self, batch: Batch) -> None:
-        check(self.in_flight is batch, "only the batch in flight comes back")
+        check(self.in_flight is batch, "12 only the batch in flight comes back", at=self.at)
         self.in_flight = None
+
+    def _is_numbered(self, batch: Batch) -> bool:
+        return batch.identity == self._identity and batch.sequence != batches.NO_SEQUENCE
 
     def _forget_sequence(self, batch: Batch) -> None:
         if batch.identity == self._identity and batch.sequence != batches.NO_SEQUENCE:
+            check(
+                _after(batch.sequence, len(batch.records)) == self._next_sequence,
+                "12 the sequence goes on from the batch that was given up",
+                at=self.at,
+                sequence=batch.sequence,
+                next=self._next_sequence,
+            )
             self._next_sequence = batch.sequence
         batch.identity, batch.sequence = NOBODY, batches.NO_SEQUENCE
 

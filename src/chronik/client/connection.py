@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from chronik import __version__
 from chronik.client.errors import BadAnswer, ClientError, Closed, Unreachable, Unsupported, refuse
+from chronik.runtime.invariants import check
 from chronik.wire.compiler import decoder_of, encoder_of
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.errors import Malformed
@@ -149,6 +150,12 @@ class Connection(asyncio.BufferedProtocol):
         waiting = _Waiting(correlation_id, answer, version, loop.create_future())
         waiting.timer = loop.call_later(timeout_ms / 1000, self._overdue, waiting, timeout_ms)
         self._waiting.append(waiting)
+        check(
+            len(self._waiting) <= IN_FLIGHT_MAX,
+            "23 requests under way are bounded",
+            address=self.address,
+            count=len(self._waiting),
+        )
         return cast(A, await waiting.future)
 
     def _write(self, request: Request, version: int) -> int:

@@ -21,6 +21,7 @@ from chronik.client.fetch_answers import Fetched, FetchOptions
 from chronik.client.fetching import Fetcher
 from chronik.client.membership import REJOIN, Membership
 from chronik.client.topology import TopicPartition
+from chronik.runtime.invariants import check
 
 if TYPE_CHECKING:
     from chronik.client.routing import Cluster
@@ -182,6 +183,12 @@ class Consumer:
                 await self._revoke(self.assignment)  # what is ours again begins where the group is by now
                 membership.is_forgotten = False
             revoked = [at for at in self.assignment if at not in assigned]
+            check(
+                len(set(assigned)) == len(assigned),
+                "18 a partition is assigned once",
+                group=self.group_id,
+                assigned=assigned,
+            )
             if revoked:
                 await self._commit_quietly()
                 await self._revoke(revoked)
@@ -189,6 +196,13 @@ class Consumer:
             added = [at for at in assigned if at not in self.assignment]
             if added:
                 self._fetcher.put(await self._starting_points(added))
+                check(
+                    set(self.assignment) == set(assigned),
+                    "18 a member reads what it was assigned",
+                    group=self.group_id,
+                    reads=self.assignment,
+                    assigned=assigned,
+                )
                 if self._on_assigned is not None:
                     await self._on_assigned(added)
 

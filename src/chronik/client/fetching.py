@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from chronik.client.errors import ClientError, Refused, Unreachable
 from chronik.client.fetch_answers import Chunk, Fetched, FetchOptions, fetch
 from chronik.client.routing import Backoff
+from chronik.runtime.invariants import broken, check
 from chronik.runtime.tasks import Tasks
 from chronik.wire.error_codes import ErrorCode
 
@@ -114,6 +115,8 @@ class Fetcher:
             fetched = position.chunk.take(records_left)
             if position.chunk.is_empty:
                 position.chunk = None
+            if fetched.next_offset < position.offset:
+                broken("12 a reader goes forward", at=fetched.at, before=position.offset, now=fetched.next_offset)
             position.offset, position.high_watermark = fetched.next_offset, fetched.high_watermark
             if fetched.records:
                 taken.append(fetched)
@@ -144,6 +147,9 @@ class Fetcher:
             line = self._free_line(node_id)
             if line is None:
                 continue
+            check(
+                (node_id, line) not in self._under_way, "27 one fetch of a line is under way", node=node_id, line=line
+            )
             self._under_way[node_id, line] = self._move_count
             asked = {at: self._partitions[at] for at in offsets}
             for position in asked.values():
@@ -184,6 +190,10 @@ class Fetcher:
             elif answer is not None:
                 position.backoff.reset()
                 position.damaged_since_s = None
+                if position.offset != offsets[at] or position.chunk is not None:
+                    broken(
+                        "12 an answer is of where its reader stands", at=at, offset=position.offset, asked=offsets[at]
+                    )
                 position.high_watermark = answer.high_watermark
                 position.chunk = None if answer.is_empty else answer
         self._arrived.set()
@@ -206,6 +216,7 @@ class Fetcher:
 
     def _hold_back(self, at: TopicPartition, position: _Position) -> None:
         """Fetches from it again after a pause, in which the leader is looked up anew."""
+        check(not position.is_busy, "27 one fetch or pause of a partition at a time", at=at, offset=position.offset)
         position.is_busy = True
         self._tasks.start(f"wait-{at}", self._wait(at, position))
 

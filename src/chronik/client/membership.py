@@ -19,6 +19,7 @@ from chronik.client.errors import BadAnswer, ClientError, Refused, Unreachable
 from chronik.client.leaders import by_topic
 from chronik.client.routing import Backoff
 from chronik.client.topology import TopicPartition
+from chronik.runtime.invariants import check
 from chronik.runtime.tasks import Tasks
 from chronik.wire.compiler import decoder_of, encode
 from chronik.wire.error_codes import ErrorCode
@@ -171,6 +172,20 @@ class Membership:
     def _decide(self, chosen: str, members: list[JoinGroupResponseMember]) -> list[SyncGroupRequestAssignment]:
         subscriptions = {member.member_id: _subscription(member) for member in members}
         assigned = self._assignor(chosen).assign(self._counts, subscriptions)
+        check(
+            assigned.keys() <= subscriptions.keys(),
+            "18 only members are assigned partitions",
+            group=self.group_id,
+            generation=self.generation,
+        )
+        given = [at for partitions in assigned.values() for at in partitions]
+        check(
+            len(set(given)) == len(given),
+            "18 one owner per partition and generation",
+            group=self.group_id,
+            generation=self.generation,
+            partitions=len(given),
+        )
         return [
             SyncGroupRequestAssignment(member_id=member_id, assignment=_encode_assignment(partitions))
             for member_id, partitions in assigned.items()

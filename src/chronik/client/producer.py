@@ -23,6 +23,7 @@ from chronik.client.partitioners import Sticky, partition_of_key
 from chronik.client.routing import Backoff
 from chronik.client.sending import Answer, produce
 from chronik.client.topology import NO_LEADER, Topic, TopicPartition
+from chronik.runtime.invariants import broken, check
 from chronik.runtime.tasks import Tasks
 from chronik.wire.batches import HEADER_BYTES
 from chronik.wire.compression import Codec
@@ -255,6 +256,12 @@ class Producer:
             for first in range(0, min(len(queues), free_count * BATCHES_PER_REQUEST_MAX), BATCHES_PER_REQUEST_MAX):
                 some = queues[first : first + BATCHES_PER_REQUEST_MAX]
                 self._requests[node_id] = self._requests.get(node_id, 0) + 1
+                check(
+                    self._requests[node_id] <= REQUESTS_PER_NODE_MAX,
+                    "23 requests under way are bounded",
+                    node=node_id,
+                    count=self._requests[node_id],
+                )
                 taken = {queue.at: queue.take(self._identity) for queue in some}
                 for at in taken:
                     self._troubles[at] = (node_id, self._troubles.get(at, (None, None))[1])
@@ -276,6 +283,18 @@ class Producer:
             answers = dict.fromkeys(taken, fault)
         finally:
             self._requests[node_id] -= 1
+            check(
+                self._requests[node_id] >= 0,
+                "26 requests are counted by node",
+                node=node_id,
+                count=self._requests[node_id],
+            )
+        check(
+            answers.keys() >= taken.keys(),
+            "27 every batch of a request gets an outcome",
+            node=node_id,
+            batches=len(taken),
+        )
         for at, batch in taken.items():
             self._settle(self._queues[at], batch, answers[at])
         self._wake(*(self._queues[at] for at in taken))
@@ -325,6 +344,7 @@ class Producer:
             self._give_up(queue, queue.take_unsent(), fault)
         if not queue.batches:
             return
+        check(not queue.is_held_back, "12 a partition pauses once at a time", at=queue.at)
         queue.is_held_back = True
         asked = self._troubles.get(queue.at, (None, None))[0]
         is_leaderless = isinstance(fault, Refused) and fault.kafka_error is ErrorCode.LEADER_NOT_AVAILABLE
@@ -355,8 +375,22 @@ class Producer:
     def _release(self, batch: Batch) -> None:
         self._buffered_bytes -= batch.size_bytes - HEADER_BYTES
         self._unsettled_count -= 1
+        if self._buffered_bytes < 0 or self._unsettled_count < 0:
+            broken(
+                "26 records are counted until they are settled",
+                at=batch.at,
+                buffered=self._buffered_bytes,
+                batches=self._unsettled_count,
+            )
         self._may_add.set()
         if not self._unsettled_count:
+            if self._buffered_bytes:
+                broken(
+                    "26 records are counted until they are settled",
+                    at=batch.at,
+                    buffered=self._buffered_bytes,
+                    batches=0,
+                )
             self._is_empty.set()
 
     async def _identify(self) -> None:

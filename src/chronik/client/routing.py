@@ -17,6 +17,7 @@ from chronik.client.addresses import Address, parse_addresses
 from chronik.client.connection import CONNECT_TIMEOUT_MS, Connection, connect
 from chronik.client.errors import ClientError, Closed, Refused, Unreachable, refuse
 from chronik.client.topology import Topic, Topology
+from chronik.runtime.invariants import check
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.framing import make_scratch
 from chronik.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -246,6 +247,12 @@ class Backoff:
     def next_ms(self) -> int:
         wait_ms = self._ms
         self._ms = min(2 * self._ms, self._ms_max)
+        check(
+            self._ms_min <= wait_ms <= self._ms <= self._ms_max,
+            "25 pauses grow up to their bound",
+            pause_ms=wait_ms,
+            next_ms=self._ms,
+        )
         spread_ms = max(1, wait_ms // 5)
         return wait_ms - spread_ms + self._randomness.below(2 * spread_ms + 1)
 

@@ -12,6 +12,7 @@ from chronik.client.batching import Batch, Written
 from chronik.client.errors import BadAnswer, ClientError, Refused, Unsendable
 from chronik.client.leaders import by_topic
 from chronik.client.topology import TopicPartition
+from chronik.runtime.invariants import check
 from chronik.wire.compression import Codec
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.errors import Unencodable
@@ -62,6 +63,13 @@ async def produce(
             encoded[at] = batch.encoded(codec, level)
         except Unencodable as fault:
             answers[at] = Unsendable(f"a record cannot be written: {fault}")
+    check(
+        len(encoded) + len(answers) == len(batches),
+        "27 every batch of a request gets an outcome",
+        batches=len(batches),
+        encoded=len(encoded),
+        refused=len(answers),
+    )
     if not encoded:
         return answers
     grouped = by_topic(encoded)

@@ -23,6 +23,7 @@ from chronik.coordinator.records import decode_record, encode_records
 from chronik.coordinator.shard import Record, Shard, StatePartition, Writer, Written
 from chronik.coordinator.timers import NS_PER_MS, Timers
 from chronik.runtime.interfaces import Clock
+from chronik.runtime.invariants import broken, check
 from chronik.runtime.pieces import ITEMS_PER_PIECE, Work
 from chronik.wire import batches, records
 from chronik.wire.error_codes import ErrorCode
@@ -79,6 +80,7 @@ class _Slot(Generic[S]):
     # --- writing
 
     def write(self, appended: list[Record], written: Written, batch: bytes | None = None) -> None:
+        check(not self.is_over, "18 a shard that has ended writes nothing", partition=self.partition.index)
         if batch is None:
             batch = batches.build(encode_records(appended, self._clock.wall_ms()))
         try:
@@ -93,6 +95,10 @@ class _Slot(Generic[S]):
     def unsettled(self) -> Iterator[Record]:
         return (record for write in self._queue for record in write.records)
 
+    @property
+    def is_settled(self) -> bool:
+        return not self._queue
+
     def when_settled(self, settled: Written) -> None:
         """Calls back once everything that is in the log now is committed and replayed; at once when it already is."""
         if self._queue:
@@ -103,6 +109,12 @@ class _Slot(Generic[S]):
     def _await(self, end_offset: int, appended: list[Record], written: Written) -> None:
         if _WRITE_TIMEOUT not in self.timers:
             self.timers.set(_WRITE_TIMEOUT, self._timeout_ns // NS_PER_MS, self._give_up_on_slow_writes)
+        check(
+            not self._queue or self._queue[-1].end_offset <= end_offset,
+            "17 writes are queued in the order of the log",
+            partition=self.partition.index,
+            offset=end_offset,
+        )
         write = _Write(end_offset, appended, written, self._clock.monotonic_ns() + self._timeout_ns)
         self._queue.append(write)
         committed = self.partition.when_committed(end_offset)
@@ -124,9 +136,14 @@ class _Slot(Generic[S]):
         self._answer(write, told_to_clients(_code_of(failure)))
 
     def _apply_up_to(self, offset: int) -> None:
+        check(
+            not self.is_over, "18 a shard that has ended replays nothing", partition=self.partition.index, offset=offset
+        )
         while self._queue and self._queue[0].end_offset <= offset:
             write = self._queue.popleft()
             base = write.end_offset - len(write.records)
+            if base < self.partition.start_offset and write.records:
+                broken("17 what is replayed is in the log", partition=self.partition.index, offset=base)
             for position, record in enumerate(write.records):
                 self.shard.replay(record, base + position)
             self._answer(write, ErrorCode.NONE)
@@ -214,6 +231,7 @@ class _Slot(Generic[S]):
 
     def end(self) -> None:
         """The shard goes first: its own answers then find nothing left to act on."""
+        check(not self.is_over, "30 a shard ends once", partition=self.partition.index)
         self.is_over = True
         self.is_active = False
         self.shard.unloaded()
@@ -297,6 +315,12 @@ class CoordinatorRuntime(Generic[S]):
             self.unload(partition.index)
         slot: _Slot[S] = _Slot(partition, self._clock, self._write_timeout_ms)
         slot.shard = self._make_shard(slot, slot.timers)
+        check(
+            partition.index not in self._slots,
+            "18 a partition has one shard",
+            topic=self.topic,
+            partition=partition.index,
+        )
         self._slots[partition.index] = slot
         try:
             await slot.load()
@@ -305,6 +329,19 @@ class CoordinatorRuntime(Generic[S]):
                 self.unload(partition.index)
             raise
         if not slot.is_over:
+            check(
+                self._slots.get(partition.index) is slot,
+                "18 a partition has one shard",
+                topic=self.topic,
+                partition=partition.index,
+                epoch=slot.leader_epoch,
+            )
+            check(
+                slot.is_settled,
+                "17 nothing is written to a shard while it loads",
+                topic=self.topic,
+                partition=partition.index,
+            )
             slot.is_active = True
             slot.shard.loaded()
 
@@ -315,3 +352,4 @@ class CoordinatorRuntime(Generic[S]):
             return
         del self._slots[index]
         slot.end()
+        check(not slot.is_active, "18 a shard that has ended serves nobody", topic=self.topic, partition=index)

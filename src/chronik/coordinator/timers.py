@@ -15,6 +15,7 @@ from collections.abc import Callable, Hashable
 from typing import NamedTuple
 
 from chronik.runtime.interfaces import Clock
+from chronik.runtime.invariants import broken, check
 
 ACTIONS_PER_SLICE = 64
 NS_PER_MS = 1_000_000
@@ -46,6 +47,8 @@ class Timers:
         if queued_ns is None or queued_ns > due_ns:
             self._queue(key, due_ns)
             self._arm()
+        if self._queued_ns[key] > due_ns:
+            broken("25 no deadline is looked at too late", key=key, due_ns=due_ns, queued_ns=self._queued_ns[key])
 
     def cancel(self, key: Hashable) -> None:
         self._deadlines.pop(key, None)
@@ -80,6 +83,13 @@ class Timers:
         self._handle = None
         try:
             self._run_due(self._clock.monotonic_ns())
+            check(
+                len(self._deadlines) <= len(self._queued_ns) <= len(self._heap),
+                "25 every deadline has its place in the queue",
+                deadlines=len(self._deadlines),
+                queued=len(self._queued_ns),
+                heap=len(self._heap),
+            )
         finally:
             self._arm()
 
@@ -96,6 +106,8 @@ class Timers:
             if deadline.due_ns > now_ns:
                 self._queue(key, deadline.due_ns)
                 continue
+            if deadline.due_ns < queued_ns:
+                broken("25 no deadline is looked at too late", key=key, due_ns=deadline.due_ns, queued_ns=queued_ns)
             del self._deadlines[key]
             ran += 1
             deadline.action()

@@ -22,8 +22,8 @@ from chronik.metadata.image import (
     Topic,
     View,
 )
-from chronik.runtime.invariants import InvariantBroken, check
-from chronik.wire.uuids import uuid_text
+from chronik.metadata.image_invariants import check_image
+from chronik.runtime.invariants import broken, check
 
 
 class Changes(NamedTuple):
@@ -85,8 +85,8 @@ class Delta(View):
         self.topics[topic.topic_id] = self.topics_by_name[topic.name] = topic
 
     def _begin_topic(self, topic_id: bytes, name: str) -> None:
-        check(topic_id not in self.topics and topic_id not in self._open, "a topic id is given once")
-        check(name not in self.topics_by_name, "a topic's name is taken once")
+        check(topic_id not in self.topics and topic_id not in self._open, "8 a topic id is given once", topic=topic_id)
+        check(name not in self.topics_by_name, "29 a topic's name is taken once", name=name, topic=topic_id)
         self._topics_touched[topic_id] = None
         if (alike := lookalike(name)) is not None:
             self.lookalikes[alike] = (*self.lookalikes.get(alike, ()), name)
@@ -97,7 +97,7 @@ class Delta(View):
             return opened[1]
         topic = self.topics.get(topic_id)
         if topic is None:
-            raise InvariantBroken(f"a partition belongs to a topic: no topic {uuid_text(topic_id)}")
+            broken("29 a partition belongs to a topic", topic=topic_id)
         partitions = list(topic.partitions)
         self._open[topic_id] = topic.name, partitions
         self._topics_touched[topic_id] = None
@@ -106,14 +106,35 @@ class Delta(View):
     def seal(self) -> None:
         """Makes the open topics readable."""
         for topic_id, (name, partitions) in self._open.items():
-            check(len(partitions) > 0, "a topic comes with its partitions")
+            check(len(partitions) > 0, "29 a topic comes with its partitions", topic=topic_id, name=name)
+            before = self.topics.get(topic_id)
+            check(
+                before is None or (before.name == name and len(before.partitions) <= len(partitions)),
+                "29 a topic keeps its name and its partitions",
+                topic=topic_id,
+                name=name,
+                before=before and len(before.partitions),
+                now=len(partitions),
+            )
             self.topics[topic_id] = self.topics_by_name[name] = Topic(topic_id, name, tuple(partitions))
         self._open.clear()
+        check(
+            len(self.topics) == len(self.topics_by_name),
+            "29 every topic is known by id and by name",
+            ids=len(self.topics),
+            names=len(self.topics_by_name),
+        )
 
     def remove_topic(self, topic_id: bytes) -> None:
         self.seal()
-        check(topic_id in self.topics, "only a known topic is removed")
+        check(topic_id in self.topics, "29 only a known topic is removed", topic=topic_id)
         topic = self.topics.pop(topic_id)
+        check(
+            self.topics_by_name[topic.name].topic_id == topic_id,
+            "29 every topic is known by id and by name",
+            topic=topic_id,
+            name=topic.name,
+        )
         del self.topics_by_name[topic.name]
         self._topics_touched[topic_id] = None
         if (alike := lookalike(topic.name)) is not None:
@@ -169,10 +190,24 @@ class Delta(View):
             if self._brokers_touched
             else self.base.live_brokers
         )
+        check(
+            self.broker_epoch_last >= self.base.broker_epoch_last
+            and self.next_producer_id >= self.base.next_producer_id,
+            "15 epochs and producer ids are never given again",
+            broker_epoch=self.broker_epoch_last,
+            before=self.base.broker_epoch_last,
+            producer_id=self.next_producer_id,
+        )
+        check(
+            not self._brokers_touched or all(each.epoch <= self.broker_epoch_last for each in self.brokers.values()),
+            "15 no broker has an epoch that was not given",
+            last=self.broker_epoch_last,
+        )
         image.broker_epoch_last = self.broker_epoch_last
         image.features = self.features
         image.next_producer_id = self.next_producer_id
         image.applied = self.applied
+        check_image(image, self.base, self._topics_touched, has_touched_brokers=bool(self._brokers_touched))
         return image, self._changes(image)
 
     def _changes(self, image: Image) -> Changes:
@@ -185,6 +220,14 @@ class Delta(View):
                 removed.append(before)
             elif before is not None and after is not None and before != after:
                 changed.append((before, after))
+        check(
+            len(image.topics) - len(self.base.topics) == len(added) - len(removed),
+            "29 topics come and go by what is told of them",
+            before=len(self.base.topics),
+            now=len(image.topics),
+            added=len(added),
+            removed=len(removed),
+        )
         return Changes(
             topics_added=tuple(added),
             topics_removed=tuple(removed),

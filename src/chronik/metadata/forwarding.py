@@ -32,6 +32,7 @@ from chronik.metadata.commands import (
 )
 from chronik.metadata.errors import MetadataError, MetadataRefused, NotController, refuse
 from chronik.raft.interfaces import Notes
+from chronik.runtime.invariants import check
 from chronik.wire.compiler import decode, encode
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.errors import WireError
@@ -80,6 +81,7 @@ class Forwarding:
         """Raises NotController when there will be no answer; the command may have been applied all the same."""
         self._count += 1
         number = self._count
+        check(number not in self._waiting, "27 a question has a number of its own", number=number)
         answered: asyncio.Future[Answer] = self._loop.create_future()
         self._waiting[number] = _Question(to, REPLY_OF[type(command)], answered)
         head = _HEAD.pack(ASK, number) + _REQUEST.pack(*request, NUMBER_OF[type(command)])
@@ -143,6 +145,8 @@ class Forwarding:
             self._notes.send_note(peer, _HEAD.pack(DONE, number) + body)
         elif isinstance(error, MetadataError):
             self._send(peer, number, error)
+        else:
+            raise error  # a bug of ours: the loop tells the node
 
     def _send(self, peer: int, number: int, error: MetadataError) -> None:
         if isinstance(error, MetadataRefused):

@@ -23,6 +23,7 @@ from chronik.raft.config import RaftConfig
 from chronik.raft.driver import RaftNode
 from chronik.raft.interfaces import Notes
 from chronik.runtime.interfaces import Clock
+from chronik.runtime.invariants import check
 
 logger = logging.getLogger("chronik.metadata")
 
@@ -112,6 +113,8 @@ class LeasedReads:
             return
         duration_ns = self.grants.grant_ns(peer, now_ns, raft.lease_until_ns)
         if duration_ns:
-            raft.require(self.grants.holders(now_ns))  # before the holder hears of it
+            holders = self.grants.holders(now_ns)
+            check(peer in holders, "6 who is granted a lease is waited for", peer=peer, holders=sorted(holders))
+            raft.require(holders)  # before the holder hears of it
             grant = Grant(number, raft.term, raft.commit_index, duration_ns)
             self._notes.send_note(peer, LEASE_GRANT + encode_grant(grant))

@@ -16,6 +16,8 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
+from chronik.runtime.invariants import check
+
 _ASK = struct.Struct(">Q")  # round
 _GRANT = struct.Struct(">QQQQ")  # round, term, index that must be applied, duration in ns
 
@@ -61,6 +63,13 @@ class Grants:
         if duration_ns <= 0 or self.is_closed:
             return 0
         self._until_ns[node_id] = max(self._until_ns.get(node_id, 0), now_ns + duration_ns)
+        check(
+            now_ns + duration_ns <= leader_until_ns,
+            "6 a grant ends before its leader's lease",
+            node=node_id,
+            until_ns=now_ns + duration_ns,
+            leader_until_ns=leader_until_ns,
+        )
         return duration_ns * (1000 - self._drift_permille) // 1000
 
     def holders(self, now_ns: int) -> frozenset[int]:
@@ -85,6 +94,11 @@ class FollowerLease:
     def ask(self, now_ns: int) -> int:
         """The number of the round that is asked for now."""
         self._count += 1
+        check(
+            self._count not in self._asked_ns and len(self._asked_ns) <= ASKED_MAX,
+            "6 each round asks for a lease of its own",
+            number=self._count,
+        )
         self._asked_ns[self._count] = now_ns
         if len(self._asked_ns) > ASKED_MAX:
             del self._asked_ns[next(iter(self._asked_ns))]

@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from chronik.metadata.errors import refuse
 from chronik.metadata.image import Broker
 from chronik.metadata.new_topics import Placement
+from chronik.runtime.invariants import broken, check
 from chronik.wire.error_codes import ErrorCode
 
 
@@ -64,6 +65,10 @@ class Circle:
             if len(replicas) < replication_factor:
                 missing = replication_factor - len(replicas)
                 replicas += [self.fenced[(start + index + i) % len(self.fenced)] for i in range(missing)]
+            if len(set(replicas)) != replication_factor:
+                broken("29 a partition's replicas are different brokers", index=index, replicas=replicas)
+            if replicas[0] not in self.rack_of:
+                broken("25 a live broker leads a new partition", index=index, replicas=replicas)
             placed.append(tuple(replicas))
         return tuple(placed)
 
@@ -129,4 +134,5 @@ def _mix(racks: list[list[int]]) -> list[int]:
     while any(left):
         last = max((rack for rack in left if rack and rack is not last), key=len, default=last)
         mixed.append(last.pop(0))
+    check(len(mixed) == sum(map(len, racks)), "29 every broker stands in the circle once", mixed=mixed, racks=racks)
     return mixed

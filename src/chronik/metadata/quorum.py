@@ -33,6 +33,7 @@ from chronik.raft.driver import RaftNode
 from chronik.raft.errors import Dropped, MembershipRefused, NotLeader, OutcomeUnknown, RaftError
 from chronik.raft.messages import Role
 from chronik.runtime.interfaces import Clock
+from chronik.runtime.invariants import check
 from chronik.wire.error_codes import ErrorCode
 
 QUORUM_COMMANDS = (DescribeQuorum, AddVoter, RemoveVoter)
@@ -57,6 +58,11 @@ class QuorumDuties:
         if key not in self._answers:
             if len(self._answers) >= REMEMBERED_MAX:
                 del self._answers[next(iter(self._answers))]
+                check(
+                    len(self._answers) < REMEMBERED_MAX,
+                    "23 answers that are remembered are bounded",
+                    count=len(self._answers),
+                )
             done = self._answers[key] = asyncio.ensure_future(self._work(raft, command))
             done.add_done_callback(partial(self._ended, key))
         return asyncio.shield(self._answers[key])

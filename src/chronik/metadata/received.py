@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from chronik.metadata.errors import DamagedMetadata
 from chronik.metadata.records import Record, decode_batch
 from chronik.metadata.snapshot import decode_snapshot
+from chronik.runtime.invariants import check
 
 KEPT_MAX = 256  # entries on their way to the disk are few
 KEPT_BYTES_MAX = 64 << 10  # of one entry; decoding a larger one again costs less than its records in memory
@@ -33,6 +34,11 @@ class Received:
             return str(fault)
         if len(self._records) > KEPT_MAX:
             del self._records[next(iter(self._records))]
+            check(
+                len(self._records) <= KEPT_MAX,
+                "23 entries that wait to be applied are bounded",
+                count=len(self._records),
+            )
         return None
 
     def records(self, data: bytes) -> Iterable[Record]:

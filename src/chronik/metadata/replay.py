@@ -32,7 +32,7 @@ from chronik.metadata.records import (
     TopicRecord,
     UnregisterBrokerRecord,
 )
-from chronik.runtime.invariants import check
+from chronik.runtime.invariants import broken, check
 
 
 def replay(delta: Delta, records: Iterable[Record]) -> None:
@@ -44,13 +44,19 @@ def replay(delta: Delta, records: Iterable[Record]) -> None:
 
 def replay_onto(image: Image, version: int, records: Iterable[Record]) -> tuple[Image, Changes]:
     """The image after a committed batch, and what the batch changed."""
+    check(version >= image.version, "4 an image's version never goes back", before=image.version, now=version)
     delta = Delta(image)
     replay(delta, records)
     return delta.finish(version)
 
 
 def _cluster(delta: Delta, record: ClusterRecord) -> None:
-    check(delta.cluster_id in ("", record.cluster_id), "a cluster keeps its id")
+    check(
+        delta.cluster_id in ("", record.cluster_id),
+        "29 a cluster keeps its id",
+        before=delta.cluster_id,
+        now=record.cluster_id,
+    )
     delta.cluster_id = record.cluster_id
     delta.broker_epoch_last = max(delta.broker_epoch_last, record.broker_epoch_last)
 
@@ -61,7 +67,13 @@ def _feature_level(delta: Delta, record: FeatureLevelRecord) -> None:
 
 def _register_broker(delta: Delta, record: RegisterBrokerRecord) -> None:
     before = delta.brokers.get(record.broker_id)
-    check(before is None or record.epoch > before.epoch, "a broker's epoch never goes back")
+    check(
+        before is None or record.epoch > before.epoch,
+        "15 a broker's epoch never goes back",
+        broker=record.broker_id,
+        before=before and before.epoch,
+        now=record.epoch,
+    )
     delta.broker_epoch_last = max(delta.broker_epoch_last, record.epoch)
     delta.put_broker(
         Broker(
@@ -91,9 +103,15 @@ def _unregister_broker(delta: Delta, record: UnregisterBrokerRecord) -> None:
 
 
 def _broker_in_epoch(delta: Delta, broker_id: int, epoch: int) -> Broker:
-    check(broker_id in delta.brokers, "only a registered broker changes")
+    check(broker_id in delta.brokers, "29 only a registered broker changes", broker=broker_id)
     broker = delta.brokers[broker_id]
-    check(broker.epoch == epoch, "a broker changes in the epoch it was decided for")
+    check(
+        broker.epoch == epoch,
+        "15 a broker changes in the epoch it was decided for",
+        broker=broker_id,
+        epoch=broker.epoch,
+        decided=epoch,
+    )
     return broker
 
 
@@ -107,8 +125,29 @@ def _new_topic(delta: Delta, record: NewTopicRecord) -> None:
 
 def _partition(delta: Delta, record: PartitionRecord) -> None:
     partitions = delta.open_partitions(record.topic_id)
-    check(record.index == len(partitions), "partitions are numbered without gaps")
-    check(len(record.isr) > 0 or record.leader == NO_LEADER, "a leader is in its ISR")
+    check(
+        record.index == len(partitions),
+        "29 partitions are numbered without gaps",
+        topic=record.topic_id,
+        index=record.index,
+        count=len(partitions),
+    )
+    check(
+        record.leader == NO_LEADER or record.leader in record.isr,
+        "11 a leader is in its ISR",
+        topic=record.topic_id,
+        index=record.index,
+        leader=record.leader,
+        isr=record.isr,
+    )
+    check(
+        set(record.isr) <= set(record.replicas) and len(set(record.replicas)) == len(record.replicas),
+        "29 a partition's replicas are different brokers, and the ISR is made of them",
+        topic=record.topic_id,
+        index=record.index,
+        replicas=record.replicas,
+        isr=record.isr,
+    )
     replicas = tuple(record.replicas)
     partitions.append(
         Partition(
@@ -127,7 +166,13 @@ def _partition(delta: Delta, record: PartitionRecord) -> None:
 
 def _partition_change(delta: Delta, record: PartitionChangeRecord) -> None:
     partitions = delta.open_partitions(record.topic_id)
-    check(record.index < len(partitions), "only a known partition changes")
+    check(
+        0 <= record.index < len(partitions),
+        "29 only a known partition changes",
+        topic=record.topic_id,
+        index=record.index,
+        count=len(partitions),
+    )
     before = partitions[record.index]
     replicas = before.replicas if record.replicas is None else tuple(record.replicas)
     isr = tuple(record.isr)
@@ -160,22 +205,65 @@ def _partitions_change(delta: Delta, record: PartitionsChangeRecord) -> None:
     checked: Partition | None = None
     for topic_id, index in PARTITION.iter_unpack(record.partitions):
         partitions = delta.open_partitions(topic_id)
-        check(0 <= index < len(partitions), "only a known partition changes")
+        if not 0 <= index < len(partitions):
+            broken("29 only a known partition changes", topic=topic_id, index=index, count=len(partitions))
         before = partitions[index]
         if before is not checked:  # most are one object
-            check(before.replicas == replicas and not before.is_reassigning, "these partitions keep their replicas")
+            check(
+                before.replicas == replicas and not before.is_reassigning,
+                "29 these partitions keep their replicas",
+                topic=topic_id,
+                index=index,
+                before=before.replicas,
+                now=replicas,
+            )
             _check_change(before, after)
             checked = before
         partitions[index] = after
 
 
 def _check_change(before: Partition, after: Partition) -> None:
-    check(after.partition_epoch == before.partition_epoch + 1, "every change is one partition epoch")
-    check(after.leader_epoch >= before.leader_epoch, "a leader epoch never goes back")
-    check(after.leader == before.leader or after.leader_epoch > before.leader_epoch, "a new leader has a new epoch")
-    check(len(after.isr) > 0 or after.leader == NO_LEADER, "a leader is in its ISR")
+    check(
+        after.partition_epoch == before.partition_epoch + 1,
+        "11 every change is one partition epoch",
+        before=before,
+        after=after,
+    )
+    check(after.leader_epoch >= before.leader_epoch, "11 a leader epoch never goes back", before=before, after=after)
+    check(
+        after.leader == before.leader or after.leader_epoch > before.leader_epoch,
+        "11 a new leader has a new epoch",
+        before=before,
+        after=after,
+    )
+    check(
+        after.leader == NO_LEADER or after.leader in after.isr,
+        "11 a leader is in its ISR",
+        before=before,
+        after=after,
+    )
+    check(
+        not set(after.isr) & set(after.elr),
+        "11 a replica is in sync or eligible, not both",
+        before=before,
+        after=after,
+    )
+    check(
+        not set(after.adding) & set(after.removing),
+        "29 a reassignment brings a replica or takes it away",
+        before=before,
+        after=after,
+    )
     here = set(after.replicas)
-    check(here.issuperset((*after.isr, *after.adding, *after.removing)), "only a replica is in sync, comes or goes")
+    check(
+        here.issuperset((*after.isr, *after.elr, *after.adding, *after.removing)),
+        "29 only a replica is in sync, eligible, comes or goes",
+        before=before,
+        after=after,
+    )
+    check(
+        len(here) == len(after.replicas), "29 a partition's replicas are different brokers", before=before, after=after
+    )
 
 
 def _remove_topic(delta: Delta, record: RemoveTopicRecord) -> None:
@@ -187,7 +275,12 @@ def _config(delta: Delta, record: ConfigRecord) -> None:
 
 
 def _producer_ids(delta: Delta, record: ProducerIdsRecord) -> None:
-    check(record.next_producer_id > delta.next_producer_id, "a producer id is given once")
+    check(
+        record.next_producer_id > delta.next_producer_id,
+        "13 a producer id is given once",
+        before=delta.next_producer_id,
+        now=record.next_producer_id,
+    )
     delta.next_producer_id = record.next_producer_id
 
 
@@ -196,13 +289,25 @@ def _applied_request(delta: Delta, record: AppliedRequestRecord) -> None:
     replies: Map[int, bytes] = Map()
     answered_below = record.answered_below
     if before is not None and before.incarnation == record.incarnation:
-        check(record.sequence not in before.replies, "a request is applied once")
+        check(
+            record.sequence not in before.replies,
+            "5 a request is applied once",
+            node=record.node_id,
+            incarnation=record.incarnation,
+            sequence=record.sequence,
+        )
         answered_below = max(answered_below, before.answered_below)
         replies = before.replies
         if answered_below > before.answered_below:
             replies = Map({number: reply for number, reply in replies.items() if number >= answered_below})
     else:
-        check(before is None or record.incarnation > before.incarnation, "a node's past does not come back")
+        check(
+            before is None or record.incarnation > before.incarnation,
+            "5 a node's past does not come back",
+            node=record.node_id,
+            before=before and before.incarnation,
+            now=record.incarnation,
+        )
     replies = replies.set(record.sequence, record.reply)
     delta.put_applied(record.node_id, Applied(record.incarnation, answered_below, replies))
 

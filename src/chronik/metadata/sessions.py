@@ -8,6 +8,7 @@ together with the controller may register at once.
 from __future__ import annotations
 
 from chronik.metadata.image import View
+from chronik.runtime.invariants import check
 
 
 class BrokerSessions:
@@ -34,6 +35,7 @@ class BrokerSessions:
 
     def watched(self) -> list[int]:
         """Those that count as alive."""
+        check(self._heard <= self._since_ns.keys(), "25 who was heard is watched", heard=sorted(self._heard))
         return sorted(self._since_ns)
 
     def expired(self, now_ns: int) -> list[int]:

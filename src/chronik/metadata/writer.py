@@ -23,6 +23,7 @@ from chronik.metadata.records import PARTITION, NewTopicRecord, PartitionsChange
 from chronik.raft.driver import RaftNode
 from chronik.raft.errors import Stopped
 from chronik.runtime.interfaces import Clock
+from chronik.runtime.invariants import check
 from chronik.wire.error_codes import ErrorCode
 
 WAITING_MAX = 10_000  # commands; past it the asker is told to come again, so that a slow disk costs no memory
@@ -43,6 +44,7 @@ class Batch:
 
     def add(self, records: list[Record]) -> None:
         self.records += records
+        check(self.data == b"", "5 nothing is added to a batch that was proposed", records=len(records))
         self.size += sum([_size_of(record) for record in records])
 
 
@@ -113,6 +115,7 @@ class Writer:
         if self._stopped or self._under_way is not None or not self._batches:
             return
         batch = self._under_way = self._batches.popleft()
+        check(len(batch.data) == 0, "5 a batch is proposed once", records=len(batch.records))
         done: asyncio.Future[int]
         if batch.records:
             batch.data = encode_batch(batch.records)
@@ -132,6 +135,12 @@ class Writer:
             return
         batch, self._under_way = self._under_way, None
         assert batch is not None
+        check(
+            self._waiting >= len(batch.answers),
+            "26 as many commands wait as were submitted",
+            waiting=self._waiting,
+            answered=len(batch.answers),
+        )
         self._waiting -= len(batch.answers)
         for waiter, answer in batch.answers:
             if waiter.done():
@@ -155,6 +164,12 @@ def _parts_of(decision: Decision[Reply]) -> list[list[Record]]:
             size = 0
         parts[-1].append(record)
         size += _size_of(record)
+    check(
+        sum(map(len, parts)) == len(decision.records),
+        "5 a decision is written whole",
+        records=len(decision.records),
+        parts=len(parts),
+    )
     return parts
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from chronik.runtime.invariants import check
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -23,6 +25,17 @@ def limited(
     if sum(waiting.values()) <= offsets_max:
         return dict(latest)
     shares = _shares(waiting, offsets_max)
+    check(
+        sum(shares.values()) == offsets_max,
+        "19 shares add up to the limit",
+        shares=sum(shares.values()),
+        limit=offsets_max,
+    )
+    check(
+        all(0 <= share <= waiting[at] for at, share in shares.items()),
+        "19 no partition gives more than waits in it",
+        limit=offsets_max,
+    )
     return {at: start.get(at, 0) + shares[at] if at in waiting else end for at, end in latest.items()}
 
 

@@ -28,7 +28,7 @@ from chronik.pipeline.decode_headers import header_column
 from chronik.pipeline.errors import PipelineError
 from chronik.pipeline.gathering import chosen_of, gather
 from chronik.pipeline.varint_arrays import BadVarint, read_lengths, read_varints, read_varlongs
-from chronik.runtime.invariants import InvariantBroken
+from chronik.runtime.invariants import broken, check
 from chronik.wire import records as record_codec
 from chronik.wire.batches import LOG_APPEND_TIME, BatchView, crc_holds, split
 from chronik.wire.compression import Codec, decompress
@@ -171,6 +171,21 @@ class Decoder:
         except BadVarint:
             raise self._explain(group) from None
         table = pa.RecordBatch.from_arrays([arrays[name] for name in self.schema.names], schema=self.schema)
+        check(
+            table.num_rows == (len(fields.offset) if chosen is None else int(np.count_nonzero(chosen))),
+            "19 every record that was chosen is a row",
+            topic=self.topic,
+            partition=self.partition,
+            rows=table.num_rows,
+        )
+        check(
+            int(fields.counts.sum()) == len(fields.offset),
+            "19 a batch gives as many rows as it has records",
+            topic=self.topic,
+            partition=self.partition,
+            records=int(fields.counts.sum()),
+            rows=len(fields.offset),
+        )
         for first in range(0, table.num_rows, ROWS_MAX):
             yield table.slice(first, ROWS_MAX)
 
@@ -222,7 +237,9 @@ class Decoder:
             except Malformed as fault:
                 return self.unreadable(batch.base_offset, fault)
         first, last = group[0].base_offset, group[-1].last_offset
-        raise InvariantBroken(f"offsets {first} to {last} of {self.topic}-{self.partition} can be read, yet were not")
+        return broken(
+            "19 records that can be read are read", topic=self.topic, partition=self.partition, first=first, last=last
+        )
 
 
 class _Fields(NamedTuple):

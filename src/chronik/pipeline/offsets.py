@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from chronik.client.topology import TopicPartition
 from chronik.pipeline.errors import PipelineError
+from chronik.runtime.invariants import check
 
 
 class OffsetRange(NamedTuple):
@@ -44,6 +45,12 @@ class Position:
     is_initial: bool = False  # made from options, not by a batch
 
     def to_json(self) -> dict[str, Any]:
+        check(
+            {at.topic for at in self.offsets} <= self.topic_ids.keys(),
+            "19 a checkpoint holds every partition that was read",
+            topics=sorted(self.topic_ids),
+            offsets=self.offsets,
+        )
         shown: dict[str, Any] = {}
         for topic, topic_id in sorted(self.topic_ids.items()):
             shown[topic] = {"id": topic_id, "offsets": _of(topic, self.offsets)}

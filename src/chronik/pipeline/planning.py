@@ -17,6 +17,7 @@ from chronik.pipeline.errors import PipelineError
 from chronik.pipeline.offsets import OffsetRange, Position, ranges, require_same_topics
 from chronik.pipeline.options import EARLIEST, LATEST, Edge, Missing, SourceOptions
 from chronik.pipeline.topic_pattern import topic_pattern
+from chronik.runtime.invariants import check
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -88,6 +89,18 @@ class Planner:
         end = latest.offsets if offsets_max is None else admission.limited(froms, latest.offsets, offsets_max)
         if end == start.offsets:
             return start
+        check(
+            all(end[at] <= latest.offsets[at] for at in end),
+            "19 a batch ends within the log",
+            end=end,
+            latest=latest.offsets,
+        )
+        check(
+            not self._options.fail_on_data_loss or all(end[at] >= froms.get(at, 0) for at in end),
+            "19 a batch begins where the last one ended",
+            start=froms,
+            end=end,
+        )
         self._last_batch_ms = self._now_ms()
         return Position(latest.topic_ids, end, began={**start.offsets, **began} if start.is_initial else began)
 

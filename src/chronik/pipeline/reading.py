@@ -26,6 +26,7 @@ from chronik.pipeline.columns import COLUMNS
 from chronik.pipeline.connection import Connection
 from chronik.pipeline.decode import Aborted, Decoder
 from chronik.pipeline.errors import PipelineError
+from chronik.runtime.invariants import check
 from chronik.wire.batches import BatchView, split
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.errors import Malformed
@@ -112,6 +113,9 @@ def read_range(
             yield from decoder.decode(
                 batches, position, end, [Aborted(each.first_offset, each.producer_id) for each in aborted]
             )
+            check(
+                next_position > position, "19 a reader goes forward", topic=topic, partition=partition, offset=position
+            )
             position = next_position
             patience.renew()
     finally:
@@ -159,6 +163,7 @@ def _skip(topic: str, partition: int, position: int, end: int, bounds: tuple[int
     """What is between `position` and `end` is not there, or not all of it: where to go on, if that is allowed."""
     log_start, log_end = bounds
     goes_on_at = min(log_start, end) if log_start > position else end
+    check(goes_on_at > position, "19 a reader goes forward", topic=topic, partition=partition, offset=position)
     loss = PipelineError(
         "DATA_LOSS",
         topic=topic,

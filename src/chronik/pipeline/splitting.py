@@ -9,6 +9,8 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from chronik.runtime.invariants import check
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -35,9 +37,20 @@ def _more(ranges: Sequence[OffsetRange], counts: list[int], partitions_min: int)
     while sum(counts) < min(partitions_min, total):
         index = max(range(len(ranges)), key=lambda i: ranges[i].size / counts[i] if counts[i] < ranges[i].size else 0)
         counts[index] += 1
+    check(
+        all(0 < count <= each.size for each, count in zip(ranges, counts, strict=True)),
+        "19 no piece of a range is empty",
+        counts=counts,
+    )
     return counts
 
 
 def _pieces(whole: OffsetRange, count: int) -> list[OffsetRange]:
     borders = [whole.start + whole.size * i // count for i in range(count + 1)]
+    check(
+        borders[0] == whole.start and borders[-1] == whole.end and borders == sorted(set(borders)),
+        "19 pieces of a range are the range",
+        range=whole,
+        borders=borders,
+    )
     return [whole._replace(start=start, end=end) for start, end in pairwise(borders)]

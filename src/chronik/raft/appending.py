@@ -16,6 +16,7 @@ from chronik.raft.errors import Refusal
 from chronik.raft.messages import ABSTAINS, NOBODY, Entry, EntryKind, Kind, Message, Role
 from chronik.raft.progress import Pace, Progress
 from chronik.raft.quorum import committed_index, confirmed, remembered_index
+from chronik.runtime.invariants import broken, check
 
 if TYPE_CHECKING:
     from chronik.raft.core import Core
@@ -54,6 +55,7 @@ def drop(core: Core, message: Message) -> Refusal:
 
 def append_own(core: Core, entries: Sequence[Entry]) -> bool:
     """Adds a leader's entries to its log. False: too much is uncommitted already."""
+    check(core.role is Role.LEADER, "1 only a leader adds entries of its own", term=core.term, role=core.role)
     size_bytes = sum(len(entry.data) for entry in entries)
     total_bytes = core.uncommitted_bytes + size_bytes
     if core.uncommitted_bytes and size_bytes and total_bytes > core.config.uncommitted_bytes_max:
@@ -61,6 +63,13 @@ def append_own(core: Core, entries: Sequence[Entry]) -> bool:
     core.uncommitted_bytes = total_bytes
     index, term = core.log.last_index, core.term
     core.log.append([Entry(term, at, entry.kind, entry.data) for at, entry in enumerate(entries, index + 1)])
+    check(
+        core.log.last_index == index + len(entries) and core.log.last_term == core.term,
+        "3 a leader's entries are of its own term",
+        end=core.log.last_index,
+        end_term=core.log.last_term,
+        term=core.term,
+    )
     core.send(Kind.APPEND_REPLY, core.id, index=core.log.last_index)
     return True
 
@@ -88,6 +97,10 @@ def send_append(core: Core, to: int, *, even_if_empty: bool = True) -> bool:
         return _send_snapshot(core, to)
     if not entries and not even_if_empty:
         return False
+    if entries and (entries[0].index != before + 1 or entries[-1].index > log.last_index):
+        broken("9 an append carries what follows the index it names", before=before, first=entries[0].index)
+    if not peer.match <= before <= log.last_index:
+        broken("3 an append begins behind what the peer holds", peer=to, match=peer.match, before=before)
     core.send(Kind.APPEND, to, index=before, log_term=before_term, entries=entries, commit=log.committed)
     peer.sent_entries(len(entries), sum(len(entry.data) for entry in entries))
     peer.sent_commit = log.committed
@@ -102,6 +115,12 @@ def _send_snapshot(core: Core, to: int) -> bool:
     snapshot = core.log.snapshot or core.log.stable.snapshot()
     if snapshot is None:
         return False
+    check(
+        snapshot.index <= core.log.committed,
+        "3 a snapshot holds nothing that is not committed",
+        snapshot=snapshot.index,
+        committed=core.log.committed,
+    )
     peer.become_snapshot(snapshot.index)
     core.post(Message(Kind.SNAPSHOT, to, core.id, core.term, snapshot=snapshot))
     return True
@@ -127,6 +146,8 @@ def on_append_reply(core: Core, message: Message) -> None:
         return  # no honest peer holds what this leader never sent
     if not peer.acknowledge(message.index) and not (peer.match == message.index and peer.pace is Pace.PROBE):
         return
+    if peer.match > core.log.last_index:
+        broken("3 no peer holds what its leader lacks", peer=message.sender, match=peer.match, end=core.log.last_index)
     if peer.pace is Pace.PROBE:
         peer.become_replicate()
     elif peer.pace is Pace.SNAPSHOT and peer.match + 1 >= core.log.first_index:
@@ -166,7 +187,12 @@ def advance_commit(core: Core) -> bool:
     for holder in core.lease_holders:
         # One that was removed reads until its lease is over: it gets nothing more, so nothing is committed.
         index = min(index, core.progress[holder].match if holder in core.progress else 0)
-    return core.log.matches(index, core.term) and core.log.commit_to(index)
+    if not (core.log.matches(index, core.term) and core.log.commit_to(index)):
+        return False
+    holders = sum(1 for voter in voters if progress[voter].match >= core.log.committed)
+    if holders * 2 <= len(voters):
+        broken("3 what is committed is on a majority's disks", committed=core.log.committed, holders=holders)
+    return True
 
 
 def tick_leader(core: Core) -> None:
@@ -232,6 +258,8 @@ def on_append(core: Core, message: Message) -> None:
     conflict = log.first_conflict(message.entries)
     if conflict < len(message.entries):
         log.append(message.entries[conflict:])
+    if log.last_index < last_index:
+        broken("3 a follower holds what it acknowledges", end=log.last_index, acknowledged=last_index)
     log.commit_to(min(message.commit, last_index))
     if last_index >= message.commit and log.matches(message.commit, message.term):
         core.probation = None  # a leader that has committed in its own term knows of all that was committed before
@@ -239,5 +267,7 @@ def on_append(core: Core, message: Message) -> None:
 
 
 def answer(core: Core, to: int, *, index: int, reject: bool = False, hint: int = 0, log_term: int = 0) -> None:
+    if not reject and index > core.log.last_index:
+        broken("3 a follower holds what it acknowledges", end=core.log.last_index, acknowledged=index)
     context = ABSTAINS if core.abstains else b""
     core.send(Kind.APPEND_REPLY, to, index=index, reject=reject, hint=hint, log_term=log_term, context=context)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from chronik.raft.addresses import Address
 from chronik.raft.errors import MalformedMessage
 from chronik.raft.messages import NOBODY, Entry, EntryKind, Membership
+from chronik.runtime.invariants import check
 
 if TYPE_CHECKING:
     from chronik.raft.core import Core
@@ -88,6 +89,12 @@ def changed(members: Membership, changes: tuple[Change, ...]) -> Membership | No
             learners.add(node_id)
     if not voters or len(voters.symmetric_difference(members.voters)) > 1:
         return None
+    check(
+        voters.isdisjoint(learners),
+        "1 no node both votes and learns",
+        voters=sorted(voters),
+        learners=sorted(learners),
+    )
     return Membership(tuple(sorted(voters)), tuple(sorted(learners)))
 
 

@@ -31,7 +31,12 @@ class RaftConfig:
         # The first tick may come right after the heartbeat, so one tick of the timeout is not worth anything.
         promise_ms = (self.election_ticks - 1) * self.tick_ms
         safe_ms = promise_ms * (1000 - self.drift_permille) // 1000
-        check(self.lease_ms < safe_ms, f"lease_ms must be below {safe_ms}, the election timeout less clock drift")
+        check(
+            self.lease_ms < safe_ms,
+            "6 a lease ends before another leader can be elected, clock drift included",
+            lease_ms=self.lease_ms,
+            below=safe_ms,
+        )
 
     def core_config(self, node_id: int, randomness: Randomness, *, may_have_promised: bool) -> CoreConfig:
         return CoreConfig(

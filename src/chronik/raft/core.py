@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from chronik.raft import appending, election, heartbeats, membership, reads, roles, snapshots
+from chronik.raft import appending, election, handing_out, heartbeats, membership, reads, roles, snapshots
 from chronik.raft.changes import ChangeSet
+from chronik.raft.core_invariants import check_core
 from chronik.raft.errors import Dropped, Refusal
 from chronik.raft.log import Log, Stable
 from chronik.raft.messages import (
@@ -77,8 +78,12 @@ class Core:
         members: Membership = NO_MEMBERS,
         applied: int = 0,
     ) -> None:
-        check(config.node_id != NOBODY, "a node has an id of its own")
-        check(config.election_ticks > config.heartbeat_ticks > 0, "a follower hears from its leader in time")
+        check(config.node_id != NOBODY, "1 a node has an id of its own", id=config.node_id)
+        check(
+            config.election_ticks > config.heartbeat_ticks > 0,
+            "25 a follower hears from its leader in time",
+            config=config,
+        )
         self.config = config
         self.id = config.node_id
         self.log = Log(stable, applying_bytes_max=config.committed_bytes_max)
@@ -105,7 +110,13 @@ class Core:
         self.read_states: list[ReadState] = []
 
         if hard_state.commit:
-            check(self.log.committed <= hard_state.commit <= self.log.last_index, "the commit index lies in the log")
+            check(
+                self.log.committed <= hard_state.commit <= self.log.last_index,
+                "2 the commit index lies in the log",
+                base=self.log.committed,
+                commit=hard_state.commit,
+                end=self.log.last_index,
+            )
             self.log.committed = hard_state.commit
         if applied:
             self.log.applied_to(applied, 0)
@@ -185,6 +196,7 @@ class Core:
         """One step of time. The caller decides how long it is."""
         self.election_elapsed += 1
         self.promised_ticks_ago += 1
+        check_core(self)
         if self.role is Role.LEADER:
             self.promised_ticks_ago = 0  # its lease, and those that it grants, count on its own voice too
             appending.tick_leader(self)
@@ -277,6 +289,7 @@ class Core:
         soft_state, hard_state = self.soft_state, self.hard_state
         entries, snapshot = tuple(log.unwritten), log.unwritten_snapshot
         committed = tuple(log.next_committed(include_unstable=include_unstable))
+        handing_out.check_ready(self, self._hard_state, hard_state, entries, committed)
         ready = Ready(
             soft_state=soft_state if soft_state != self._soft_state else None,
             hard_state=hard_state if hard_state != self._hard_state else None,
@@ -308,12 +321,24 @@ class Core:
 
     def persisted(self, report: Persisted) -> None:
         """The disk holds what the Ready with this report asked for, and everything asked for before it."""
+        check(
+            report.term <= self.term,
+            "2 nothing was written in a later term than this node's",
+            report=report.term,
+            term=self.term,
+        )
         if report.index and report.term == self.term:
             # In an older term the same index may have been written with another leader's entry since: wait for that.
             self.log.stable_to(report.index, report.log_term)
         if report.snapshot_index:
             self.log.stable_snapshot_to(report.snapshot_index)
             self._applied_to(report.snapshot_index, 0)
+            check(
+                self.log.applied >= report.snapshot_index,
+                "4 a snapshot that is in counts as applied",
+                applied=self.log.applied,
+                snapshot=report.snapshot_index,
+            )
 
     def applied(self, entries: Sequence[Entry]) -> None:
         """The state machine has these entries of a Ready."""

@@ -31,7 +31,7 @@ from chronik.raft.refusals import Refusals
 from chronik.raft.rounds import Rounds
 from chronik.raft.stable_log import StableLog
 from chronik.runtime.interfaces import Lane, Runtime
-from chronik.runtime.invariants import check
+from chronik.runtime.invariants import broken, check
 
 logger = logging.getLogger("chronik.raft")
 REFUSALS_MAX = 5  # rounds in a row that a full disk refuses, before a leader hands over: about a second
@@ -244,7 +244,7 @@ class RaftNode:
 
         Fails with NotLeader, Dropped or Stopped: it never entered the log; with OutcomeUnknown: it may have.
         """
-        check(len(data) > 0, "an empty entry is a leader's own")
+        check(len(data) > 0, "3 an empty entry is a leader's own", term=self._core.term)
         return self._propose(Entry(0, 0, EntryKind.NORMAL, data))
 
     async def read_index(self) -> int:
@@ -406,6 +406,8 @@ class RaftNode:
 
     def _handle(self, ready: Ready) -> None:
         for message in ready.messages:
+            if message.to == self._core.id:
+                broken("3 a node counts itself only after its own sync", kind=message.kind.name, term=message.term)
             if message.kind is Kind.TIMEOUT_NOW:
                 self._lease.revoke(self._core.term)  # before it leaves: it breaks the promises the lease rests on
             self._transport.send(message.to, message)
@@ -427,11 +429,28 @@ class RaftNode:
         self._guarded(lambda: self._keep_promises(ready))
 
     def _keep_promises(self, ready: Ready) -> None:
+        check(
+            ready.hard_state is None or ready.hard_state.term <= self._core.term,
+            "2 a term never goes back",
+            written=ready.hard_state,
+            term=self._core.term,
+        )
         if ready.snapshot:
+            check(
+                ready.snapshot.index > self._applied_index,
+                "4 a snapshot takes the state forward",
+                snapshot=ready.snapshot.index,
+                applied=self._applied_index,
+            )
             self._restore(ready.snapshot)
             self._applied_index = ready.snapshot.index
             self._transport.update_peers(self._peers())
             self._reads.leader_changed()  # a node that did not know its leader for a member has not heard the answers
+        check(
+            not ready.entries or self._stable.last_index >= ready.entries[-1].index,
+            "3 a promise leaves once what it promises is durable",
+            end=self._stable.last_index,
+        )
         for message in ready.after_persist:
             if message.to == self._core.id:
                 self._core.step(message)
@@ -446,6 +465,8 @@ class RaftNode:
         if not committed:
             return
         for entry in committed:
+            if entry.index != self._applied_index + 1:
+                broken("4 entries are applied in the order of the log", applied=self._applied_index, index=entry.index)
             self._applied_index = entry.index  # first: applying a change may send a snapshot that includes it
             if entry.kind is not EntryKind.NORMAL:
                 self._apply_change(entry)
@@ -455,6 +476,12 @@ class RaftNode:
                 self._machine.apply(entry.index, entry.term, entry.data)
             self._proposals.applied(entry)
         self._core.applied(committed)
+        check(
+            self._core.log.applied == self._applied_index,
+            "4 core and machine have applied the same",
+            core=self._core.log.applied,
+            machine=self._applied_index,
+        )
         self._reads.applied(self._applied_index)
         if self._core.role is Role.LEADER and committed[-1].term == self._core.term:
             self._announce(self._core.id)
@@ -483,6 +510,12 @@ class RaftNode:
     def _announce(self, leader: int) -> None:
         if self._announced == (leader, self._core.term):
             return
+        check(
+            self._announced is None or self._core.term >= self._announced[1],
+            "1 leaders are announced in the order of their terms",
+            before=self._announced,
+            term=self._core.term,
+        )
         self._announced = (leader, self._core.term)
         is_self = leader == self._core.id
         self._machine.leadership_changed(
@@ -499,12 +532,19 @@ class RaftNode:
         term = self._core.log.term(index)
         if term is None or index == 0:
             return None
+        check(
+            index <= self._core.log.committed,
+            "3 a snapshot holds nothing that is not committed",
+            snapshot=index,
+            committed=self._core.log.committed,
+        )
         return Snapshot(index, term, self._core.members, encode_image(self._book, self._machine.snapshot()))
 
     def _compact_when_due(self) -> None:
         if self._rounds.grown_bytes < self._config.snapshot_every_bytes or self._rounds.compacting:
             return
         held = self._applied_index - self._stable.base_index
+        check(held >= 0, "28 the log begins at or before what is applied", applied=self._applied_index, held=held)
         kept = min(self._config.trailing_entries, held // 2)  # of few large ones half, so that the log shrinks at all
         snapshot = self._fresh_snapshot() if held > kept else None
         if snapshot:

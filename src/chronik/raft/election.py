@@ -20,7 +20,16 @@ if TYPE_CHECKING:
 
 
 def _become_leader(core: Core) -> None:
-    check(core.role is Role.CANDIDATE, "only a candidate is elected")
+    check(core.role is Role.CANDIDATE, "1 only a candidate is elected", term=core.term, role=core.role)
+    check(core.vote == core.id, "1 a leader has voted for itself", term=core.term, vote=core.vote)
+    granted = sum(1 for voter in core.members.voters if core.votes.get(voter))
+    check(
+        granted * 2 > len(core.members.voters) or not core.members.voters,
+        "1 a leader has the votes of a majority",
+        term=core.term,
+        votes=granted,
+        voters=len(core.members.voters),
+    )
     core.probation = None
     roles.reset(core, core.term)
     core.role, core.leader = Role.LEADER, core.id
@@ -30,7 +39,14 @@ def _become_leader(core: Core) -> None:
     # Any change left in the log counts as pending, whether or not it is there: looking for one would cost a scan.
     core.pending_change_index = core.log.last_index
     # Entries of older terms are never committed by counting; this one carries them along.
-    check(appending.append_own(core, (Entry(0, 0),)), "an empty entry fits every limit")
+    check(appending.append_own(core, (Entry(0, 0),)), "3 an empty entry fits every limit", term=core.term)
+    check(
+        core.log.last_term == core.term and core.log.last_index == core.pending_change_index + 1,
+        "3 a leader opens its term with an entry of its own",
+        term=core.term,
+        end=core.log.last_index,
+        end_term=core.log.last_term,
+    )
 
 
 def stand(core: Core, *, forced: bool = False) -> None:
@@ -83,6 +99,13 @@ def on_vote(core: Core, message: Message) -> None:
     # A pre-vote is granted for the term asked about: an answer in this node's term could be too old to be heard.
     core.send(reply, message.sender, term=message.term)
     if message.kind is Kind.VOTE:
+        check(
+            core.vote in (NOBODY, message.sender),
+            "1 one vote in a term",
+            term=core.term,
+            vote=core.vote,
+            candidate=message.sender,
+        )
         core.election_elapsed = 0
         core.vote = message.sender
 

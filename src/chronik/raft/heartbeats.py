@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from chronik.raft import roles
 from chronik.raft.messages import Kind, Message
+from chronik.runtime.invariants import broken
 
 if TYPE_CHECKING:
     from chronik.raft.core import Core
@@ -16,6 +17,8 @@ def broadcast(core: Core, context: bytes) -> None:
         if node_id != core.id:
             # Not past what the peer is known to hold: behind that its log may still differ.
             commit = min(peer.match, core.log.committed)
+            if commit > core.log.last_index:
+                broken("3 no peer is told to commit what its leader lacks", peer=node_id, commit=commit)
             core.send(Kind.HEARTBEAT, node_id, commit=commit, context=context)
             peer.sent_commit = commit
 

@@ -31,6 +31,7 @@ from chronik.raft.journal_format import (
 )
 from chronik.raft.messages import Entry, HardState, Snapshot
 from chronik.runtime.interfaces import Disk, File
+from chronik.runtime.invariants import check
 
 logger = logging.getLogger("chronik.raft")
 SNAPSHOT_NAME = "snapshot"
@@ -123,6 +124,7 @@ class Journal:
                 where, 0, f"entries up to {hard_state.commit} were committed, the log ends at {last_index}"
             )
         commit = max(hard_state.commit, covered.base_index)
+        check(commit >= base.base_index, "2 what was compacted was committed", commit=commit, base=base.base_index)
         return Recovered(snapshot, hard_state._replace(commit=commit), base, entries)
 
     def append(self, hard_state: HardState | None, entries: Sequence[Entry]) -> File:
@@ -138,6 +140,18 @@ class Journal:
 
     def rewrite(self, hard_state: HardState, base: Base, entries: Sequence[Entry]) -> None:
         """Goes on in a new file that begins with exactly this."""
+        check(
+            not entries or entries[-1].index == base.base_index + len(entries),
+            "28 a journal's entries follow its base without a hole",
+            base=base.base_index,
+            count=len(entries),
+        )
+        check(
+            hard_state.commit <= base.base_index + len(entries),
+            "2 no commit index is written ahead of its entries",
+            commit=hard_state.commit,
+            end=base.base_index + len(entries),
+        )
         file = self._disk.create_ahead(self._journal_path(self._number + 1), AHEAD_BYTES)
         file.append([encode_frame(0, [base, hard_state, *entries])])
         file.sync()

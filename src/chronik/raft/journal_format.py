@@ -15,6 +15,7 @@ from typing import NamedTuple
 from chronik.raft.codec import decode_snapshot, encode_snapshot
 from chronik.raft.errors import MalformedMessage
 from chronik.raft.messages import Entry, EntryKind, HardState, Snapshot
+from chronik.runtime.invariants import check
 
 MAGIC = b"CRJ1"
 _FRAME = struct.Struct(">4sIIQ")  # magic, CRC of what follows it, body size, position
@@ -129,6 +130,12 @@ def replay(stream: Iterable[Record]) -> Replayed:
                 return Replayed(hard_state, base, entries, record_count, record.index)
             del entries[place:]
             entries.append(record)
+    check(
+        not entries or entries[-1].index == base.base_index + len(entries),
+        "28 entries that are read back follow each other",
+        base=base.base_index,
+        count=len(entries),
+    )
     return Replayed(hard_state, base, entries, record_count, 0)
 
 

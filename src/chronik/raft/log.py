@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from chronik.raft.messages import Entry, EntryKind, Snapshot
-from chronik.runtime.invariants import check
+from chronik.runtime.invariants import broken, check
 
 
 class Stable(Protocol):
@@ -55,6 +55,12 @@ class Log:
         self.committed = self.applying = self.applied = stable.first_index - 1
         self.applying_bytes = 0
         self.applying_paused = False
+        check(
+            stable.first_index - 1 <= stable.last_index,
+            "28 a log does not end before it begins",
+            first=stable.first_index,
+            last=stable.last_index,
+        )
 
     # Reading
 
@@ -96,6 +102,8 @@ class Log:
         durable = self.stable.entries(low, min(high, self.offset))
         if durable is None:
             return None
+        if durable and durable[0].index != low:
+            broken("28 the log holds an entry at its index", asked=low, found=durable[0].index)
         both = [*durable, *self.unstable[: high - self.offset]] if high > self.offset else durable
         return within(both, size_bytes_max)
 
@@ -131,7 +139,10 @@ class Log:
     def append(self, entries: Sequence[Entry]) -> None:
         """A leader's own entries, or a follower's once `first_conflict` cut off what it holds already."""
         first = entries[0].index
-        check(first > self.committed, "a committed entry is never replaced")
+        if first <= self.committed:
+            broken("3 a committed entry is never replaced", first=first, committed=self.committed)
+        if entries[-1].index - first != len(entries) - 1 or first > self.last_index + 1:
+            broken("28 entries join the log without a hole", first=first, count=len(entries), end=self.last_index)
         if first == self.offset + len(self.unstable):
             self.unstable.extend(entries)
         elif first <= self.offset:
@@ -142,6 +153,15 @@ class Log:
             self.unstable.extend(entries)
             # What was handed out from here on is void; the new entries must be handed out again.
             self.in_progress = min(self.in_progress, first)
+            check(
+                self.last_index == entries[-1].index, "28 a log ends with what was appended last", end=self.last_index
+            )
+            check(
+                self.offset <= self.in_progress <= self.last_index + 1,
+                "21 what was handed out for writing lies in the log",
+                offset=self.offset,
+                in_progress=self.in_progress,
+            )
 
     def first_conflict(self, entries: Sequence[Entry]) -> int:
         """Position of the first entry that this log lacks or holds with another term; len(entries) when none."""
@@ -159,10 +179,19 @@ class Log:
 
     def restore(self, snapshot: Snapshot) -> None:
         """Takes a leader's snapshot in place of everything."""
+        check(
+            snapshot.index > self.committed,
+            "2 a snapshot never takes the commit index back",
+            snapshot=snapshot.index,
+            committed=self.committed,
+        )
         self.committed = snapshot.index
         self.offset = self.in_progress = snapshot.index + 1
         self.unstable = []
         self.snapshot, self.snapshot_in_progress = snapshot, False
+        check(
+            self.last_index == self.committed, "28 a log ends with the snapshot it restarts from", end=self.last_index
+        )
 
     # Handing out for writing
 
@@ -191,6 +220,12 @@ class Log:
         del self.unstable[: index + 1 - self.offset]
         self.offset = index + 1
         self.in_progress = max(self.in_progress, self.offset)
+        check(
+            self.last_index >= self.committed,
+            "3 what is committed stays in the log",
+            end=self.last_index,
+            committed=self.committed,
+        )
 
     def stable_snapshot_to(self, index: int) -> None:
         if self.snapshot and self.snapshot.index == index:
@@ -212,6 +247,13 @@ class Log:
         return self.applying < self._appliable(include_unstable=include_unstable)
 
     def accept_applying(self, index: int, size_bytes: int, *, include_unstable: bool) -> None:
+        check(
+            self.applying < index <= self._appliable(include_unstable=include_unstable),
+            "3 only committed entries are handed out for applying, each once",
+            applying=self.applying,
+            index=index,
+            committed=self.committed,
+        )
         self.applying = index
         self.applying_bytes += size_bytes
         # Cut off by the limit: hand out no more until some of it is applied, so that `Ready` stays bounded.
@@ -219,11 +261,24 @@ class Log:
         self.applying_paused = cut_off or self.applying_bytes >= self.applying_bytes_max
 
     def applied_to(self, index: int, size_bytes: int) -> None:
-        check(self.applied <= index <= self.committed, "entries are applied once, in order, and only when committed")
+        if not self.applied <= index <= self.committed:
+            broken(
+                "3 entries are applied once, in order, and only when committed",
+                applied=self.applied,
+                index=index,
+                committed=self.committed,
+            )
         self.applied = index
         self.applying = max(self.applying, index)
         self.applying_bytes = max(0, self.applying_bytes - size_bytes)
         self.applying_paused = self.applying_bytes >= self.applying_bytes_max
+        check(
+            self.applied <= self.applying <= max(self.committed, self.applied),
+            "3 applied <= applying <= committed",
+            applied=self.applied,
+            applying=self.applying,
+            committed=self.committed,
+        )
 
     def _appliable(self, *, include_unstable: bool) -> int:
         return self.committed if include_unstable else min(self.committed, self.offset - 1)

@@ -11,6 +11,7 @@ from chronik.raft import appending, roles
 from chronik.raft.changes import ChangeSet, changed
 from chronik.raft.messages import NOBODY, Membership, Role
 from chronik.raft.progress import Inflights, Progress
+from chronik.runtime.invariants import check
 
 if TYPE_CHECKING:
     from chronik.raft.core import Core
@@ -26,10 +27,22 @@ def apply(core: Core, changes: ChangeSet) -> Membership:
 
 def switch(core: Core, members: Membership) -> None:
     core.members = members
+    check(
+        core.log.applied <= core.log.committed,
+        "3 members change by what is committed",
+        applied=core.log.applied,
+        committed=core.log.committed,
+    )
     core.progress = {
         node_id: _followed(core, node_id, is_learner=node_id in members.learners)
         for node_id in sorted((*members.voters, *members.learners))
     }
+    check(
+        len(core.progress) == len(members.voters) + len(members.learners),
+        "1 every member is followed once",
+        followed=sorted(core.progress),
+        members=members,
+    )
     if core.role is not Role.LEADER:
         return
     if core.id not in members.voters:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from enum import IntEnum
 
-from chronik.runtime.invariants import check
+from chronik.runtime.invariants import broken, check
 
 
 class Pace(IntEnum):
@@ -38,7 +38,9 @@ class Inflights:
         return len(self._sent) >= self.count_max or 0 < self.size_bytes_max <= self.size_bytes
 
     def add(self, index: int, size_bytes: int) -> None:
-        check(not self.full, "nothing is sent beyond the in-flight limits")
+        check(
+            not self.full, "23 nothing is sent beyond the in-flight limits", count=len(self._sent), size=self.size_bytes
+        )
         self._sent.append((index, size_bytes))
         self.size_bytes += size_bytes
 
@@ -46,6 +48,12 @@ class Inflights:
         """An answer for `index` also answers everything sent before it."""
         while self._sent and self._sent[0][0] <= index:
             self.size_bytes -= self._sent.popleft()[1]
+            check(
+                self.size_bytes >= 0 and (self.size_bytes == 0 or len(self._sent) > 0),
+                "26 bytes in flight are those of the appends in flight",
+                size=self.size_bytes,
+                count=len(self._sent),
+            )
 
     def clear(self) -> None:
         self._sent.clear()
@@ -76,16 +84,19 @@ class Progress:
         reached = max(self.match, self.pending_snapshot if self.pace is Pace.SNAPSHOT else 0)
         self._enter(Pace.PROBE)
         self._turn_back_to(reached + 1)
+        self._in_order()
 
     def become_replicate(self) -> None:
         self._enter(Pace.REPLICATE)
         self.next = self.match + 1
+        self._in_order()
 
     def become_snapshot(self, index: int) -> None:
         self._enter(Pace.SNAPSHOT)
         self.pending_snapshot = index
         self.next = index + 1
         self.sent_commit = index
+        self._in_order()
 
     def acknowledge(self, index: int) -> bool:
         """The peer holds everything up to `index`. False: an old answer that tells nothing new."""
@@ -93,6 +104,7 @@ class Progress:
             return False
         self.match = index
         self.next = max(self.next, index + 1)
+        self._in_order()
         self.paused_flow = False
         return True
 
@@ -110,11 +122,12 @@ class Progress:
             # count less than there may be is always safe.
             self.match = 0
         self._turn_back_to(max(min(rejected, agrees_at + 1), self.match + 1))
+        self._in_order()
         self.paused_flow = False
         return True
 
     def sent_entries(self, count: int, size_bytes: int) -> None:
-        check(self.pace is not Pace.SNAPSHOT, "no append is sent while a snapshot is under way")
+        check(self.pace is not Pace.SNAPSHOT, "3 no append is sent while a snapshot is under way", next=self.next)
         if self.pace is Pace.PROBE:
             self.paused_flow = self.paused_flow or count > 0
             return
@@ -127,6 +140,10 @@ class Progress:
     def commit_helps(self, commit: int) -> bool:
         """Whether sending `commit` can move the peer: not when what it can use was sent before."""
         return commit > self.sent_commit and self.sent_commit < self.next - 1
+
+    def _in_order(self) -> None:
+        if not 0 <= self.match < self.next:
+            broken("3 a peer is sent what follows what it holds: 0 <= match < next", match=self.match, next=self.next)
 
     def _turn_back_to(self, next_index: int) -> None:
         self.next = next_index

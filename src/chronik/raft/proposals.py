@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from chronik.raft.errors import Dropped, MembershipRefused, NotLeader
 from chronik.raft.messages import Entry, EntryKind, Role
+from chronik.runtime.invariants import broken, check
 
 if TYPE_CHECKING:
     from chronik.raft.core import Core
@@ -52,13 +53,22 @@ class Proposals:
                 _fail(done, error)
             return
         term, first_index = self._core.term, self._core.log.last_index - len(new) + 1
+        check(
+            first_index > self._core.log.committed,
+            "3 a proposal enters the log behind what is committed",
+            first=first_index,
+            committed=self._core.log.committed,
+        )
         for index, (entry, done) in enumerate(new, first_index):
+            if index in self._committing:
+                broken("27 one command waits for an index", index=index, term=term)
             self._committing[index] = _Waiter(term, done, entry.kind is not EntryKind.NORMAL)
 
     def hold(self, entry: Entry) -> None:
         """The entry is applied. Its answer waits for `durable`, even if the leadership is lost meanwhile."""
         waiter = self._committing.pop(entry.index, None)
         if waiter is not None:
+            check(entry.index not in self._held, "27 one command waits for an index", index=entry.index)
             self._held[entry.index] = waiter
 
     def durable(self, entries: Sequence[Entry]) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from chronik.raft.messages import ReadState
+from chronik.runtime.invariants import check
 
 if TYPE_CHECKING:
     from chronik.raft.core import Core
@@ -46,6 +47,7 @@ class ReadPoints:
         if self._new:
             readers, self._new = self._new, []
             context = self.new_context()
+            check(context not in self._asked, "6 a round of reads has a context of its own", context=context)
             self._asked[context] = _Round(readers)
             self._core.read_index(context)
 

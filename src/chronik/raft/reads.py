@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from chronik.raft import heartbeats
 from chronik.raft.messages import NOBODY, Kind, Message, ReadState
 from chronik.raft.quorum import confirmed
+from chronik.runtime.invariants import broken, check
 
 if TYPE_CHECKING:
     from chronik.raft.core import Core
@@ -49,6 +50,7 @@ class PendingReads:
 
     def confirmed_to(self, context: bytes) -> list[_Read]:
         """Removes and returns the read with this context and all before it: what confirms it confirms them."""
+        check(context in self.confirming, "6 a read is confirmed once", context=context)
         done = []
         for each in list(self.confirming):
             done.append(self.confirming.pop(each))
@@ -77,6 +79,12 @@ def release_waiting(core: Core) -> None:
 
 
 def _confirm(core: Core, message: Message) -> None:
+    check(
+        core.log.term(core.log.committed) == core.term,
+        "6 a read waits for the first commit of its leader's term",
+        term=core.term,
+        committed=core.log.committed,
+    )
     if core.config.read_mode is ReadMode.LEASE:
         _answer(core, message, core.log.committed)
         return
@@ -92,6 +100,8 @@ def on_heartbeat_acknowledged(core: Core, message: Message) -> None:
     read.acknowledged[message.sender] = not message.reject
     if confirmed(core.members.voters, read.acknowledged):
         for each in core.reads.confirmed_to(message.context):
+            if each.index > core.log.committed:
+                broken("6 a read point is committed", index=each.index, committed=core.log.committed)
             _answer(core, each.request, each.index)
 
 

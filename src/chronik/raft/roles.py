@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from chronik.raft.messages import NOBODY, Role
 from chronik.raft.progress import Inflights, Progress
-from chronik.runtime.invariants import check
+from chronik.runtime.invariants import broken, check
 
 if TYPE_CHECKING:
     from chronik.raft.core import Core
@@ -25,18 +25,22 @@ def heed(core: Core, leader: int) -> None:
 
 def become_pre_candidate(core: Core) -> None:
     # Term and vote stay: a pre-vote only asks, so a node that cannot win disturbs nobody.
-    check(core.role is not Role.LEADER, "a leader does not stand against itself")
+    check(core.role is not Role.LEADER, "1 a leader does not stand against itself", term=core.term)
     core.role, core.leader = Role.PRE_CANDIDATE, NOBODY
     core.votes.clear()
 
 
 def become_candidate(core: Core) -> None:
-    check(core.role is not Role.LEADER, "a leader does not stand against itself")
+    check(core.role is not Role.LEADER, "1 a leader does not stand against itself", term=core.term)
+    before = core.term
     reset(core, core.term + 1)
     core.role, core.vote = Role.CANDIDATE, core.id
+    check(core.term == before + 1, "2 a candidate stands in a term of its own", before=before, term=core.term)
 
 
 def reset(core: Core, term: int) -> None:
+    if term < core.term:
+        broken("2 a term never goes back", term=core.term, to=term)
     if term != core.term:
         core.term, core.vote = term, NOBODY
     core.leader = core.transferee = NOBODY
@@ -46,6 +50,12 @@ def reset(core: Core, term: int) -> None:
     core.lease_holders = frozenset()
     core.pending_change_index = core.uncommitted_bytes = 0
     core.reads.clear()
+    check(
+        core.log.last_index >= core.log.committed,
+        "3 what is committed stays in the log",
+        end=core.log.last_index,
+        committed=core.log.committed,
+    )
     last_index = core.log.last_index
     for node_id, old in core.progress.items():
         core.progress[node_id] = Progress(

@@ -14,10 +14,11 @@ from typing import TypeAlias
 
 from chronik.raft.journal import Journal
 from chronik.raft.journal_format import Base
-from chronik.raft.messages import Entry, HardState, Ready, Snapshot
+from chronik.raft.messages import NOBODY, Entry, HardState, Ready, Snapshot
 from chronik.raft.stable_log import StableLog
 from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Lane
+from chronik.runtime.invariants import broken, check
 
 DISK_FULL_RETRY_S = 0.2
 
@@ -65,6 +66,13 @@ class Rounds:
 
     def compact(self, snapshot: Snapshot, up_to: int) -> None:
         """Makes the snapshot durable, then forgets the log up to an index that it covers."""
+        check(self._compaction is None, "30 one compaction of the log at a time", up_to=up_to)
+        check(
+            up_to <= snapshot.index,
+            "2 a log forgets only what its snapshot covers",
+            up_to=up_to,
+            snapshot=snapshot.index,
+        )
         self._compaction = (snapshot, up_to)
         self._start()
 
@@ -92,6 +100,7 @@ class Rounds:
                 break
             if not _must_write(self._waiting[0]):
                 ready = self._waiting.pop(0)
+                self._require_newer(ready)
                 self._hard_state = ready.hard_state or self._hard_state
                 self._persisted(ready)
                 continue
@@ -108,11 +117,29 @@ class Rounds:
         taken, self._waiting = self._waiting[:count], self._waiting[count:]
         return taken
 
+    def _require_newer(self, ready: Ready) -> None:
+        state, before = ready.hard_state, self._hard_state
+        if state is None:
+            return
+        if state.term < before.term or state.commit < before.commit:
+            broken("2 durable term and commit never go back", before=before, now=state)
+        if state.term == before.term and before.vote not in (NOBODY, state.vote):
+            broken("1 one vote in a term", term=state.term, before=before.vote, now=state.vote)
+
     def _write(self, taken: list[Ready]) -> None:
         for ready in taken:
+            self._require_newer(ready)
             self._hard_state = ready.hard_state or self._hard_state
         entries = [entry for ready in taken for entry in ready.entries]
+        check(not self._busy, "21 one round writes at a time", entries=len(entries))
         snapshot = taken[0].snapshot
+        end = entries[-1].index if entries else snapshot.index if snapshot else self._stable.last_index
+        check(
+            self._hard_state.commit <= end,
+            "2 no commit index is written ahead of its entries",
+            commit=self._hard_state.commit,
+            end=end,
+        )
         if snapshot is None:
             work = partial(self._append, entries)
         else:
@@ -138,6 +165,8 @@ class Rounds:
                 self._stable.restart_behind(ready.snapshot.index, ready.snapshot.term)
                 self._compacted_bytes, self.grown_bytes = self._journal.size_bytes, 0
             self._stable.append(ready.entries)
+            if ready.entries and self._stable.last_index < ready.entries[-1].index:
+                broken("3 what is durable is in the log", end=self._stable.last_index, last=ready.entries[-1].index)
             self._persisted(ready)
 
     def _write_compaction(self, snapshot: Snapshot, up_to: int) -> None:
@@ -146,6 +175,19 @@ class Rounds:
             self._compaction = None  # overtaken by a snapshot of the leader
             return
         kept = list(self._stable.entries(up_to + 1, self._stable.last_index + 1) or ())
+        check(
+            up_to + len(kept) == self._stable.last_index,
+            "3 compaction keeps all behind the snapshot",
+            up_to=up_to,
+            kept=len(kept),
+            end=self._stable.last_index,
+        )
+        check(
+            self._hard_state.commit <= self._stable.last_index,
+            "2 no commit index is written ahead of its entries",
+            commit=self._hard_state.commit,
+            end=self._stable.last_index,
+        )
 
         def work() -> None:
             self._journal.write_snapshot(snapshot)
@@ -156,6 +198,11 @@ class Rounds:
     def _compacted(self, up_to: int) -> None:
         self._compaction = None
         self._stable.compact(up_to)
+        check(
+            self._stable.base_index >= up_to,
+            "28 a compacted log begins behind its snapshot",
+            base=self._stable.base_index,
+        )
         self._compacted_bytes, self.grown_bytes = self._journal.size_bytes, 0
 
     def _run(self, work: Work, done: Callable[[], None]) -> None:
@@ -175,8 +222,11 @@ class Rounds:
         if error is not None:
             self._failed(error)
             return
+        check(self._busy, "21 a round of writing ends once", entries=self._stable.last_index)
         self._busy = False
         self.refusals = 0
+        if self._hard_state.term < self._durable_state.term or self._hard_state.commit < self._durable_state.commit:
+            broken("2 durable term and commit never go back", before=self._durable_state, now=self._hard_state)
         self._durable_state = self._hard_state
         self.grown_bytes = self._journal.size_bytes - self._compacted_bytes
         done()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from chronik.raft import appending, membership, roles
 from chronik.raft.messages import Message, Role, Snapshot
 from chronik.raft.progress import Pace
+from chronik.runtime.invariants import check
 
 if TYPE_CHECKING:
     from chronik.raft.core import Core
@@ -24,6 +25,7 @@ def report(core: Core, peer_id: int, *, delivered: bool) -> None:
         peer.pending_snapshot = 0
     peer.become_probe()
     peer.paused_flow = True
+    check(peer.next > peer.match, "3 next is behind match", peer=peer_id, match=peer.match, next=peer.next)
 
 
 def on_snapshot(core: Core, message: Message) -> None:
@@ -41,6 +43,13 @@ def _restore(core: Core, snapshot: Snapshot) -> bool:
     if log.matches(snapshot.index, snapshot.term):
         log.commit_to(snapshot.index)  # the log has it all: no need to throw entries away
         return False
+    check(
+        log.applied <= log.committed < snapshot.index,
+        "2 a snapshot takes a node forward",
+        applied=log.applied,
+        committed=log.committed,
+        snapshot=snapshot.index,
+    )
     log.restore(snapshot)
     core.progress.clear()
     membership.switch(core, snapshot.membership)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from chronik.raft.messages import Entry, Snapshot
-from chronik.runtime.invariants import check
+from chronik.runtime.invariants import broken, check
 
 
 class StableLog:
@@ -47,19 +47,31 @@ class StableLog:
             return
         entries = entries[max(0, self.first_index - entries[0].index) :]
         first = entries[0].index
-        check(first <= self.last_index + 1, "the log has no holes")
+        if first > self.last_index + 1 or entries[-1].index - first != len(entries) - 1:
+            broken("28 the log has no holes", first=first, count=len(entries), end=self.last_index)
         del self._entries[first - self.base_index - 1 :]
         self._entries.extend(entries)
+        if self.last_index != entries[-1].index:
+            broken("28 the log ends with what was appended last", end=self.last_index, last=entries[-1].index)
 
     def compact(self, index: int) -> None:
         """Forgets entries up to `index`. What is gone already, or not there yet, stays as it is."""
         term = self.term(index)
         if index <= self.base_index or term is None:
             return
+        last_index = self.last_index
         del self._entries[: index - self.base_index]
         self.base_index, self.base_term = index, term
+        check(
+            self.last_index == last_index and self.first_index == index + 1,
+            "28 compaction takes entries from the front only",
+            first=self.first_index,
+            end=self.last_index,
+            before=last_index,
+        )
 
     def restart_behind(self, index: int, term: int) -> None:
         """Forgets everything: the log begins behind a snapshot."""
+        check(index >= self.base_index, "2 a log never restarts before its base", index=index, base=self.base_index)
         self._entries.clear()
         self.base_index, self.base_term = index, term

@@ -32,6 +32,7 @@ from chronik.raft.framing import (
 from chronik.raft.greeting import Acceptor, Connector
 from chronik.raft.messages import NOBODY, Kind, Message
 from chronik.runtime.interfaces import Clock, Network
+from chronik.runtime.invariants import check
 
 if TYPE_CHECKING:
     from chronik.raft.transport import TcpTransport
@@ -115,6 +116,13 @@ class Stream(asyncio.Protocol):
     def _hold(self, unread_bytes: int) -> None:
         self._owner.held_bytes += unread_bytes - self._held_bytes
         self._held_bytes = unread_bytes
+        check(
+            self._owner.held_bytes >= unread_bytes,
+            "26 what streams hold is counted",
+            peer=self.peer,
+            held=self._owner.held_bytes,
+            own=unread_bytes,
+        )
         self._owner.check_held_bytes()
 
     def _greet(self, body: bytes) -> None:

@@ -24,6 +24,7 @@ from chronik.raft.messages import Message
 from chronik.raft.refusals import Refusals
 from chronik.raft.streams import Incoming, Link, Stream
 from chronik.runtime.interfaces import Listener, Runtime
+from chronik.runtime.invariants import check
 from chronik.runtime.tasks import Tasks
 
 logger = logging.getLogger("chronik.raft")
@@ -125,6 +126,12 @@ class TcpTransport:
             if peer != self.node_id and peer not in self._links:
                 link = self._links[peer] = Link(self, peer, address, self._runtime.clock)
                 link.task = self._tasks.start(f"link-{peer}", link.run(self._runtime.network))
+        check(
+            self._links.keys() == peers.keys() - {self.node_id},
+            "1 a node has one link to every other member",
+            links=sorted(self._links),
+            peers=sorted(peers),
+        )
         for peer, incoming in list(self._incoming.items()):
             if not incoming.is_members:
                 del self._incoming[peer]
@@ -209,6 +216,7 @@ class TcpTransport:
             before.drop()
         elif len(self._guests) > GUESTS_MAX:
             self._guests.pop(next(iter(self._guests))).drop()
+            check(len(self._guests) <= GUESTS_MAX, "23 guests are bounded", guests=len(self._guests))
 
     def _take_in(self, incoming: Incoming) -> None:
         """A node has one stream to this one: a second is a restart of it, so the first is dead."""

@@ -23,7 +23,7 @@ from chronik.replication.replica import IsrKeeper, Replica
 from chronik.replication.sessions import FollowerSessions
 from chronik.replication.topic_settings import TopicSettings
 from chronik.runtime.interfaces import Clock, Randomness
-from chronik.runtime.invariants import check
+from chronik.runtime.invariants import broken, check
 from chronik.storage.errors import StorageError, StorageFailed
 from chronik.storage.log import Log
 from chronik.storage.logs import Logs
@@ -96,8 +96,16 @@ class Replicas:
 
     def _make(self, topic: Topic, index: int) -> Replica:
         key = (topic.topic_id, index)
+        check(key not in self._replicas, "9 a partition has one replica on a node", topic=topic.name, index=index)
         settings = self._settings_of(self.image, topic.name)
         log = self.logs.create(topic.name, topic.topic_id, index, settings.log)
+        check(
+            (log.topic_id, log.partition) == key,
+            "8 a replica's log is its partition's",
+            topic=topic.name,
+            index=index,
+            log=log,
+        )
         made = self._replicas[key] = Replica(
             log,
             self.node_id,
@@ -121,8 +129,8 @@ class Replicas:
         topic = self.image.topics.get(key[0])
         replica = None if topic is None else self.get(topic, key[1])
         if replica is None:
-            check(False, "what is followed is placed here")
-            raise AssertionError
+            broken("9 what is followed is placed here", topic=key[0], index=key[1], node=self.node_id)
+
         return replica
 
     # --- followers of what is led here
@@ -134,6 +142,13 @@ class Replicas:
             replica = self._replicas.get(key)
             if replica is not None:
                 replica.followers = followers
+        replica = self._replicas.get(key)
+        check(
+            replica is None or replica.followers is followers,
+            "9 a replica and its sessions know the same followers",
+            topic=key[0],
+            index=key[1],
+        )
         return followers
 
     def led_with_log(self, follower_id: int) -> Iterable[Key]:
@@ -170,6 +185,7 @@ class Replicas:
 
         Topics of which nothing is here come last; where there are many, call `begin_more` until all are taken up.
         """
+        check(not self._has_begun, "30 a node begins once", node=self.node_id)
         self._has_begun = True
         self._from_before = frozenset(image.topics)
         here = {log.topic_id for log in self.logs.all()}
@@ -189,6 +205,12 @@ class Replicas:
         self, image: Image, changed: Iterable[Topic], removed: Iterable[Topic], brokers: Iterable[int] = ()
     ) -> list[Log]:
         """Takes a new image. Returns the logs that no longer belong here, for the caller to delete."""
+        check(
+            image.version >= self.image.version,
+            "4 a node follows images in the order of their versions",
+            before=self.image.version,
+            now=image.version,
+        )
         self.image = image
         if any(image.is_live(broker_id) for broker_id in brokers):
             for replica in self._replicas.values():
@@ -211,6 +233,7 @@ class Replicas:
     def _take(self, key: Key, partition: Partition) -> None:
         log = self.logs.get(*key)
         replica = self._replicas.get(key)
+        check(replica is None or replica.log is log, "9 a partition has one log on a node", index=key[1], log=log)
         if replica is not None:
             replica.is_elr_kept = self.image.features.get(ELR_FEATURE, 0) > 0
             if partition != replica.state:
@@ -249,6 +272,13 @@ class Replicas:
         be about to take it into the ISR by an offset that it gives up here.
         """
         reported_epoch = self._reported.setdefault(key, partition.leader_epoch)
+        check(
+            reported_epoch <= partition.leader_epoch,
+            "11 a leader epoch never goes back",
+            partition=key,
+            reported=reported_epoch,
+            now=partition.leader_epoch,
+        )
         if self.node_id in (*partition.isr, *partition.elr) or partition.leader_epoch <= reported_epoch:
             self.losses.report(key)
         elif partition.leader not in (NO_LEADER, self.node_id):  # somebody leads who has it

@@ -27,7 +27,7 @@ from chronik.replication.follower import NOT_NAMED, Follower, Outcome
 from chronik.replication.link import LeaderLink
 from chronik.replication.progress import Key
 from chronik.runtime.interfaces import Network
-from chronik.runtime.invariants import InvariantBroken
+from chronik.runtime.invariants import InvariantBroken, broken, check
 from chronik.storage.errors import StorageError, StorageFailed
 from chronik.storage.log import Log
 from chronik.wire.error_codes import ErrorCode
@@ -102,6 +102,14 @@ class Fetcher:
         return key in self._followers
 
     def follow(self, follower: Follower) -> None:
+        present = self._followers.get(follower.key)
+        check(
+            present is None or present.leader_epoch <= follower.leader_epoch,
+            "11 a partition is followed in rising epochs",
+            leader=self.leader_id,
+            partition=follower.key[1],
+            epoch=follower.leader_epoch,
+        )
         self._followers[follower.key] = follower
         self._invited.pop(follower.key, None)
         self._forgotten.pop(follower.key, None)
@@ -187,6 +195,8 @@ class Fetcher:
             self._send_if_due(self._link)
 
     def _round_ended(self, done: asyncio.Future[None]) -> None:
+        if done not in self._rounds:
+            broken("21 a follower waits for a round once", leader=self.leader_id, rounds=len(self._rounds))
         self._rounds.discard(done)
         if done.exception() is None:  # else the node stops, and nothing more is said to anybody
             self._settle()
@@ -197,6 +207,8 @@ class Fetcher:
         has_news = bool(self._unnamed or self._forgotten)
         if not link.is_open or not may_send or (link.in_flight_count and not has_news):
             return
+        if len(self._unnamed) > len(self._followers) or link.in_flight_count >= IN_FLIGHT_MAX:
+            broken("26 only what is followed is named", leader=self.leader_id, unnamed=len(self._unnamed))
         named = list(islice(self._unnamed, NAMED_MAX))
         number = link.send(self._request(named))
         for key in named:
@@ -216,6 +228,8 @@ class Fetcher:
             topic.partitions.append(self._followers[key].position(self._config.partition_bytes_max))
         forgotten: dict[bytes, ForgottenTopic] = {}
         for topic_id, index in self._forgotten:
+            if (topic_id, index) in self._followers:
+                broken("9 what is followed is not forgotten", leader=self.leader_id, topic=topic_id, index=index)
             gone = forgotten.setdefault(topic_id, ForgottenTopic(topic="", topic_id=topic_id, partitions=[]))
             gone.partitions.append(index)
         request = FetchRequest(
@@ -290,6 +304,13 @@ class Fetchers:
             if not when_invited and not self._fetchers[leader_id][0].follows(key):
                 self._begin(key)
             return
+        check(
+            before is None or before[1] <= leader_epoch,
+            "11 a partition is followed in rising epochs",
+            index=key[1],
+            before=before,
+            now=leader_epoch,
+        )
         if before is not None and before[0] != leader_id:
             self.forget(key)
         self._lead(key, leader_id, leader_epoch)
@@ -322,6 +343,12 @@ class Fetchers:
         before = self._leader_of.pop(key, None)
         if before is None:
             return
+        check(
+            self._led_count.get(before[0], 0) > 0,
+            "26 partitions are counted by leader",
+            leader=before[0],
+            key=key,
+        )
         leader_id = before[0]
         fetcher, task = self._fetchers[leader_id]
         fetcher.forget(key)

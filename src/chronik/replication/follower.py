@@ -12,6 +12,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, cast
 
 from chronik.replication.progress import Key
+from chronik.runtime.invariants import broken, check
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.fetch import FetchPartition
 
@@ -80,12 +81,16 @@ class Follower:
         if answer.diverging_epoch.end_offset >= 0:
             replica.truncate_to(last_common_offset(replica.log, answer.diverging_epoch))
             return Outcome.MOVED
+        if request_number < self.named_in:
+            broken("9 an answer is of where the follower stands", partition=replica.name, request=request_number)
         before = (replica.log.start_offset, replica.log.end_offset)
         if answer.records:
             replica.append_fetched(cast(memoryview, answer.records))  # as the decoder leaves it
         replica.learn(answer.high_watermark, answer.log_start_offset)
         # Data that was not a whole batch leaves us where we were, and has to be asked for again.
         now = (replica.log.start_offset, replica.log.end_offset)
+        if now < before:
+            broken("9 an answer with records takes a follower forward", partition=replica.name, before=before, now=now)
         return Outcome.MOVED if answer.records or now != before else Outcome.NOTHING
 
     def _replica_for(self, answer: PartitionData) -> Replica | None:
@@ -103,4 +108,6 @@ OUT_OF_RANGE = int(ErrorCode.OFFSET_OUT_OF_RANGE)
 def last_common_offset(log: Log, leader: EpochEndOffset) -> int:
     """Up to where our log may be the leader's: to where both say that the largest epoch of both ended."""
     ours = log.epochs.end_of(leader.epoch, log.end_offset)
-    return max(log.start_offset, min(leader.end_offset, ours.end_offset))
+    common = max(log.start_offset, min(leader.end_offset, ours.end_offset))
+    check(common <= log.end_offset, "9 a common offset is in both logs", log=log, offset=common)
+    return common

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from chronik.metadata.commands import AlterPartition, AlterPartitionReply, IsrMember, NewIsr, TopicIsrs
 from chronik.metadata.errors import MetadataError, MetadataRefused
 from chronik.replication.progress import Progress
+from chronik.runtime.invariants import check
 from chronik.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -64,6 +65,14 @@ class IsrChanges:
             return
         if self._clock.monotonic_ns() < replica.isr_retry_ns:
             return
+        check(
+            progress.end_offset >= replica.high_watermark and progress.counted_epoch == state.leader_epoch,
+            "10 who comes into the ISR holds all that is committed",
+            partition=replica.name,
+            broker=broker_id,
+            offset=progress.end_offset,
+            high_watermark=replica.high_watermark,
+        )
         members = {*state.isr, broker_id}
         self._ask(replica, tuple(each for each in state.replicas if each in members))
 
@@ -89,6 +98,15 @@ class IsrChanges:
         return progress.lags(replica.log.end_offset, now_ns, lag_ns_max)
 
     def _ask(self, replica: Replica, isr: tuple[int, ...]) -> None:
+        check(replica.is_leader, "11 only a leader asks for another ISR", partition=replica.name, isr=isr)
+        check(
+            replica.isr_pending is None,
+            "11 one change of an ISR is on its way",
+            partition=replica.name,
+            pending=replica.isr_pending,
+            isr=isr,
+        )
+        check(len(isr) > 0, "11 an ISR is never empty", partition=replica.name)
         replica.ask_for_isr(isr)
         self._wanted[replica] = None
         self._has_work.set()
@@ -140,6 +158,12 @@ class IsrChanges:
             if replica.isr_pending is None or not replica.is_leader or replica.is_gone:
                 continue  # the image has moved on
             topic_id, index = replica.log.topic_id, replica.log.partition
+            check(
+                (topic_id, index) not in waiting,
+                "11 one change of an ISR is on its way",
+                partition=replica.name,
+                isr=replica.isr_pending,
+            )
             waiting[topic_id, index] = replica
             topic = topics.setdefault(topic_id, TopicIsrs(topic_id=topic_id, partitions=[]))
             topic.partitions.append(

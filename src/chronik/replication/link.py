@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from chronik.replication.errors import LeaderLost
+from chronik.runtime.invariants import check
 from chronik.wire.compiler import decoder_of, encoder_of
 from chronik.wire.errors import Malformed
 from chronik.wire.framing import FrameReader, pack_size
@@ -83,6 +84,7 @@ class LeaderLink(asyncio.BufferedProtocol):
     def _look_for(self, number: int) -> None:
         """A timer for each request would cost more than it is worth: this one looks now and then."""
         self._timer = None
+        check(number <= self.sent_count, "27 what was sent is waited for", number=number, sent=self.sent_count)
         if self.received_count < number:
             self.fail(LeaderLost(f"a fetch was left without answer for {SILENCE_MS_MAX} ms"))
         elif self.in_flight_count:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from chronik.runtime.invariants import check
+
 if TYPE_CHECKING:
     from chronik.replication.sessions import FollowerSession
 
@@ -83,6 +85,13 @@ class Progress:
         """
         if now_ns - self.session.heard_ns > lag_ns_max:
             return True
+        check(
+            now_ns >= self.goal_ns,
+            "25 the monotonic clock never goes back",
+            key=self.key,
+            before=self.goal_ns,
+            now=now_ns,
+        )
         if self.end_offset >= self.goal_offset or self.end_offset >= log_end_offset:
             self.goal_offset, self.goal_ns = log_end_offset, now_ns
             return False

@@ -26,10 +26,11 @@ from chronik.replication.errors import (
     UnknownEpoch,
 )
 from chronik.replication.progress import Progress
+from chronik.replication.replica_invariants import check_replica
 from chronik.replication.topic_settings import TopicSettings
 from chronik.replication.waits import Waits
 from chronik.runtime.interfaces import Clock
-from chronik.runtime.invariants import check
+from chronik.runtime.invariants import broken, check
 from chronik.storage.answers import Appended
 from chronik.storage.log import Log
 from chronik.wire.batches import BatchView, split
@@ -106,7 +107,20 @@ class Replica:
     def change(self, state: Partition) -> None:
         """Follows a new image."""
         before, self.state = self.state, state
-        check(state.leader_epoch >= before.leader_epoch, "a leader epoch never goes back")
+        check(
+            state.leader_epoch >= before.leader_epoch and state.partition_epoch >= before.partition_epoch,
+            "11 epochs never go back",
+            partition=self.name,
+            before=before,
+            now=state,
+        )
+        check(
+            state.leader == before.leader or state.leader_epoch > before.leader_epoch,
+            "11 a leader epoch has one leader",
+            partition=self.name,
+            before=before,
+            now=state,
+        )
         if state.partition_epoch > before.partition_epoch:
             self.isr_pending = None  # it has come true, or never will
             self.isr_retry_ns = 0
@@ -118,6 +132,7 @@ class Replica:
         else:
             self._reckon_isr()
         self.look_for_caught_up()
+        check_replica(self)
         self._wake()
 
     def _begin_epoch(self) -> None:
@@ -140,6 +155,7 @@ class Replica:
 
     def end(self) -> None:
         """The partition is gone: whoever waits for it looks again and finds out."""
+        check(not self.is_gone, "30 a replica ends once", partition=self.name)
         self.is_gone = True
         self.log.on_durable = None
         self._stop_waiting()
@@ -195,6 +211,10 @@ class Replica:
 
     def append(self, batches: list[BatchView], *, now_ms: int, from_client: bool = True) -> Appended:
         """Assigns offsets and writes to the page cache. What survives is told by `when_committed`."""
+        if self.state.leader != self.node_id:
+            broken(
+                "11 only a leader appends", partition=self.name, leader=self.state.leader, epoch=self.state.leader_epoch
+            )
         appended = self.log.append(
             batches, leader_epoch=self.state.leader_epoch, now_ms=now_ms, from_client=from_client
         )
@@ -218,6 +238,13 @@ class Replica:
     def delete_before(self, offset: int, timeout_ms: int) -> asyncio.Future[None] | None:
         """Records before `offset` are gone for readers here at once. Resolves when they are on every in-sync replica,
         so that no election brings them back; None when they already are."""
+        check(
+            offset <= self.high_watermark,
+            "7 only what is committed is deleted",
+            partition=self.name,
+            offset=offset,
+            high_watermark=self.high_watermark,
+        )
         self.log.advance_start(offset)
         for progress in self.followers.values():
             progress.session.has_committed_more(progress)
@@ -269,6 +296,14 @@ class Replica:
 
     def count(self, progress: Progress) -> None:
         """What a follower said of itself has been found to be a prefix of this log."""
+        if progress.end_offset > self.log.end_offset:
+            broken(
+                "9 a follower that counts holds no more than its leader",
+                partition=self.name,
+                broker=progress.broker_id,
+                offset=progress.end_offset,
+                end=self.log.end_offset,
+            )
         progress.counted_epoch = self.state.leader_epoch
         if self._deletions:
             self._deletions.committed(self.low_watermark)
@@ -307,10 +342,23 @@ class Replica:
 
     def ask_for_isr(self, isr: tuple[int, ...] | None) -> None:
         """The controller is being asked for this ISR; None: it has refused."""
+        check(
+            isr is None or (self.node_id in isr and set(isr) <= set(self.state.replicas)),
+            "11 an ISR has its leader, and nobody but replicas",
+            partition=self.name,
+            isr=isr,
+            replicas=self.state.replicas,
+        )
         self.isr_pending = isr
         self._reckon_isr()
 
     def _reckon_isr(self) -> None:
+        check(
+            not self.is_leader or self.node_id in self.state.isr,
+            "11 a leader is in its ISR",
+            partition=self.name,
+            state=self.state,
+        )
         members = dict.fromkeys((*self.state.isr, *(self.isr_pending or ())))
         members.pop(self.node_id, None)
         self._others = tuple(members)
@@ -337,6 +385,14 @@ class Replica:
             # Replicas that left stay eligible: nothing may be committed without them, whatever the configuration says
             # by now, until the controller no longer counts on them.
             return
+        if not self.log.start_offset <= committed <= self.log.end_offset:
+            broken(
+                "10 the high watermark lies in the log",
+                partition=self.name,
+                high_watermark=committed,
+                start=self.log.start_offset,
+                end=self.log.end_offset,
+            )
         self.is_proven = True
         if committed <= self.high_watermark:
             return
@@ -354,9 +410,16 @@ class Replica:
 
     def append_fetched(self, data: memoryview) -> None:
         """Takes over batches of the leader as they are."""
-        check(not self.is_leader, "a leader takes over nothing")
+        if self.is_leader:
+            broken("11 a leader takes over nothing", partition=self.name, epoch=self.state.leader_epoch)
         self.log.append_fetched(data)
-        check(self.log.epochs.latest <= self.state.leader_epoch, "no batch is of a later epoch than its leader")
+        if self.log.epochs.latest > self.state.leader_epoch:
+            broken(
+                "11 no batch is of a later epoch than its leader",
+                partition=self.name,
+                batch=self.log.epochs.latest,
+                epoch=self.state.leader_epoch,
+            )
 
     def learn(self, leader_high_watermark: int, leader_start_offset: int) -> None:
         """What the leader says is committed, as far as it is here, and where its log starts."""
@@ -368,6 +431,8 @@ class Replica:
         self._is_committed_firm = self.is_proven = True
         if known > self.high_watermark:
             self.high_watermark = log.high_watermark = known
+            if known > log.end_offset:
+                broken("10 the high watermark lies in the log", partition=self.name, high_watermark=known)
             if self._watchers:
                 self._wake()
 
@@ -376,28 +441,62 @@ class Replica:
         self._give_up_from(offset)
         self.log.truncate_to(offset)
         kept = min(self.high_watermark, self.log.end_offset)
-        check(kept == self.high_watermark or self._may_have_lost, f"{self.name}: a batch is committed whole")
+        check(
+            kept == self.high_watermark or self._may_have_lost,
+            "7 a batch is committed whole",
+            partition=self.name,
+            high_watermark=self.high_watermark,
+            end=self.log.end_offset,
+        )
+        check(
+            self.log.end_offset <= max(offset, kept),
+            "9 what the leader lacks is given up",
+            partition=self.name,
+            to=offset,
+        )
         self.high_watermark = self.log.high_watermark = kept
+        check_replica(self)
 
     def was_cut(self) -> None:
         """What was damaged is gone from the log. Nobody counts on this replica, so its watermark may go back."""
-        check(not self.is_leader, "a leader gives up nothing")
+        check(not self.is_leader, "7 a leader gives up nothing", partition=self.name, epoch=self.state.leader_epoch)
         self.mended_count += 1
+        check(
+            self.log.damage is None,
+            "22 damage that was cut is gone",
+            partition=self.name,
+            damage=self.log.damage,
+        )
         self.high_watermark = min(max(self.high_watermark, self.log.start_offset), self.log.end_offset)
         self.log.high_watermark = self.high_watermark
+        check_replica(self)
 
     def restart_at(self, offset: int) -> None:
         """Gives up everything: the leader's log starts behind our end, or it shares nothing with ours."""
         if offset < self.log.end_offset:
             self._give_up_from(offset)
         self.log.restart_at(offset)
+        check(
+            self.log.start_offset == self.log.end_offset == offset,
+            "9 a log that restarts is empty",
+            partition=self.name,
+            start=self.log.start_offset,
+            end=self.log.end_offset,
+        )
         self.high_watermark = self.log.high_watermark = offset
+        check_replica(self)
 
     def _give_up_from(self, offset: int) -> None:
-        check(not self.is_leader, "a leader gives up nothing")
+        check(not self.is_leader, "7 a leader gives up nothing", partition=self.name, epoch=self.state.leader_epoch)
         if offset >= self.high_watermark:
             return
-        check(self._may_have_lost, f"{self.name}: nothing committed is given up")
+        check(
+            self._may_have_lost,
+            "7 nothing committed is given up",
+            partition=self.name,
+            offset=offset,
+            high_watermark=self.high_watermark,
+        )
         why = "chronik.durability=os and a power cut" if self._is_committed_firm else "an unclean election"
         logger.warning("%s: %s lost records: %d to %d are cut", self.name, why, offset, self.log.end_offset - 1)
 
@@ -429,7 +528,15 @@ class CoordinatorPartition:
         self._replica.require_leader(self.leader_epoch)
         self._replica.require_in_sync()
         batches = split(memoryview(batch))
-        return self._replica.append(batches, now_ms=self._now_ms(), from_client=False).last_offset + 1
+        next_offset = self._replica.append(batches, now_ms=self._now_ms(), from_client=False).last_offset + 1
+        check(
+            next_offset == self._replica.log.end_offset,
+            "17 a coordinator's records stand at the end of the log",
+            partition=self._replica.name,
+            next=next_offset,
+            end=self._replica.log.end_offset,
+        )
+        return next_offset
 
     def when_committed(self, offset: int) -> asyncio.Future[None] | None:
         if self._replica.awaits_proof:

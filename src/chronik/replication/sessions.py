@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from chronik.replication.credentials import is_signed_by
 from chronik.replication.progress import Key, Progress
+from chronik.runtime.invariants import broken, check
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.fetch import (
     EpochEndOffset,
@@ -61,6 +62,9 @@ class FollowerSessions:
             return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=[])
         elif session.next_epoch != request.session_epoch or session.broker_epoch != broker_epoch:
             return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH, responses=[])
+        check(
+            session.broker_id == broker_id, "9 a session is of one broker", broker=broker_id, session=session.broker_id
+        )
         if request.session_epoch == EPOCH_INITIAL:
             for key in replicas.led_with_log(broker_id):
                 session.invite(key)
@@ -136,6 +140,7 @@ class FollowerSession:
         answers = self._collect()
         if answers or request.max_wait_ms <= 0:
             return self._response(answers)
+        check(self._waiting is None, "27 one request of a session waits", broker=self.broker_id)
         self._waiting = self._loop.create_future()
         wait_ms = min(request.max_wait_ms, WAIT_MS_MAX)
         self._timer = self._loop.call_later(wait_ms / 1000, self._answer, [])
@@ -155,6 +160,7 @@ class FollowerSession:
             self._news_timer.cancel()
 
     def _join(self, key: Key) -> Progress:
+        check(key not in self._partitions, "9 a partition stands once in a session", broker=self.broker_id, key=key)
         progress = self._partitions[key] = Progress(key, self)
         self._replicas.followers_of(key)[self.broker_id] = progress
         return progress
@@ -163,6 +169,7 @@ class FollowerSession:
         progress = self._partitions.pop(key, None)
         if progress is None:
             return
+        check(progress.key == key, "9 a partition stands once in a session", broker=self.broker_id, key=key)
         for waiting in (self._ready, self._committed, self._refused):
             waiting.pop(progress, None)
         self._replicas.follower_left(key, progress)
@@ -248,6 +255,8 @@ class FollowerSession:
 
     def _look(self, progress: Progress, left_bytes: int, *, at_least_one: bool) -> tuple[PartitionData, int] | None:
         """What is new of a partition, and its size."""
+        if self._partitions.get(progress.key) is not progress:
+            broken("9 a session answers for its own partitions", broker=self.broker_id, key=progress.key)
         replica = self._replicas.opened(progress.key)
         if replica is None or progress.counted_epoch != replica.state.leader_epoch or not replica.is_leader:
             self._admit(progress)
@@ -272,6 +281,8 @@ class FollowerSession:
             if not at_least_one:
                 self._ready[progress] = None  # too large for what was left of this answer
             return None
+        if found.next_offset <= progress.end_offset and found.buffers:
+            broken("9 a follower gets what it lacks", partition=replica.name, offset=progress.end_offset)
         progress.awaits_follower = True
         progress.sent_offset = progress.end_offset
         answer = self._data(progress, replica)
@@ -291,6 +302,10 @@ class FollowerSession:
         return answers
 
     def _data(self, progress: Progress, replica: Replica) -> PartitionData:
+        if replica.high_watermark > replica.log.end_offset:
+            broken(
+                "10 the high watermark lies in the log", partition=replica.name, high_watermark=replica.high_watermark
+            )
         progress.told_high_watermark, progress.told_start_offset = replica.high_watermark, replica.log.start_offset
         return PartitionData(
             partition_index=progress.key[1],

@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from itertools import pairwise
 
 from chronik.runtime.interfaces import Clock
+from chronik.runtime.invariants import check
 
 NS_PER_MS = 1_000_000
 NEVER_NS = 2**63
@@ -82,6 +84,7 @@ class Waits:
     def _set_timer(self, deadline_ns: int, delay_ms: int) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        check(deadline_ns < NEVER_NS and delay_ms >= 0, "27 a wait ends", deadline_ns=deadline_ns, delay_ms=delay_ms)
         self._timer_ns = deadline_ns
         self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._time_is_up)
 
@@ -89,6 +92,11 @@ class Waits:
         self._timer, self._timer_ns = None, NEVER_NS
         now_ns = self._clock.monotonic_ns()
         waiting = [each for each in self._queue if each.deadline_ns > now_ns]
+        check(
+            all(first.offset <= second.offset for first, second in pairwise(waiting)),
+            "27 those who wait are kept in the order of offsets",
+            count=len(waiting),
+        )
         overdue = [each for each in self._queue if each.deadline_ns <= now_ns]
         self._queue = deque(waiting)
         for each in overdue:

@@ -18,6 +18,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from chronik.runtime.interfaces import Clock
+from chronik.runtime.invariants import check
 
 logger = logging.getLogger("chronik.alarms")
 
@@ -63,6 +64,9 @@ class Alarms:
             self._unlisted.setdefault(cause, set()).add(subject)
             return
         self._active[cause, subject] = Alarm(cause, subject, text, self._clock.wall_ms())
+        check(
+            self.totals[cause] >= self.count(cause), "26 every alarm is counted", cause=cause, total=self.totals[cause]
+        )
         logger.log(level, "%s: %s", cause, text)
 
     def cleared(self, cause: str, text: str, subject: str = "") -> None:

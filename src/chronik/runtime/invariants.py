@@ -1,13 +1,57 @@
-"""`check` guards what must never be false. Unlike `assert` it stays under -O; what it raises stops the node.
+"""Checks of what must never be false, whatever clients, peers and disks do. What they raise stops the node.
 
-Bytes from outside are never checked this way: they are answered with an error.
+`check` and `broken` are for promises of our own code only. Bytes from clients, peers and disks are answered with an
+error or reported as damage. Unlike `assert`, checks stay under `python -O`.
+
+A promise begins with its number in docs/invariants.md. The values name the subject: partition, offsets, epoch.
+On paths that run for every request write `if a > b: broken("10 ...", ...)`, which costs a comparison; elsewhere
+`check(a <= b, "10 ...", ...)`, which costs a call as well.
 """
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 
 class InvariantBroken(Exception):
     """A bug of ours. The node stops rather than go on with state it cannot trust."""
 
 
-def check(holds: bool, promise: str) -> None:
+def broken(promise: str, **subject: object) -> NoReturn:
+    values = ", ".join(
+        f"{name} {value.hex() if isinstance(value, bytes) else value}" for name, value in subject.items()
+    )
+    raise InvariantBroken(f"invariant {promise} ({values})" if values else f"invariant {promise}")
+
+
+def check(holds: bool, promise: str, **subject: object) -> None:
     if not holds:
-        raise InvariantBroken(promise)
+        broken(promise, **subject)
+
+
+def hear_of_broken(loop: asyncio.AbstractEventLoop, stop: Callable[[BaseException], None]) -> Callable[[], None]:
+    """Calls `stop` when a callback of the loop raises InvariantBroken, be it a timer, a protocol or a task without an
+    owner. Without this the loop would log the error and go on. Returns what ends the watch.
+
+    Several watches of one loop hear of every error: nobody can tell whose callback it was.
+    """
+    before = loop.get_exception_handler()
+
+    def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if isinstance(error, InvariantBroken):
+            stop(error)
+        if before is not None:
+            before(loop, context)
+        else:
+            loop.default_exception_handler(context)
+
+    loop.set_exception_handler(handle)
+
+    def end() -> None:
+        if loop.get_exception_handler() is handle:
+            loop.set_exception_handler(before)
+
+    return end

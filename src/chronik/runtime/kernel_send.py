@@ -14,6 +14,7 @@ import ctypes
 from collections.abc import Callable
 from typing import Final
 
+from chronik.runtime.invariants import broken
 from chronik.runtime.kernel_io import EVENT, REQUEST, SLOTS, KernelIo
 
 SENT_BYTES_MAX: Final = 4096  # of one answer: what is larger costs more than the call
@@ -71,6 +72,8 @@ class KernelSends:
             due = self._due
             if not used_bytes:
                 asyncio.get_running_loop().call_soon(self._end_turn)
+            if at + size_bytes > _ARENA_BYTES or len(due) >= SLOTS:
+                broken("27 what is sent together fits its buffer", at=at, size=size_bytes, waiting=len(due))
             self._arena[used_bytes : at + size_bytes] = data
             REQUEST.pack_into(
                 self._io.requests, len(due) * REQUEST.size, len(due), 0, 0, _WRITE, 0, fd, self._arena_at + at,
@@ -113,6 +116,8 @@ class KernelSends:
         for index in range(self._io.collect(accepted) if accepted else 0):
             slot, _, sent_bytes, _ = EVENT.unpack_from(self._io.events, index * EVENT.size)
             transport, at, size_bytes = due[slot]
+            if sent_bytes > size_bytes:
+                broken("27 no socket takes more than it is given", sent=sent_bytes, given=size_bytes)
             if sent_bytes != size_bytes:  # its buffer is full, or it is lost: the loop finds out which
                 sent_bytes = max(0, sent_bytes)
                 left.append((transport, at + sent_bytes, size_bytes - sent_bytes))

@@ -11,6 +11,8 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from chronik.runtime.invariants import InvariantBroken, check
+
 logger = logging.getLogger("chronik.tasks")
 
 
@@ -25,6 +27,7 @@ class Tasks:
     def start(self, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         full_name = f"{self.owner}.{name}"
         task = asyncio.get_running_loop().create_task(self._guard(full_name, work), name=full_name)
+        check(task not in self._running, "30 a task is started once", name=full_name)
         self._running[task] = None
         task.add_done_callback(self._forget)
         # A task that is cancelled before its first step never touches its work, which Python would complain about.
@@ -48,6 +51,9 @@ class Tasks:
             logger.exception("task %s failed", name)
             if self._on_failure is not None:
                 self._on_failure(name, error)
+            elif isinstance(error, InvariantBroken):  # the loop tells the node
+                context = {"message": f"task {name} failed", "exception": error}
+                asyncio.get_running_loop().call_exception_handler(context)
         else:
             logger.debug("task %s ended", name)
 

@@ -267,6 +267,12 @@ class ProcessLoop(_Loop):  # type: ignore[misc]
         if self.on_unhandled is not None and not self.is_dead:
             self.on_unhandled(context)
 
+    def get_exception_handler(self) -> None:
+        return None
+
+    def set_exception_handler(self, handler: object) -> None:
+        """Not kept: a callback that raises ends the run, which is more than any handler could do."""
+
     def get_debug(self) -> bool:
         return False
 

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from chronik.runtime.interfaces import Disk, File
+from chronik.runtime.invariants import broken
 
 if TYPE_CHECKING:
     from chronik.storage.log import Log
@@ -31,6 +32,8 @@ class Capture:
         self.names = False  # whether the file that says whose directory it is is synced with it
         size_bytes = 0
         for _, start, end in pieces:
+            if start > end:
+                broken("21 a capture goes forward", log=log, start=start, end=end)
             size_bytes += end - start
         self.size_bytes = size_bytes
 

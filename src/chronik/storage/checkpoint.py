@@ -19,6 +19,7 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from typing import NamedTuple
 
+from chronik.runtime.invariants import check
 from chronik.storage.errors import CorruptCheckpoint
 from chronik.wire.checksums import crc32c
 
@@ -42,6 +43,48 @@ class LogPoint(NamedTuple):
     sparse_offset: int = 0  # below it offsets may be missing
     is_named: bool = False  # the log's directory has its partition.metadata durably
     kept_from: int | None = None  # the first journal below the checkpoint's that this log needs
+
+    def require_sound(self) -> None:
+        """Of a point that is taken from a log. One that recovery reads anew has no offset yet."""
+        check(
+            0 <= self.start_offset <= self.offset,
+            "10 a log does not start behind its end",
+            topic=self.topic,
+            partition=self.partition,
+            start=self.start_offset,
+            end=self.offset,
+        )
+        check(
+            self.segment <= self.offset and self.position >= 0,
+            "28 a checkpoint names the last segment",
+            topic=self.topic,
+            partition=self.partition,
+            segment=self.segment,
+            offset=self.offset,
+        )
+        check(
+            self.compacted_offset <= self.offset and self.sparse_offset <= max(self.offset, self.compacted_offset),
+            "28 compaction stays below the end",
+            topic=self.topic,
+            partition=self.partition,
+            compacted=self.compacted_offset,
+            sparse=self.sparse_offset,
+            end=self.offset,
+        )
+        check(
+            self.epochs == sorted(self.epochs),
+            "11 leader epochs rise with offsets",
+            topic=self.topic,
+            partition=self.partition,
+            epochs=self.epochs,
+        )
+        check(
+            self.bases is None or self.bases == sorted(set(self.bases)),
+            "28 segments follow each other",
+            topic=self.topic,
+            partition=self.partition,
+            bases=self.bases,
+        )
 
     def line(self) -> str:
         epochs = ",".join([f"{epoch}:{start}" for epoch, start in self.epochs]) or "-"

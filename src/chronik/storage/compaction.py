@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Disk, Lane
+from chronik.runtime.invariants import check
 from chronik.storage.config import FOREVER
 from chronik.storage.errors import StorageError, StorageFailed
 from chronik.storage.log import Log
@@ -84,9 +85,30 @@ async def compact(
     if dirty_index >= end_index:
         return
     segments = log.segments[:end_index]
+    check(
+        end_index < len(log.segments),
+        "7 compaction leaves the last segment alone",
+        log=log,
+        end=end_index,
+        segments=len(log.segments),
+    )
+    check(
+        log.segments[end_index].base_offset <= log.high_watermark,
+        "7 compaction touches only what is committed",
+        log=log,
+        end=log.segments[end_index].base_offset,
+        high_watermark=log.high_watermark,
+    )
     turns = _Turns(log, lane, fail)
     try:
         latest, end_offset = await _latest_offsets(log, segments[dirty_index:], keys_max, turns)
+        check(
+            end_offset <= log.high_watermark,
+            "7 compaction touches only what is committed",
+            log=log,
+            end=end_offset,
+            high_watermark=log.high_watermark,
+        )
         cleaning = _Cleaning(log, latest, end_offset, now_ms)
         for group in _groups([segment for segment in segments if segment.base_offset < end_offset], log):
             await _replace(log, group, cleaning, disk, turns)
@@ -95,6 +117,13 @@ async def compact(
         return
     except _LogChanged:
         return
+    check(
+        end_offset > log.compacted_offset or not latest,
+        "25 every pass of compaction gets on",
+        log=log,
+        compacted=log.compacted_offset,
+        end=end_offset,
+    )
     log.compacted_offset = max(log.compacted_offset, end_offset)
     log.sparse_offset = max(log.sparse_offset, end_offset)
     log.producers.forget_aborted(end_offset, cleaning.aborted_kept)
@@ -157,6 +186,13 @@ async def _latest_offsets(
             if len(latest) >= keys_max:
                 return latest, batch.next_offset
         end_offset = log.segments[log.segments.index(segment) + 1].base_offset
+    check(
+        end_offset > segments[0].base_offset,
+        "25 every pass of compaction gets on",
+        log=log,
+        first=segments[0].base_offset,
+        end=end_offset,
+    )
     return latest, end_offset
 
 
@@ -219,6 +255,19 @@ class _Cleaning:
         if aborted is not None:
             self.aborted_kept.add(aborted)
         sets_horizon = has_tombstone and not batch.has_delete_horizon
+        check(
+            len(kept) <= batch.record_count,
+            "8 compaction keeps what was there",
+            first=batch.base_offset,
+            kept=len(kept),
+            records=batch.record_count,
+        )
+        check(
+            not kept or (kept[0].offset >= batch.base_offset and kept[-1].offset <= batch.last_offset),
+            "8 compaction moves no record",
+            first=batch.base_offset,
+            last=batch.last_offset,
+        )
         if len(kept) == batch.record_count and not sets_horizon:
             return batch.data
         return self._rebuilt(batch, kept, sets_horizon=sets_horizon)
@@ -292,6 +341,13 @@ async def _replace(log: Log, group: list[Segment], cleaning: _Cleaning, disk: Di
         raise
     first = log.segments.index(group[0])
     end = first + len(group)
+    check(
+        log.segments[first:end] == group,
+        "28 compaction replaces neighbours",
+        log=log,
+        first=base,
+        count=len(group),
+    )
     swap_path = f"{directory}/{base:020}-{log.segments[end].base_offset:020}.swap"
     disk.rename(cleaned_path, swap_path)
     try:
@@ -309,6 +365,13 @@ async def _replace(log: Log, group: list[Segment], cleaning: _Cleaning, disk: Di
     replacement.checked(0)
     if replacement.size_bytes:
         replacement.rebuild_index(log.config.index_interval_bytes)
+    check(
+        replacement.durable_bytes == replacement.size_bytes,
+        "7 compacted segments are synced before they count",
+        log=log,
+        durable=replacement.durable_bytes,
+        size=replacement.size_bytes,
+    )
     log.replace_segments(first, end, [replacement])
     files = replacement.files()
 

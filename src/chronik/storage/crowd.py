@@ -11,6 +11,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from chronik.runtime.invariants import broken
+
 CROWD_COUNT = 8  # fewer in a round are no crowd
 ENOUGH_COUNT = 64  # so many wait no longer
 GATHERING_S_MAX = 0.003
@@ -45,6 +47,8 @@ class Crowd:
 
     def taken(self) -> None:
         """A round begins with all of them."""
+        if 0 < self.count < self._seen_count:
+            broken("26 nobody leaves a crowd", seen=self._seen_count, count=self.count)
         self._was_crowd = self.count >= CROWD_COUNT
         self.count = 0
 

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Disk, File
+from chronik.runtime.invariants import broken, check
 
 ENTRY = struct.Struct(">IIq")
 CHUNK_ENTRIES = 64  # a write of 1 KiB for every 256 KiB of log or more
@@ -51,6 +52,8 @@ class Index:
         return self._positions[-1] if self._positions else -1
 
     def add(self, offset: int, position: int, timestamp_before_ms: int) -> None:
+        if self._positions and position < self._positions[-1]:
+            broken("28 index entries rise", path=self.path, position=position, last=self._positions[-1])
         self._offsets.append(offset)
         self._positions.append(position)
         self._timestamps.append(timestamp_before_ms)
@@ -74,6 +77,12 @@ class Index:
         same byte and offset, and would agree with an entry that came back."""
         count = bisect_left(self._positions, position)
         del self._offsets[count:], self._positions[count:], self._timestamps[count:]
+        check(
+            len(self._offsets) == len(self._positions) == len(self._timestamps),
+            "28 an index entry has offset, position and timestamp",
+            path=self.path,
+            count=count,
+        )
         if self._written > count:
             self._cut_file(count)
         elif not count and self.file is None:
@@ -107,6 +116,13 @@ class Index:
             file = self._disk.open(self.path, create=True)
             file.truncate(self._written * ENTRY.size)
         start = self._written
+        check(
+            start <= len(self._positions),
+            "28 an index file holds no more than the index",
+            path=self.path,
+            written=start,
+            entries=len(self._positions),
+        )
         rows = zip(self._offsets[start:], self._positions[start:], self._timestamps[start:], strict=True)
         file.append([b"".join([ENTRY.pack(*row) for row in rows])])
         self._written = len(self._positions)
@@ -123,6 +139,13 @@ class Index:
         if not len(self) or self._positions[0] or self._positions[-1] >= size_bytes or not all(map(_rises, rows)):
             self._take_while_in_order(data, size_bytes)
         self._written = len(self._positions)
+        check(
+            self._written * ENTRY.size <= len(data),
+            "28 an index takes no more from its file than there is",
+            path=self.path,
+            entries=self._written,
+            size=len(data),
+        )
         if len(data) > self._written * ENTRY.size:
             self._cut_file(self._written)
 

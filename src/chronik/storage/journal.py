@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Disk, File
+from chronik.runtime.invariants import broken, check
 from chronik.storage.capture import Capture, syncs_of
 from chronik.storage.crowd import Crowd
 from chronik.storage.errors import CorruptSegment, LogFull, StorageFailed
@@ -96,6 +97,8 @@ class Journal:
                 return future
             if self.running is None:
                 self._crowd.begin_soon()
+        if self.failed is not None:
+            broken("21 after a failed sync nothing is waited for", journal=self.path)
         self._gathering[log] = None
         self._crowd.count += 1
         return future
@@ -128,6 +131,13 @@ class Journal:
         except OSError as error:
             raise self.fail(error) from error
         self._synced_bytes = max(self._synced_bytes, self._file.size_bytes())
+        check(
+            self._syncing_bytes <= self._synced_bytes,
+            "21 what a sync covers was written before it",
+            journal=self.path,
+            syncing=self._syncing_bytes,
+            synced=self._synced_bytes,
+        )
         self._notes_unsynced = False
 
     def forget(self, log: Log) -> None:
@@ -272,6 +282,10 @@ class Journal:
         future = self.running
         if future is None:  # failed meanwhile
             return
+        if self.failed is not None:
+            broken("21 after a failed sync nothing is acknowledged", journal=self.path)
+        if self._syncing_bytes > self._file.size_bytes():
+            broken("21 what a sync covers was written before it", journal=self.path, syncing=self._syncing_bytes)
         self._synced_bytes = max(self._synced_bytes, self._syncing_bytes)
         marks: list[bytes | memoryview] = []
         for capture in self._captures:
@@ -279,9 +293,13 @@ class Journal:
             still_holds = capture.log.made_durable(capture)
             if still_holds and capture.by_sync and capture.pieces and handle is not None:
                 segment, _, end = capture.pieces[-1]
+                if end > segment.durable_bytes:
+                    broken("10 a mark names durable bytes", log=capture.log, end=end, durable=segment.durable_bytes)
                 marks.append(record_header(Kind.MARK, handle, segment.base_offset, end, capture.end_offset, 0))
                 if capture.names:
                     marks.append(record_header(Kind.NAMED, handle, 0, 0, 0, 0))
+        if future.done():
+            broken("21 a round of the journal ends once", journal=self.path, rounds=self.round_count)
         self._captures = []
         self.running = None
         if marks:
@@ -315,9 +333,17 @@ class Journal:
             return
         if self._notes_unsynced:
             return
+        check(self._captures == [], "21 the journal changes its file between rounds", journal=self.path)
         self._file, switched = self._next_file
         self._next_file = None
         self.number += 1
+        check(self._file.size_bytes() == 0, "28 a new journal is empty", journal=self._file.path)
+        check(
+            self._file.path == journal_path(self.directory, self.number),
+            "28 journals are numbered without a hole",
+            journal=self._file.path,
+            number=self.number,
+        )
         self._handles.clear()
         self._handle_next = 0
         self._synced_bytes = self._syncing_bytes = 0

@@ -10,6 +10,8 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from chronik.runtime.invariants import broken
+
 
 class EpochEnd(NamedTuple):
     epoch: int  # -1: unknown
@@ -34,6 +36,8 @@ class LeaderEpochs:
         while self._starts and self._starts[-1] >= start_offset:  # an epoch that wrote nothing
             self._starts.pop()
             self._epochs.pop()
+        if self._epochs and self._epochs[-1] >= epoch:
+            broken("11 leader epochs rise with offsets", epoch=epoch, before=self._epochs[-1], offset=start_offset)
         self._epochs.append(epoch)
         self._starts.append(start_offset)
         self.latest = epoch

@@ -16,22 +16,18 @@ from operator import attrgetter
 
 from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Buffer, Disk, File
-from chronik.runtime.invariants import check
+from chronik.runtime.invariants import broken, check
 from chronik.storage import partition_metadata, rules
 from chronik.storage.answers import Appended, LogRead
 from chronik.storage.capture import Capture
 from chronik.storage.config import LogConfig
-from chronik.storage.errors import (
-    CorruptSegment,
-    InvalidRecord,
-    LogFull,
-    OffsetOutOfRange,
-    StorageError,
-)
+from chronik.storage.errors import CorruptSegment, InvalidRecord, LogFull, OffsetOutOfRange, StorageError
 from chronik.storage.journal import Journal
 from chronik.storage.journal_format import Kind
 from chronik.storage.leader_epochs import LeaderEpochs
+from chronik.storage.log_invariants import check_log
 from chronik.storage.partition_metadata import PartitionName
+from chronik.storage.producer_replay import rebuild_producers
 from chronik.storage.producer_state import AbortedTransaction, ProducerState
 from chronik.storage.segment import OFFSET_SPAN_MAX, Expected, Segment
 from chronik.storage.unread import Unread
@@ -140,6 +136,8 @@ class Log:
                     raise InvalidRecord("an idempotent producer sends one batch for a partition in one request")
                 written = self.producers.check_batch(batch)
                 if written is not None:
+                    if written.last_offset >= self.end_offset:
+                        broken("13 a batch that was written before is in the log", log=self, last=written.last_offset)
                     return Appended(written.first_offset, written.last_offset, written.timestamp_ms, True)
             if from_client:
                 rules.check_produced(batch, config, now_ms)
@@ -156,7 +154,9 @@ class Log:
         if size_bytes < JOINED_BYTES_MAX:
             buffers = [b"".join(buffers)]
         if leader_epoch != self.epochs.latest:
-            check(leader_epoch > self.epochs.latest, "a leader's epoch never goes back")
+            check(
+                leader_epoch > self.epochs.latest, "11 a leader's epoch never goes back", log=self, epoch=leader_epoch
+            )
         position = self._write(segment, buffers, size_bytes)
         if leader_epoch != self.epochs.latest:
             self.epochs.assign(leader_epoch, first_offset)
@@ -170,6 +170,8 @@ class Log:
                 self.producers.note_batch(batch, offset, timestamp_ms)
             segment.note(offset, next_offset, position, end, timestamp_ms, config.index_interval_bytes)
             position, offset = end, next_offset
+        if offset != self.end_offset or position != segment.size_bytes:
+            broken("8 offsets and positions of an append join", log=self, offset=offset, position=position)
         return _new(Appended, (first_offset, offset - 1, now_ms if stamps_time else -1, False))
 
     def append_fetched(self, buffer: memoryview) -> None:
@@ -190,6 +192,8 @@ class Log:
         for batch in batches:
             self.note_batch(segment, position, batch)
             position += batch.size_bytes
+        if position != segment.size_bytes:
+            broken("9 a follower writes what its leader has", log=self, position=position, size=segment.size_bytes)
 
     def _note_gaps(self, segment: Segment, batches: list[BatchView]) -> None:
         """Where the leader's log was compacted. Recovery believes no other gap: no checksum covers a batch's offset."""
@@ -314,6 +318,8 @@ class Log:
         if capture.by_sync:
             self.made_synced(capture)
         if capture.end_offset > self._durable_offset:
+            if capture.end_offset > self.end_offset:
+                broken("10 nothing is durable that was not written", log=self, durable=capture.end_offset)
             self._durable_offset = capture.end_offset
             if self.on_durable is not None:
                 self.on_durable()
@@ -457,7 +463,8 @@ class Log:
         self.sync_cut(segment)
         self._cut_back(offset)
         self.epochs.truncate_end(offset)
-        self._rebuild_producers()
+        rebuild_producers(self)
+        check_log(self)
 
     def restart_at(self, offset: int) -> None:
         """Drops everything and goes on at `offset`, also if LogFull says that there is no room for a file yet."""
@@ -475,6 +482,7 @@ class Log:
         segment = self._make_segment(offset)
         self.segments.append(segment)
         self.sync_cut(segment)
+        check_log(self)
 
     def met_damage(self, damage: CorruptSegment) -> None:
         """Somebody read bytes that are not what was written, or missed a file. Changes nothing but what is known."""
@@ -494,20 +502,6 @@ class Log:
         self.checkpointed_segment = min(self.checkpointed_segment, last)
         self.generation += 1
 
-    def _rebuild_producers(self) -> None:
-        """As of the end. Reading is the last resort: from the beginning, if the cut is below the last checkpoint, or if
-        some of what came behind that is gone."""
-        offset, data = self.snapshot
-        if self.producers.take_back_from(self.end_offset):
-            if offset > self.end_offset:
-                self.snapshot = (self.end_offset, self.producers.encode())
-            return
-        if offset > self.end_offset or offset < self.segments[0].base_offset:
-            offset, data = self.start_offset, b""
-            self.snapshot = (offset, data)
-        self.producers = ProducerState.decode(data)
-        self.replay_producers(offset)
-
     def replay_producers(self, offset: int) -> None:
         """Reads from `offset` on what producers wrote."""
         for index in range(self._index_at(offset), len(self.segments)):
@@ -526,6 +520,7 @@ class Log:
         self.start_offset = offset
         self.epochs.truncate_start(offset)
         self.producers.truncate_start(offset)
+        check_log(self)
 
     def drop_below_start(self) -> None:
         """Removes segments that hold nothing at or above start_offset. The one that is written to stays."""
@@ -533,6 +528,7 @@ class Log:
         while count + 1 < len(self.segments) and self.segments[count + 1].base_offset <= self.start_offset:
             count += 1
         self._drop_segments(0, count)
+        check_log(self)
 
     def _drop_segments(self, first: int, end: int) -> None:
         for segment in self.segments[first:end]:
@@ -562,12 +558,14 @@ class Log:
         """Compaction has put other files in place of segments first..end."""
         self.segments[first:end] = replacements
         self._watch(replacements)
+        check_log(self)
 
     def adopt(self, segments: list[Segment], durable_offset: int) -> None:
         """Recovery hands over what it found."""
         self.segments = segments
         self._durable_offset = durable_offset
         self._watch(segments)
+        check_log(self)
 
     def _watch(self, segments: list[Segment]) -> None:
         for segment in segments:

@@ -21,6 +21,7 @@ from typing import Any
 
 from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Disk, Runtime
+from chronik.runtime.invariants import check
 from chronik.storage import checkpoint, compaction, lost_logs, manifest, partition_metadata, recovery, retention
 from chronik.storage.capture import Capture
 from chronik.storage.checkpoint import LogPoint
@@ -225,6 +226,7 @@ class Logs:
         log = self._logs.get((topic_id, partition))
         if log is None:
             return self._new(topic, topic_id, partition, config)
+        check(log.topic == topic, "8 a topic id keeps its name", topic=topic, log=log)
         log.config = config
         return log
 
@@ -233,6 +235,7 @@ class Logs:
         log.directory_durably = log.directory in self._renamed
         log.drops_first = (topic_id, partition) in self._undropped
         log.on_lost, log.on_open = self._lost, self.open_files.opens
+        check((topic_id, partition) not in self._logs, "30 a partition has one log", topic=topic, index=partition)
         self._logs[topic_id, partition] = log
         return log
 
@@ -266,6 +269,7 @@ class Logs:
         """Gone for every caller when this returns, and its name and place are free for another log. Its files go with
         what is returned, for the caller to run, when the journal knows of it."""
         key = (log.topic_id, log.partition)
+        check(self._logs.get(key) is log, "30 a log is deleted once", log=log)
         del self._logs[key]
         self._lines.pop(key, None)
         self._checkpointed.pop(key, None)
@@ -461,8 +465,15 @@ class Logs:
         unnoted = list(self._unnoted)
         data = checkpoint.encode(number, list(self._lines.values()))
         await self._synced(lambda: self._disk.replace_file(f"{self.directory}/checkpoint", data))
+        check(
+            number >= self._promises.checkpoint,
+            "28 checkpoints go forward",
+            number=number,
+            last=self._promises.checkpoint,
+        )
         self._promises.checkpoint = number
         self._renamed.clear()  # replacing a file syncs the directory
+        check(number <= self._journal.number, "28 a journal that is written to stays", number=number)
         # Some hold records of a log whose own directory is elsewhere, and can be put back.
         kept = {each for log in self._logs.values() if log.damage is not None for each in log.needed_journals}
         await self._lane.run(lambda: self._remove_journals(number, kept))
@@ -512,6 +523,7 @@ class Logs:
                 log.expected_bases(),
                 log.end_offset if log.config.compacts else log.sparse_offset,  # it may be compacted before the next one
             )
+            point.require_sound()
             await self._sync(capture)
             if log.made_synced(capture):
                 log.snapshot = snapshot

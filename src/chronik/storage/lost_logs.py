@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 
 from chronik.runtime.interfaces import Disk
+from chronik.runtime.invariants import check
 from chronik.storage.errors import CorruptSegment, LogFull
 from chronik.storage.log import Log
 
@@ -68,6 +69,13 @@ def cut(log: Log, disk: Disk) -> None:
     except LogFull:
         log.damage, log.rot = known
         raise
+    check(
+        log.end_offset <= max(lost.lost_from, log.start_offset),
+        "22 nothing damaged is left of a log that was cut",
+        log=log,
+        lost_from=lost.lost_from,
+        damage=log.damage,
+    )
     for name in disk.list(log.directory):  # files that recovery did not take up
         path = f"{log.directory}/{name}"
         if name.endswith(".log") and all(path != segment.path for segment in log.segments):

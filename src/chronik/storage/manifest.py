@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
+from chronik.runtime.invariants import check
 from chronik.storage.errors import CorruptManifest, DataMissing
 from chronik.wire.checksums import crc32c
 
@@ -29,6 +30,12 @@ class Manifest(NamedTuple):
     checkpoint: int
 
     def encode(self) -> bytes:
+        check(
+            0 <= self.checkpoint <= self.journal,
+            "28 a checkpoint covers only journals that were begun",
+            checkpoint=self.checkpoint,
+            journal=self.journal,
+        )
         body = f"journal {self.journal}\ncheckpoint {self.checkpoint}\n".encode()
         return f"{TITLE} {crc32c(body):08x}\n".encode() + body
 

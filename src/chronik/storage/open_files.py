@@ -15,6 +15,8 @@ from itertools import islice
 from typing import TYPE_CHECKING
 from weakref import ref
 
+from chronik.runtime.invariants import check
+
 if TYPE_CHECKING:
     from chronik.storage.errors import StorageFailed
     from chronik.storage.segment import Segment
@@ -45,6 +47,12 @@ class OpenFiles:
         if key not in self._open and self.is_at_limit:
             self._make_room()
         self._open[key] = None
+        check(
+            len(self._open) <= max(self._segments_max, 1) + LOOKED_AT_MAX,
+            "23 open files are bounded",
+            open=len(self._open),
+            allowed=self._segments_max,
+        )
 
     def _forget(self, key: ref[Segment]) -> None:
         self._open.pop(key, None)

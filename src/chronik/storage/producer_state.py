@@ -11,6 +11,7 @@ import struct
 from bisect import bisect_left
 from typing import NamedTuple
 
+from chronik.runtime.invariants import broken, check
 from chronik.storage.errors import CoordinatorFenced, InvalidProducerEpoch, OutOfOrderSequence
 from chronik.wire import records
 from chronik.wire.batches import CONTROL, TRANSACTIONAL, BatchView
@@ -160,6 +161,15 @@ class ProducerState:
             producer.epoch = epoch
             producer.batches.clear()
         batches = producer.batches
+        if batches and batches[-1].last_offset >= first_offset:
+            broken(
+                "12 a producer's batches stand in the order of sending",
+                producer=producer_id,
+                before=batches[-1].last_offset,
+                offset=first_offset,
+            )
+        if last_offset < first_offset:
+            broken("8 a batch has offsets of its own", producer=producer_id, first=first_offset, last=last_offset)
         if len(batches) == BATCHES_KEPT:
             del batches[0]
         batches.append(_new(WrittenBatch, (first_sequence, last_sequence, first_offset, last_offset, timestamp_ms)))
@@ -167,7 +177,15 @@ class ProducerState:
         producer.silent_since_ms = -1
         if transactional and producer.transaction_first_offset < 0:
             producer.transaction_first_offset = first_offset
+            if self._open and next(reversed(self._open.values())) >= first_offset:
+                broken("16 open transactions are kept oldest first", producer=producer_id, first=first_offset)
             self._open[producer_id] = first_offset
+            check(
+                len(self._open) <= len(self.producers),
+                "14 an open transaction has a producer",
+                open=len(self._open),
+                producers=len(self.producers),
+            )
 
     def end_transaction(
         self, producer_id: int, epoch: int, coordinator_epoch: int, offset: int, timestamp_ms: int, *, committed: bool
@@ -186,9 +204,23 @@ class ProducerState:
         producer.transaction_first_offset = -1
         if first_offset is None:
             return
+        check(
+            first_offset <= offset,
+            "14 a transaction ends behind its first record",
+            producer=producer_id,
+            first=first_offset,
+            marker=offset,
+        )
         self._ended.append((first_offset, offset))
         if not committed:
             stable = min([offset + 1, *self._open.values()])
+            check(
+                not self._aborted or self._aborted[-1].last_offset < offset,
+                "14 aborted transactions are kept in the order of their markers",
+                producer=producer_id,
+                marker=offset,
+            )
+            check(stable <= offset + 1, "16 the stable offset passes no marker", marker=offset, stable=stable)
             self._aborted.append(AbortedTransaction(producer_id, first_offset, offset, stable))
 
     def last_stable_offset(self, high_watermark: int) -> int:
@@ -220,12 +252,19 @@ class ProducerState:
             if producer.silent_since_ms < 0:
                 producer.silent_since_ms = now_ms
             elif producer.silent_since_ms < limit_ms and producer.transaction_first_offset < 0:
+                if producer_id in self._open:
+                    broken("14 a producer with an open transaction is not forgotten", producer=producer_id)
                 del self.producers[producer_id]
 
     def truncate_start(self, offset: int) -> None:
         """No reader gets anything below `offset` any more."""
         index = bisect_left(self._aborted, offset, key=lambda aborted: aborted.last_offset)
         del self._aborted[:index]
+        check(
+            not self._aborted or self._aborted[0].last_offset >= offset,
+            "14 transactions below the start are forgotten",
+            start=offset,
+        )
 
     def forget_aborted(self, offset: int, kept: set[AbortedTransaction]) -> None:
         """Compaction has left nothing of those that ended below `offset`, besides of those `kept`. Once the markers of
@@ -254,6 +293,13 @@ class ProducerState:
         for producer_id, batches in left.items():
             if batches:
                 self.producers[producer_id].batches = batches
+                check(
+                    batches[-1].last_offset < offset,
+                    "13 what was cut is no batch of its producer",
+                    producer=producer_id,
+                    last=batches[-1].last_offset,
+                    cut=offset,
+                )
                 self.producers[producer_id].last_timestamp_ms = batches[-1].timestamp_ms
             else:
                 del self.producers[producer_id]
@@ -266,6 +312,19 @@ class ProducerState:
         self._aborted.clear()
 
     def encode(self) -> bytes:
+        check(
+            all(
+                self.producers[producer_id].transaction_first_offset == first
+                for producer_id, first in self._open.items()
+            ),
+            "14 an open transaction is known by its producer",
+            open=self._open,
+        )
+        check(
+            all(len(producer.batches) <= BATCHES_KEPT for producer in self.producers.values()),
+            "13 of each producer the last batches are kept",
+            producers=len(self.producers),
+        )
         """A snapshot for `decode`. Transactions not settled yet are in it: a restart may not move the stable offset."""
         if not self.producers and not self._aborted and not self._ended:
             return b""

@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Disk, File
+from chronik.runtime.invariants import broken, check
 from chronik.storage import partition_metadata
 from chronik.storage.checkpoint import LogPoint
 from chronik.storage.compaction import finish_swaps
@@ -196,7 +197,21 @@ def restore(log: Log, known: Known, disk: Disk) -> None:
     log.sparse_offset = max([point.sparse_offset, point.compacted_offset, *[offset for _, _, offset in known.gaps]])
     log.checkpointed_segment = point.segment
     log.durable_mark = durable
+    check(
+        point.offset <= durable[2] or point.offset == 0 or known.is_read_anew,
+        "10 the journal only adds to what a checkpoint says is durable",
+        log=log,
+        checkpoint=point.offset,
+        durable=durable[2],
+    )
     log.rolled = known.rolls | {segment for segment, _, _ in known.pieces}
+    check(
+        log.compacted_offset <= log.sparse_offset,
+        "28 what was compacted is sparse",
+        log=log,
+        compacted=log.compacted_offset,
+        sparse=log.sparse_offset,
+    )
     log.epochs = LeaderEpochs(point.epochs)
     # An epoch that had written nothing yet may have been taken back since: older batches behind it are no torn tail.
     log.epochs.truncate_end(point.offset)
@@ -230,6 +245,13 @@ def restore(log: Log, known: Known, disk: Disk) -> None:
             expected = max(expected, durable[2])  # a cut where compaction had left nothing: no batch reaches it
         segment.durable_bytes = _durable_bytes(segment, durable)
         segment.synced_bytes = scan_from if base == point.segment else 0
+        check(
+            segment.durable_bytes <= segment.size_bytes and scan_from <= segment.size_bytes,
+            "10 recovery takes nothing for durable that is not there",
+            path=segment.path,
+            durable=segment.durable_bytes,
+            size=segment.size_bytes,
+        )
         segment.entry_synced = base == point.segment and scan_from > 0
         segment.checked(scan_from)
         if known.is_read_anew and segment.size_bytes == size_bytes and base < durable[0]:
@@ -271,6 +293,13 @@ def restore(log: Log, known: Known, disk: Disk) -> None:
     elif segments and has_cut and log.damage is None:
         log.sync_cut(segments[-1])
         log.note_cut()
+    check(
+        log.damage is not None or log.end_offset >= durable[2],
+        "22 recovery loses nothing that was durable",
+        log=log,
+        durable=durable[2],
+        end=log.end_offset,
+    )
 
 
 def _sealed(log: Log, bases: list[int], gone: list[int], disk: Disk, known: Known) -> list[Segment]:
@@ -444,6 +473,8 @@ def _scan(
                 return expected
             if batch.base_offset >= end_offset or batch.partition_leader_epoch < log.epochs.latest:
                 return expected  # of before a truncation: leaders never write an older epoch behind a newer one
+            if batch.base_offset < segment.base_offset or batch.next_offset <= expected:
+                broken("28 recovery takes batches in the order of offsets", path=segment.path, offset=batch.base_offset)
             segment.size_bytes = position + batch.size_bytes
             log.note_batch(segment, position, batch)
             position += batch.size_bytes

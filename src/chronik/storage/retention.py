@@ -21,6 +21,7 @@ from functools import partial
 from typing import NamedTuple
 
 from chronik.runtime.interfaces import File, Lane
+from chronik.runtime.invariants import check
 from chronik.storage.log import Log
 from chronik.storage.segment import Segment
 from chronik.wire import records
@@ -41,6 +42,19 @@ def start_after_retention(log: Log, now_ms: int) -> int:
         return log.start_offset
     if count == len(log.segments):
         log.roll()
+    check(
+        log.segments[count].base_offset <= log.high_watermark,
+        "7 retention removes only what is committed",
+        log=log,
+        start=log.segments[count].base_offset,
+        high_watermark=log.high_watermark,
+    )
+    check(
+        log.segments[count].base_offset <= log.end_offset,
+        "10 a log does not start behind its end",
+        log=log,
+        start=log.segments[count].base_offset,
+    )
     return max(log.start_offset, log.segments[count].base_offset)
 
 
@@ -103,6 +117,14 @@ async def _prove(log: Log, segment: Segment, limit_ms: int, lane: Lane) -> bool:
                 segment.batch_at(position, header)  # raises what is wrong with it
                 break
             return False
+        check(
+            start < seen.end <= segment.size_bytes,
+            "28 retention reads from boundary to boundary",
+            path=segment.path,
+            start=start,
+            end=seen.end,
+            size=segment.size_bytes,
+        )
         segment.proven_bytes, segment.proven_ms = seen.end, max(segment.proven_ms, seen.largest_ms)
     return True
 

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from chronik.runtime.errors import RuntimeFault
 from chronik.runtime.interfaces import Clock, Disk, Lane
+from chronik.runtime.invariants import check
 from chronik.storage.errors import CorruptSegment, LogFull
 from chronik.storage.log import Log
 from chronik.storage.logs import Logs
@@ -117,6 +118,13 @@ class Scrubber:
             except (LogFull, RuntimeFault):
                 await asyncio.sleep(PAUSE_S_MAX)
                 return  # no descriptor is left for it now: the next pass reads it
+            check(
+                0 < checked_bytes <= segment.size_bytes - position,
+                "22 a scrub gets on within its segment",
+                path=segment.path,
+                position=position,
+                step=checked_bytes,
+            )
             position += checked_bytes
             self.checked_bytes += checked_bytes
             await asyncio.sleep(min(PAUSE_S_MAX, max(PAUSE_S_MIN, s_per_byte * checked_bytes)))

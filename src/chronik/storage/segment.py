@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Buffer, Disk, File
+from chronik.runtime.invariants import broken, check
 from chronik.storage.errors import CorruptSegment, LogFull
 from chronik.storage.indexes import CHUNK_ENTRIES, Index, IndexEntry
 from chronik.wire.batches import HEADER, HEADER_BYTES, LENGTH_COVERS_FROM, MAGIC, BatchView, crc_holds, split
@@ -140,6 +141,10 @@ class Segment:
         position = self.file.append(buffers)
         if position != self.size_bytes:
             raise CorruptSegment(self.path, self.size_bytes, -1, f"the file has {position} bytes: somebody else wrote")
+        if self.durable_bytes > position:
+            broken(
+                "10 nothing is durable that was not written", path=self.path, durable=self.durable_bytes, end=position
+            )
         self.size_bytes = position + size_bytes
         data = buffers[0]
         if type(data) is bytes and len(buffers) == 1 and self._tail_bytes + size_bytes <= TAIL_BYTES_MAX:
@@ -152,7 +157,11 @@ class Segment:
     def take_new(self, start: int, end: int) -> list[bytes] | list[memoryview]:
         """The bytes from `start` to `end`, which is the end, for the journal."""
         if start == self._tail_from and end == start + self._tail_bytes:
+            if end > self.size_bytes:
+                broken("28 the journal takes what is written", path=self.path, end=end, size=self.size_bytes)
             tail = self._tail
+            if sum(map(len, tail)) != end - start:
+                broken("26 the end of a segment is kept as it was written", path=self.path, start=start, end=end)
             self._forget_tail()
             return tail
         self._forget_tail()
@@ -174,6 +183,16 @@ class Segment:
         if index is None:
             index = self.index
         last = index.last_position()
+        if position < last or end > self.size_bytes or base_offset < self.base_offset:
+            broken(
+                "28 a batch stands between its neighbours",
+                path=self.path,
+                position=position,
+                indexed=last,
+                end=end,
+                size=self.size_bytes,
+                offset=base_offset,
+            )
         if last < 0 or position - last >= interval_bytes:
             index.add(base_offset - self.base_offset, position, largest)
             if index.unwritten >= CHUNK_ENTRIES:
@@ -198,6 +217,8 @@ class Segment:
         self._file, self._index = self.file, self.index
 
     def truncate(self, position: int) -> None:
+        if position > self.size_bytes:
+            broken("28 a truncation makes a segment shorter", path=self.path, to=position, size=self.size_bytes)
         self.file.truncate(position)
         self.index.truncate(position)
         self.size_bytes = position
@@ -321,6 +342,7 @@ class Segment:
             return
         self._check(data, position, self._offset_before(position), offset_end)
         if position <= self._checked_to:
+            check(end <= self.size_bytes, "22 what was checked is in the segment", path=self.path, end=end)
             self._checked_to = max(self._checked_to, end)
 
     def _offset_before(self, position: int) -> int:
@@ -373,10 +395,14 @@ class Segment:
                 raise self._damaged(at, batch.base_offset, reason)
             offset = batch.next_offset
             at += batch.size_bytes
+        if at != position + whole_bytes:
+            broken("22 a scrub goes from boundary to boundary", path=self.path, position=at, step=whole_bytes)
         return whole_bytes, expected._replace(offset=offset)
 
     def checked(self, from_position: int) -> None:
         """Recovery has checked everything from there on."""
+        if not 0 <= from_position <= self.size_bytes:
+            broken("22 what was checked is in the segment", path=self.path, position=from_position)
         self._checked_from = min(self._checked_from, from_position)
 
     def position_of(self, offset: int) -> int:
@@ -442,6 +468,8 @@ class Segment:
             if position + size_bytes > limit:
                 if position == start and at_least_one:
                     return size_bytes, header[0] + header[6] + 1
+                if header[0] < self.base_offset or position < start:
+                    broken("28 a boundary lies in its segment", path=self.path, offset=header[0], position=position)
                 return position - start, header[0]
         return 0, -1
 
@@ -455,6 +483,8 @@ class Segment:
     def remember(self, offset: int, position: int) -> None:
         if len(self._recent) >= RECENT_MAX:
             self._recent.clear()
+        if position > self.size_bytes:
+            broken("28 a boundary lies in its segment", path=self.path, offset=offset, position=position)
         self._recent[offset] = position
 
     def headers(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchView]]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
+from chronik.runtime.invariants import check
 from chronik.wire import records
 from chronik.wire.batches import BatchView
 
@@ -56,6 +57,7 @@ def first_at_or_after(log: Log, timestamp_ms: int, offset_limit: int) -> Lookup:
         found = yield Look(batch, start_offset, timestamp_ms)
         if found is not None:
             return _known(log, found) if found[0] < offset_limit else None
+        check(batch.next_offset > start_offset, "25 a search by time gets on", log=log, offset=start_offset)
         start_offset = batch.next_offset
     return None
 

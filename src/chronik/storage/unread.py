@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from chronik.runtime.invariants import broken
 from chronik.storage.errors import StorageError
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ class Unread:
 
     def __init__(self, log: Log, segment: Segment, position: int, size_bytes: int) -> None:
         self.position, self.size_bytes = position, size_bytes
+        if position + size_bytes > segment.size_bytes:
+            broken("22 what is sent later is in its segment", path=segment.path, position=position, size=size_bytes)
         self._log, self._generation = log, log.generation
         self._segment, self._file = segment, segment.file
 

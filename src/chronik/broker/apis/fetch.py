@@ -28,6 +28,7 @@ from chronik.broker.topics import find_replica, find_topic
 from chronik.broker.turns import PIECES_FIRST
 from chronik.replication.errors import NotLeader
 from chronik.replication.replica import Replica
+from chronik.runtime.invariants import broken, check
 from chronik.runtime.pieces import Work, at_once
 from chronik.storage.errors import OffsetOutOfRange
 from chronik.wire.error_codes import ErrorCode
@@ -172,6 +173,8 @@ class _Fetch:
             self._read_partition(self.wanted[place])
             if self.bytes_read:
                 self.counted_bytes[place] = self.bytes_read
+            if counted < 0:
+                broken("26 what can be read is counted once", place=place, counted=counted)
             self.bytes_read += counted
             yield 1
 
@@ -199,6 +202,12 @@ class _Fetch:
         places: dict[Replica, list[int]] = {}  # in `wanted`
         for place, replica in enumerate(self.replicas):
             places.setdefault(replica, []).append(place)
+        check(
+            len(self.replicas) <= len(self.wanted),
+            "27 a fetch watches what it was asked for",
+            watched=len(self.replicas),
+            wanted=len(self.wanted),
+        )
         for replica in places:
             replica.watch(self._has_moved)
         if self.is_long:
@@ -277,6 +286,8 @@ class _Fetch:
         self._count()
         now_ns = self.context.node.runtime.clock.monotonic_ns()
         self.portions.given(self.bytes_read, now_ns, has_waited=self.has_waited)
+        if len(self.answers) != len(self.wanted):
+            broken("27 a fetch answers what it was asked for", answers=len(self.answers), wanted=len(self.wanted))
         turned_by = self.turned_by
         return self.answers[-turned_by:] + self.answers[:-turned_by] if turned_by else self.answers
 
@@ -347,6 +358,14 @@ class _Fetch:
         is_committed_only = self.request.isolation_level == READ_COMMITTED
         stable = replica.last_stable_offset
         limit = stable if is_committed_only else replica.high_watermark
+        if not stable <= replica.high_watermark <= log.end_offset:
+            broken(
+                "16 stable offset <= high watermark <= log end",
+                partition=replica.name,
+                stable=stable,
+                high_watermark=replica.high_watermark,
+                end=log.end_offset,
+            )
         answer = PartitionData(
             partition_index=asked.partition,
             error_code=0,

@@ -21,6 +21,7 @@ from chronik.broker.produced import look_inside, plain_batch, read_produced, tak
 from chronik.broker.topics import INTERNAL_TOPICS, find_replica, find_topic
 from chronik.broker.turns import PIECES_FIRST
 from chronik.metadata.image import Topic
+from chronik.runtime.invariants import broken
 from chronik.runtime.pieces import Work, at_once, each_light
 from chronik.wire.batches import BatchView
 from chronik.wire.error_codes import ErrorCode
@@ -169,6 +170,8 @@ def _produce_one(
     if isinstance(done, PartitionProduceResponse):
         return _response_of_one(data, done)
     replica, appended = done
+    if appended.last_offset >= replica.log.end_offset:
+        broken("8 an append has its offsets", partition=replica.name, last=appended.last_offset)
     body = encoded_reply(
         context.version,
         data,

@@ -21,7 +21,7 @@ from typing import Final
 from chronik.coordinator.groups.member_memory import MEMBER_BYTES, MemberMemory
 from chronik.coordinator.groups.members import JoinReply, Member, Protocols, SyncReply, join_error, sync_error
 from chronik.coordinator.groups.subscriptions import CONSUMER, subscribed_topics
-from chronik.runtime.invariants import check
+from chronik.runtime.invariants import broken, check
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.group_records import GroupMetadataValue
 from chronik.wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
@@ -84,8 +84,22 @@ class ClassicGroup:
             self.add(Member.from_record(member, stored.protocol or ""), self.protocol_type or "")
         self.leader_id = stored.leader if stored.leader in self.members else next(iter(self.members), None)
         self.topics = self._subscribed_topics()
+        self._check_books()
 
     def to_stored(self, assignments: dict[str, bytes]) -> GroupMetadataValue:
+        check(
+            assignments.keys() >= self.members.keys() or not self.members,
+            "18 an assignment is of all members",
+            group=self.group_id,
+            generation=self.generation,
+        )
+        check(
+            self.stored is None or self.generation >= self.stored.generation,
+            "18 generations only go up",
+            group=self.group_id,
+            before=self.stored and self.stored.generation,
+            now=self.generation,
+        )
         return GroupMetadataValue(
             protocol_type=self.protocol_type or "",
             generation=self.generation,
@@ -100,15 +114,35 @@ class ClassicGroup:
     # --- state
 
     def transition(self, state: State, now_ms: int) -> None:
-        check(self.state in CAN_FOLLOW[state], f"group {self.group_id}: {state} cannot follow {self.state}")
+        check(
+            self.state in CAN_FOLLOW[state],
+            "30 a group goes from state to state as allowed",
+            group=self.group_id,
+            before=self.state,
+            now=state,
+        )
         self.previous_state, self.state = self.state, state
         self.state_since_ms = now_ms
 
     def begin_generation(self, now_ms: int) -> None:
         """Ends the round of joining: those who are here make up the next generation."""
+        check(
+            self.state is State.PREPARING,
+            "18 a generation begins with a round of joining",
+            group=self.group_id,
+            state=self.state,
+        )
+        self._check_books()
         self.generation += 1
         self.is_assigned = False
         self.protocol = self.select_protocol() if self.members else None
+        check(
+            self.protocol is None or self._supporters.get(self.protocol) == len(self.members),
+            "18 all members support the protocol of their group",
+            group=self.group_id,
+            protocol=self.protocol,
+            generation=self.generation,
+        )
         self.topics = self._subscribed_topics()
         self.transition(State.COMPLETING if self.members else State.EMPTY, now_ms)
         self.pending_syncs.clear()
@@ -134,8 +168,16 @@ class ClassicGroup:
 
     def add(self, member: Member, protocol_type: str) -> None:
         if member.group_instance_id is not None:
-            check(member.group_instance_id not in self.static_members, "a static id has one member")
+            check(
+                member.group_instance_id not in self.static_members,
+                "18 a static id has one member",
+                group=self.group_id,
+                instance=member.group_instance_id,
+            )
             self.static_members[member.group_instance_id] = member.member_id
+        check(
+            member.member_id not in self.members, "18 a member joins once", group=self.group_id, member=member.member_id
+        )
         if not self.members:
             self.protocol_type = protocol_type
         if self.leader_id is None:
@@ -147,6 +189,12 @@ class ClassicGroup:
 
     def await_id(self, member_id: str) -> None:
         """The id has been handed out; who got it is expected to join with it."""
+        check(
+            member_id not in self.members and member_id not in self.pending_joins,
+            "18 a member's id is given once",
+            group=self.group_id,
+            member=member_id,
+        )
         self.pending_joins[member_id] = None
         self.memory.change(MEMBER_BYTES + len(member_id))
 
@@ -183,6 +231,7 @@ class ClassicGroup:
                 del self.static_members[member.group_instance_id]
         if member_id == self.leader_id:
             self.leader_id = next(iter(self.members), None)
+        self._check_books()
         return member
 
     def update(self, member: Member, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int) -> None:
@@ -201,7 +250,19 @@ class ClassicGroup:
         """Gives a static member's place, assignment included, to its next incarnation and fences the old one."""
         member = self.members.pop(old_member_id)
         instance_id = member.group_instance_id
-        check(instance_id is not None, "only static members are replaced")
+        check(
+            instance_id is not None and self.static_members.get(instance_id) == old_member_id,
+            "18 only static members are replaced",
+            group=self.group_id,
+            member=old_member_id,
+            instance=instance_id,
+        )
+        check(
+            new_member_id not in self.members,
+            "18 a member's id is given once",
+            group=self.group_id,
+            member=new_member_id,
+        )
         self.answer_join(member, join_error(ErrorCode.FENCED_INSTANCE_ID, old_member_id))
         self.answer_sync(member, sync_error(ErrorCode.FENCED_INSTANCE_ID))
         member.member_id = new_member_id
@@ -251,15 +312,39 @@ class ClassicGroup:
         """Each member votes for the first of its protocols that all support; of equally many votes the first wins."""
         everyone = len(self.members)
         candidates = frozenset(name for name, count in self._supporters.items() if count == everyone)
+        check(
+            len(candidates) > 0,
+            "18 all members support a protocol of their group",
+            group=self.group_id,
+            members=everyone,
+            supporters=self._supporters,
+        )
         votes: dict[str, int] = {}
         for member in self.members.values():
             choice = member.vote(candidates)
             votes[choice] = votes.get(choice, 0) + 1
         return max(votes, key=votes.__getitem__)
 
+    def _check_books(self) -> None:
+        """What `leader_id`, static ids and pending ids say agrees with the members."""
+        if (self.leader_id is None) != (not self.members):
+            broken("18 a group with members has a leader", group=self.group_id, leader=self.leader_id)
+        if self.leader_id is not None and self.leader_id not in self.members:
+            broken("18 a group's leader is a member", group=self.group_id, leader=self.leader_id)
+        if len(self.static_members) > len(self.members):
+            broken("18 a static id stands for one member", group=self.group_id, static=len(self.static_members))
+        if not 0 <= self.joined_count <= len(self.members):
+            broken("27 a member waits for one join", group=self.group_id, waiting=self.joined_count)
+        if self.pending_joins and not self.members.keys().isdisjoint(self.pending_joins):
+            broken("18 who has joined is not expected to join", group=self.group_id)
+        if self.generation < 0:
+            broken("18 generations are counted from 0", group=self.group_id, generation=self.generation)
+
     def _count_protocols(self, protocols: Protocols, step: int) -> None:
         for name in {name for name, _ in protocols}:
             count = self._supporters.get(name, 0) + step
+            if count < 0:
+                broken("26 protocols are counted by member", group=self.group_id, protocol=name, count=count)
             if count:
                 self._supporters[name] = count
             else:
@@ -271,6 +356,13 @@ class ClassicGroup:
         """Parks a join. One that the member had sent before is sent back, so that no request stays unanswered."""
         self.answer_join(member, join_error(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
         self.joined_count += 1
+        check(
+            self.joined_count <= len(self.members),
+            "27 a member waits for one join",
+            group=self.group_id,
+            waiting=self.joined_count,
+            members=len(self.members),
+        )
         member.join_reply = reply
 
     def await_sync(self, member: Member, reply: SyncReply) -> None:
@@ -281,6 +373,7 @@ class ClassicGroup:
         reply, member.join_reply = member.join_reply, None
         if reply is not None:
             self.joined_count -= 1
+            check(self.joined_count >= 0, "27 a join is answered once", group=self.group_id, member=member.member_id)
             reply(response)
 
     def answer_sync(self, member: Member, response: SyncGroupResponse) -> bool:

@@ -28,6 +28,7 @@ from chronik.coordinator.groups.shard import GroupShard, offset_delete_refused
 from chronik.coordinator.runtime import CoordinatorRuntime
 from chronik.coordinator.shard import Record, StatePartition
 from chronik.runtime.interfaces import Clock, Randomness
+from chronik.runtime.invariants import check
 from chronik.runtime.pieces import ITEMS_PER_PIECE, Work, at_once
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
@@ -264,6 +265,7 @@ class GroupCoordinator:
             nonlocal waiting
             result.error_code = error
             waiting -= 1
+            check(waiting >= 0, "27 each group of a request is answered once", group=result.group_id)
             if waiting == 0:
                 answer.give(DeleteGroupsResponse(throttle_time_ms=0, results=results))
 
@@ -352,6 +354,7 @@ class _Reply(Generic[R]):
 
     def give(self, response: R) -> None:
         if self._future is None:
+            check(self._response is None, "27 a request is answered once", answer=type(response).__name__)
             self._response = response
         elif not self._future.done():  # done already: the client has gone and its handler was cancelled
             self._future.set_result(response)

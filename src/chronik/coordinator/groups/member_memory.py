@@ -33,5 +33,7 @@ class MemberMemory:
 
     def change(self, more_bytes: int) -> None:
         self.held_bytes += more_bytes
-        check(self.held_bytes >= 0, "no member gives back more than it held")
+        check(
+            self.held_bytes >= 0, "26 no member gives back more than it held", held=self.held_bytes, change=more_bytes
+        )
         self._hold(more_bytes)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from chronik.coordinator.groups.member_memory import MEMBER_BYTES, PROTOCOL_BYTES
+from chronik.runtime.invariants import check
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.describe_groups import DescribedGroupMember
 from chronik.wire.messages.group_records import MemberMetadata
@@ -100,9 +101,21 @@ class Member:
 
     def metadata(self, protocol: str | None) -> bytes:
         """What it sent for that protocol, which it must support."""
+        check(
+            any(name == protocol for name, _ in self.protocols),
+            "18 all members support the protocol of their group",
+            member=self.member_id,
+            protocol=protocol,
+        )
         return next(metadata for name, metadata in self.protocols if name == protocol)
 
     def vote(self, candidates: frozenset[str]) -> str:
+        check(
+            any(name in candidates for name, _ in self.protocols),
+            "18 all members support a protocol of their group",
+            member=self.member_id,
+            candidates=sorted(candidates),
+        )
         return next(name for name, _ in self.protocols if name in candidates)
 
     def to_record(self, protocol: str | None, assignment: bytes) -> MemberMetadata:

@@ -12,6 +12,7 @@ from chronik.coordinator.groups.members import UNKNOWN_MEMBER_ID, SyncReply, syn
 from chronik.coordinator.groups.rebalance import Rebalancer, assignment_of
 from chronik.coordinator.groups.records import group_record
 from chronik.coordinator.shard import Record
+from chronik.runtime.invariants import check
 from chronik.runtime.wording import counted
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.heartbeat import HeartbeatRequest
@@ -76,6 +77,13 @@ class Membership:
             return
         group.is_assigned = True
         assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
+        check(
+            group.state is State.COMPLETING,
+            "18 an assignment is of the round under way",
+            group=group.group_id,
+            generation=group.generation,
+            state=group.state,
+        )
         written = partial(self._assignment_stored, group, group.generation, assignments)
         self._rebalancer.writer.write([group_record(group.group_id, group.to_stored(assignments))], written)
 
@@ -85,6 +93,7 @@ class Membership:
         """Tells the members, unless another round has begun while the log was written."""
         if group.state is not State.COMPLETING or group.generation != generation:
             return
+        check(group.is_assigned, "18 a generation has one assignment", group=group.group_id, generation=generation)
         if error is ErrorCode.NONE:
             self._rebalancer.assign(group, assignments)
         else:

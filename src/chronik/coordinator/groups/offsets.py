@@ -15,6 +15,7 @@ from chronik.coordinator.groups.classic import NO_TIMESTAMP, ClassicGroup, State
 from chronik.coordinator.groups.config import GroupsConfig
 from chronik.coordinator.groups.records import offset_record, offset_removed
 from chronik.coordinator.shard import Record
+from chronik.runtime.invariants import broken
 from chronik.runtime.pieces import ITEMS_PER_PIECE, Work, each_light
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.group_records import OffsetCommitKey, OffsetCommitValue
@@ -103,6 +104,13 @@ class OffsetStore:
                     since_ms = value.commit_timestamp if empty_since_ms == NO_TIMESTAMP else empty_since_ms
                     is_over = now_ms - since_ms >= retention_ms
                 if is_over:
+                    if group.state is State.STABLE and group.subscribes_to(topic):
+                        broken(
+                            "17 an offset that is read does not expire",
+                            group=group.group_id,
+                            topic=topic,
+                            index=partition,
+                        )
                     yield topic, partition
 
 

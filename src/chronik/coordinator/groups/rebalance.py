@@ -17,6 +17,7 @@ from chronik.coordinator.groups.records import group_record
 from chronik.coordinator.shard import Record, Writer
 from chronik.coordinator.timers import Timers
 from chronik.runtime.interfaces import Clock
+from chronik.runtime.invariants import check
 from chronik.runtime.wording import counted
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.sync_group import SyncGroupResponse
@@ -51,6 +52,7 @@ class Rebalancer:
             self.fail_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS)
         group.pending_syncs.clear()
         self.timers.cancel(sync_key(group))
+        check(group.state is not State.DEAD, "30 a group that is dead stays dead", group=group.group_id)
         is_initial = group.state is State.EMPTY
         group.transition(State.PREPARING, self.clock.wall_ms())
         log.info("group %s: rebalance after generation %d: %s", group.group_id, group.generation, reason)
@@ -112,6 +114,14 @@ class Rebalancer:
             self.keep_alive(group, member)
             is_leader = member.member_id == group.leader_id
             group.answer_join(member, group.joined(member.member_id, with_members=is_leader))
+        check(
+            group.joined_count == 0 and len(group.pending_syncs) == len(group.members),
+            "27 every join of a round is answered, and every member is asked to sync",
+            group=group.group_id,
+            generation=group.generation,
+            waiting=group.joined_count,
+            syncs=len(group.pending_syncs),
+        )
         self.timers.set(
             sync_key(group), group.rebalance_timeout_ms(), partial(self._syncs_over, group, group.generation)
         )
@@ -120,12 +130,27 @@ class Rebalancer:
     # --- syncing
 
     def synced(self, group: ClassicGroup, member_id: str) -> None:
+        check(member_id in group.members, "18 only members sync", group=group.group_id, member=member_id)
         group.pending_syncs.pop(member_id, None)
         if not group.pending_syncs:
             self.timers.cancel(sync_key(group))
 
     def assign(self, group: ClassicGroup, assignments: dict[str, bytes]) -> None:
         """The leader's assignment is in the log: from now on it may be told, and the group is stable."""
+        check(
+            group.state is State.COMPLETING and group.is_assigned,
+            "18 an assignment ends the round it was made for",
+            group=group.group_id,
+            generation=group.generation,
+            state=group.state,
+        )
+        check(
+            group.stored is not None and group.stored.generation == group.generation,
+            "17 an assignment is told once it is in the log",
+            group=group.group_id,
+            generation=group.generation,
+            stored=group.stored and group.stored.generation,
+        )
         for member in group.members.values():
             group.assign(member, assignments.get(member.member_id, b""))
             self._answer_sync(group, member, assignment_of(group, member))
@@ -156,6 +181,12 @@ class Rebalancer:
     def keep_alive(self, group: ClassicGroup, member: Member, timeout_ms: int | None = None) -> None:
         """Gives the member another session's time."""
         member_id = member.member_id
+        check(
+            group.members.get(member_id) is member,
+            "18 only members are kept alive",
+            group=group.group_id,
+            member=member_id,
+        )
         self.timers.set(
             session_key(group, member_id),
             member.session_timeout_ms if timeout_ms is None else timeout_ms,

@@ -22,6 +22,7 @@ from chronik.coordinator.groups.requests import Caller
 from chronik.coordinator.shard import Record, Writer
 from chronik.coordinator.timers import Timers
 from chronik.runtime.interfaces import Clock, Randomness
+from chronik.runtime.invariants import check
 from chronik.runtime.pieces import Work, at_once
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.group_records import (
@@ -84,6 +85,13 @@ class GroupShard:
         if value is not None:
             if group is None:
                 group = self.groups[group_id] = ClassicGroup(group_id, self._memory)
+            check(
+                group.stored is None or value.generation >= group.stored.generation,
+                "18 generations only go up",
+                group=group_id,
+                before=group.stored and group.stored.generation,
+                now=value.generation,
+            )
             group.stored = value
         elif group is not None:
             group.stored = None
@@ -109,6 +117,7 @@ class GroupShard:
                 group.answer_join(member, join_error(ErrorCode.NOT_COORDINATOR, member.member_id))
                 group.answer_sync(member, sync_error(ErrorCode.NOT_COORDINATOR))
             group.let_go()
+            check(group.joined_count == 0, "27 every join is answered when a shard ends", group=group.group_id)
 
     # --- members
 
@@ -208,6 +217,13 @@ class GroupShard:
                 continue
             stored_count = sum(map(len, self.offsets.of(group_id).values()))
             gone = list(self.offsets.expired(group, now_ms, self._config.offsets_retention_ms))
+            check(
+                len(gone) <= stored_count,
+                "17 only offsets that are stored expire",
+                group=group_id,
+                expired=len(gone),
+                stored=stored_count,
+            )
             records += [offset_removed(group_id, topic, partition) for topic, partition in gone]
             if len(gone) == stored_count and group.state is State.EMPTY and not group.pending_joins:
                 if group.stored is None and not stored_count:

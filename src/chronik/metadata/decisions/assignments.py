@@ -7,6 +7,7 @@ from collections.abc import Container, Sequence
 from chronik.metadata.errors import refuse
 from chronik.metadata.image import View
 from chronik.metadata.records import NOBODY, PartitionRecord
+from chronik.runtime.invariants import check
 from chronik.runtime.wording import counted
 from chronik.wire.error_codes import ErrorCode
 
@@ -37,6 +38,7 @@ def check_assignment(
 def new_partition(topic_id: bytes, index: int, replicas: Sequence[int], live: Container[int]) -> PartitionRecord:
     """All live replicas are in sync, for there is nothing yet; the first of them leads. One must be live."""
     isr = [broker_id for broker_id in replicas if broker_id in live]
+    check(len(isr) > 0, "25 a live broker leads a new partition", topic=topic_id, index=index, replicas=replicas)
     return PartitionRecord(
         topic_id=topic_id,
         index=index,

@@ -28,6 +28,7 @@ from chronik.metadata.records import (
     RegisterBrokerRecord,
     UnregisterBrokerRecord,
 )
+from chronik.runtime.invariants import check
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.notation import ZERO_UUID
 
@@ -63,6 +64,12 @@ def register_broker(
         # On the same disk it still has all that it acknowledged.
         records += Elections(view, rules, gone=broker_id).without(broker_id, lost=not same_disk)
     epoch = view.broker_epoch_last + 1
+    check(
+        all(each.epoch < epoch for each in view.brokers.values()),
+        "15 a registration's epoch is new",
+        broker=broker_id,
+        epoch=epoch,
+    )
     records.append(
         RegisterBrokerRecord(
             broker_id=broker_id,

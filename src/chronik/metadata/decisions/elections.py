@@ -16,6 +16,7 @@ from chronik.metadata.decisions.decision import Rules
 from chronik.metadata.image import NO_LEADER, Partition, ResourceType, Topic, View
 from chronik.metadata.records import NOBODY, PARTITION, PartitionChangeRecord, PartitionsChangeRecord, Record
 from chronik.metadata.topic_configs import BrokerConfigs, resolve
+from chronik.runtime.invariants import broken, check
 
 ALIKE_MAX = 1_000  # partitions in one record: an entry of the log is made of whole records
 ELR_FEATURE = "eligible.leader.replicas.version"
@@ -124,6 +125,14 @@ class Elections:
             tuple(shape.adding),
             tuple(shape.removing),
         )
+        if after.leader != NO_LEADER and after.leader not in after.isr:
+            broken("11 a leader is in its ISR", topic=topic.name, before=before, after=after)
+        if after.leader not in (NO_LEADER, before.leader) and after.leader not in self.live:
+            broken("25 a new leader is live", topic=topic.name, before=before, after=after)
+        if not set(after.isr) <= set(after.replicas):
+            broken("29 the ISR is made of replicas", topic=topic.name, before=before, after=after)
+        if lost is not None and (lost in after.elr or (lost in after.isr and len(after.replicas) > 1)):
+            broken("7 nobody relies on a replica that lost its disk", topic=topic.name, lost=lost, after=after)
         return before if after == before else after._replace(partition_epoch=before.partition_epoch + 1)
 
     def without(self, broker_id: int, *, lost: bool = False) -> list[Record]:
@@ -148,6 +157,14 @@ class Elections:
         after = self._after(topic, before, _shape(before), isr, lost=broker_id)
         if after.leader_epoch == before.leader_epoch:
             after = after._replace(leader_epoch=before.leader_epoch + 1, partition_epoch=before.partition_epoch + 1)
+        check(
+            after.leader != broker_id and after.leader_epoch > before.leader_epoch,
+            "7 a replica that lost records does not lead",
+            topic=topic.name,
+            index=index,
+            broker=broker_id,
+            after=after,
+        )
         return _record(topic.topic_id, index, before, after)
 
     def for_the_leaderless(self) -> list[Record]:

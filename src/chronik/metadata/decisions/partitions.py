@@ -28,6 +28,7 @@ from chronik.metadata.errors import MetadataRefused, refuse
 from chronik.metadata.image import Topic, View
 from chronik.metadata.placement import Circle
 from chronik.metadata.records import PartitionRecord, Record
+from chronik.runtime.invariants import check
 from chronik.runtime.wording import counted
 from chronik.wire.error_codes import ErrorCode
 
@@ -85,6 +86,13 @@ def _grow(view: View, growth: TopicGrowth, circle: Circle, *, allowed: int) -> l
         placed = tuple([tuple(assignment.broker_ids) for assignment in growth.assignments])
         for broker_ids in placed:
             check_assignment(view, broker_ids, replication_factor=replication_factor)
+    check(
+        count + len(placed) == growth.partition_count,
+        "29 a topic grows to as many partitions as were asked for",
+        topic=growth.name,
+        before=count,
+        added=len(placed),
+    )
     if growth.name in COORDINATOR_TOPICS:
         require_all_live(growth.name, placed, circle)
     return [new_partition(topic.topic_id, count + at, replicas, circle.rack_of) for at, replicas in enumerate(placed)]

@@ -29,6 +29,7 @@ from chronik.metadata.decisions.elections import Elections, Shape
 from chronik.metadata.errors import MetadataRefused, refuse
 from chronik.metadata.image import NO_LEADER, Partition, Topic, View
 from chronik.metadata.records import PartitionChangeRecord, Record
+from chronik.runtime.invariants import check
 from chronik.runtime.wording import counted
 from chronik.wire.error_codes import ErrorCode
 
@@ -86,6 +87,14 @@ def _move(
     if not isr:
         removing += unwanted
     adding = [each for each in target if each not in settled]
+    check(
+        not set(target) & set(removing) and set(adding) <= set(target),
+        "29 a reassignment brings a replica or takes it away",
+        topic=topic.name,
+        index=index,
+        target=target,
+        removing=removing,
+    )
     return elections.change(topic, index, Shape([*target, *removing], adding, removing), isr)
 
 
@@ -100,6 +109,7 @@ def _called_off(elections: Elections, topic: Topic, index: int, before: Partitio
             f"of {topic.name}-{index} only replicas that are to come are in sync: without them records would be lost; "
             "let the move end, or set unclean.leader.election.enable on the topic",
         )
+    check(len(replicas) > 0, "29 a partition has replicas", topic=topic.name, index=index, before=before)
     return elections.change(topic, index, Shape(replicas), isr or replicas[:1])
 
 

@@ -28,6 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from chronik.pipeline.tables.errors import TableError
+from chronik.runtime.invariants import check
 
 TOPIC_ID: Final = "_topic_id"
 PARTITION: Final = "_partition"
@@ -141,6 +142,18 @@ def resolve(rows: pa.Table, keeping: Keeping) -> Resolved:
     winners = ranked.last_in_log(ranked.greatest(left))
     standing = np.full(len(ended_by), -1, np.int64)
     standing[ranked.key[winners]] = winners
+    check(
+        int(np.count_nonzero(standing >= 0)) == len(winners),
+        "19 one row of a key stands",
+        rows=rows.num_rows,
+        winners=len(winners),
+    )
+    check(
+        int(np.count_nonzero(ended_by >= 0)) == len(deletions),
+        "19 one deletion of a key counts",
+        rows=rows.num_rows,
+        deletions=len(deletions),
+    )
     return Resolved(ranked, ended_by, standing)
 
 
@@ -178,6 +191,12 @@ def last_per_position(rows: pa.Table, keeping: Keeping) -> pa.Table:
     group = np.cumsum(np.append([False], (key[1:] != key[:-1]) | (place[1:] != place[:-1])))[: len(key)]
     height = group * (rows.num_rows + 2) + sequence[latest_first]
     before = np.append([-1], np.maximum.accumulate(height))[: len(height)]
+    check(
+        len(np.unique(key[height > before])) == len(np.unique(ranked.key)),
+        "19 no key is lost on the way",
+        rows=rows.num_rows,
+        keys=len(np.unique(ranked.key)),
+    )
     return rows.take(pa.array(np.sort(latest_first[height > before])))
 
 

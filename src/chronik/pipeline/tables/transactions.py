@@ -22,6 +22,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 
 from chronik.pipeline.tables.errors import TableError
 from chronik.pipeline.tables.place import Place
+from chronik.runtime.invariants import check
 
 # Every refusal means that somebody else's commit went through, so the table as a whole always moves on. The bound ends
 # a fault that only looks like a conflict.
@@ -39,6 +40,7 @@ class BatchName:
     number: int
 
     def is_in(self, table: DeltaTable) -> bool:
+        check(self.number >= 0, "19 batches are numbered from 0", application=self.application, number=self.number)
         newest = table.transaction_version(self.application)
         return newest is not None and newest >= self.number
 

@@ -34,6 +34,7 @@ from chronik.pipeline.tables.order import (
 from chronik.pipeline.tables.place import Place
 from chronik.pipeline.tables.schemas import missing_columns
 from chronik.pipeline.tables.transactions import BatchName, StartOver, commit_once
+from chronik.runtime.invariants import check
 
 # Columns of a merge's source beside those of the row that stands in the batch.
 _STANDS: Final = "__stands__"  # there is such a row
@@ -107,6 +108,11 @@ def _source(rows: pa.Table, remembered: pa.Table, keeping: Keeping) -> pa.Table:
     found = resolve(every, keeping)
     is_new = (found.standing >= remembered.num_rows) | (found.ended_by >= remembered.num_rows)
     standing, ended_by = found.standing[is_new], found.ended_by[is_new]
+    check(
+        bool(((standing >= 0) | (ended_by >= 0)).all()),
+        "19 a batch says something of each of its keys",
+        keys=len(standing),
+    )
     source = every.take(pa.array(np.where(standing >= 0, standing, ended_by)))
     stands = standing >= 0
     source = source.append_column(_STANDS, pa.array(stands))

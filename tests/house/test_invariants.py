@@ -1,0 +1,53 @@
+"""Run-time checks of invariants: enough of them, each numbered as docs/invariants.md numbers it."""
+
+from __future__ import annotations
+
+import re
+
+from tests.house.invariant_sites import modules_by_number, product_sites, sites_in
+from tests.house.repository import ROOT
+
+SITES_MIN = 500
+DOCUMENT = (ROOT / "docs" / "invariants.md").read_text()
+ROWS = {
+    int(cells[1]): [cell.strip() for cell in cells]
+    for line in DOCUMENT.splitlines()
+    if (cells := line.split("|"))[1:] and cells[1].strip().isdigit()
+}
+
+
+def test_the_product_has_many_checks() -> None:
+    """One check in a thousand lines finds nothing before the damage is done."""
+    assert len(product_sites()) >= SITES_MIN
+
+
+def test_every_check_says_which_invariant_it_is_about() -> None:
+    """An operator who reads the last line of a node's log must find what was promised, and to whom."""
+    unnumbered = [f"{site.module}:{site.line}" for site in product_sites() if site.number not in ROWS]
+    assert unnumbered == [], "begin the promise with its number in docs/invariants.md, as a literal"
+
+
+def test_every_check_names_its_subject() -> None:
+    """Which partition, which offsets: without them nobody can look for the cause."""
+    silent = [f"{s.module}:{s.line}" for s in product_sites() if not s.has_values and not s.is_constant]
+    assert silent == [], "pass the values that were compared: check(..., partition=..., offset=...)"
+
+
+def test_the_document_says_where_each_invariant_is_checked() -> None:
+    """`python -m tests.house.invariant_sites` prints what belongs there."""
+    told = {number: re.findall("`([^`]+)`", cells[4]) for number, cells in ROWS.items()}
+    assert {number: modules for number, modules in told.items() if modules} == modules_by_number(product_sites())
+
+
+def test_every_number_has_one_row() -> None:
+    """Numbers are names: logs and simulator refer to them."""
+    assert list(ROWS) == list(range(1, len(ROWS) + 1))
+
+
+def test_the_rules_bite() -> None:
+    """On small modules that break each of them."""
+    head = "from chronik.runtime.invariants import broken, check as must\n"
+    assert [site.number for site in sites_in("m", head + 'must(a, "7 held", a=a)\nif b: broken("x held")')] == [7, None]
+    [computed] = sites_in("m", head + 'def f(a): must(a, f"7 {a}")')
+    assert (computed.promise, computed.has_values, computed.is_constant) == (None, False, False)
+    assert list(sites_in("m", 'def check(a, b): ...\ncheck(a, "7 held")')) == [], "another function of that name"
