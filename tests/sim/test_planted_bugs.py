@@ -13,7 +13,7 @@ import pytest
 from chronik.sim.faults import Fault
 from chronik.sim.scenarios import run_named
 from tests.replication import planted_bugs as replication_bugs
-from tests.sim.planted import loss_bugs, member_bugs, metadata_bugs, move_bugs, record_bugs, topic_bugs
+from tests.sim.planted import cost_bugs, loss_bugs, member_bugs, metadata_bugs, move_bugs, record_bugs, topic_bugs
 
 pytestmark = pytest.mark.slow
 
@@ -186,6 +186,7 @@ CASES = [
     Planted(loss_bugs.a_snapshot_with_a_wrong_bit_is_believed, "loss", 2, None, ("4", "25"), only="rot in snapshot"),
     Planted(loss_bugs.an_amnesiac_votes_at_once, "loss", 13, FORGOT_AND_ELECTED, ("4", "25"), seeds_max=40),
     Planted(loss_bugs.silent_brokers_are_never_fenced, "lasting", 0, None, "25", only="mute node"),
+    Planted(cost_bugs.waiting_fetches_count_everything_at_once, "overload", 3, None, "23 no callback"),
 ]
 
 

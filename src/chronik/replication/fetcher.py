@@ -23,7 +23,7 @@ from typing import cast
 from chronik.metadata.image import Endpoint
 from chronik.replication.credentials import sign
 from chronik.replication.errors import LeaderLost, ReplicationError
-from chronik.replication.follower import NOT_NAMED, Follower, Outcome
+from chronik.replication.follower import NOT_NAMED, Follower, Outcome, cuts
 from chronik.replication.link import LeaderLink
 from chronik.replication.progress import Key
 from chronik.runtime.interfaces import Network
@@ -47,6 +47,7 @@ RECONNECT_MS_MIN, RECONNECT_MS_MAX = 50, 1_000
 CONNECT_MS_MAX = 2_000
 IN_FLIGHT_MAX = 2
 NAMED_MAX = 1_000  # partitions in one request: more would keep both nodes from everything else for too long
+CUTS_AT_ONCE = 4  # truncations in one turn of the loop: each blocks it for four syncs
 # Said of a partition whose leader or epoch just changed: the image that explains it is on its way.
 SOON_OVER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
@@ -237,10 +238,16 @@ class Fetcher:
         if response.error_code:
             raise LeaderLost(f"the leader ends the session: {ErrorCode.of(response.error_code).name}")
         self._session_id = response.session_id
+        cut_count = 0
         for topic in response.responses:
             for answer in topic.partitions:
                 key = (topic.topic_id, answer.partition_index)
                 follower = self._followers.get(key)
+                if follower is not None and cuts(answer):
+                    cut_count += 1
+                    if cut_count > CUTS_AT_ONCE:
+                        self._unnamed[key] = None  # the leader will say the same of it once more
+                        continue
                 if follower is not None:
                     self._apply(follower, answer, number)
                 elif not self.on_invitation(self.leader_id, key):

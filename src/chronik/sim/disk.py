@@ -14,19 +14,23 @@ whoever reads sees them, later syncs succeed and leave them out, and only writin
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import TypeVar
 
 from chronik.runtime.errors import DiskFull, DiskInUse, Refusals, refusal
 from chronik.runtime.interfaces import Buffer, File
 from chronik.sim.inodes import Directory, Inode
+from chronik.sim.meter import Meter
+from chronik.sim.prices import DISK_CALL_NS, DISK_PS_PER_BYTE, DISK_SYNC_NS
 
 T = TypeVar("T")
 
 AHEAD_STEP_BYTES = 2048
+SYNCS = ("sync", "sync_directory")
 REFUSABLE = ("open", "make_directory", "append")  # where no room is a DiskFull, and not a failure
 JOURNAL_BYTES_MAX = (300, 192 << 10, 0)  # some bytes go each way, all by the journal, all by their own files
 ALWAYS_NEW_MS = 1 << 62  # when files were written, on a disk that knows no time
@@ -49,6 +53,7 @@ class SimFile:
     def append(self, buffers: Sequence[Buffer]) -> int:
         self._disk.step("append", self.path)
         data = b"".join(buffers)
+        self._disk.charge(len(data))
         self._disk.take_space(len(data), self.path)
         position = len(self._inode.content)
         self._inode.content += data
@@ -110,6 +115,7 @@ class SimAheadFile(SimFile):
     def append(self, buffers: Sequence[Buffer]) -> int:
         self._disk.step("append", self.path)
         data = b"".join(buffers)
+        self._disk.charge(len(data))
         position, end = self._end, self._end + len(data)
         content = self._inode.content
         if end > len(content):
@@ -168,7 +174,8 @@ class SimLane:
             return
         future, work = self._waiting[0]
         try:
-            result = work()
+            with self._disk.off_the_loop():
+                result = work()
         except PowerCut:
             self._waiting.clear()  # the machine is off: no work ends and nobody is told
             return
@@ -205,6 +212,7 @@ class SimDisk:
         self.refused = Refusals()
         self.files_max = 1 << 30
         self.calls: Counter[str] = Counter()
+        self.meter: Meter | None = None  # of the process that uses it, if what it does takes time
 
     # What a test does to the disk.
 
@@ -293,12 +301,31 @@ class SimDisk:
             raise PowerCut
         self._steps_left -= 1
         self.calls[operation] += 1
+        if self.meter is not None:
+            self.meter.charge(DISK_SYNC_NS if operation in SYNCS else DISK_CALL_NS)
         for rule in self._failing:
             if rule[0] == operation and rule[1] in path:
                 self._failing.remove(rule)
                 error = OSError(rule[2], f"simulated fault of {operation}", path)
                 refused = refusal(error, f"{operation} {path}") if operation in REFUSABLE else None
                 raise error if refused is None else self.refused.note(refused)
+
+    def charge(self, size_bytes: int) -> None:
+        if self.meter is not None:
+            self.meter.charge(size_bytes * DISK_PS_PER_BYTE // 1000)
+
+    @contextlib.contextmanager
+    def off_the_loop(self) -> Iterator[None]:
+        """What a lane does meanwhile costs the loop nothing."""
+        meter = self.meter
+        if meter is None:
+            yield
+            return
+        meter.works_elsewhere = True
+        try:
+            yield
+        finally:
+            meter.works_elsewhere = False
 
     def lies_about(self, path: str) -> bool:
         for part in self._lies:

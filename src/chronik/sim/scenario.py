@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from chronik.sim import faults as fault_module
+from chronik.sim.charging import charging
 from chronik.sim.checkers.interface import Checker
 from chronik.sim.checkers.looking import look_at
 from chronik.sim.cluster import Cluster, Machine
@@ -73,6 +74,7 @@ class Scenario:
     checkers: Sequence[type[Checker]] = ()
     answered_ms_max = HEALED_MS_MAX  # so long after the last question every client has an answer, or gave up
     selectable: Sequence[str] = ()  # kinds of fault of which a run has one
+    slowness_percent = 0  # what computing costs, of the table of prices; 0: no callback takes any time
     only = ""  # the one of those that every run has; empty: the seed says which
 
     def configure(self, world: World) -> Mapping[str, object]:
@@ -187,6 +189,7 @@ def _worse(world: World, checkers: Sequence[Checker]) -> SimError | None:
 def _run(scenario: Scenario, seed: int, faults: list[Fault] | None) -> Outcome:
     world = World(seed)
     drawn = scenario.configure(world)
+    world.slowness_percent = scenario.slowness_percent
     schedule = scenario.draw_faults(world) if faults is None else faults
     cluster = scenario.build(world)
     history = cluster.history
@@ -205,7 +208,7 @@ def _run(scenario: Scenario, seed: int, faults: list[Fault] | None) -> Outcome:
         machine.on_start, machine.on_end = tell_starting, tell_ending
     outcome = Outcome(seed, scenario.name, schedule, world.lines, drawn=drawn)
     try:
-        with LogCapture(world):
+        with LogCapture(world), charging(is_on=world.slowness_percent > 0):
             scenario.play(world, cluster, history, schedule)
             for checker in checkers:
                 checker.finish()

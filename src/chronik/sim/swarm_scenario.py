@@ -7,11 +7,13 @@ comes from streams of its own and is printed with a failure; a schedule that is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from random import Random
 
 from chronik.metadata.image import NO_LEADER
 from chronik.sim.broker_scenarios import RecordsScenario, settled_image
+from chronik.sim.checkers.interface import Checker
+from chronik.sim.checkers.sets import SWARM_CHECKERS
 from chronik.sim.cluster import Cluster
 from chronik.sim.faults import METADATA_WEIGHTS, Fault, Weight, draw
 from chronik.sim.history import History
@@ -24,6 +26,7 @@ NODES = (1, 2, 3, 3, 3, 3, 4, 5, 5, 6, 7)
 PARTITIONS = (1, 2, 2, 3, 3, 5, 8)
 MANY_PARTITIONS = (40, 200)
 MANY_SHARE = 0.03  # of the seeds: each takes as long as fifty others
+SLOWNESS_PERCENT = (50, 100, 100, 300)  # of what computing costs
 MORE_WEIGHTS = (
     Weight("full disk", 4, (300, 4000), (0, 4000)),
     Weight("kill", 6, (3000, 6000)),  # longer than a session
@@ -54,6 +57,7 @@ SETTINGS: Mapping[str, tuple[object, ...]] = {
 
 class SwarmScenario(RecordsScenario):
     name = "swarm"
+    checkers: Sequence[type[Checker]] = SWARM_CHECKERS
 
     def configure(self, world: World) -> Mapping[str, object]:
         random = world.random("swarm")
@@ -68,6 +72,7 @@ class SwarmScenario(RecordsScenario):
             "offsets_topic_replication_factor": self.replication_factor,
         }
         self._pace_ms = random.choice(PACES_MS)
+        self.slowness_percent = world.random("slowness").choice(SLOWNESS_PERCENT)
         self._weights = _draw_weights(random, self.node_count)
         self._course_share = random.choice((0.0, 0.0, 0.4, 0.8)) if self.node_count > 1 else 0.0
         return {
@@ -77,6 +82,7 @@ class SwarmScenario(RecordsScenario):
             "topic configs": self.topic_configs,
             "settings": self._settings,
             "pace": self._pace_ms,
+            "slowness": self.slowness_percent,
             "kinds of faults": [weight.kind for weight in self._weights],
             "share of courses": self._course_share,
         }

@@ -20,8 +20,9 @@ from chronik.sim.randomness import stream
 
 
 class World:
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, slowness_percent: int = 0) -> None:
         self.seed = seed
+        self.slowness_percent = slowness_percent  # what computing costs its machines, of the table; 0: nothing
         self.time = VirtualTime()
         self.wires = Wires(self.time, self.random("network"))
         self.lines: list[str] = []
