@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from chronik.runtime.buggify import SHORT_TURN
 from chronik.runtime.interfaces import Clock
 from chronik.runtime.pieces import Work
 
@@ -52,6 +53,8 @@ class Turns:
 
     def spend(self, pieces: int = 1) -> None:
         self.pieces += pieces
+        if SHORT_TURN.is_on and SHORT_TURN.fires():
+            self.pieces = PIECES_PER_TURN
         if self.pieces >= PIECES_NOTICED:
             self._track()
 

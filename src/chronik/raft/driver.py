@@ -30,6 +30,15 @@ from chronik.raft.read_points import ReadPoints
 from chronik.raft.refusals import Refusals
 from chronik.raft.rounds import Rounds
 from chronik.raft.stable_log import StableLog
+from chronik.runtime.buggify import (
+    FORCED_SNAPSHOT,
+    HURRIED_ELECTION,
+    LATE_PUMP,
+    LEADERSHIP_TRANSFER,
+    LEASE_UNUSED,
+    NOTHING_TRAILS,
+    SKIPPED_TICK,
+)
 from chronik.runtime.interfaces import Lane, Runtime
 from chronik.runtime.invariants import check
 
@@ -213,6 +222,8 @@ class RaftNode:
 
     def holds_lease(self, now_ns: int) -> bool:
         """Whether this node may answer reads from its applied state at this time of its own monotonic clock."""
+        if LEASE_UNUSED.is_on and LEASE_UNUSED.fires():
+            return False
         return self._core.role is Role.LEADER and self._lease.holds(self._core.term, now_ns)
 
     def match_indexes(self) -> dict[int, int]:
@@ -333,6 +344,8 @@ class RaftNode:
         self._pump()
 
     def _take_tick(self) -> None:
+        if SKIPPED_TICK.is_on and SKIPPED_TICK.fires():
+            return
         self._core.cannot_write = self._rounds.refusals > 0
         self._core.tick()
         self._reads.tick()
@@ -343,8 +356,12 @@ class RaftNode:
             self._give_up_lost_snapshots()
             if self._rounds.refusals >= REFUSALS_MAX and self._core.transferee == NOBODY:
                 self._hand_over()
+            if LEADERSHIP_TRANSFER.is_on and self._core.heir != NOBODY and LEADERSHIP_TRANSFER.fires():
+                self._core.transfer_leadership(self._core.heir)
             return
         if self._core.leader != NOBODY and self._transport.has_died(self._core.leader):
+            self._core.hurry()
+        if HURRIED_ELECTION.is_on and HURRIED_ELECTION.fires():
             self._core.hurry()
         if self._founding_ticks > 0:
             self._founding_ticks -= 1
@@ -390,7 +407,10 @@ class RaftNode:
     def _schedule_pump(self) -> None:
         if not self._pump_is_due:
             self._pump_is_due = True
-            self._loop.call_soon(self._pump)
+            if LATE_PUMP.is_on and LATE_PUMP.fires():
+                self._loop.call_later(0.001, self._pump)
+            else:
+                self._loop.call_soon(self._pump)
 
     def _pump(self) -> None:
         self._pump_is_due = False
@@ -500,10 +520,15 @@ class RaftNode:
         return Snapshot(index, term, self._core.members, encode_image(self._book, self._machine.snapshot()))
 
     def _compact_when_due(self) -> None:
-        if self._rounds.grown_bytes < self._config.snapshot_every_bytes or self._rounds.compacting:
+        is_due = self._rounds.grown_bytes >= self._config.snapshot_every_bytes
+        if FORCED_SNAPSHOT.is_on and FORCED_SNAPSHOT.fires():
+            is_due = True
+        if not is_due or self._rounds.compacting:
             return
         held = self._applied_index - self._stable.base_index
         kept = min(self._config.trailing_entries, held // 2)  # of few large ones half, so that the log shrinks at all
+        if NOTHING_TRAILS.is_on and NOTHING_TRAILS.fires():
+            kept = 0
         snapshot = self._fresh_snapshot() if held > kept else None
         if snapshot:
             self._rounds.compact(snapshot, self._applied_index - kept)

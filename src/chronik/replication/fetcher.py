@@ -26,6 +26,7 @@ from chronik.replication.errors import LeaderLost, ReplicationError
 from chronik.replication.follower import NOT_NAMED, Follower, Outcome, cuts
 from chronik.replication.link import LeaderLink
 from chronik.replication.progress import Key
+from chronik.runtime.buggify import FETCHED_IGNORED, FEW_NAMED, LINK_CLOSED
 from chronik.runtime.interfaces import Network
 from chronik.runtime.invariants import InvariantBroken
 from chronik.storage.errors import StorageError, StorageFailed
@@ -197,7 +198,7 @@ class Fetcher:
         has_news = bool(self._unnamed or self._forgotten)
         if not link.is_open or not may_send or (link.in_flight_count and not has_news):
             return
-        named = list(islice(self._unnamed, NAMED_MAX))
+        named = list(islice(self._unnamed, 1 if FEW_NAMED.is_on and FEW_NAMED.fires() else NAMED_MAX))
         number = link.send(self._request(named))
         for key in named:
             self._followers[key].named_in = number
@@ -237,12 +238,17 @@ class Fetcher:
     def _receive(self, response: FetchResponse, number: int) -> None:
         if response.error_code:
             raise LeaderLost(f"the leader ends the session: {ErrorCode.of(response.error_code).name}")
+        if LINK_CLOSED.is_on and LINK_CLOSED.fires():
+            raise LeaderLost("a new session is begun")
         self._session_id = response.session_id
         cut_count = 0
         for topic in response.responses:
             for answer in topic.partitions:
                 key = (topic.topic_id, answer.partition_index)
                 follower = self._followers.get(key)
+                if follower is not None and FETCHED_IGNORED.is_on and FETCHED_IGNORED.fires():
+                    self._unnamed[key] = None
+                    continue
                 if follower is not None and cuts(answer):
                     cut_count += 1
                     if cut_count > CUTS_AT_ONCE:

@@ -105,6 +105,7 @@ class Machine:
         self.world.wires.power_returned(self.host)
         loop = self.loop = self.world.time.process(self.host, rate_ppm=self.rate_ppm)
         loop.on_unhandled = self._unhandled
+        loop.is_buggified = self.world.points is not None
         if self.world.slowness_percent:
             loop.meter = self.disk.meter = Meter(self.world.slowness_percent, self._held)
         self.clock = SimClock(loop, booted_ns=self._booted_ns, wall_offset_ms=self.wall_offset_ms)

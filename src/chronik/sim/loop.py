@@ -177,6 +177,7 @@ class ProcessLoop(_Loop):  # type: ignore[misc]
         self.held: list[SimHandle] = []  # due while it was paused
         self.after_each: Callable[[], None] | None = None  # looks at the process after each of its callbacks
         self.on_unhandled: Callable[[dict[str, Any]], None] | None = None
+        self.is_buggified = False  # points of `runtime.buggify` may fire in it
         self.meter: Meter | None = None  # None: callbacks take no time
         self._backlog: deque[SimHandle] = deque()  # due, and waiting until it has computed
         self._is_late = False  # the world will let it go on once it has

@@ -25,8 +25,8 @@ from chronik.sim.faults import Fault, Weight
 from chronik.sim.history import History
 from chronik.sim.load_clients import LOAD_TOPIC, LoadClients
 from chronik.sim.loop import NS_PER_MS
-from chronik.sim.record_clients import RecordClients, routing_of
-from chronik.sim.scenario import Clients
+from chronik.sim.record_clients import routing_of
+from chronik.sim.scenario import Clients, Together
 from chronik.sim.wire_clients import WireClient, make_client
 from chronik.sim.world import World
 
@@ -86,7 +86,7 @@ class OverloadScenario(RecordsScenario):
 
     def clients(self, cluster: Cluster, history: History) -> Clients:
         self._load = LoadClients(cluster, partition_count=self._load_partitions, client_count=self._load_clients)
-        return _Both(super()._clients(cluster, history, (20, 400)), self._load)
+        return Together([self._clients(cluster, history, (20, 400)), self._load])
 
     def has_recovered(self, cluster: Cluster) -> bool:
         """Once the load has ended, every partition takes a record, and all replicas are in sync."""
@@ -127,20 +127,3 @@ def _is_whole(cluster: Cluster) -> bool:
         for topic in image.all_topics()
         for partition in topic.partitions
     )
-
-
-class _Both:
-    def __init__(self, records: RecordClients, load: LoadClients) -> None:
-        self._records, self._load = records, load
-
-    def begin(self) -> None:
-        self._records.begin()
-        self._load.begin()
-
-    def end(self) -> None:
-        self._records.end()
-        self._load.end()
-
-    @property
-    def are_answered(self) -> bool:
-        return self._records.are_answered and self._load.are_answered

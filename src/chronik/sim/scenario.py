@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from chronik.sim import faults as fault_module
+from chronik.sim.buggifying import buggified
 from chronik.sim.charging import charging
 from chronik.sim.checkers.interface import Checker
 from chronik.sim.checkers.looking import look_at
@@ -42,6 +43,25 @@ class Clients(Protocol):
         """Nobody waits for anything any more."""
 
 
+class Together:
+    """Several kinds of clients at once."""
+
+    def __init__(self, clients: Sequence[Clients]) -> None:
+        self._clients = clients
+
+    def begin(self) -> None:
+        for each in self._clients:
+            each.begin()
+
+    def end(self) -> None:
+        for each in self._clients:
+            each.end()
+
+    @property
+    def are_answered(self) -> bool:
+        return all(each.are_answered for each in self._clients)
+
+
 @dataclass
 class Outcome:
     seed: int
@@ -53,6 +73,7 @@ class Outcome:
     operation_count: int = 0
     virtual_ms: int = 0
     drawn: Mapping[str, object] = field(default_factory=dict)  # by the seed, besides the faults
+    reached: frozenset[str] = frozenset()  # points of `runtime.buggify` that were on, and were come by
 
     @property
     def invariant(self) -> str:
@@ -125,6 +146,8 @@ class Scenario:
             machine.disk.heal()
             machine.start()
         end_half_open(world, cluster)
+        if world.points is not None:
+            world.points.is_calm = True
         world.note("world", "all is healed")
         require(world, lambda: self.has_recovered(cluster), HEALED_MS_MAX, RECOVERY)
         self.repair(world, cluster)
@@ -208,7 +231,7 @@ def _run(scenario: Scenario, seed: int, faults: list[Fault] | None) -> Outcome:
         machine.on_start, machine.on_end = tell_starting, tell_ending
     outcome = Outcome(seed, scenario.name, schedule, world.lines, drawn=drawn)
     try:
-        with LogCapture(world), charging(is_on=world.slowness_percent > 0):
+        with LogCapture(world), charging(is_on=world.slowness_percent > 0), buggified(world.points):
             scenario.play(world, cluster, history, schedule)
             for checker in checkers:
                 checker.finish()
@@ -220,6 +243,7 @@ def _run(scenario: Scenario, seed: int, faults: list[Fault] | None) -> Outcome:
         outcome.log_hash = world.log_hash()
         outcome.operation_count = len(history.operations)
         outcome.virtual_ms = world.time.now_ms
+        outcome.reached = frozenset(world.points.reached if world.points is not None else ())
         for loop in world.time.processes:
             loop.kill()
         sys.unraisablehook = lambda _: None  # what was cut off in the middle complains that it was

@@ -11,7 +11,9 @@ from collections.abc import Mapping, Sequence
 from random import Random
 
 from chronik.metadata.image import NO_LEADER
+from chronik.sim import buggifying
 from chronik.sim.broker_scenarios import RecordsScenario, settled_image
+from chronik.sim.buggifying import Buggify
 from chronik.sim.checkers.interface import Checker
 from chronik.sim.checkers.sets import SWARM_CHECKERS
 from chronik.sim.cluster import Cluster
@@ -19,13 +21,16 @@ from chronik.sim.faults import METADATA_WEIGHTS, Fault, Weight, draw
 from chronik.sim.history import History
 from chronik.sim.programs import broker_programs
 from chronik.sim.quorum_scenarios import draw_raft_config
-from chronik.sim.scenario import PACES_MS, Clients
+from chronik.sim.record_clients import TOPIC
+from chronik.sim.scenario import PACES_MS, Clients, Together
+from chronik.sim.session_clients import SessionClient
 from chronik.sim.world import World
 
 NODES = (1, 2, 3, 3, 3, 3, 4, 5, 5, 6, 7)
 PARTITIONS = (1, 2, 2, 3, 3, 5, 8)
 MANY_PARTITIONS = (40, 200)
 MANY_SHARE = 0.03  # of the seeds: each takes as long as fifty others
+BUGGIFIED_SHARE = 0.5  # of the seeds
 SLOWNESS_PERCENT = (50, 100, 100, 300)  # of what computing costs
 MORE_WEIGHTS = (
     Weight("full disk", 4, (300, 4000), (0, 4000)),
@@ -73,6 +78,7 @@ class SwarmScenario(RecordsScenario):
         }
         self._pace_ms = random.choice(PACES_MS)
         self.slowness_percent = world.random("slowness").choice(SLOWNESS_PERCENT)
+        points = _draw_points(world)
         self._weights = _draw_weights(random, self.node_count)
         self._course_share = random.choice((0.0, 0.0, 0.4, 0.8)) if self.node_count > 1 else 0.0
         return {
@@ -83,6 +89,7 @@ class SwarmScenario(RecordsScenario):
             "settings": self._settings,
             "pace": self._pace_ms,
             "slowness": self.slowness_percent,
+            "points": points,
             "kinds of faults": [weight.kind for weight in self._weights],
             "share of courses": self._course_share,
         }
@@ -104,7 +111,8 @@ class SwarmScenario(RecordsScenario):
         return Cluster(world, self.node_count, programs, raft_directory="/data/raft")
 
     def clients(self, cluster: Cluster, history: History) -> Clients:
-        return self._clients(cluster, history, self._pace_ms)
+        records = self._clients(cluster, history, self._pace_ms)
+        return Together([records, SessionClient(cluster, TOPIC, self.partition_count)])
 
     def has_recovered(self, cluster: Cluster) -> bool:
         image = settled_image(cluster)
@@ -113,6 +121,16 @@ class SwarmScenario(RecordsScenario):
             for topic in image.all_topics()
             for partition in topic.partitions
         )
+
+
+def _draw_points(world: World) -> Mapping[str, int]:
+    """Half of the seeds are as before: what hides behind a point must not go unseen."""
+    random = world.random("points")
+    if random.random() >= BUGGIFIED_SHARE:
+        return {}
+    points = buggifying.draw(random)
+    world.points = Buggify(points, world.random("points that fire"))
+    return points
 
 
 def _draw_weights(random: Random, node_count: int) -> tuple[Weight, ...]:
