@@ -35,8 +35,8 @@ class TopicsScenario(Scenario):
     brokers: ClassVar[dict[str, object]] = {}
 
     def build(self, world: World) -> Cluster:
-        programs = broker_programs(self.node_count, self.brokers)
-        return Cluster(world, self.node_count, programs, raft_directory="/data/raft")
+        programs = broker_programs(self.node_count, self.brokers, first_id=self.first_id)
+        return Cluster(world, self.node_count, programs, raft_directory="/data/raft", first_id=self.first_id)
 
     def clients(self, cluster: Cluster, history: History) -> Clients:
         think_ms = cluster.world.random("pace").choice(PACES_MS)

@@ -25,7 +25,7 @@ from chronik.sim.inodes import Directory
 from chronik.sim.loop import NS_PER_MS, NS_PER_S, ProcessLoop
 from chronik.sim.meter import Meter
 from chronik.sim.network import SimNetwork
-from chronik.sim.programs import Maker, Program, host_of
+from chronik.sim.programs import FIRST_ID, Maker, Program, host_of
 from chronik.sim.randomness import SimRandomness
 from chronik.sim.world import World
 from chronik.storage.errors import LogFull, StorageError
@@ -281,14 +281,22 @@ class Machine:
 
 
 class Cluster:
-    """Machines by node id, from 1. Spare ones come last; they are off, and no members, until somebody takes them in."""
+    """Machines by node id, from `first_id` on. Spare ones come last; they are off, and no members, until somebody takes
+    them in."""
 
     def __init__(
-        self, world: World, node_count: int, make: Maker, *, raft_directory: str, spare_count: int = 0
+        self,
+        world: World,
+        node_count: int,
+        make: Maker,
+        *,
+        raft_directory: str,
+        spare_count: int = 0,
+        first_id: int = FIRST_ID,
     ) -> None:
         self.world = world
         self.history = History(world)  # of its clients, and of operators whose answers are judged too
-        ids = range(1, node_count + spare_count + 1)
+        ids = range(first_id, first_id + node_count + spare_count)
         self.machines = {node_id: Machine(world, node_id, make, raft_directory) for node_id in ids}
         for node_id in ids[node_count:]:
             spare = self.machines[node_id]
@@ -299,6 +307,10 @@ class Cluster:
     def start(self) -> None:
         for machine in self.machines.values():
             machine.start()
+
+    def numbered(self, number: int) -> Machine:
+        """By its place among all machines, from 1: what schedules of faults name."""
+        return list(self.machines.values())[number - 1]
 
     def leader(self) -> Machine | None:
         """Who leads the quorum's newest term, as far as anybody says so."""

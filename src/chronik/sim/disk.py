@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import TypeVar
 
+from chronik.runtime import whole_reads
 from chronik.runtime.errors import DiskFull, DiskInUse, Refusals, refusal
 from chronik.runtime.interfaces import Buffer, File
 from chronik.sim.inodes import Directory, Inode
@@ -64,7 +65,18 @@ class SimFile:
     def read(self, position: int, size_bytes: int) -> memoryview:
         self._disk.step("read", self.path)
         require_readable(self._inode, self.path, position, size_bytes)
-        return memoryview(bytes(self._inode.content[position : position + size_bytes]))
+        data = self._read(size_bytes, position)
+        end = min(position + size_bytes, len(self._inode.content))
+        if position + len(data) < end:
+            return whole_reads.read_rest(self._read, data, position, end - position)
+        return memoryview(data)
+
+    def _read(self, size_bytes: int, position: int) -> bytes:
+        """As pread: it may return less, and nothing only at the end of the file."""
+        there_bytes = max(0, min(size_bytes, len(self._inode.content) - position))
+        count = self._disk.read_bytes(there_bytes)
+        self._disk.charge(count)
+        return bytes(self._inode.content[position : position + count])
 
     def truncate(self, size_bytes: int) -> None:
         self._disk.step("truncate", self.path)
@@ -204,6 +216,8 @@ class SimDisk:
         self._lies: list[str] = []
         self._steps_left = -1
         self.capacity_bytes = capacity_bytes
+        self.short_permille = 0  # of the reads return less than they could
+        self._short_reads = Random(seed + 1)
         self.delay_s = 0.0
         self.latency_s: Callable[[], float] | None = None  # how long each piece of work takes, instead of `delay_s`
         self.on_power_cut: Callable[[], None] | None = None  # told once, at the call that finds the power off
@@ -229,6 +243,7 @@ class SimDisk:
     def _successor(self, root: Directory) -> SimDisk:
         found = SimDisk(self._random.getrandbits(64), self.capacity_bytes)
         found._root, found.latency_s, found.wall_ms = root, self.latency_s, self.wall_ms
+        found.short_permille = self.short_permille
         return found
 
     def cut_after(self, steps: int) -> None:
@@ -253,6 +268,7 @@ class SimDisk:
         self._failing.clear()
         self._lies.clear()
         self._steps_left = -1
+        self.short_permille = 0
 
     def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
         """Rot: the byte is wrong in cache and on the platter alike, and no call ever failed."""
@@ -309,6 +325,12 @@ class SimDisk:
                 error = OSError(rule[2], f"simulated fault of {operation}", path)
                 refused = refusal(error, f"{operation} {path}") if operation in REFUSABLE else None
                 raise error if refused is None else self.refused.note(refused)
+
+    def read_bytes(self, there_bytes: int) -> int:
+        """How many of the bytes that are there one call returns."""
+        if self.short_permille and there_bytes > 1 and self._short_reads.randrange(1000) < self.short_permille:
+            return self._short_reads.randrange(1, there_bytes)
+        return there_bytes
 
     def charge(self, size_bytes: int) -> None:
         if self.meter is not None:

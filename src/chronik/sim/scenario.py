@@ -23,6 +23,7 @@ from chronik.sim.cluster import Cluster, Machine
 from chronik.sim.errors import SimError, Violation
 from chronik.sim.faults import Fault
 from chronik.sim.history import History
+from chronik.sim.programs import FIRST_ID
 from chronik.sim.world import LogCapture, World
 
 START_MS_MAX = 20_000
@@ -88,6 +89,7 @@ class Scenario:
 
     name = ""
     node_count = 3
+    first_id = FIRST_ID  # of its nodes
     spare_count = 0  # machines that are there and no members, to begin with
     fault_ms = 9_000
     fault_count = (3, 9)

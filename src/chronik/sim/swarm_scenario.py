@@ -31,10 +31,12 @@ PARTITIONS = (1, 2, 2, 3, 3, 5, 8)
 MANY_PARTITIONS = (40, 200)
 MANY_SHARE = 0.03  # of the seeds: each takes as long as fifty others
 BUGGIFIED_SHARE = 0.5  # of the seeds
+FIRST_IDS = (0, 1)
 SLOWNESS_PERCENT = (50, 100, 100, 300)  # of what computing costs
 MORE_WEIGHTS = (
     Weight("full disk", 4, (300, 4000), (0, 4000)),
     Weight("kill", 6, (3000, 6000)),  # longer than a session
+    Weight("short reads", 4, (500, 6000), (20, 900)),
 )
 NEEDS_OTHERS = frozenset({"isolate", "cut", "mute", "deafen", "slow link", "lossy", "reset"})
 TOPIC_CONFIGS: tuple[dict[str, str], ...] = (
@@ -78,11 +80,13 @@ class SwarmScenario(RecordsScenario):
         }
         self._pace_ms = random.choice(PACES_MS)
         self.slowness_percent = world.random("slowness").choice(SLOWNESS_PERCENT)
+        self.first_id = world.random("ids").choice(FIRST_IDS)
         points = _draw_points(world)
         self._weights = _draw_weights(random, self.node_count)
         self._course_share = random.choice((0.0, 0.0, 0.4, 0.8)) if self.node_count > 1 else 0.0
         return {
             "nodes": self.node_count,
+            "first id": self.first_id,
             "replicas": self.replication_factor,
             "partitions": self.partition_count,
             "topic configs": self.topic_configs,
@@ -107,8 +111,9 @@ class SwarmScenario(RecordsScenario):
 
     def build(self, world: World) -> Cluster:
         brokers = {**self.brokers, **self._settings}
-        programs = broker_programs(self.node_count, brokers, raft_config=draw_raft_config(world))
-        return Cluster(world, self.node_count, programs, raft_directory="/data/raft")
+        raft_config = draw_raft_config(world)
+        programs = broker_programs(self.node_count, brokers, raft_config=raft_config, first_id=self.first_id)
+        return Cluster(world, self.node_count, programs, raft_directory="/data/raft", first_id=self.first_id)
 
     def clients(self, cluster: Cluster, history: History) -> Clients:
         records = self._clients(cluster, history, self._pace_ms)
