@@ -13,6 +13,7 @@ from chronik.sim.swarm_scenario import FIRST_IDS
 from chronik.sim.world import World
 
 # What is played back is told from what a node sends only where the quorum has a secret: by name only.
+NODES = (3, 3, 5)  # of five, two votes that are counted twice are a majority
 DRAWN = ("doubled frames", "stranger")
 
 
@@ -23,7 +24,8 @@ class WireScenario(TopicsScenario):
 
     def configure(self, world: World) -> Mapping[str, object]:
         self.first_id = world.random("ids").choice(FIRST_IDS)
-        return {"first id": self.first_id}
+        self.node_count = world.random("nodes").choice(NODES)
+        return {"nodes": self.node_count, "first id": self.first_id}
 
     def build(self, world: World) -> Cluster:
         cluster = super().build(world)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from chronik.broker.apis.fetch import _Fetch
-from chronik.replication import fetcher
 from chronik.replication.replica import Replica
 from chronik.runtime.pieces import at_once
 
@@ -20,7 +19,3 @@ def waiting_fetches_count_everything_at_once(patch: pytest.MonkeyPatch) -> None:
         has_moved(self, replica)
 
     patch.setattr(_Fetch, "_has_moved", count_all)
-
-
-def logs_are_truncated_all_at_once(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(fetcher, "CUTS_AT_ONCE", 1 << 30)
