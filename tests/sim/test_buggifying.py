@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from chronik.runtime.buggify import POINTS
 from chronik.sim import buggifying, swarm_scenario
+from chronik.sim.broker_scenarios import TopicsScenario
 from chronik.sim.buggifying import Buggify
 from chronik.sim.randomness import stream
+from chronik.sim.scenario import run
 from chronik.sim.scenarios import run_named
 from chronik.sim.swarm_scenario import SwarmScenario
+from chronik.sim.sweep import report
 from chronik.sim.world import World
 
 SEEDS = range(7)  # so many swarms come by every point
@@ -56,3 +61,21 @@ def test_points_fire_in_processes_of_nodes_and_until_the_world_is_healed() -> No
     node.call_soon(reach, "behind it")
     world.time.run_for(1)
     assert fired == [("node", True), ("client", False), ("healed", False), ("behind it", False)]
+
+
+class HandsOver(TopicsScenario):
+    """Leaders of the quorum hand over all the time, as one with a full disk does."""
+
+    def configure(self, world: World) -> Mapping[str, object]:
+        points = {"raft: a leader hands over though nothing is wrong": 20}
+        world.points = Buggify(points, world.random("points that fire"))
+        return points
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [3, 42])
+def test_leaders_that_hand_over_leave_no_lease_behind_and_do_not_turn_on_the_spot(seed: int) -> None:
+    """A follower with a lease of the last leader would answer from the past. The controller of a leader that hands over
+    has every command refused, and must not try again without a pause."""
+    outcome = run(HandsOver, seed)
+    assert outcome.failure is None, report(outcome)

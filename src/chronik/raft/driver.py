@@ -144,6 +144,7 @@ class RaftNode:
         # Founders know that there is no leader yet: the first of them asks at once and often instead of waiting.
         self._founding_ticks = FOUNDING_TICKS if is_founder and node_id == self._core.members.voters[0] else 0
         self._pump_is_due = False
+        self.hands_over = False  # as leader: somebody else is to lead as soon as no follower holds a lease
         self._timer: asyncio.TimerHandle | None = None
         self._led = self._loop.create_future()  # resolves when this node first leads
         self._failure: BaseException | None = None
@@ -354,11 +355,9 @@ class RaftNode:
             self._observe_peers()
             self._renew_lease()
             self._give_up_lost_snapshots()
-            if self._rounds.refusals >= REFUSALS_MAX and self._core.transferee == NOBODY:
-                self._hand_over()
-            if LEADERSHIP_TRANSFER.is_on and self._core.heir != NOBODY and LEADERSHIP_TRANSFER.fires():
-                self._core.transfer_leadership(self._core.heir)
+            self._hand_over_when_due()
             return
+        self.hands_over = False
         if self._core.leader != NOBODY and self._transport.has_died(self._core.leader):
             self._core.hurry()
         if HURRIED_ELECTION.is_on and HURRIED_ELECTION.fires():
@@ -368,10 +367,21 @@ class RaftNode:
             if self._core.role is not Role.CANDIDATE:
                 self._core.campaign()
 
-    def _hand_over(self) -> None:
-        """The disk is full: as long as this node leads, nothing is applied here, so nobody is answered."""
-        if (heir := self._core.heir) != NOBODY:
-            logger.warning("node %d of the quorum hands over to %d: its disk is full", self._core.id, heir)
+    def _hand_over_when_due(self) -> None:
+        """The disk is full: as long as this node leads, nothing is applied here, so nobody is answered.
+
+        First all leases run out that followers hold, and none is granted meanwhile (`metadata.leased_reads`). The next
+        leader is elected before they are over, and would commit what their holders do not know.
+        """
+        heir, is_full = self._core.heir, self._rounds.refusals >= REFUSALS_MAX
+        if is_full or (LEADERSHIP_TRANSFER.is_on and LEADERSHIP_TRANSFER.fires()):
+            self.hands_over = True
+        if heir == NOBODY:
+            self.hands_over = False
+        if self.hands_over and not self._core.lease_holders and self._core.transferee == NOBODY:
+            if is_full:
+                logger.warning("node %d of the quorum hands over to %d: its disk is full", self._core.id, heir)
+            self.hands_over = False
             self._core.transfer_leadership(heir)
 
     def _guarded(self, work: Callable[[], object]) -> None:

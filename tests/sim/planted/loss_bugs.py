@@ -18,7 +18,6 @@ from chronik.raft import journal
 from chronik.raft.codec import decode_snapshot
 from chronik.raft.driver import RaftNode
 from chronik.raft.probation import Probation
-=======
 from chronik.replication.assignment import Replicas
 from chronik.replication.isr_changes import IsrChanges
 from chronik.replication.lost_replicas import LostReplicas
