@@ -13,11 +13,10 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from chronik.client.admin.topics import NewTopic
-from chronik.client.admin.topics import create as create_topics
 from chronik.client.errors import ClientError
 from chronik.client.producer import Producer
 from chronik.metadata.image import NO_LEADER
-from chronik.sim.broker_scenarios import RecordsScenario, run_in, settled_image
+from chronik.sim.broker_scenarios import RecordsScenario, create_topic, run_in, settled_image
 from chronik.sim.checkers.interface import Checker
 from chronik.sim.checkers.sets import OVERLOAD_CHECKERS
 from chronik.sim.cluster import Cluster
@@ -79,7 +78,7 @@ class OverloadScenario(RecordsScenario):
         async def create() -> None:
             routing = routing_of(cluster, client)
             new = NewTopic(LOAD_TOPIC, partition_count=self._load_partitions, replication_factor=3)
-            await create_topics(routing, [new])
+            await create_topic(routing, new)
             await routing.close()
 
         run_in(world, client, create())
