@@ -6,13 +6,20 @@ import asyncio
 from typing import Any
 
 from chronik.metadata.image import Endpoint
-from chronik.replication.fetcher import FetchConfig, Fetcher
-from chronik.replication.follower import Follower
+from chronik.replication.fetcher import CUTS_AT_ONCE, FetchConfig, Fetcher
+from chronik.replication.follower import Follower, Outcome
 from chronik.replication.link import LeaderLink
 from chronik.storage.errors import LogFull
 from chronik.storage.journal_format import Kind
 from chronik.storage.log import Log
-from chronik.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from chronik.wire.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
 from tests.raft.virtual_time import run
 from tests.replication.small import KEY, TOPIC_ID, One, fetched
 
@@ -115,5 +122,62 @@ def test_an_answer_to_a_request_of_an_earlier_connection_is_not_taken_for_one_of
         await fetcher._connect(first)
         fetcher._receive(answer(fetched([b"a"], offset=0, epoch=1), 0), 4)
         assert replica.log.end_offset == 0
+
+    run(story)
+
+
+class Cut:
+    """A follower whose log is not its leader's, and that only counts how often it is cut."""
+
+    log = None
+    error_code = 0
+    named_in = 0
+
+    def __init__(self, index: int) -> None:
+        self.key = (TOPIC_ID, index)
+        self.cut_count = 0
+
+    def position(self, bytes_max: int) -> FetchPartition:
+        return FetchPartition(partition=self.key[1], fetch_offset=0, partition_max_bytes=bytes_max)
+
+    def apply(self, answer: PartitionData, number: int) -> Outcome:
+        self.cut_count += 1
+        return Outcome.MOVED
+
+
+def test_an_answer_that_cuts_many_logs_cuts_a_few_and_names_the_others_again() -> None:
+    """Each cut blocks the loop for several syncs: hundreds of them in one turn would hold it for seconds."""
+
+    async def story() -> None:
+        followers, link = [Cut(index) for index in range(3 * CUTS_AT_ONCE)], Link()
+        fetcher = Fetcher(
+            1,
+            2,
+            None,
+            FetchConfig(),
+            endpoint_of=lambda _: None,
+            broker_epoch=lambda: 7,  # type: ignore[arg-type]
+            incarnation_id=lambda: bytes(16),
+        )
+        fetcher._link = link  # type: ignore[assignment]
+        for follower in followers:
+            fetcher.follow(follower)  # type: ignore[arg-type]
+        await asyncio.sleep(0.1)
+        cuts = [
+            PartitionData(
+                partition_index=follower.key[1],
+                error_code=0,
+                high_watermark=0,
+                aborted_transactions=None,
+                records=None,
+                diverging_epoch=EpochEndOffset(epoch=1, end_offset=0),
+            )
+            for follower in followers
+        ]
+        topic = FetchableTopicResponse(topic="", topic_id=TOPIC_ID, partitions=cuts)
+        fetcher._receive(FetchResponse(session_id=5, responses=[topic]), 1)
+        assert sum(follower.cut_count for follower in followers) == CUTS_AT_ONCE
+        named = [partition.partition for partition in link.sent[-1].topics[0].partitions]
+        assert sorted(named) == list(range(3 * CUTS_AT_ONCE))
 
     run(story)

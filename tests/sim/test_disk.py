@@ -139,3 +139,31 @@ def test_a_dead_disk_answers_nobody() -> None:
         file.append([b"x"])
     with pytest.raises(PowerCut):
         disk.list("/d")
+
+
+def test_short_reads_are_completed() -> None:
+    """POSIX lets pread return less than there is. Who reads a file sees all of it, and the end only at its end."""
+    disk = SimDisk(1)
+    file = disk.open("/file", create=True)
+    file.append([bytes(range(200))])
+    disk.short_permille = 1000
+    for position, size_bytes in ((0, 200), (0, 1), (10, 50), (150, 100), (200, 10)):
+        assert file.read(position, size_bytes) == bytes(range(200))[position : position + size_bytes]
+
+
+def test_short_reads_are_short() -> None:
+    disk = SimDisk(1)
+    file = disk.open("/file", create=True)
+    file.append([bytes(1000)])
+    disk.short_permille = 500
+    sizes = {len(file._read(1000, 0)) for _ in range(50)}
+    assert 1000 in sizes
+    assert 0 < min(sizes) < 1000
+
+
+def test_reads_of_a_healed_disk_and_of_its_successor() -> None:
+    disk = SimDisk(1)
+    disk.short_permille = 900
+    assert disk.process_killed().short_permille == 900
+    disk.heal()
+    assert disk.short_permille == 0

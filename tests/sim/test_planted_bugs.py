@@ -13,7 +13,17 @@ import pytest
 from chronik.sim.faults import Fault
 from chronik.sim.scenarios import run_named
 from tests.replication import planted_bugs as replication_bugs
-from tests.sim.planted import loss_bugs, member_bugs, metadata_bugs, move_bugs, record_bugs, topic_bugs
+from tests.sim.planted import (
+    cost_bugs,
+    loss_bugs,
+    member_bugs,
+    metadata_bugs,
+    move_bugs,
+    record_bugs,
+    swarm_bugs,
+    topic_bugs,
+    wire_bugs,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -80,6 +90,21 @@ FORGOT_AND_ELECTED = [
     Fault(300, "isolate", 3, duration_ms=4500),
     Fault(4300, "kill", 1, duration_ms=5000),
     Fault(4400, "lost metadata", 2, duration_ms=100),
+]
+
+# Of five nodes two are left, who hear everything twice.
+TWO_OF_FIVE_HEAR_DOUBLE = [
+    *(
+        Fault(300, "doubled frames", node, 9000, other)
+        for node in range(1, 6)
+        for other in range(1, 6)
+        if node != other
+    ),
+    *(Fault(1000, "kill", node, duration_ms=5000) for node in (1, 2, 3)),
+]
+READS_ARE_SHORT = [
+    *(Fault(300, "short reads", node, duration_ms=8500, amount=600) for node in (1, 2, 3)),
+    *IN_TURN,
 ]
 
 CASES = [
@@ -187,6 +212,17 @@ CASES = [
     Planted(loss_bugs.an_amnesiac_votes_at_once, "loss", 13, FORGOT_AND_ELECTED, ("4", "25"), seeds_max=40),
     Planted(loss_bugs.silent_brokers_are_never_fenced, "lasting", 0, None, "25", only="mute node"),
     Planted(loss_bugs.a_hung_disk_is_not_noticed, "lasting", 1, None, "25", only="hung disk"),
+    Planted(loss_bugs.mended_replicas_are_not_taken_back, "loss", 0, None, "25", only="rot in segment"),
+    Planted(loss_bugs.damaged_replicas_wait_for_ever, "loss", 0, None, "25", only="rot in segment"),
+    Planted(loss_bugs.laggards_stay_in_sync, "lasting", 1, None, "25", only="cut link"),
+    Planted(wire_bugs.strangers_are_heard, "wire", 2, None, ("5", "25"), only="stranger"),
+    Planted(wire_bugs.votes_that_come_twice_count_twice, "wire", 1, TWO_OF_FIVE_HEAR_DOUBLE, "1"),
+    Planted(swarm_bugs.node_0_is_taken_for_nobody, "swarm", 5, None, "the cluster starts"),
+    Planted(
+        swarm_bugs.a_short_read_is_taken_for_the_end, "records", 0, READS_ARE_SHORT, ("7", "9", "22", "25", "a node")
+    ),
+    Planted(swarm_bugs.a_lease_outlives_a_leadership_that_is_handed_over, "swarm", 202, None, "6"),
+    Planted(cost_bugs.waiting_fetches_count_everything_at_once, "overload", 3, None, "23 no callback"),
 ]
 
 

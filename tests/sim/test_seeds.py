@@ -23,6 +23,7 @@ COUNTS = {
     "recreated": 12,
     "swarm": 12,
     "wire": 8,
+    "overload": 3,
 }
 CHUNKS = [
     (scenario, range(first, min(first + SEEDS_PER_TEST, count)))

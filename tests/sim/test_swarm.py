@@ -17,6 +17,7 @@ def test_seeds_draw_small_and_large_clusters() -> None:
     drawn = [SwarmScenario().configure(World(seed)) for seed in range(400)]
     assert {shape["nodes"] for shape in drawn} == {1, 2, 3, 4, 5, 6, 7}
     assert {shape["replicas"] for shape in drawn} == {1, 2, 3, 4}
+    assert {shape["first id"] for shape in drawn} == {0, 1}
     assert max(int(str(shape["partitions"])) for shape in drawn) == 200
     assert all(int(str(shape["replicas"])) <= int(str(shape["nodes"])) for shape in drawn)
 
@@ -36,3 +37,15 @@ def test_a_failure_tells_what_was_drawn() -> None:
     told = report(outcome)
     assert f"drawn: nodes {outcome.drawn['nodes']}" in told
     assert "drawn: settings {" in told
+
+
+@pytest.mark.parametrize("scenario", ["swarm", "wire"])
+def test_some_seeds_have_a_node_with_id_0(scenario: str) -> None:
+    """Kafka allows it, and 0 is what a mistaken test of an id takes for none."""
+    for seed in range(8):
+        outcome = run_named(scenario, seed)
+        assert outcome.failure is None, report(outcome)
+        if outcome.drawn["first id"] == 0:
+            assert any(" node-0 " in line and "starts" in line for line in outcome.lines)
+            return
+    pytest.fail("no seed drew it")

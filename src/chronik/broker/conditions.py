@@ -120,9 +120,9 @@ class Conditions:
             self._alarms.cleared(STRAY_LOG, f"no log in {directory} is set aside any more", directory)
         elif not self._alarms.is_active(STRAY_LOG, directory):
             text = (
-                f"{counted(count, 'log')} in {directory} {was_or_were(count)} renamed to .stray because the metadata or "
-                "the journal does not know them; unless the power failed or you deleted or moved those topics, copy them "
-                "before they are removed"
+                f"{counted(count, 'log')} in {directory} {was_or_were(count)} renamed to .stray because the metadata "
+                "or the journal does not know them; unless the power failed or you deleted or moved those topics, "
+                "copy them before they are removed"
             )
             self._alarms.raised(STRAY_LOG, text, directory, level=logging.WARNING)
 

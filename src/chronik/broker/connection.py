@@ -21,6 +21,7 @@ from chronik.broker.dispatch import Parts
 from chronik.broker.errors import Unanswerable
 from chronik.broker.portions import Portions
 from chronik.broker.turns import PIECES_PER_TURN
+from chronik.runtime.buggify import CONNECTION_CLOSED, REQUEST_WAITS
 from chronik.runtime.invariants import InvariantBroken, broken, check
 from chronik.storage.errors import StorageError
 from chronik.storage.unread import Unread
@@ -163,6 +164,7 @@ class Connection(asyncio.BufferedProtocol):
         """Whether this small request is alone, as most are: then no bound can be reached by starting it."""
         return (
             self._is_reading
+            and not REQUEST_WAITS.is_on
             and not self._is_held
             and not self._replies
             and not self._arrived
@@ -200,7 +202,11 @@ class Connection(asyncio.BufferedProtocol):
                     break
             if self._turn_is_due:
                 break
-            if started_count >= self._turns.requests_per_visit or self._turns.pieces >= PIECES_PER_TURN:
+            if (
+                started_count >= self._turns.requests_per_visit
+                or self._turns.pieces >= PIECES_PER_TURN
+                or (REQUEST_WAITS.is_on and REQUEST_WAITS.fires())
+            ):
                 self._turn_is_due = True
                 self._turns.wait(self._next_turn)
                 break
@@ -355,6 +361,8 @@ class Connection(asyncio.BufferedProtocol):
                 ready += reply.parts
         if ready:
             self._send(ready)
+            if CONNECTION_CLOSED.is_on and CONNECTION_CLOSED.fires():
+                self.close("a point of buggify closes it")
 
     def _send(self, parts: Parts) -> None:
         assert self._transport is not None

@@ -6,6 +6,7 @@ Clients ask for the same topics again and again. A description is shared between
 from __future__ import annotations
 
 from chronik.metadata.image import Image, Topic
+from chronik.runtime.buggify import DESCRIPTION_DROPPED
 from chronik.wire.messages.metadata import MetadataResponseTopic
 
 
@@ -17,6 +18,8 @@ class DescribedTopics:
     def get(self, topic: Topic, image: Image) -> MetadataResponseTopic | None:
         kept = self._kept.get(topic.topic_id)
         if kept is None or kept[0] is not topic or self._brokers is not image.brokers:
+            return None
+        if DESCRIPTION_DROPPED.is_on and DESCRIPTION_DROPPED.fires():
             return None
         return kept[1]
 

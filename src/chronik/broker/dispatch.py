@@ -22,6 +22,7 @@ from chronik.broker.context import Context
 from chronik.broker.errors import Unanswerable
 from chronik.broker.limits import AT_ONCE_BYTES, HUGE_AT_ONCE, HUGE_BYTES, REQUEST_OBJECT_BYTES_MAX
 from chronik.broker.turns import PIECES_FIRST, Turns
+from chronik.runtime.buggify import IN_PIECES
 from chronik.runtime.pieces import Work, is_work
 from chronik.storage.unread import Unread
 from chronik.wire.compiler import decoder_of, encoder_of, pieces_decoder_of, pieces_encoder_of
@@ -79,7 +80,7 @@ class Dispatcher:
         try:
             if served.request_is_flexible:
                 at = at + 1 if not frame[at] else _skip_tags(frame, at)
-            if len(frame) > AT_ONCE_BYTES:
+            if len(frame) > AT_ONCE_BYTES or (IN_PIECES.is_on and IN_PIECES.fires()):
                 context = Context(self._node, connection, version, client_id)
                 work = _decoded_and_handled(served, frame, at, context)
                 return self._long(served, work, correlation_id, context, is_huge=len(frame) > HUGE_BYTES)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from chronik.runtime.buggify import FETCH_SESSION_LOST
 from chronik.runtime.invariants import broken, check
 from chronik.runtime.pieces import ITEMS_PER_PIECE, Work, at_once
 from chronik.wire.error_codes import ErrorCode
@@ -109,7 +110,7 @@ class FetchSessions:
                 return None, (yield from _all_wanted(request))
         else:
             found = self._sessions.get(request.session_id)
-            if found is None:
+            if found is None or (FETCH_SESSION_LOST.is_on and FETCH_SESSION_LOST.fires()):
                 return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
             if found.by_id != by_id:
                 return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from chronik.metadata.commands import AllocateProducerIds
+from chronik.runtime.buggify import IDS_DROPPED
 from chronik.runtime.invariants import check
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ class ProducerIds:
         self._fetching = asyncio.Lock()
 
     async def next(self) -> int:
+        if IDS_DROPPED.is_on and IDS_DROPPED.fires():
+            self._next = self._end
         while self._next == self._end:
             async with self._fetching:
                 if self._next == self._end:

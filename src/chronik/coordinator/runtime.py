@@ -22,6 +22,7 @@ from chronik.coordinator.errors import Loading, NotCoordinator, told_to_clients
 from chronik.coordinator.records import decode_record, encode_records
 from chronik.coordinator.shard import Record, Shard, StatePartition, Writer, Written
 from chronik.coordinator.timers import NS_PER_MS, Timers
+from chronik.runtime.buggify import SMALL_LOADS, STILL_LOADING
 from chronik.runtime.interfaces import Clock
 from chronik.runtime.invariants import broken, check
 from chronik.runtime.pieces import ITEMS_PER_PIECE, Work
@@ -171,7 +172,7 @@ class _Slot(Generic[S]):
         offset = self.partition.start_offset
         skipped_count = 0
         while offset < end_offset and not self.is_over:
-            pieces = self.partition.read(offset, LOAD_BYTES)
+            pieces = self.partition.read(offset, 1 if SMALL_LOADS.is_on and SMALL_LOADS.fires() else LOAD_BYTES)
             if not pieces:
                 break  # compaction has removed the rest
             for piece in pieces:
@@ -302,7 +303,7 @@ class CoordinatorRuntime(Generic[S]):
         slot = self._slots.get(index)
         if slot is None:
             raise NotCoordinator(self.topic, index)
-        if not slot.is_active:
+        if not slot.is_active or (STILL_LOADING.is_on and STILL_LOADING.fires()):
             raise Loading(self.topic, index)
         return slot
 

@@ -32,6 +32,7 @@ from chronik.metadata.commands import (
 )
 from chronik.metadata.errors import MetadataError, MetadataRefused, NotController, refuse
 from chronik.raft.interfaces import Notes
+from chronik.runtime.buggify import ANSWER_LOST, QUESTION_DOUBLED, QUESTION_LOST
 from chronik.runtime.invariants import check
 from chronik.wire.compiler import decode, encode
 from chronik.wire.error_codes import ErrorCode
@@ -86,8 +87,12 @@ class Forwarding:
         self._waiting[number] = _Question(to, REPLY_OF[type(command)], answered)
         head = _HEAD.pack(ASK, number) + _REQUEST.pack(*request, NUMBER_OF[type(command)])
         try:
+            if QUESTION_LOST.is_on and QUESTION_LOST.fires():
+                raise NotController(to)
             if not self._notes.send_note(to, head + encode(command, 0)):
                 raise NotController(to)
+            if QUESTION_DOUBLED.is_on and QUESTION_DOUBLED.fires():
+                self._notes.send_note(to, head + encode(command, 0))
             async with asyncio.timeout(timeout_s):
                 return await answered
         except TimeoutError:
@@ -163,6 +168,8 @@ class Forwarding:
         question = self._waiting.get(number)
         if question is None or question.answered.done() or question.to != peer:
             return  # it took too long, or the question went elsewhere since
+        if ANSWER_LOST.is_on and ANSWER_LOST.fires():
+            return
         if kind == DONE:
             (version,) = _VERSION.unpack_from(body)
             question.answered.set_result((decode(question.reply, 0, body[_VERSION.size :]), version))

@@ -22,6 +22,7 @@ from chronik.metadata.leases import (
 from chronik.raft.config import RaftConfig
 from chronik.raft.driver import RaftNode
 from chronik.raft.interfaces import Notes
+from chronik.runtime.buggify import FOLLOWER_LEASE_UNUSED, LEASE_REFUSED
 from chronik.runtime.interfaces import Clock
 from chronik.runtime.invariants import check
 
@@ -49,6 +50,8 @@ class LeasedReads:
         if self.grants is not None:
             # Followers apply what two of them hold; a leader whose own disk is slow has not applied it yet.
             return raft.holds_lease(now_ns) and raft.applied_index >= raft.commit_index
+        if FOLLOWER_LEASE_UNUSED.is_on and FOLLOWER_LEASE_UNUSED.fires():
+            return False
         return self.lease.holds(
             term=raft.term, applied_index=raft.applied_index, last_index=raft.last_index, now_ns=now_ns
         )
@@ -105,11 +108,11 @@ class LeasedReads:
         would for one whose disk is full or stalled: who has lacked an entry for as long as a lease lasts gets none.
         """
         raft, now_ns = self._raft, self._clock.monotonic_ns()
-        if self.grants is None or len(raft.members.voters) == 1 or not raft.holds_lease(now_ns):
+        if self.grants is None or len(raft.members.voters) == 1 or raft.hands_over or not raft.holds_lease(now_ns):
             return
         if peer not in raft.members.voters and peer not in raft.members.learners:
             return
-        if raft.lag_ms().get(peer, 0) >= self._config.lease_ms:
+        if raft.lag_ms().get(peer, 0) >= self._config.lease_ms or (LEASE_REFUSED.is_on and LEASE_REFUSED.fires()):
             return
         duration_ns = self.grants.grant_ns(peer, now_ns, raft.lease_until_ns)
         if duration_ns:

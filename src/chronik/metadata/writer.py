@@ -22,6 +22,7 @@ from chronik.metadata.new_topics import partition_count
 from chronik.metadata.records import PARTITION, NewTopicRecord, PartitionsChangeRecord, Record, encode_batch
 from chronik.raft.driver import RaftNode
 from chronik.raft.errors import Stopped
+from chronik.runtime.buggify import SMALL_BATCH, WRITER_FULL
 from chronik.runtime.interfaces import Clock
 from chronik.runtime.invariants import check
 from chronik.wire.error_codes import ErrorCode
@@ -64,7 +65,8 @@ class Writer:
 
     def submit(self, command: Command, request: RequestId) -> asyncio.Future[Reply]:
         """Decided before this returns. Cancelling the future does not take the command back."""
-        if self._waiting >= WAITING_MAX and not self.controller.has_decided(request):
+        is_full = self._waiting >= WAITING_MAX or (WRITER_FULL.is_on and WRITER_FULL.fires())
+        if is_full and not self.controller.has_decided(request):
             # Never a copy of what waits here itself: its asker would take for undone what is about to be done.
             refuse(ErrorCode.REQUEST_TIMED_OUT, f"{WAITING_MAX} metadata commands are waiting already: try again later")
         done: asyncio.Future[Reply] = self._loop.create_future()
@@ -103,7 +105,12 @@ class Writer:
                     done.set_exception(error)
 
     def _open_batch(self) -> Batch:
-        if not self._batches or not self._batching or self._batches[-1].size >= BATCH_SIZE:
+        if (
+            not self._batches
+            or not self._batching
+            or self._batches[-1].size >= BATCH_SIZE
+            or (SMALL_BATCH.is_on and SMALL_BATCH.fires())
+        ):
             self._batches.append(Batch())
         if self._under_way is None and not self._flush_is_due:
             self._flush_is_due = True

@@ -16,6 +16,7 @@ from chronik.raft.errors import Refusal
 from chronik.raft.messages import ABSTAINS, NOBODY, Entry, EntryKind, Kind, Message, Role
 from chronik.raft.progress import Pace, Progress
 from chronik.raft.quorum import committed_index, confirmed, remembered_index
+from chronik.runtime.buggify import ONE_ENTRY_APPENDED
 from chronik.runtime.invariants import broken, check
 
 if TYPE_CHECKING:
@@ -92,7 +93,8 @@ def send_append(core: Core, to: int, *, even_if_empty: bool = True) -> bool:
     before_term = log.term(before)
     entries: Sequence[Entry] | None = ()
     if before_term is not None and not (peer.pace is Pace.REPLICATE and peer.inflights.full):
-        entries = log.entries(peer.next, core.config.message_bytes_max)
+        is_small = ONE_ENTRY_APPENDED.is_on and ONE_ENTRY_APPENDED.fires()
+        entries = log.entries(peer.next, 1 if is_small else core.config.message_bytes_max)
     if before_term is None or entries is None:
         return _send_snapshot(core, to)
     if not entries and not even_if_empty:

@@ -13,6 +13,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 
+from chronik.raft import snapshots
 from chronik.raft.addresses import Address, Book, decode_image, encode_image
 from chronik.raft.bounds import implausible
 from chronik.raft.changes import Action, Change, ChangeSet
@@ -20,6 +21,7 @@ from chronik.raft.config import RaftConfig
 from chronik.raft.core import Core
 from chronik.raft.errors import MembershipRefused, OutcomeUnknown, Stopped
 from chronik.raft.founding import FOUNDING, found
+from chronik.raft.handing_over import HandingOver
 from chronik.raft.health import Health
 from chronik.raft.interfaces import StateMachine, Transport
 from chronik.raft.journal import Journal, Recovered
@@ -30,6 +32,14 @@ from chronik.raft.read_points import ReadPoints
 from chronik.raft.refusals import Refusals
 from chronik.raft.rounds import Rounds
 from chronik.raft.stable_log import StableLog
+from chronik.runtime.buggify import (
+    FORCED_SNAPSHOT,
+    HURRIED_ELECTION,
+    LATE_PUMP,
+    LEASE_UNUSED,
+    NOTHING_TRAILS,
+    SKIPPED_TICK,
+)
 from chronik.runtime.interfaces import Lane, Runtime
 from chronik.runtime.invariants import broken, check
 
@@ -135,6 +145,7 @@ class RaftNode:
         # Founders know that there is no leader yet: the first of them asks at once and often instead of waiting.
         self._founding_ticks = FOUNDING_TICKS if is_founder and node_id == self._core.members.voters[0] else 0
         self._pump_is_due = False
+        self._handing_over = HandingOver(self._core)
         self._timer: asyncio.TimerHandle | None = None
         self.disk_hangs = False  # set by whoever watches the disk: this node should not lead meanwhile
         self._led = self._loop.create_future()  # resolves when this node first leads
@@ -214,6 +225,8 @@ class RaftNode:
 
     def holds_lease(self, now_ns: int) -> bool:
         """Whether this node may answer reads from its applied state at this time of its own monotonic clock."""
+        if LEASE_UNUSED.is_on and LEASE_UNUSED.fires():
+            return False
         return self._core.role is Role.LEADER and self._lease.holds(self._core.term, now_ns)
 
     def match_indexes(self) -> dict[int, int]:
@@ -221,6 +234,11 @@ class RaftNode:
         if self._core.role is not Role.LEADER:
             return {}
         return {node_id: progress.match for node_id, progress in self._core.progress.items()}
+
+    @property
+    def hands_over(self) -> bool:
+        """As leader: somebody else is to lead as soon as no follower holds a lease."""
+        return self._handing_over.is_due
 
     def may_vote(self, node_id: int) -> bool:
         """As leader: whether the member said that it would vote, were it asked to. False elsewhere."""
@@ -334,6 +352,8 @@ class RaftNode:
         self._pump()
 
     def _take_tick(self) -> None:
+        if SKIPPED_TICK.is_on and SKIPPED_TICK.fires():
+            return
         self._core.cannot_write = self._rounds.refusals > 0 or self.disk_hangs
         self._core.tick()
         self._reads.tick()
@@ -341,23 +361,19 @@ class RaftNode:
             self._founding_ticks = 0
             self._observe_peers()
             self._renew_lease()
-            self._give_up_lost_snapshots()
-            if (self._rounds.refusals >= REFUSALS_MAX or self.disk_hangs) and self._core.transferee == NOBODY:
-                self._hand_over()
+            snapshots.give_up_lost(self._core, self._snapshot_ticks, self._config.snapshot_ticks_max)
+            is_full = self._rounds.refusals >= REFUSALS_MAX
+            self._handing_over.tick("does not answer" if self.disk_hangs else "is full" if is_full else "")
             return
+        self._handing_over.is_due = False
         if self._core.leader != NOBODY and self._transport.has_died(self._core.leader):
+            self._core.hurry()
+        if HURRIED_ELECTION.is_on and HURRIED_ELECTION.fires():
             self._core.hurry()
         if self._founding_ticks > 0:
             self._founding_ticks -= 1
             if self._core.role is not Role.CANDIDATE:
                 self._core.campaign()
-
-    def _hand_over(self) -> None:
-        """As long as this node leads and cannot write, nothing is applied here, so nobody is answered."""
-        if (heir := self._core.heir) != NOBODY:
-            why = "does not answer" if self.disk_hangs else "is full"
-            logger.warning("node %d transfers quorum leadership to node %d: its disk %s", self._core.id, heir, why)
-            self._core.transfer_leadership(heir)
 
     def _guarded(self, work: Callable[[], object]) -> None:
         """The edge of the node: whatever goes wrong inside, it stops rather than goes on."""
@@ -381,18 +397,13 @@ class RaftNode:
             self.health.beat((peer for peer in self._core.progress if peer != self._core.id), now_ns)
             self.health.matched(min(self.match_indexes().values(), default=0))
 
-    def _give_up_lost_snapshots(self) -> None:
-        """A peer that took a snapshot and fell silent is probed again, or it would wait for ever."""
-        under_way = self._core.awaiting_snapshot
-        self._snapshot_ticks = {peer: self._snapshot_ticks.get(peer, 0) + 1 for peer in under_way}
-        for peer, ticks in self._snapshot_ticks.items():
-            if ticks >= self._config.snapshot_ticks_max:
-                self._core.report_snapshot(peer, delivered=False)
-
     def _schedule_pump(self) -> None:
         if not self._pump_is_due:
             self._pump_is_due = True
-            self._loop.call_soon(self._pump)
+            if LATE_PUMP.is_on and LATE_PUMP.fires():
+                self._loop.call_later(0.001, self._pump)
+            else:
+                self._loop.call_soon(self._pump)
 
     def _pump(self) -> None:
         self._pump_is_due = False
@@ -541,11 +552,16 @@ class RaftNode:
         return Snapshot(index, term, self._core.members, encode_image(self._book, self._machine.snapshot()))
 
     def _compact_when_due(self) -> None:
-        if self._rounds.grown_bytes < self._config.snapshot_every_bytes or self._rounds.compacting:
+        is_due = self._rounds.grown_bytes >= self._config.snapshot_every_bytes
+        if FORCED_SNAPSHOT.is_on and FORCED_SNAPSHOT.fires():
+            is_due = True
+        if not is_due or self._rounds.compacting:
             return
         held = self._applied_index - self._stable.base_index
         check(held >= 0, "28 the log begins at or before what is applied", applied=self._applied_index, held=held)
         kept = min(self._config.trailing_entries, held // 2)  # of few large ones half, so that the log shrinks at all
+        if NOTHING_TRAILS.is_on and NOTHING_TRAILS.fires():
+            kept = 0
         snapshot = self._fresh_snapshot() if held > kept else None
         if snapshot:
             self._rounds.compact(snapshot, self._applied_index - kept)

@@ -28,6 +28,20 @@ def report(core: Core, peer_id: int, *, delivered: bool) -> None:
     check(peer.next > peer.match, "3 next is behind match", peer=peer_id, match=peer.match, next=peer.next)
 
 
+def give_up_lost(core: Core, ticks: dict[int, int], ticks_max: int) -> None:
+    """At each tick of a leader: a peer that took a snapshot and fell silent is probed again, or it would wait for ever.
+
+    `ticks` says for each peer how long a snapshot has been under way; it is kept here.
+    """
+    under_way = core.awaiting_snapshot
+    for peer in ticks.keys() - set(under_way):
+        del ticks[peer]
+    for peer in under_way:
+        ticks[peer] = ticks.get(peer, 0) + 1
+        if ticks[peer] >= ticks_max:
+            report(core, peer, delivered=False)
+
+
 def on_snapshot(core: Core, message: Message) -> None:
     roles.heed(core, message.sender)
     taken = message.snapshot is not None and _restore(core, message.snapshot)

@@ -31,6 +31,7 @@ from chronik.raft.framing import (
 )
 from chronik.raft.greeting import Acceptor, Connector
 from chronik.raft.messages import NOBODY, Kind, Message
+from chronik.runtime.buggify import FULL_QUEUE, STREAM_DROPPED
 from chronik.runtime.interfaces import Clock, Network
 from chronik.runtime.invariants import check
 
@@ -82,6 +83,8 @@ class Stream(asyncio.Protocol):
         bytes_max = QUEUE_BYTES_MAX if self.is_members else GUEST_QUEUE_BYTES_MAX
         if queued_bytes and queued_bytes + len(data) > bytes_max:
             return False
+        if FULL_QUEUE.is_on and FULL_QUEUE.fires():
+            return False
         if not self._unsent:
             asyncio.get_running_loop().call_soon(self._flush)
         self._unsent.append(data)
@@ -92,6 +95,8 @@ class Stream(asyncio.Protocol):
         unsent, self._unsent, self._unsent_bytes = self._unsent, [], 0
         if self._stream is not None and unsent:
             self._stream.writelines(unsent)
+            if STREAM_DROPPED.is_on and STREAM_DROPPED.fires():
+                self._stream.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._owner.opened(self)

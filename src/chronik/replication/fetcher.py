@@ -23,9 +23,10 @@ from typing import cast
 from chronik.metadata.image import Endpoint
 from chronik.replication.credentials import sign
 from chronik.replication.errors import LeaderLost, ReplicationError
-from chronik.replication.follower import NOT_NAMED, Follower, Outcome
+from chronik.replication.follower import NOT_NAMED, Follower, Outcome, cuts
 from chronik.replication.link import LeaderLink
 from chronik.replication.progress import Key
+from chronik.runtime.buggify import FETCHED_IGNORED, FEW_NAMED, LINK_CLOSED
 from chronik.runtime.interfaces import Network
 from chronik.runtime.invariants import InvariantBroken, broken, check
 from chronik.storage.errors import StorageError, StorageFailed
@@ -48,6 +49,7 @@ RECONNECT_MS_MIN, RECONNECT_MS_MAX = 50, 1_000
 CONNECT_MS_MAX = 2_000
 IN_FLIGHT_MAX = 2
 NAMED_MAX = 1_000  # partitions in one request: more would keep both nodes from everything else for too long
+CUTS_AT_ONCE = 4  # truncations in one turn of the loop: each blocks it for four syncs
 # Said of a partition whose leader or epoch just changed: the image that explains it is on its way.
 SOON_OVER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
@@ -209,7 +211,7 @@ class Fetcher:
             return
         if len(self._unnamed) > len(self._followers) or link.in_flight_count >= IN_FLIGHT_MAX:
             broken("26 only what is followed is named", leader=self.leader_id, unnamed=len(self._unnamed))
-        named = list(islice(self._unnamed, NAMED_MAX))
+        named = list(islice(self._unnamed, 1 if FEW_NAMED.is_on and FEW_NAMED.fires() else NAMED_MAX))
         number = link.send(self._request(named))
         for key in named:
             self._followers[key].named_in = number
@@ -251,11 +253,22 @@ class Fetcher:
     def _receive(self, response: FetchResponse, number: int) -> None:
         if response.error_code:
             raise LeaderLost(f"the leader ends the session: {ErrorCode.of(response.error_code).name}")
+        if LINK_CLOSED.is_on and LINK_CLOSED.fires():
+            raise LeaderLost("a new session is begun")
         self._session_id = response.session_id
+        cut_count = 0
         for topic in response.responses:
             for answer in topic.partitions:
                 key = (topic.topic_id, answer.partition_index)
                 follower = self._followers.get(key)
+                if follower is not None and FETCHED_IGNORED.is_on and FETCHED_IGNORED.fires():
+                    self._unnamed[key] = None
+                    continue
+                if follower is not None and cuts(answer):
+                    cut_count += 1
+                    if cut_count > CUTS_AT_ONCE:
+                        self._unnamed[key] = None  # the leader will say the same of it once more
+                        continue
                 if follower is not None:
                     self._apply(follower, answer, number)
                 elif not self.on_invitation(self.leader_id, key):

@@ -105,6 +105,11 @@ class Follower:
 OUT_OF_RANGE = int(ErrorCode.OFFSET_OUT_OF_RANGE)
 
 
+def cuts(answer: PartitionData) -> bool:
+    """Whether the follower will truncate its log, or start it anew."""
+    return answer.diverging_epoch.end_offset >= 0 or answer.error_code == OUT_OF_RANGE
+
+
 def last_common_offset(log: Log, leader: EpochEndOffset) -> int:
     """Up to where our log may be the leader's: to where both say that the largest epoch of both ended."""
     ours = log.epochs.end_of(leader.epoch, log.end_offset)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from chronik.metadata.commands import AlterPartition, AlterPartitionReply, IsrMember, NewIsr, TopicIsrs
 from chronik.metadata.errors import MetadataError, MetadataRefused
 from chronik.replication.progress import Progress
+from chronik.runtime.buggify import ISR_SHRUNK, LATE_ISR_CHANGE
 from chronik.runtime.invariants import check
 from chronik.wire.error_codes import ErrorCode
 
@@ -93,6 +94,8 @@ class IsrChanges:
     def _lags(self, replica: Replica, broker_id: int, now_ns: int) -> bool:
         progress = replica.followers.get(broker_id)
         lag_ns_max = self._lag_ms_max * NS_PER_MS
+        if ISR_SHRUNK.is_on and ISR_SHRUNK.fires():
+            return True
         if progress is None:
             return now_ns - replica.left_ns.get(broker_id, replica.epoch_since_ns) > lag_ns_max
         return progress.lags(replica.log.end_offset, now_ns, lag_ns_max)
@@ -127,6 +130,8 @@ class IsrChanges:
         pause_ms = RETRY_MS_MIN
         while True:
             await self._has_work.wait()
+            if LATE_ISR_CHANGE.is_on and LATE_ISR_CHANGE.fires():
+                await asyncio.sleep(RETRY_MS_MIN / 1000)
             asked = list(self._wanted)[:PARTITIONS_PER_COMMAND]
             for replica in asked:
                 del self._wanted[replica]

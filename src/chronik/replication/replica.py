@@ -29,6 +29,7 @@ from chronik.replication.progress import Progress
 from chronik.replication.replica_invariants import check_replica
 from chronik.replication.topic_settings import TopicSettings
 from chronik.replication.waits import Waits
+from chronik.runtime.buggify import EARLY_TIMEOUT, SPURIOUS_WAKE
 from chronik.runtime.interfaces import Clock
 from chronik.runtime.invariants import broken, check
 from chronik.storage.answers import Appended
@@ -233,6 +234,8 @@ class Replica:
         round_ = self.log.when_durable(offset)
         if offset <= self.high_watermark:
             return None
+        if EARLY_TIMEOUT.is_on and timeout_ms is not None and EARLY_TIMEOUT.fires():
+            timeout_ms = 1
         return self._waits.add(offset, round_, timeout_ms=timeout_ms, shared=not self._others)
 
     def delete_before(self, offset: int, timeout_ms: int) -> asyncio.Future[None] | None:
@@ -395,6 +398,8 @@ class Replica:
             )
         self.is_proven = True
         if committed <= self.high_watermark:
+            if SPURIOUS_WAKE.is_on and SPURIOUS_WAKE.fires():
+                self._wake()
             return
         self.high_watermark = self.log.high_watermark = committed
         self._waits.committed(committed, None if has_enough else self._too_few())

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from chronik.replication.credentials import is_signed_by
 from chronik.replication.progress import Key, Progress
+from chronik.runtime.buggify import ANSWERED_EMPTY, EARLY_NEWS, FOLLOWER_SESSION_LOST, ONE_PARTITION_ANSWERED
 from chronik.runtime.invariants import broken, check
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.fetch import (
@@ -58,7 +59,7 @@ class FollowerSessions:
                 session.end()
             session_id = replicas.draw_session_id()
             session = self._sessions[broker_id] = FollowerSession(replicas, broker_id, broker_epoch, session_id)
-        elif session is None or session.session_id != request.session_id:
+        elif session is None or session.session_id != request.session_id or _is_forgotten():
             return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=[])
         elif session.next_epoch != request.session_epoch or session.broker_epoch != broker_epoch:
             return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH, responses=[])
@@ -138,7 +139,7 @@ class FollowerSession:
                 self._admit(progress)
                 self._ready[progress] = None
         answers = self._collect()
-        if answers or request.max_wait_ms <= 0:
+        if answers or request.max_wait_ms <= 0 or (ANSWERED_EMPTY.is_on and ANSWERED_EMPTY.fires()):
             return self._response(answers)
         check(self._waiting is None, "27 one request of a session waits", broker=self.broker_id)
         self._waiting = self._loop.create_future()
@@ -195,6 +196,8 @@ class FollowerSession:
 
     def has_committed_more(self, progress: Progress) -> None:
         self._committed[progress] = None
+        if EARLY_NEWS.is_on and EARLY_NEWS.fires():
+            self._loop.call_soon(self._tell_committed)
         if self._news_timer is None:
             self._news_timer = self._loop.call_later(COMMITTED_NEWS_MS / 1000, self._tell_committed)
 
@@ -243,6 +246,8 @@ class FollowerSession:
             if found is not None:
                 answers.append((progress.key, found[0]))
                 left_bytes -= found[1]
+                if ONE_PARTITION_ANSWERED.is_on and ONE_PARTITION_ANSWERED.fires():
+                    break
         if self._refused:
             answers += [(progress.key, answer) for progress, answer in self._refused.items()]
             self._refused.clear()
@@ -367,6 +372,10 @@ class FollowerSession:
         progress.awaits_follower = True
         answer = self._refused[progress] = _refusal(progress.key[1], error)
         answer.current_leader = LeaderIdAndEpoch(leader_id=state.leader, leader_epoch=state.leader_epoch)
+
+
+def _is_forgotten() -> bool:
+    return FOLLOWER_SESSION_LOST.is_on and FOLLOWER_SESSION_LOST.fires()
 
 
 def _invitation(key: Key) -> PartitionData:

@@ -11,7 +11,9 @@ import contextlib
 import fcntl
 import os
 from collections.abc import Sequence
+from functools import partial
 
+from chronik.runtime import whole_reads
 from chronik.runtime.errors import FULL, DiskFull, Refusals
 from chronik.runtime.interfaces import Buffer
 
@@ -66,19 +68,12 @@ class RealFile:
         try:
             data = os.pread(self._fd, size_bytes, position)
             if len(data) != size_bytes and position + len(data) < self._size_bytes:
-                return self._read_rest(data, position, min(size_bytes, self._size_bytes - position))
+                missing_to = min(size_bytes, self._size_bytes - position)
+                return whole_reads.read_rest(partial(os.pread, self._fd), data, position, missing_to)
         except OSError as error:
             error.filename = self.path  # the kernel knows a descriptor, and an operator needs the path
             raise
         return memoryview(data)
-
-    def _read_rest(self, data: bytes, position: int, size_bytes: int) -> memoryview:
-        parts = [data]
-        got = len(data)
-        while got < size_bytes and (data := os.pread(self._fd, size_bytes - got, position + got)):
-            parts.append(data)
-            got += len(data)
-        return memoryview(b"".join(parts))
 
     def truncate(self, size_bytes: int) -> None:
         os.ftruncate(self._fd, size_bytes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -9,7 +10,8 @@ from typing import Any, ClassVar
 from chronik.client.admin.offsets import LATEST, look_up
 from chronik.client.admin.topics import NewTopic
 from chronik.client.admin.topics import create as create_topics
-from chronik.client.errors import ClientError
+from chronik.client.errors import ClientError, Refused
+from chronik.client.routing import Cluster as Routing
 from chronik.client.topology import TopicPartition
 from chronik.metadata.image import NO_LEADER, Image
 from chronik.sim.checkers.interface import Checker
@@ -25,6 +27,7 @@ from chronik.sim.record_clients import TOPIC, RecordClients, routing_of
 from chronik.sim.scenario import HEALED_MS_MAX, PACES_MS, RECOVERY, Clients, Scenario, end_half_open, require
 from chronik.sim.wire_clients import TopicClients, WireClient, make_client
 from chronik.sim.world import World
+from chronik.wire.error_codes import ErrorCode
 
 
 class TopicsScenario(Scenario):
@@ -35,8 +38,8 @@ class TopicsScenario(Scenario):
     brokers: ClassVar[dict[str, object]] = {}
 
     def build(self, world: World) -> Cluster:
-        programs = broker_programs(self.node_count, self.brokers)
-        return Cluster(world, self.node_count, programs, raft_directory="/data/raft")
+        programs = broker_programs(self.node_count, self.brokers, first_id=self.first_id)
+        return Cluster(world, self.node_count, programs, raft_directory="/data/raft", first_id=self.first_id)
 
     def clients(self, cluster: Cluster, history: History) -> Clients:
         think_ms = cluster.world.random("pace").choice(PACES_MS)
@@ -122,7 +125,7 @@ class RecordsScenario(TopicsScenario):
                 replication_factor=self.replication_factor,
                 configs=self.topic_configs,
             )
-            await create_topics(routing, [new])
+            await create_topic(routing, new)
             await routing.close()
 
         run_in(world, client, create())
@@ -312,6 +315,15 @@ class GroupsScenario(RecordsScenario):
             await routing.close()
 
         run_in(world, auditor, look())
+
+
+async def create_topic(routing: Routing, new: NewTopic) -> None:
+    """However often the controller asks to come again later."""
+    while True:
+        made = (await create_topics(routing, [new]))[new.name]
+        if not isinstance(made, Refused) or made.kafka_error == ErrorCode.TOPIC_ALREADY_EXISTS:
+            return
+        await asyncio.sleep(0.1)
 
 
 def settled_image(cluster: Cluster) -> Image | None:

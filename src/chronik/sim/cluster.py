@@ -22,9 +22,10 @@ from chronik.sim.disk import PowerCut, SimDisk
 from chronik.sim.durable_log import DurableLog
 from chronik.sim.history import History
 from chronik.sim.inodes import Directory
-from chronik.sim.loop import NS_PER_S, ProcessLoop
+from chronik.sim.loop import NS_PER_MS, NS_PER_S, ProcessLoop
+from chronik.sim.meter import Meter
 from chronik.sim.network import SimNetwork
-from chronik.sim.programs import Maker, Program, host_of
+from chronik.sim.programs import FIRST_ID, Maker, Program, host_of
 from chronik.sim.randomness import SimRandomness
 from chronik.sim.world import World
 from chronik.storage.errors import LogFull, StorageError
@@ -33,6 +34,7 @@ DRIFT_PPM_MAX = 4_900  # either way, so that two clocks differ by less than the 
 SYNC_NS = (200_000, 900_000)  # of a lane's piece of work, as measured on a disk that is not busy
 # Or when it cannot start for lack of space; once it runs, it goes on.
 SELF_STOP = "a node stops by itself only after a disk error"
+LOOP_HELD = "23 no callback holds the loop for more than 100 ms"
 NO_WORDS = "a damaged node ends with a message for its operator"
 PRODUCT_ERRORS = (BrokerError, RuntimeFault, StorageError, MetadataError, RaftError)
 RESTART_MS = 300  # after which a supervisor starts a process that ended by itself
@@ -103,6 +105,9 @@ class Machine:
         self.world.wires.power_returned(self.host)
         loop = self.loop = self.world.time.process(self.host, rate_ppm=self.rate_ppm)
         loop.on_unhandled = self._unhandled
+        loop.is_buggified = self.world.points is not None
+        if self.world.slowness_percent:
+            loop.meter = self.disk.meter = Meter(self.world.slowness_percent, self._held)
         self.clock = SimClock(loop, booted_ns=self._booted_ns, wall_offset_ms=self.wall_offset_ms)
         runtime = Runtime(
             self.clock,
@@ -158,6 +163,12 @@ class Machine:
         if isinstance(error, PowerCut) or "never retrieved" in context["message"]:
             return
         self.world.violated("no unhandled error", f"{context['message']}: {error!r}")
+
+    def _held(self, spent_ns: int, where: str) -> None:
+        """A node that recovers its logs serves nobody yet, and nobody waits for it."""
+        if self.program is None or self.program.raft is None:
+            return
+        self.world.violated(LOOP_HELD, f"{self.host}: {spent_ns // NS_PER_MS} ms, in {where}")
 
     # What happens to it
 
@@ -270,14 +281,22 @@ class Machine:
 
 
 class Cluster:
-    """Machines by node id, from 1. Spare ones come last; they are off, and no members, until somebody takes them in."""
+    """Machines by node id, from `first_id` on. Spare ones come last; they are off, and no members, until somebody takes
+    them in."""
 
     def __init__(
-        self, world: World, node_count: int, make: Maker, *, raft_directory: str, spare_count: int = 0
+        self,
+        world: World,
+        node_count: int,
+        make: Maker,
+        *,
+        raft_directory: str,
+        spare_count: int = 0,
+        first_id: int = FIRST_ID,
     ) -> None:
         self.world = world
         self.history = History(world)  # of its clients, and of operators whose answers are judged too
-        ids = range(1, node_count + spare_count + 1)
+        ids = range(first_id, first_id + node_count + spare_count)
         self.machines = {node_id: Machine(world, node_id, make, raft_directory) for node_id in ids}
         for node_id in ids[node_count:]:
             spare = self.machines[node_id]
@@ -288,6 +307,10 @@ class Cluster:
     def start(self) -> None:
         for machine in self.machines.values():
             machine.start()
+
+    def numbered(self, number: int) -> Machine:
+        """By its place among all machines, from 1: what schedules of faults name."""
+        return list(self.machines.values())[number - 1]
 
     def leader(self) -> Machine | None:
         """Who leads the quorum's newest term, as far as anybody says so."""

@@ -14,19 +14,24 @@ whoever reads sees them, later syncs succeed and leave them out, and only writin
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import TypeVar
 
+from chronik.runtime import whole_reads
 from chronik.runtime.errors import DiskFull, DiskInUse, Refusals, refusal
 from chronik.runtime.interfaces import Buffer, File, Lane
 from chronik.sim.inodes import Directory, Inode
+from chronik.sim.meter import Meter
+from chronik.sim.prices import DISK_CALL_NS, DISK_PS_PER_BYTE, DISK_SYNC_NS
 
 T = TypeVar("T")
 
 AHEAD_STEP_BYTES = 2048
+SYNCS = ("sync", "sync_directory")
 REFUSABLE = ("open", "make_directory", "append")  # where no room is a DiskFull, and not a failure
 JOURNAL_BYTES_MAX = (300, 192 << 10, 0)  # some bytes go each way, all by the journal, all by their own files
 ALWAYS_NEW_MS = 1 << 62  # when files were written, on a disk that knows no time
@@ -49,6 +54,7 @@ class SimFile:
     def append(self, buffers: Sequence[Buffer]) -> int:
         self._disk.step("append", self.path)
         data = b"".join(buffers)
+        self._disk.charge(len(data))
         self._disk.take_space(len(data), self.path)
         position = len(self._inode.content)
         self._inode.content += data
@@ -59,7 +65,18 @@ class SimFile:
     def read(self, position: int, size_bytes: int) -> memoryview:
         self._disk.step("read", self.path)
         require_readable(self._inode, self.path, position, size_bytes)
-        return memoryview(bytes(self._inode.content[position : position + size_bytes]))
+        data = self._read(size_bytes, position)
+        end = min(position + size_bytes, len(self._inode.content))
+        if position + len(data) < end:
+            return whole_reads.read_rest(self._read, data, position, end - position)
+        return memoryview(data)
+
+    def _read(self, size_bytes: int, position: int) -> bytes:
+        """As pread: it may return less, and nothing only at the end of the file."""
+        there_bytes = max(0, min(size_bytes, len(self._inode.content) - position))
+        count = self._disk.read_bytes(there_bytes)
+        self._disk.charge(count)
+        return bytes(self._inode.content[position : position + count])
 
     def truncate(self, size_bytes: int) -> None:
         self._disk.step("truncate", self.path)
@@ -110,6 +127,7 @@ class SimAheadFile(SimFile):
     def append(self, buffers: Sequence[Buffer]) -> int:
         self._disk.step("append", self.path)
         data = b"".join(buffers)
+        self._disk.charge(len(data))
         position, end = self._end, self._end + len(data)
         content = self._inode.content
         if end > len(content):
@@ -175,7 +193,8 @@ class SimLane:
             return
         future, work = self._waiting[0]
         try:
-            result = work()
+            with self._disk.off_the_loop():
+                result = work()
         except PowerCut:
             self._waiting.clear()  # the machine is off: no work ends and nobody is told
             return
@@ -208,6 +227,8 @@ class SimDisk:
         self._lies: list[str] = []
         self._steps_left = -1
         self.capacity_bytes = capacity_bytes
+        self.short_permille = 0  # of the reads return less than they could
+        self._short_reads = Random(seed + 1)
         self.delay_s = 0.0
         self.latency_s: Callable[[], float] | None = None  # how long each piece of work takes, instead of `delay_s`
         self.on_power_cut: Callable[[], None] | None = None  # told once, at the call that finds the power off
@@ -217,6 +238,7 @@ class SimDisk:
         self.prompt_lanes: list[Lane] = []
         self.files_max = 1 << 30
         self.calls: Counter[str] = Counter()
+        self.meter: Meter | None = None  # of the process that uses it, if what it does takes time
 
     # What a test does to the disk.
 
@@ -233,6 +255,7 @@ class SimDisk:
     def _successor(self, root: Directory) -> SimDisk:
         found = SimDisk(self._random.getrandbits(64), self.capacity_bytes)
         found._root, found.latency_s, found.wall_ms = root, self.latency_s, self.wall_ms
+        found.short_permille = self.short_permille
         return found
 
     def cut_after(self, steps: int) -> None:
@@ -257,6 +280,7 @@ class SimDisk:
         self._failing.clear()
         self._lies.clear()
         self._steps_left = -1
+        self.short_permille = 0
 
     def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
         """Rot: the byte is wrong in cache and on the platter alike, and no call ever failed."""
@@ -305,12 +329,37 @@ class SimDisk:
             raise PowerCut
         self._steps_left -= 1
         self.calls[operation] += 1
+        if self.meter is not None:
+            self.meter.charge(DISK_SYNC_NS if operation in SYNCS else DISK_CALL_NS)
         for rule in self._failing:
             if rule[0] == operation and rule[1] in path:
                 self._failing.remove(rule)
                 error = OSError(rule[2], f"simulated fault of {operation}", path)
                 refused = refusal(error, f"{operation} {path}") if operation in REFUSABLE else None
                 raise error if refused is None else self.refused.note(refused)
+
+    def read_bytes(self, there_bytes: int) -> int:
+        """How many of the bytes that are there one call returns."""
+        if self.short_permille and there_bytes > 1 and self._short_reads.randrange(1000) < self.short_permille:
+            return self._short_reads.randrange(1, there_bytes)
+        return there_bytes
+
+    def charge(self, size_bytes: int) -> None:
+        if self.meter is not None:
+            self.meter.charge(size_bytes * DISK_PS_PER_BYTE // 1000)
+
+    @contextlib.contextmanager
+    def off_the_loop(self) -> Iterator[None]:
+        """What a lane does meanwhile costs the loop nothing."""
+        meter = self.meter
+        if meter is None:
+            yield
+            return
+        meter.works_elsewhere = True
+        try:
+            yield
+        finally:
+            meter.works_elsewhere = False
 
     def lies_about(self, path: str) -> bool:
         for part in self._lies:

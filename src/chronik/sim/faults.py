@@ -1,7 +1,8 @@
 """A schedule of faults as plain data, drawn from a seed, and what each kind does to a cluster.
 
 Every fault ends by itself after its duration, so any part of a schedule is a schedule: that is what lets `shrink` take
-faults out one by one. `node` 0 means whoever leads the quorum when the fault begins, which is where faults hurt.
+faults out one by one. `node` counts machines from 1, whatever their ids are; 0 means whoever leads the quorum when the
+fault begins, which is where faults hurt.
 Members that come and go, replicas that move and topics that are made anew are faults as well: somebody asks for that,
 and gives up when it takes too long.
 """
@@ -28,7 +29,7 @@ LIED_TO = ("/journal/", "/raft/", ".log", "")  # by a disk that loses writes
 class Fault(NamedTuple):
     at_ms: int  # since the faults began
     kind: str
-    node: int  # LEADER: who leads then
+    node: int  # which machine, from 1; LEADER: who leads then
     duration_ms: int = 0
     other: int = 0  # of a link: the other end
     amount: int = 0  # what it means depends on the kind
@@ -269,6 +270,16 @@ def _full_disk(cluster: Cluster, machine: Machine, fault: Fault) -> None:
     _after(cluster, fault, lambda: machine.disk.fill(None))  # which may be another object by then
 
 
+def _short_reads(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+    """So many reads of a thousand return less than there is, as POSIX allows."""
+    machine.disk.short_permille = fault.amount
+
+    def end() -> None:
+        machine.disk.short_permille = 0
+
+    _after(cluster, fault, end)
+
+
 def _sync_error(cluster: Cluster, machine: Machine, fault: Fault) -> None:
     machine.break_sync()
 
@@ -326,6 +337,7 @@ KINDS: Mapping[str, Callable[[Cluster, Machine, Fault], None]] = {
     "slow disk": _slow_disk,
     "stall disk": _stall_disk,
     "full disk": _full_disk,
+    "short reads": _short_reads,
     "sync error": _sync_error,
     "wall jump": _wall_jump,
     "join": _join,
@@ -351,16 +363,16 @@ def begin(cluster: Cluster, faults: list[Fault]) -> None:
 
 
 def _strike(cluster: Cluster, fault: Fault) -> None:
-    machine = cluster.leader() if fault.node == LEADER else cluster.machines[fault.node]
-    machine = machine or cluster.machines[1 + fault.at_ms % len(cluster.machines)]
+    machine = cluster.leader() if fault.node == LEADER else cluster.numbered(fault.node)
+    machine = machine or cluster.numbered(1 + fault.at_ms % len(cluster.machines))
     cluster.world.note("fault", f"{fault} hits {machine}")
     KINDS[fault.kind](cluster, machine, fault)
 
 
 def _other(cluster: Cluster, machine: Machine, fault: Fault) -> Machine:
-    other = cluster.machines[fault.other]
+    other = cluster.numbered(fault.other)
     if other is machine:
-        return cluster.machines[1 + machine.node_id % len(cluster.machines)]
+        return cluster.numbered(1 + fault.other % len(cluster.machines))
     return other
 
 

@@ -70,7 +70,8 @@ def _half_frame(random: Random, cluster: Cluster, machine: Machine) -> list[byte
 
 def _nobody(random: Random, cluster: Cluster, machine: Machine) -> list[bytes]:
     """A node that nobody knows, of no cluster or of another one, has topics deleted."""
-    hello = Hello(random.choice((0, UNKNOWN_ID)), machine.node_id, random.choice(("", "another")))
+    sender = random.choice([each for each in (0, UNKNOWN_ID) if each not in cluster.machines])
+    hello = Hello(sender, machine.node_id, random.choice(("", "another")))
     return [frame(hello.encode()), *_forged(random, hello.sender, machine)]
 
 

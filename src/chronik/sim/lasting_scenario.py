@@ -7,7 +7,7 @@ again in every partition and commits as well, by the majority that is well. Noth
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
 from chronik.client.admin import offsets as group_offsets
@@ -16,6 +16,8 @@ from chronik.client.producer import Producer
 from chronik.client.routing import Cluster as Routing
 from chronik.client.topology import TopicPartition
 from chronik.sim.broker_scenarios import RecordsScenario
+from chronik.sim.checkers.interface import Checker
+from chronik.sim.checkers.sets import SWARM_CHECKERS
 from chronik.sim.cluster import Cluster
 from chronik.sim.faults import LASTING, LEADER, Fault
 from chronik.sim.history import OK, History
@@ -32,6 +34,8 @@ PAUSE_S = 0.1  # before the next
 
 class LastingScenario(RecordsScenario):
     name = "lasting"
+    slowness_percent = 100
+    checkers: Sequence[type[Checker]] = SWARM_CHECKERS
     fault_count = (0, 4)
     selectable = tuple(LASTING)
     answered_ms_max = 60_000  # clients that have asked the node that is ill wait for it as long as any client does

@@ -5,8 +5,9 @@ and jumps from one to the next; so a run depends on its seed and on nothing else
 its own, an asyncio loop as far as the process can tell. That is what lets a process be killed (nothing of it ever runs
 again), stopped (what is due waits while time goes on) or given a clock that runs fast.
 
-Callbacks take no virtual time. A world in which nothing is left to happen is a deadlock, and an error that names who
-waits for what; one that turns on the spot is an error too.
+Callbacks take no virtual time, unless the process has a meter: then it is busy for as long as its callback is charged
+for (`meter`), and its other callbacks wait. A world in which nothing is left to happen is a deadlock, and an error that
+names who waits for what; one that turns on the spot is an error too.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from contextvars import Context, copy_context
 from typing import Any, TypeVar
 
 from chronik.sim.errors import Deadlock, Livelock
+from chronik.sim.meter import Meter
 
 T = TypeVar("T")
 NS_PER_S = 1_000_000_000
@@ -81,6 +83,15 @@ class VirtualTime:
         heapq.heappush(self._later, (handle.when_ns, self._count, handle))
         return handle
 
+    def at(self, when_ns: int, callback: Callable[..., object], *args: Any) -> SimHandle:
+        return self.schedule(SimHandle(callback, args, None, max(self.now_ns, when_ns), None))
+
+    @property
+    def present_ns(self) -> int:
+        """The time at which what happens now takes effect: later than the world's while a process computes."""
+        loop = events._get_running_loop()
+        return loop.present_ns() if isinstance(loop, ProcessLoop) else self.now_ns
+
     def make_ready(self, handle: SimHandle) -> None:
         self._ready.append(handle)
 
@@ -140,8 +151,10 @@ class VirtualTime:
                 continue
             elif loop.is_paused:
                 loop.held.append(handle)
-            else:
+            elif loop.meter is None:
                 loop.run(handle)
+            else:
+                loop.run_at_cost(handle, loop.meter)
             if count > CALLBACKS_PER_INSTANT_MAX:
                 raise Livelock(f"{count} callbacks at {self.now_ns} ns, the last of {loop and loop.name}: {handle}")
 
@@ -164,6 +177,10 @@ class ProcessLoop(_Loop):  # type: ignore[misc]
         self.held: list[SimHandle] = []  # due while it was paused
         self.after_each: Callable[[], None] | None = None  # looks at the process after each of its callbacks
         self.on_unhandled: Callable[[dict[str, Any]], None] | None = None
+        self.is_buggified = False  # points of `runtime.buggify` may fire in it
+        self.meter: Meter | None = None  # None: callbacks take no time
+        self._backlog: deque[SimHandle] = deque()  # due, and waiting until it has computed
+        self._is_late = False  # the world will let it go on once it has
         self._task_count = 0
         self._remains: list[asyncio.Task[Any]] = []
 
@@ -176,12 +193,15 @@ class ProcessLoop(_Loop):  # type: ignore[misc]
             return
         self.is_dead = True
         self.after_each = None
+        self._backlog.clear()
         self._remains = list(asyncio.all_tasks(self))
         for task in self._remains:
             task._log_destroy_pending = False  # type: ignore[attr-defined]
 
     def pause(self) -> None:
         self.is_paused = True
+        self.held += self._backlog
+        self._backlog.clear()
 
     def resume(self) -> None:
         self.is_paused = False
@@ -197,6 +217,39 @@ class ProcessLoop(_Loop):  # type: ignore[misc]
         if self.after_each is not None:
             self.after_each()
 
+    def run_at_cost(self, handle: SimHandle, meter: Meter) -> None:
+        """Runs the callback now, or when the process has done what it is busy with."""
+        if self._is_late:
+            self._backlog.append(handle)
+            return
+        meter.begin(self.world.now_ns)
+        try:
+            handle._context.run(handle._callback, *handle._args)  # type: ignore[union-attr]
+        except BaseException as error:  # noqa: BLE001 - the edge of a process; the power may be what failed
+            self.call_exception_handler({"message": f"{self.name}: a callback raised", "exception": error})
+        meter.end()
+        if meter.is_ahead(self.world.now_ns):
+            self._is_late = True
+            self.world.at(meter.busy_until_ns, self._go_on, meter)
+        elif self.after_each is not None:
+            self.after_each()
+
+    def _go_on(self, meter: Meter) -> None:
+        """The world has caught up. Whoever looks at the process sees now what the last callback did."""
+        if self.is_dead:
+            return
+        self._is_late = False
+        events._set_running_loop(self)
+        try:
+            if self.after_each is not None:
+                self.after_each()
+            while self._backlog and not self._is_late:
+                handle = self._backlog.popleft()
+                if not handle._cancelled:
+                    self.run_at_cost(handle, meter)
+        finally:
+            events._set_running_loop(None)
+
     def waiting(self) -> list[str]:
         """Its tasks, each with the line that it waits in."""
         lines = []
@@ -211,8 +264,12 @@ class ProcessLoop(_Loop):  # type: ignore[misc]
 
     # Time
 
-    def node_ns(self) -> int:
+    def present_ns(self) -> int:
         now_ns = self.world.now_ns
+        return now_ns if self.meter is None else self.meter.present_ns(now_ns)
+
+    def node_ns(self) -> int:
+        now_ns = self.present_ns()
         return now_ns + now_ns * self.rate_ppm // PPM
 
     def world_ns(self, node_ns: int) -> int:

@@ -35,6 +35,7 @@ WHOLE = "25 a damaged node holds everything again, or does not run"
 
 class LossScenario(RecordsScenario):
     name = "loss"
+    slowness_percent = 100
     selectable = FAULTS
     fault_count = (0, 3)
     checkers: Sequence[type[Checker]] = LOSS_CHECKERS

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from random import Random
 
-from chronik.sim.loop import NS_PER_MS, VirtualTime
+from chronik.sim.loop import NS_PER_MS, ProcessLoop, VirtualTime
 from chronik.sim.transport import Pipe, SimTransport
 
 LATENCY_NS = (100_000, 500_000)  # one way, within a data centre
@@ -34,6 +34,7 @@ class Host:
         self.listeners: dict[int, SimListener] = {}
         self.silent_since_ns: int | None = None  # since when its process may tell clients nothing, if it may not
         self.transports: dict[SimTransport, None] = {}
+        self.unsent_bytes = 0  # written by its process, and kept by its system because peers do not read
 
 
 class Wires:
@@ -97,6 +98,7 @@ class Wires:
         host.silent_since_ns = None
         for transport in list(host.transports):
             transport.process_died(orderly=self.random.random() < 0.5)
+            transport.outgoing.drop_unsent()
         host.transports.clear()
 
     def power_lost(self, name: str) -> None:
@@ -107,6 +109,7 @@ class Wires:
         host.listeners.clear()
         for transport in host.transports:
             transport.is_gone = True
+            transport.outgoing.drop_unsent()
         host.transports.clear()
 
     def power_returned(self, name: str) -> None:
@@ -175,7 +178,7 @@ class SimSends:
 class SimNetwork:
     """A Network: what one process of one machine sees."""
 
-    def __init__(self, wires: Wires, host: str, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, wires: Wires, host: str, loop: ProcessLoop) -> None:
         self.wires, self.loop = wires, loop
         self.connections_max = 1 << 30
         self.here = wires.host(host)

@@ -23,6 +23,7 @@ from chronik.runtime.interfaces import Runtime
 CONTROLLER_PORT = 9093
 BROKER_PORT = 9092
 CLUSTER_ID = "simulated"
+FIRST_ID = 1  # of nodes, unless a scenario draws another
 
 
 def host_of(node_id: int) -> str:
@@ -138,11 +139,13 @@ def broker_programs(
     brokers: Mapping[str, object],
     joins: Callable[[int], bool] = lambda _: False,
     raft_config: RaftConfig | None = None,
+    first_id: int = FIRST_ID,
 ) -> Maker:
     """Of so many founders; `joins` says which node comes later, to be taken in by those who are there."""
 
     def make(runtime: Runtime, node_id: int) -> Program:
-        settings = broker_settings(node_id, node_count, tuple(sorted(brokers.items())), joins=joins(node_id))
+        more = tuple(sorted(brokers.items()))
+        settings = broker_settings(node_id, node_count, more, joins=joins(node_id), first_id=first_id)
         return BrokerProgram(runtime, settings, raft_config or RaftConfig())
 
     return make
@@ -150,9 +153,14 @@ def broker_programs(
 
 @functools.cache  # a start of a node would spend more on reading its settings than on all the rest
 def broker_settings(
-    node_id: int, node_count: int, more: tuple[tuple[str, object], ...], *, joins: bool = False
+    node_id: int,
+    node_count: int,
+    more: tuple[tuple[str, object], ...],
+    *,
+    joins: bool = False,
+    first_id: int = FIRST_ID,
 ) -> Settings:
-    ids = range(1, node_count + 1)
+    ids = range(first_id, first_id + node_count)
     host = host_of(node_id)
     founders = {each: f"{host_of(each)}:{CONTROLLER_PORT}" for each in ids}
     if joins:

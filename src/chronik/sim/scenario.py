@@ -15,12 +15,15 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from chronik.sim import faults as fault_module
+from chronik.sim.buggifying import buggified
+from chronik.sim.charging import charging
 from chronik.sim.checkers.interface import Checker
 from chronik.sim.checkers.looking import look_at
 from chronik.sim.cluster import Cluster, Machine
 from chronik.sim.errors import SimError, Violation
 from chronik.sim.faults import Fault
 from chronik.sim.history import History
+from chronik.sim.programs import FIRST_ID
 from chronik.sim.world import LogCapture, World
 
 START_MS_MAX = 20_000
@@ -41,6 +44,25 @@ class Clients(Protocol):
         """Nobody waits for anything any more."""
 
 
+class Together:
+    """Several kinds of clients at once."""
+
+    def __init__(self, clients: Sequence[Clients]) -> None:
+        self._clients = clients
+
+    def begin(self) -> None:
+        for each in self._clients:
+            each.begin()
+
+    def end(self) -> None:
+        for each in self._clients:
+            each.end()
+
+    @property
+    def are_answered(self) -> bool:
+        return all(each.are_answered for each in self._clients)
+
+
 @dataclass
 class Outcome:
     seed: int
@@ -52,6 +74,7 @@ class Outcome:
     operation_count: int = 0
     virtual_ms: int = 0
     drawn: Mapping[str, object] = field(default_factory=dict)  # by the seed, besides the faults
+    reached: frozenset[str] = frozenset()  # points of `runtime.buggify` that were on, and were come by
 
     @property
     def invariant(self) -> str:
@@ -66,6 +89,7 @@ class Scenario:
 
     name = ""
     node_count = 3
+    first_id = FIRST_ID  # of its nodes
     spare_count = 0  # machines that are there and no members, to begin with
     fault_ms = 9_000
     fault_count = (3, 9)
@@ -73,6 +97,7 @@ class Scenario:
     checkers: Sequence[type[Checker]] = ()
     answered_ms_max = HEALED_MS_MAX  # so long after the last question every client has an answer, or gave up
     selectable: Sequence[str] = ()  # kinds of fault of which a run has one
+    slowness_percent = 0  # what computing costs, of the table of prices; 0: no callback takes any time
     only = ""  # the one of those that every run has; empty: the seed says which
 
     def configure(self, world: World) -> Mapping[str, object]:
@@ -123,6 +148,8 @@ class Scenario:
             machine.disk.heal()
             machine.start()
         end_half_open(world, cluster)
+        if world.points is not None:
+            world.points.is_calm = True
         world.note("world", "all is healed")
         require(world, lambda: self.has_recovered(cluster), HEALED_MS_MAX, RECOVERY)
         self.repair(world, cluster)
@@ -187,6 +214,7 @@ def _worse(world: World, checkers: Sequence[Checker]) -> SimError | None:
 def _run(scenario: Scenario, seed: int, faults: list[Fault] | None) -> Outcome:
     world = World(seed)
     drawn = scenario.configure(world)
+    world.slowness_percent = scenario.slowness_percent
     schedule = scenario.draw_faults(world) if faults is None else faults
     cluster = scenario.build(world)
     history = cluster.history
@@ -205,7 +233,7 @@ def _run(scenario: Scenario, seed: int, faults: list[Fault] | None) -> Outcome:
         machine.on_start, machine.on_end = tell_starting, tell_ending
     outcome = Outcome(seed, scenario.name, schedule, world.lines, drawn=drawn)
     try:
-        with LogCapture(world):
+        with LogCapture(world), charging(is_on=world.slowness_percent > 0), buggified(world.points):
             scenario.play(world, cluster, history, schedule)
             for checker in checkers:
                 checker.finish()
@@ -217,6 +245,7 @@ def _run(scenario: Scenario, seed: int, faults: list[Fault] | None) -> Outcome:
         outcome.log_hash = world.log_hash()
         outcome.operation_count = len(history.operations)
         outcome.virtual_ms = world.time.now_ms
+        outcome.reached = frozenset(world.points.reached if world.points is not None else ())
         for loop in world.time.processes:
             loop.kill()
         sys.unraisablehook = lambda _: None  # what was cut off in the middle complains that it was

@@ -15,6 +15,7 @@ from chronik.sim.errors import UnknownFault, UnknownScenario
 from chronik.sim.faults import Fault
 from chronik.sim.lasting_scenario import LastingScenario
 from chronik.sim.loss_scenario import LossScenario
+from chronik.sim.overload_scenario import OverloadScenario
 from chronik.sim.quorum_scenarios import MetadataScenario, QuorumScenario
 from chronik.sim.recreated_scenario import RecreatedScenario
 from chronik.sim.scenario import Outcome, Scenario, run
@@ -38,6 +39,7 @@ SCENARIOS: dict[str, type[Scenario]] = {
         LastingScenario,
         SwarmScenario,
         WireScenario,
+        OverloadScenario,
     )
 }
 

@@ -7,26 +7,36 @@ comes from streams of its own and is printed with a failure; a schedule that is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from random import Random
 
 from chronik.metadata.image import NO_LEADER
+from chronik.sim import buggifying
 from chronik.sim.broker_scenarios import RecordsScenario, settled_image
+from chronik.sim.buggifying import Buggify
+from chronik.sim.checkers.interface import Checker
+from chronik.sim.checkers.sets import SWARM_CHECKERS
 from chronik.sim.cluster import Cluster
 from chronik.sim.faults import METADATA_WEIGHTS, Fault, Weight, draw
 from chronik.sim.history import History
 from chronik.sim.programs import broker_programs
 from chronik.sim.quorum_scenarios import draw_raft_config
-from chronik.sim.scenario import PACES_MS, Clients
+from chronik.sim.record_clients import TOPIC
+from chronik.sim.scenario import PACES_MS, Clients, Together
+from chronik.sim.session_clients import SessionClient
 from chronik.sim.world import World
 
 NODES = (1, 2, 3, 3, 3, 3, 4, 5, 5, 6, 7)
 PARTITIONS = (1, 2, 2, 3, 3, 5, 8)
 MANY_PARTITIONS = (40, 200)
 MANY_SHARE = 0.03  # of the seeds: each takes as long as fifty others
+BUGGIFIED_SHARE = 0.5  # of the seeds
+FIRST_IDS = (0, 1)
+SLOWNESS_PERCENT = (50, 100, 100, 300)  # of what computing costs
 MORE_WEIGHTS = (
     Weight("full disk", 4, (300, 4000), (0, 4000)),
     Weight("kill", 6, (3000, 6000)),  # longer than a session
+    Weight("short reads", 4, (500, 6000), (20, 900)),
 )
 NEEDS_OTHERS = frozenset({"isolate", "cut", "mute", "deafen", "slow link", "lossy", "reset"})
 TOPIC_CONFIGS: tuple[dict[str, str], ...] = (
@@ -54,6 +64,7 @@ SETTINGS: Mapping[str, tuple[object, ...]] = {
 
 class SwarmScenario(RecordsScenario):
     name = "swarm"
+    checkers: Sequence[type[Checker]] = SWARM_CHECKERS
 
     def configure(self, world: World) -> Mapping[str, object]:
         random = world.random("swarm")
@@ -68,15 +79,21 @@ class SwarmScenario(RecordsScenario):
             "offsets_topic_replication_factor": self.replication_factor,
         }
         self._pace_ms = random.choice(PACES_MS)
+        self.slowness_percent = world.random("slowness").choice(SLOWNESS_PERCENT)
+        self.first_id = world.random("ids").choice(FIRST_IDS)
+        points = _draw_points(world)
         self._weights = _draw_weights(random, self.node_count)
         self._course_share = random.choice((0.0, 0.0, 0.4, 0.8)) if self.node_count > 1 else 0.0
         return {
             "nodes": self.node_count,
+            "first id": self.first_id,
             "replicas": self.replication_factor,
             "partitions": self.partition_count,
             "topic configs": self.topic_configs,
             "settings": self._settings,
             "pace": self._pace_ms,
+            "slowness": self.slowness_percent,
+            "points": points,
             "kinds of faults": [weight.kind for weight in self._weights],
             "share of courses": self._course_share,
         }
@@ -94,11 +111,13 @@ class SwarmScenario(RecordsScenario):
 
     def build(self, world: World) -> Cluster:
         brokers = {**self.brokers, **self._settings}
-        programs = broker_programs(self.node_count, brokers, raft_config=draw_raft_config(world))
-        return Cluster(world, self.node_count, programs, raft_directory="/data/raft")
+        raft_config = draw_raft_config(world)
+        programs = broker_programs(self.node_count, brokers, raft_config=raft_config, first_id=self.first_id)
+        return Cluster(world, self.node_count, programs, raft_directory="/data/raft", first_id=self.first_id)
 
     def clients(self, cluster: Cluster, history: History) -> Clients:
-        return self._clients(cluster, history, self._pace_ms)
+        records = self._clients(cluster, history, self._pace_ms)
+        return Together([records, SessionClient(cluster, TOPIC, self.partition_count)])
 
     def has_recovered(self, cluster: Cluster) -> bool:
         image = settled_image(cluster)
@@ -107,6 +126,16 @@ class SwarmScenario(RecordsScenario):
             for topic in image.all_topics()
             for partition in topic.partitions
         )
+
+
+def _draw_points(world: World) -> Mapping[str, int]:
+    """Half of the seeds are as before: what hides behind a point must not go unseen."""
+    random = world.random("points")
+    if random.random() >= BUGGIFIED_SHARE:
+        return {}
+    points = buggifying.draw(random)
+    world.points = Buggify(points, world.random("points that fire"))
+    return points
 
 
 def _draw_weights(random: Random, node_count: int) -> tuple[Weight, ...]:

@@ -12,7 +12,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, cast
 
-from chronik.sim.loop import NS_PER_MS
+from chronik.sim.loop import NS_PER_MS, ProcessLoop
+from chronik.sim.prices import SOCKET_CALL_NS, SOCKET_PS_PER_BYTE
 
 if TYPE_CHECKING:
     from chronik.sim.network import SimNetwork
@@ -40,7 +41,7 @@ class Pipe:
     def put(self, data: bytes) -> None:
         if self.unsent or self.window_bytes >= WINDOW_BYTES:
             self.unsent.append(data)
-            self.unsent_bytes += len(data)
+            self._count_unsent(len(data))
         else:
             self.launch(data)
 
@@ -55,23 +56,26 @@ class Pipe:
         wires = self.wires
         self.window_bytes += len(packet)
         wires.bytes_carried += len(packet)
-        now_ns = wires.time.now_ns
         delay_ns = wires.delay_ns(*self.link)
-        self._last_ns = max(self._last_ns, now_ns + delay_ns)
-        wires.time.after(self._last_ns - now_ns, self._arrive, packet)
+        self._last_ns = max(self._last_ns, wires.time.present_ns + delay_ns)
+        wires.time.at(self._last_ns, self._arrive, packet)
 
     def taken(self, count: int) -> None:
         """The protocol read so much: there is room for more."""
         self.window_bytes -= count
         while self.unsent and self.window_bytes < WINDOW_BYTES:
             data = self.unsent.popleft()
-            self.unsent_bytes -= len(data)
+            self._count_unsent(-len(data))
             self.launch(data)
         self.source.has_drained()
 
     def drop_unsent(self) -> None:
         self.unsent.clear()
-        self.unsent_bytes = 0
+        self._count_unsent(-self.unsent_bytes)
+
+    def _count_unsent(self, more_bytes: int) -> None:
+        self.unsent_bytes += more_bytes
+        self.source.network.here.unsent_bytes += more_bytes
 
     def revive(self) -> None:
         if self._is_cut():
@@ -119,7 +123,7 @@ class SimTransport(asyncio.Transport):
         super().__init__({"peername": (peer_host, peer_port), "sockname": (network.here.name, own_port)})
         self.network, self.peer_host, self.own_port = network, peer_host, own_port
         self.is_gone = False  # the system knows nothing of it: its process died or its machine lost power
-        self._loop = network.loop
+        self._loop: ProcessLoop = network.loop
         self._protocol: asyncio.BaseProtocol | None = None  # until it is accepted
         self._is_closing = False
         self._is_lost = False
@@ -177,6 +181,8 @@ class SimTransport(asyncio.Transport):
                 self.incoming.taken(len(FIN))
                 self._eof()
                 return
+            if self._loop.meter is not None:
+                self._loop.meter.charge(SOCKET_CALL_NS + len(packet) * SOCKET_PS_PER_BYTE // 1000)
             self._hand_over(packet)
             self.incoming.taken(len(packet))
             if in_parts:
@@ -223,6 +229,8 @@ class SimTransport(asyncio.Transport):
         here = self.network.here
         if here.silent_since_ns is not None:
             self.network.wires.broke_silence(here, self.own_port)
+        if self._loop.meter is not None:
+            self._loop.meter.charge(SOCKET_CALL_NS + len(data) * SOCKET_PS_PER_BYTE // 1000)
         self.outgoing.put(bytes(data))
         if not self._peer_is_slow and self.outgoing.unsent_bytes > self._high_bytes:
             self._peer_is_slow = True

@@ -3,13 +3,17 @@ nodes have said to each other. Nothing comes of it: metadata stays linearizable,
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from chronik.sim.broker_scenarios import TopicsScenario
 from chronik.sim.cluster import Cluster
 from chronik.sim.faults import Fault
 from chronik.sim.intruders import WIRE_FAULTS, Tap
+from chronik.sim.swarm_scenario import FIRST_IDS
 from chronik.sim.world import World
 
 # What is played back is told from what a node sends only where the quorum has a secret: by name only.
+NODES = (3, 3, 5)  # of five, two votes that are counted twice are a majority
 DRAWN = ("doubled frames", "stranger")
 
 
@@ -17,6 +21,11 @@ class WireScenario(TopicsScenario):
     name = "wire"
     fault_count = (0, 4)
     selectable = tuple(WIRE_FAULTS)
+
+    def configure(self, world: World) -> Mapping[str, object]:
+        self.first_id = world.random("ids").choice(FIRST_IDS)
+        self.node_count = world.random("nodes").choice(NODES)
+        return {"nodes": self.node_count, "first id": self.first_id}
 
     def build(self, world: World) -> Cluster:
         cluster = super().build(world)

@@ -13,6 +13,7 @@ from asyncio import events
 from collections.abc import Callable
 from random import Random
 
+from chronik.sim.buggifying import Buggify
 from chronik.sim.errors import Violation
 from chronik.sim.loop import NS_PER_MS, ProcessLoop, VirtualTime
 from chronik.sim.network import Wires
@@ -20,8 +21,10 @@ from chronik.sim.randomness import stream
 
 
 class World:
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, slowness_percent: int = 0) -> None:
         self.seed = seed
+        self.slowness_percent = slowness_percent  # what computing costs its machines, of the table; 0: nothing
+        self.points: Buggify | None = None  # of the product that fire in this world
         self.time = VirtualTime()
         self.wires = Wires(self.time, self.random("network"))
         self.lines: list[str] = []

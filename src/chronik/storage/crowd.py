@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from chronik.runtime.buggify import GATHERED_LONGER
 from chronik.runtime.invariants import broken
 
 CROWD_COUNT = 8  # fewer in a round are no crowd
@@ -40,7 +41,7 @@ class Crowd:
 
     def begin_next(self) -> None:
         """A round has ended, and somebody waits already."""
-        if self._was_crowd:
+        if self._was_crowd or (GATHERED_LONGER.is_on and GATHERED_LONGER.fires()):
             self.begin_soon()
         else:
             self._start()

@@ -17,6 +17,7 @@ from operator import le
 from sys import byteorder
 from typing import NamedTuple
 
+from chronik.runtime.buggify import INDEX_UNUSED, TIME_INDEX_UNUSED
 from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Disk, File
 from chronik.runtime.invariants import broken, check
@@ -60,6 +61,8 @@ class Index:
 
     def before_offset(self, offset: int) -> IndexEntry:
         """The last entry at or before `offset`, from where a walk finds its batch."""
+        if INDEX_UNUSED.is_on and INDEX_UNUSED.fires():
+            return IndexEntry(0, 0, -1)
         index = bisect_right(self._offsets, offset) - 1
         return self.entry(index) if index >= 0 else IndexEntry(0, 0, -1)
 
@@ -69,6 +72,8 @@ class Index:
 
     def before_timestamp(self, timestamp_ms: int) -> IndexEntry:
         """An entry before which no record is as late as `timestamp_ms`."""
+        if TIME_INDEX_UNUSED.is_on and TIME_INDEX_UNUSED.fires():
+            return IndexEntry(0, 0, -1)
         index = bisect_left(self._timestamps, timestamp_ms) - 1
         return self.entry(index) if index >= 0 else IndexEntry(0, 0, -1)
 

@@ -17,6 +17,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from chronik.runtime.buggify import SYNCED_BY_FILE
 from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Disk, File
 from chronik.runtime.invariants import broken, check
@@ -250,6 +251,8 @@ class Journal:
         captures = [log.capture() for log in logs]
         for capture in captures:
             capture.by_sync = capture.size_bytes > self._disk.journal_bytes_max
+            if SYNCED_BY_FILE.is_on and SYNCED_BY_FILE.fires():
+                capture.by_sync = True
         return captures
 
     def _collect(self, capture: Capture, parts: list[bytes | memoryview]) -> None:

@@ -222,7 +222,7 @@ class Log:
             return self._add_segment(self.end_offset)
         segment = self.segments[-1]
         if segment.size_bytes and (
-            segment.size_bytes + size_bytes > self.config.segment_bytes
+            not segment.has_room(size_bytes, self.config.segment_bytes)
             or next_offset - segment.base_offset > OFFSET_SPAN_MAX
             or 0 <= segment.first_timestamp_ms < timestamp_ms - self.config.segment_ms
         ):

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+from chronik.runtime.buggify import FORCED_CHECKPOINT
 from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Disk, Runtime
 from chronik.runtime.invariants import check
@@ -364,6 +365,7 @@ class Logs:
             or self._checkpoint_due
             or self._journal.size_bytes > self.config.journal_bytes_max
             or unsynced_bytes > self.config.unsynced_bytes_max
+            or (FORCED_CHECKPOINT.is_on and FORCED_CHECKPOINT.fires())
         ):
             await self._checkpoint()
         for log in due:

@@ -15,6 +15,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 from weakref import ref
 
+from chronik.runtime.buggify import FEW_OPEN_FILES
 from chronik.runtime.invariants import check
 
 if TYPE_CHECKING:
@@ -44,7 +45,9 @@ class OpenFiles:
     def opens(self, segment: Segment) -> None:
         """It is about to open a file."""
         key = ref(segment, self._forget)
-        if key not in self._open and self.is_at_limit:
+        if (key not in self._open and self.is_at_limit) or (
+            FEW_OPEN_FILES.is_on and self._open and key not in self._open and FEW_OPEN_FILES.fires()
+        ):
             self._make_room()
         self._open[key] = None
         check(

@@ -16,6 +16,7 @@ import contextlib
 import logging
 from typing import NamedTuple
 
+from chronik.runtime.buggify import SMALL_SCRUB_PAUSE
 from chronik.runtime.errors import RuntimeFault
 from chronik.runtime.interfaces import Clock, Disk, Lane
 from chronik.runtime.invariants import check
@@ -74,7 +75,8 @@ class Scrubber:
         """For ever."""
         while True:
             await self.one_pass()
-            await asyncio.sleep(min(PAUSE_S_MAX, max(PAUSE_S_MIN, self._interval_ms / 1000)))
+            pause_s = min(PAUSE_S_MAX, max(PAUSE_S_MIN, self._interval_ms / 1000))
+            await asyncio.sleep(PAUSE_S_MIN if SMALL_SCRUB_PAUSE.is_on and SMALL_SCRUB_PAUSE.fires() else pause_s)
 
     async def one_pass(self) -> None:
         """From where the last process left off, to the end."""

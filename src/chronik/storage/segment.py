@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from chronik.runtime.buggify import CHECKED_AGAIN, EARLY_ROLL, ONE_BATCH_READ
 from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Buffer, Disk, File
 from chronik.runtime.invariants import broken, check
@@ -422,6 +423,8 @@ class Segment:
 
         `offset_end` is where the segment ends.
         """
+        if ONE_BATCH_READ.is_on and ONE_BATCH_READ.fires():
+            bytes_max = 1
         if stop - start <= bytes_max:
             data, next_offset = self.read(start, stop - start), -1
         else:
@@ -473,7 +476,14 @@ class Segment:
                 return position - start, header[0]
         return 0, -1
 
+    def has_room(self, size_bytes: int, segment_bytes: int) -> bool:
+        if EARLY_ROLL.is_on and EARLY_ROLL.fires():
+            return False
+        return self.size_bytes + size_bytes <= segment_bytes
+
     def is_checked(self, start: int, end: int) -> bool:
+        if CHECKED_AGAIN.is_on and CHECKED_AGAIN.fires():
+            return False
         return end <= self._checked_to or start >= self._checked_from
 
     def doubt(self) -> None:

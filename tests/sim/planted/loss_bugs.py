@@ -10,7 +10,7 @@ from chronik.metadata import controller
 from chronik.metadata.commands import ReportLostReplicas, ReportLostReplicasReply
 from chronik.metadata.decisions.decision import Decision, Rules
 from chronik.metadata.decisions.elections import Elections
-from chronik.metadata.image import View
+from chronik.metadata.image import Partition, View
 from chronik.metadata.own_files import OwnFiles
 from chronik.metadata.sessions import BrokerSessions
 from chronik.metadata.store import MetadataStore
@@ -18,7 +18,11 @@ from chronik.raft import journal
 from chronik.raft.codec import decode_snapshot
 from chronik.raft.driver import RaftNode
 from chronik.raft.probation import Probation
+from chronik.replication.assignment import Replicas
+from chronik.replication.isr_changes import IsrChanges
 from chronik.replication.lost_replicas import LostReplicas
+from chronik.replication.progress import Key, Progress
+from chronik.replication.replica import Replica
 from chronik.runtime.hung_disk import HungDisk
 from chronik.runtime.interfaces import Disk
 from chronik.sim import attendance
@@ -97,7 +101,43 @@ def a_voter_with_an_old_log_votes_at_once(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Probation, "allows", lambda self, end, others: True)
 
 
+# Repair that does not come to an end
+
+
+def mended_replicas_are_not_taken_back(patch: pytest.MonkeyPatch) -> None:
+    """They hold everything, and stay out of the in-sync replicas."""
+    caught_up = IsrChanges.caught_up
+
+    def only_if_it_never_left(self: IsrChanges, replica: Replica, progress: Progress) -> None:
+        if progress.broker_id not in getattr(replica, "once_left", ()):
+            caught_up(self, replica, progress)
+
+    change = Replica.change
+
+    def remember(self: Replica, state: Partition) -> None:
+        left = set(self.state.isr) - set(state.isr) if self.state is not None else set()
+        self.__dict__.setdefault("once_left", set()).update(left)
+        change(self, state)
+
+    patch.setattr(IsrChanges, "caught_up", only_if_it_never_left)
+    patch.setattr(Replica, "change", remember)
+
+
+def damaged_replicas_wait_for_ever(patch: pytest.MonkeyPatch) -> None:
+    """The controller knows, nobody counts on them, and nobody mends them."""
+
+    def report_only(self: Replicas, key: Key, log: Log, partition: Partition) -> bool:
+        self.losses.report(key)
+        return False
+
+    patch.setattr(Replicas, "_mend", report_only)
+
+
 # A cluster that goes on without one
+
+
+def laggards_stay_in_sync(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(IsrChanges, "_lags", lambda self, replica, broker_id, now_ns: False)
 
 
 def silent_brokers_are_never_fenced(patch: pytest.MonkeyPatch) -> None:

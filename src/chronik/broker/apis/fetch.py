@@ -28,6 +28,7 @@ from chronik.broker.topics import find_replica, find_topic
 from chronik.broker.turns import PIECES_FIRST
 from chronik.replication.errors import NotLeader
 from chronik.replication.replica import Replica
+from chronik.runtime.buggify import FETCH_NOT_AWAITED, SMALL_PORTION
 from chronik.runtime.invariants import broken, check
 from chronik.runtime.pieces import Work, at_once
 from chronik.storage.errors import OffsetOutOfRange
@@ -107,6 +108,8 @@ class _Fetch:
         self.request, self.context, self.session, self.portions = request, context, session, portions
         self.is_incremental = session is not None and request.session_epoch > 0
         self.bytes_allowed = min(request.max_bytes, context.node.settings.fetch_max_bytes)
+        if SMALL_PORTION.is_on and context.version >= VERSION_WHOLE_BATCHES and SMALL_PORTION.fires():
+            self.bytes_allowed = 1
         self.wanted, self.turned_by = wanted, 0
         # Older clients never pass a batch that is larger than allowed, and who waits for much wants much at once.
         takes_portions = context.version >= VERSION_WHOLE_BATCHES and request.min_bytes <= 1
@@ -180,6 +183,8 @@ class _Fetch:
 
     def is_enough(self) -> bool:
         if self.must_return or self.request.max_wait_ms <= 0 or not self.wanted:
+            return True
+        if FETCH_NOT_AWAITED.is_on and FETCH_NOT_AWAITED.fires():
             return True
         if self.is_long and self.context.node.memory.is_spent:
             return True  # what a long request keeps while it waits is needed by others

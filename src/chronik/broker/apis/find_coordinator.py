@@ -17,6 +17,7 @@ from chronik.broker.api import api
 from chronik.broker.creation import create_missing
 from chronik.broker.reading import reads_metadata
 from chronik.broker.topics import OFFSETS_TOPIC
+from chronik.runtime.buggify import NO_COORDINATOR
 from chronik.runtime.pieces import Work, each
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -79,7 +80,7 @@ def _find(key: str, key_type: int, context: Context) -> Coordinator:
         return _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     leader = image.brokers.get(topic.partitions[context.node.groups.partition_for(key)].leader)
     endpoint = leader.endpoint(context.connection.listener) if leader is not None else None
-    if leader is None or endpoint is None:
+    if leader is None or endpoint is None or (NO_COORDINATOR.is_on and NO_COORDINATOR.fires()):
         return _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     return Coordinator(
         key=key,

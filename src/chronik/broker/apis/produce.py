@@ -21,6 +21,7 @@ from chronik.broker.produced import look_inside, plain_batch, read_produced, tak
 from chronik.broker.topics import INTERNAL_TOPICS, find_replica, find_topic
 from chronik.broker.turns import PIECES_FIRST
 from chronik.metadata.image import Topic
+from chronik.runtime.buggify import LONG_WAY
 from chronik.runtime.invariants import broken
 from chronik.runtime.pieces import Work, at_once, each_light
 from chronik.wire.batches import BatchView
@@ -272,7 +273,7 @@ def _append_plain(
     settles. None where something does."""
     node = context.node
     replica = node.replicas.get(topic, data.index)
-    if replica is None or replica.is_gone:
+    if replica is None or replica.is_gone or (LONG_WAY.is_on and LONG_WAY.fires()):
         return None
     state = replica.state
     if state.leader != replica.node_id or len(state.isr) < len(state.replicas):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from chronik.sim.checkers.bounds import MemoryBounds
 from chronik.sim.checkers.damage import CommittedIsKept, DamageIsNotServed, DamageIsReal
 from chronik.sim.checkers.durable_commit import DurableCommit
 from chronik.sim.checkers.durable_progress import DurableProgress
@@ -33,7 +34,13 @@ RECORD_CHECKERS = (
 # What a node that has lost something believes of itself is not judged: only what clients see, and what all agree on.
 LOSS_CHECKERS = (
     SameStateAtEveryVersion, Elections, IdenticalReplicas,
-    OneValuePerOffset, AcknowledgedIsReadable, ProducerOrder, CommitsStay, DamageIsNotServed,
+    OneValuePerOffset, AcknowledgedIsReadable, ProducerOrder, CommitsStay, DamageIsNotServed, MemoryBounds,
+)  # fmt: skip
+SWARM_CHECKERS = (*RECORD_CHECKERS, MemoryBounds)
+# Without those that look at every partition after every callback: there are hundreds of both.
+OVERLOAD_CHECKERS = (
+    *RAFT_CHECKERS, Silence, IdenticalReplicas,
+    OneValuePerOffset, AcknowledgedIsReadable, ProducerOrder, CommitsStay, DamageIsNotServed, MemoryBounds,
 )  # fmt: skip
 RECREATED_CHECKERS = (
     *(each for each in RECORD_CHECKERS if each is not AcknowledgedIsReadable),

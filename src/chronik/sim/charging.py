@@ -1,0 +1,128 @@
+"""Charges what the product computes to the meter of the process that computes it, by the table in `prices`.
+
+Only for as long as a world runs whose machines have meters: the methods in `CHARGED` are wrapped meanwhile. They are
+those that do the work of one partition, one request, one record or one batch, so a loop over many of them costs as much
+as it should, whoever wrote the loop.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from asyncio import events
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from chronik.broker import dispatch
+from chronik.broker.apis import fetch as fetch_api
+from chronik.broker.limits import AT_ONCE_BYTES
+from chronik.broker.turns import Turns
+from chronik.metadata.store import MetadataStore
+from chronik.raft.core import Core
+from chronik.replication.replica import Replica
+from chronik.replication.sessions import FollowerSession
+from chronik.sim import prices
+from chronik.sim.loop import ProcessLoop
+from chronik.storage.log import Log
+
+PRODUCE_KEY = b"\x00\x00"
+
+
+class Charged(NamedTuple):
+    owner: type
+    method: str
+    price: Callable[..., int]  # of the method's arguments
+    after: Callable[[Any], int] = lambda _: 0  # and of what it returned
+
+
+def _partition(*_: object, **__: object) -> int:
+    return prices.PARTITION_NS
+
+
+def _raft_step(*_: object) -> int:
+    return prices.RAFT_STEP_NS
+
+
+def _request(_: object, frame: memoryview, __: object) -> int:
+    """Larger frames than the product decodes at once are decoded in pieces, which are charged as such."""
+    if len(frame) > AT_ONCE_BYTES:
+        return prices.REQUEST_NS
+    is_produce = frame[:2] == PRODUCE_KEY
+    per_byte = prices.DECODED_RECORDS_PS_PER_BYTE if is_produce else prices.DECODED_PS_PER_BYTE
+    return prices.REQUEST_NS + len(frame) * per_byte // 1000
+
+
+def _encoded(parts: Any) -> int:
+    """Records are handed on as they lie in the log."""
+    if parts is None:
+        return 0
+    return sum(len(part) for part in parts if type(part) is bytes) * prices.ENCODED_PS_PER_BYTE // 1000
+
+
+def _pieces(_: Turns, pieces: int = 1) -> int:
+    return pieces * prices.PIECE_NS
+
+
+def _batches(_: Log, batches: list[Any], **__: object) -> int:
+    return prices.PARTITION_NS + sum(len(batch.data) for batch in batches) * prices.BATCH_PS_PER_BYTE // 1000
+
+
+def _fetched(_: Log, buffer: memoryview) -> int:
+    return prices.PARTITION_NS + len(buffer) * prices.BATCH_PS_PER_BYTE // 1000
+
+
+def _record(_: object, __: int, data: bytes) -> int:
+    return prices.RECORD_NS + len(data) * prices.RECORD_PS_PER_BYTE // 1000
+
+
+def _image(_: object, data: bytes) -> int:
+    return len(data) * prices.RECORD_PS_PER_BYTE // 1000
+
+
+CHARGED = (
+    Charged(dispatch.Dispatcher, "answer", _request),
+    Charged(dispatch._Served, "parts", lambda *_: 0, _encoded),
+    Charged(Turns, "spend", _pieces),
+    Charged(fetch_api._Fetch, "_read_partition", _partition),
+    Charged(FollowerSession, "_look", _partition),
+    Charged(FollowerSession, "_data", _partition),
+    Charged(Replica, "change", _partition),
+    Charged(Replica, "_commit", _partition),
+    Charged(Log, "append", _batches),
+    Charged(Log, "append_fetched", _fetched),
+    Charged(Log, "read", _partition),
+    Charged(Log, "readable_bytes", _partition),
+    Charged(Core, "step", _raft_step),
+    Charged(Core, "tick", _raft_step),
+    Charged(MetadataStore, "_apply", _record),
+    Charged(MetadataStore, "_restore", _image),
+)
+
+
+@contextlib.contextmanager
+def charging(*, is_on: bool) -> Iterator[None]:
+    """Within it, the methods of `CHARGED` are charged for."""
+    if not is_on:
+        yield
+        return
+    before = [(each, each.owner.__dict__[each.method]) for each in CHARGED]
+    for each, method in before:
+        setattr(each.owner, each.method, _charged(method, each.price, each.after))
+    try:
+        yield
+    finally:
+        for each, method in before:
+            setattr(each.owner, each.method, method)
+
+
+def _charged(method: Any, price: Callable[..., int], after: Callable[[Any], int]) -> Callable[..., Any]:
+    def call(*args: Any, **named: Any) -> Any:
+        loop = events._get_running_loop()
+        meter = loop.meter if isinstance(loop, ProcessLoop) else None
+        if meter is None:
+            return method(*args, **named)
+        meter.charge(price(*args, **named))
+        result = method(*args, **named)
+        meter.charge(after(result))
+        return result
+
+    return call

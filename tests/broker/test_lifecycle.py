@@ -1,0 +1,72 @@
+"""A node registers with a controller that has much to do."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from chronik.broker.errors import CannotStart
+from chronik.broker.lifecycle import Lifecycle
+from chronik.broker.registrations import Registrations
+from chronik.metadata.commands import RegisterBrokerReply
+from chronik.metadata.errors import MetadataRefused
+from chronik.sim.disk import SimDisk
+from chronik.wire.error_codes import ErrorCode
+from tests.broker.harness import SeededRandomness
+from tests.raft.virtual_time import run
+
+TIMEOUT_MS = 5_000
+
+
+class Store:
+    """A controller that refuses some registrations, then takes one."""
+
+    image = SimpleNamespace(cluster_id="cluster")
+
+    def __init__(self, error: ErrorCode, times: int) -> None:
+        self._error, self._left = error, times
+
+    async def submit(self, command: object) -> RegisterBrokerReply:
+        if self._left:
+            self._left -= 1
+            raise MetadataRefused(self._error, "come again later")
+        return RegisterBrokerReply(broker_epoch=7)
+
+
+async def register(store: Store) -> int:
+    disk = SimDisk(1)
+    disk.make_directory("/data")
+    settings = SimpleNamespace(
+        advertised_listeners=[],
+        rack=None,
+        initial_broker_registration_timeout_ms=TIMEOUT_MS,
+        broker_heartbeat_interval_ms=100,
+    )
+    node: Any = SimpleNamespace(
+        settings=settings,
+        store=store,
+        node_id=1,
+        admin=SimpleNamespace(endpoints=list),
+        runtime=SimpleNamespace(randomness=SeededRandomness(1)),
+    )
+    return await Lifecycle(node).register(bytes(16), Registrations(disk, "/data", is_used=False))
+
+
+def test_a_node_that_starts_waits_for_a_controller_with_too_many_commands() -> None:
+    async def story() -> None:
+        assert await register(Store(ErrorCode.REQUEST_TIMED_OUT, times=3)) == 7
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    ("error", "times"), [(ErrorCode.REQUEST_TIMED_OUT, 1000), (ErrorCode.INCONSISTENT_CLUSTER_ID, 1)]
+)
+def test_it_does_not_wait_for_ever_or_in_vain(error: ErrorCode, times: int) -> None:
+    async def story() -> None:
+        with pytest.raises(CannotStart, match=r"does not register this node: .*come again later"):
+            await register(Store(error, times))
+
+    run(story)

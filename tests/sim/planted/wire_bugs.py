@@ -1,0 +1,33 @@
+"""Bugs of a quorum that believes what it should not: strangers, and frames that come twice."""
+
+from __future__ import annotations
+
+import pytest
+
+from chronik.raft import driver
+from chronik.raft.admission import Admission
+from chronik.raft.core import Core
+from chronik.raft.errors import Refusal
+from chronik.raft.messages import Kind, Message
+from chronik.raft.transport import TcpTransport
+
+
+def strangers_are_heard(patch: pytest.MonkeyPatch) -> None:
+    """Whoever says hello is a member, whichever cluster it names, and whatever it claims is plausible."""
+    patch.setattr(TcpTransport, "check_cluster", lambda self, hello: None)
+    patch.setattr(Admission, "check", lambda self, hello, own: None)
+    patch.setattr(Admission, "is_member", lambda self, node_id: True)
+    patch.setattr(driver, "implausible", lambda message, **_: None)
+
+
+def votes_that_come_twice_count_twice(patch: pytest.MonkeyPatch) -> None:
+    step = Core.step
+
+    def count(self: Core, message: Message) -> Refusal | None:
+        is_granted = message.kind in (Kind.VOTE_REPLY, Kind.PRE_VOTE_REPLY) and not message.reject
+        if is_granted and message.sender in self.votes:
+            silent = [voter for voter in self.members.voters if voter not in self.votes]
+            self.votes.update(dict.fromkeys(silent[:1], True))
+        return step(self, message)
+
+    patch.setattr(Core, "step", count)
