@@ -44,8 +44,10 @@ def eventually(look: Callable[[], T | None], what: str) -> T:
 
 
 class Load:
-    def __init__(self, cluster: Cluster, topic: str) -> None:
+    def __init__(self, cluster: Cluster, topic: str, *, value_bytes: int = 0) -> None:
+        """Values are padded to `value_bytes`."""
         self.topic = topic
+        self._value_bytes = value_bytes
         self.acknowledged: dict[tuple[int, int], bytes] = {}  # by partition and offset
         self.failures: list[str] = []
         self._told_s: list[list[float]] = [[] for _ in range(PARTITIONS)]  # when each was acknowledged
@@ -74,7 +76,7 @@ class Load:
     def _produce(self) -> None:
         number = 0
         while not self._stopping.is_set():
-            value = b"%s %d" % (self.topic.encode(), number)
+            value = (b"%s %d " % (self.topic.encode(), number)).ljust(self._value_bytes, b"x")
             self._producer.produce(self.topic, value, partition=number % PARTITIONS, on_delivery=self._delivered)
             number += 1
             self._producer.poll(0)
@@ -101,6 +103,10 @@ class Load:
             return all(len(told_s) >= least for told_s, least in zip(self._told_s, wanted, strict=True))
 
         eventually(look, f"{count} more acknowledged in each of {PARTITIONS} partitions")
+
+    def ends(self) -> dict[int, int]:
+        """The offset after the last acknowledged record, by partition."""
+        return {index: len(told_s) for index, told_s in enumerate(self._told_s)}
 
     def stop(self) -> None:
         self._stopping.set()

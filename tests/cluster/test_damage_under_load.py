@@ -1,0 +1,113 @@
+"""A damaged replica of three is replaced while a foreign client writes and reads, and the client sees no error.
+
+Bytes of a segment are damaged on the leader or on a follower, in a stopped node or under a running one. The replica
+must leave the in-sync set, copy what it lacks and come back. `make kills` repeats this; CHRONIK_DAMAGE_MB sets how much
+each partition holds, and the printed lines say how long each step took.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from chronik.testing import Cluster
+from chronik.testing.local_cluster import node_directory
+from tests.cluster.asking import Asked
+from tests.cluster.load import Load, check_survived, eventually, rounds, wait_for_full_isr
+from tests.cluster.readers import Reader
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
+
+TOPIC = "hurt"
+VALUE_BYTES = 4096
+RECORDS = int(float(os.environ.get("CHRONIK_DAMAGE_MB", "1")) * 1e6 / VALUE_BYTES)  # of each partition, at first
+DAMAGED_AT = (80, 5_000, 400_000)  # positions in the first segment: its first batch, and later ones
+# The scrubber makes a pass every few seconds instead of every week: nobody reads from a follower.
+SETTINGS = {"chronik.scrub.interval.ms": "1"}
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    with Cluster(nodes=3, settings=SETTINGS, in_process=False) as cluster:
+        node = Asked(cluster, 1)
+        assert node.create(TOPIC) == {TOPIC: 0}
+        node.close()
+        yield cluster
+
+
+def damage(segment: Path) -> list[bytes]:
+    """Inverts one byte at each position; what the bytes were."""
+    before = []
+    with segment.open("r+b") as file:
+        for position in DAMAGED_AT:
+            file.seek(position)
+            before.append(file.read(1))
+            file.seek(position)
+            file.write(bytes([before[-1][0] ^ 0xFF]))
+    return before
+
+
+def is_mended(segment: Path, before: list[bytes]) -> bool:
+    try:
+        stored = segment.read_bytes()
+    except FileNotFoundError:  # it is being replaced
+        return False
+    return all(stored[position : position + 1] == byte for position, byte in zip(DAMAGED_AT, before, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("whose", "is_running"),
+    [
+        ("leader", False),
+        ("follower", True),
+        pytest.param("leader", True, marks=pytest.mark.long),
+        pytest.param("follower", False, marks=pytest.mark.long),
+    ],
+)
+def test_a_damaged_replica_is_replaced_and_clients_see_no_error(whose: str, is_running: bool, cluster: Cluster) -> None:
+    """Two good copies exist, so no client has to be refused anything."""
+    load = Load(cluster, TOPIC, value_bytes=VALUE_BYTES)
+    load.wait_for_more(RECORDS)
+    # A node checks bytes when it reads them first, when the scrubber comes by, and when a client asks for them again.
+    # What changes between is sent once, as Kafka does, and clients find it by the CRC: nobody reads from that leader.
+    reader = None if (whose, is_running) == ("leader", True) else Reader(cluster, load)
+    for _ in range(rounds(1)):
+        if reader is not None:
+            eventually(lambda: reader.passes, "the reader has read everything once")
+        hurt(cluster, whose, is_running=is_running)
+        load.wait_for_more()
+    load.stop()
+    reader = reader or Reader(cluster, load)
+    passes = reader.passes
+    eventually(lambda: reader.passes > passes + 1, "the reader reads everything again")
+    reader.stop()
+    print(f"longest pause of acknowledgements {load.longest_pause_ms()} ms; {reader.passes} passes of the reader")
+    assert not reader.failures, reader.failures[:3]
+    check_survived(cluster, load)
+    unknown = {key for key, value in reader.found.items() if load.acknowledged.get(key) != value}
+    assert not unknown, f"{len(unknown)} records were read that nobody wrote: {sorted(unknown)[:3]}"
+
+
+def hurt(cluster: Cluster, whose: str, *, is_running: bool) -> None:
+    """Damages one replica and returns when it is whole and in sync again."""
+    placed = wait_for_full_isr(cluster, TOPIC)[0]
+    node_id = placed.leader if whose == "leader" else next(each for each in placed.isr if each != placed.leader)
+    segment = node_directory(cluster.data, node_id) / f"{TOPIC}-0" / f"{0:020}.log"
+    if is_running:
+        before = damage(segment)
+    else:
+        cluster.stop(node_id)
+        before = damage(segment)
+        cluster.start_again(node_id)
+    began_s = time.monotonic()
+    eventually(lambda: is_mended(segment, before), f"{segment} is mended")
+    mended_s = time.monotonic()
+    wait_for_full_isr(cluster, TOPIC)
+    print(
+        f"{whose}, {'running' if is_running else 'stopped'}: {segment.stat().st_size / 1e6:.1f} MB,"
+        f" mended after {mended_s - began_s:.2f} s, ISR full after {time.monotonic() - began_s:.2f} s"
+    )
