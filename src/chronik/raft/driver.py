@@ -189,6 +189,11 @@ class RaftNode:
         return None if self._core.leader == NOBODY else self._core.leader
 
     @property
+    def refuses_all(self) -> bool:
+        """As leader: it takes no proposals, as it hands over."""
+        return self._core.transferee != NOBODY
+
+    @property
     def term(self) -> int:
         return self._core.term
 
