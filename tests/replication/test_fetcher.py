@@ -132,6 +132,7 @@ class Cut:
     log = None
     error_code = 0
     named_in = 0
+    leader_epoch = 0
 
     def __init__(self, index: int) -> None:
         self.key = (TOPIC_ID, index)

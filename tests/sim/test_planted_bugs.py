@@ -87,9 +87,9 @@ FORGOTTEN_WHILE_CUT_OFF = [
 ]
 # Two agree while the third is cut off; one of them forgets, the other goes, and the two that know nothing of it elect.
 FORGOT_AND_ELECTED = [
-    Fault(300, "isolate", 3, duration_ms=4500),
+    Fault(300, "isolate", 3, duration_ms=4200),
     Fault(4300, "kill", 1, duration_ms=5000),
-    Fault(4400, "lost metadata", 2, duration_ms=100),
+    Fault(4350, "lost metadata", 2, duration_ms=50),
 ]
 
 # Of five nodes two are left, who hear everything twice.
@@ -209,7 +209,7 @@ CASES = [
         only="rot in checkpoint",
     ),
     Planted(loss_bugs.a_snapshot_with_a_wrong_bit_is_believed, "loss", 2, None, ("4", "25"), only="rot in snapshot"),
-    Planted(loss_bugs.an_amnesiac_votes_at_once, "loss", 13, FORGOT_AND_ELECTED, ("4", "25"), seeds_max=40),
+    Planted(loss_bugs.an_amnesiac_votes_at_once, "loss", 18, FORGOT_AND_ELECTED, ("4", "25"), seeds_max=40),
     Planted(loss_bugs.silent_brokers_are_never_fenced, "lasting", 0, None, "25", only="mute node"),
     Planted(loss_bugs.a_hung_disk_is_not_noticed, "lasting", 1, None, "25", only="hung disk"),
     Planted(loss_bugs.mended_replicas_are_not_taken_back, "loss", 0, None, "25", only="rot in segment"),

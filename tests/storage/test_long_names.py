@@ -49,14 +49,13 @@ def test_a_directory_that_belongs_to_no_topic_is_kept_under_a_name_that_fits(tmp
     """Else a start would fail for as long as it is there."""
 
     async def scenario() -> None:
-        (tmp_path / f"{LONG}-12345").mkdir(parents=True)
-        (tmp_path / f"{LONG}-12346").mkdir()
-        (tmp_path / f"{LONG}-12346" / "kept").touch()
-        (tmp_path / "short-0").mkdir()
+        for name in (f"{LONG}-12345", f"{LONG}-12346", "short-0"):
+            (tmp_path / name).mkdir(parents=True)
+            (tmp_path / name / f"kept of {name[-5:]}").touch()
         await (await opened(tmp_path)).close()
         names = {name for name in os.listdir(tmp_path) if name.endswith(".stray")}
-        assert len(names) == 3
-        assert sum("kept" in os.listdir(tmp_path / name) for name in names) == 1
+        kept = {file for name in names for file in os.listdir(tmp_path / name)}
+        assert kept == {"kept of 12345", "kept of 12346", "kept of ort-0"}
 
     run(scenario)
 

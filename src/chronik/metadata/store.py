@@ -160,8 +160,7 @@ class MetadataStore:
 
     @property
     def leader_id(self) -> int | None:
-        # A peer's question may come before the quorum's node is open: this node knows of no leader then.
-        return self._raft.leader_id if self._raft is not None else None
+        return self._raft.leader_id if self._raft is not None else None  # a peer may ask before the raft node is open
 
     @property
     def controller_epoch(self) -> int:
@@ -527,8 +526,10 @@ class MetadataStore:
             self._timer.cancel()  # who watches is the writer that is gone; the next one sets its own
         heard = self._writer.controller.sessions if self._writer else None
         self._writer = None
-        # Not at once: a leader that hands over refuses everything, and this would turn on the spot until it has.
-        self._loop.call_later(PAUSE_S / 5, self._take_lead_when_due, heard)
+        if self._node.refuses_all:  # it would turn on the spot until somebody else leads
+            self._loop.call_later(PAUSE_S / 5, self._take_lead_when_due, heard)
+        else:
+            self._take_lead_when_due(heard)
 
     def _watch_sessions(self) -> None:
         """Fences brokers that fell silent or have died; not the one in this process: it runs this line."""

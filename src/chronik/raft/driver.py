@@ -191,6 +191,11 @@ class RaftNode:
         return None if self._core.leader == NOBODY else self._core.leader
 
     @property
+    def refuses_all(self) -> bool:
+        """As leader: it takes no proposals, as it hands over."""
+        return self._core.transferee != NOBODY
+
+    @property
     def term(self) -> int:
         return self._core.term
 
@@ -362,8 +367,7 @@ class RaftNode:
             self._observe_peers()
             self._renew_lease()
             snapshots.give_up_lost(self._core, self._snapshot_ticks, self._config.snapshot_ticks_max)
-            is_full = self._rounds.refusals >= REFUSALS_MAX
-            self._handing_over.tick("does not answer" if self.disk_hangs else "is full" if is_full else "")
+            self._handing_over.tick(is_full=self._rounds.refusals >= REFUSALS_MAX, hangs=self.disk_hangs)
             return
         self._handing_over.is_due = False
         if self._core.leader != NOBODY and self._transport.has_died(self._core.leader):

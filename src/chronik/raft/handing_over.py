@@ -21,9 +21,10 @@ class HandingOver:
         self._core = core
         self.is_due = False  # somebody else is to lead as soon as no follower holds a lease
 
-    def tick(self, cannot_write: str) -> None:
-        """As leader. `cannot_write` says what is wrong with the disk; empty: nothing is."""
+    def tick(self, *, is_full: bool, hangs: bool) -> None:
+        """As leader; the arguments say what is wrong with its disk."""
         core, heir = self._core, self._core.heir
+        cannot_write = "does not answer" if hangs else "is full" if is_full else ""
         if cannot_write or (LEADERSHIP_TRANSFER.is_on and LEADERSHIP_TRANSFER.fires()):
             self.is_due = True
         if heir == NOBODY:

@@ -319,8 +319,11 @@ class Journal:
             return
 
     def _write(self, parts: list[bytes | memoryview]) -> None:
+        position = self._file.size_bytes()
+        if self._synced_bytes > position:
+            broken("21 what was synced was written before", synced=self._synced_bytes, position=position)
         try:
-            self._file.append(frame(parts, self._file.size_bytes(), self._synced_bytes))
+            self._file.append(frame(parts, position, self._synced_bytes))
         except OSError as error:
             raise self.fail(error) from error
 
