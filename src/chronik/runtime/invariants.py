@@ -18,12 +18,16 @@ from typing import Any, NoReturn
 class InvariantBroken(Exception):
     """A bug of ours. The node stops rather than go on with state it cannot trust."""
 
+    promise = ""  # what does not hold, without the values
+
 
 def broken(promise: str, **subject: object) -> NoReturn:
     values = ", ".join(
         f"{name} {value.hex() if isinstance(value, bytes) else value}" for name, value in subject.items()
     )
-    raise InvariantBroken(f"invariant {promise} ({values})" if values else f"invariant {promise}")
+    error = InvariantBroken(f"invariant {promise} ({values})" if values else f"invariant {promise}")
+    error.promise = promise
+    raise error
 
 
 def check(holds: bool, promise: str, **subject: object) -> None:

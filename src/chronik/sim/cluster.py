@@ -17,6 +17,7 @@ from chronik.raft.errors import RaftError
 from chronik.raft.messages import Role
 from chronik.runtime.errors import DiskFull, RuntimeFault
 from chronik.runtime.interfaces import Runtime
+from chronik.runtime.invariants import InvariantBroken
 from chronik.sim.clock import SimClock
 from chronik.sim.disk import PowerCut, SimDisk
 from chronik.sim.durable_log import DurableLog
@@ -142,6 +143,8 @@ class Machine:
         if loop is not self.loop:
             return
         self.world.note(self.host, f"ended by itself: {type(error).__name__}: {error}")
+        if promise := _promise(error):  # whatever its disk is like
+            self.world.violated(promise, f"{self.host}: {error}")
         if self.is_damaged and self.attend is not None:
             self._require_words(error)
             self.crash()
@@ -162,7 +165,7 @@ class Machine:
         error = context.get("exception")
         if isinstance(error, PowerCut) or "never retrieved" in context["message"]:
             return
-        self.world.violated("no unhandled error", f"{context['message']}: {error!r}")
+        self.world.violated(_promise(error) or "no unhandled error", f"{context['message']}: {error!r}")
 
     def _held(self, spent_ns: int, where: str) -> None:
         """A node that recovers its logs serves nobody yet, and nobody waits for it."""
@@ -350,3 +353,10 @@ def _term_of(machine: Machine) -> int:
     assert machine.program is not None
     assert machine.program.raft is not None
     return machine.program.raft.term
+
+
+def _promise(error: BaseException | None) -> str:
+    """The invariant that a node found broken by itself: it has the same numbers as the checkers' here."""
+    while error is not None and not isinstance(error, InvariantBroken):
+        error = error.__cause__
+    return error.promise if error is not None else ""

@@ -51,7 +51,7 @@ class Crowd:
         if 0 < self.count < self._seen_count:
             broken("26 nobody leaves a crowd", seen=self._seen_count, count=self.count)
         self._was_crowd = self.count >= CROWD_COUNT
-        self.count = 0
+        self.count = self._seen_count = 0
 
     def _turn(self) -> None:
         more_came = self._seen_count < self.count < ENOUGH_COUNT

@@ -126,9 +126,8 @@ def mended_replicas_are_not_taken_back(patch: pytest.MonkeyPatch) -> None:
 def damaged_replicas_wait_for_ever(patch: pytest.MonkeyPatch) -> None:
     """The controller knows, nobody counts on them, and nobody mends them."""
 
-    def report_only(self: Replicas, key: Key, log: Log, partition: Partition) -> bool:
+    def report_only(self: Replicas, key: Key, partition: Partition) -> None:
         self.losses.report(key)
-        return False
 
     patch.setattr(Replicas, "_mend", report_only)
 

@@ -84,7 +84,7 @@ def controller_uses_an_epoch_again(patch: pytest.MonkeyPatch) -> None:
         return before if after is before else after._replace(leader_epoch=before.leader_epoch)
 
     patch.setattr(Elections, "_after", same)
-    patch.setattr(replay, "check", lambda holds, why: None)
+    patch.setattr(replay, "check", lambda holds, why, **subject: None)
 
 
 def follower_applies_a_fetch_of_an_old_epoch(patch: pytest.MonkeyPatch) -> None:
