@@ -403,6 +403,10 @@ def test_an_eligible_replica_that_holds_more_is_not_told_to_cut_its_log() -> Non
         better = Progress(KEY, Session(2))  # type: ignore[arg-type]
         better.end_offset, better.last_epoch = 3, 1
         assert one.replica.is_surpassed_by(better)
+        better.start_offset, better.told_high_watermark = 0, 2
+        assert one.replica.is_surpassed_by(better), "offsets 0 and 1 are committed, and not here"
+        one.replica.epoch_start_offset = 2
+        assert not one.replica.is_surpassed_by(better), "offset 2 was lost before it was committed"
         other = Progress(KEY, Session(3))  # type: ignore[arg-type]
         other.end_offset, other.last_epoch = 3, 1
         assert not one.replica.is_surpassed_by(other), "what it holds may never have been committed"

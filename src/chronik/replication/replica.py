@@ -316,15 +316,18 @@ class Replica:
             self._consider(progress)
 
     def is_surpassed_by(self, progress: Progress) -> bool:
-        """Whether an eligible follower holds more than this leader did when its epoch began.
+        """Whether an eligible follower holds committed records that this leader lacked when its epoch began.
 
-        Such a follower has everything that is committed; this leader may have lost some of it with an old disk. Only a
-        leader that has just started asks: one that was proven lacks no more than what nobody acknowledged.
+        Such a leader has an old disk. Only one that has just started asks: one that was proven lacks no more than what
+        nobody acknowledged. If the follower knows its high watermark, that decides: what it holds beyond may have been
+        lost in a power cut here before it was committed. If it has just started as well, the length of its log does.
         """
         state = self.state
         is_eligible = progress.broker_id in (*state.isr, *state.elr) and progress.last_epoch < state.leader_epoch
         if self.is_proven or not is_eligible:
             return False
+        if progress.told_high_watermark > max(progress.start_offset, 0):
+            return progress.told_high_watermark > self.epoch_start_offset
         ours = (self.log.epochs.epoch_of(self.epoch_start_offset - 1), self.epoch_start_offset)
         return (progress.last_epoch, progress.end_offset) > ours and self.high_watermark <= self.epoch_start_offset
 
