@@ -31,7 +31,7 @@ from chronik.sim.faults import LEADER, METADATA_WEIGHTS, Fault, Weight
 from chronik.sim.history import OK, History
 from chronik.sim.programs import broker_programs, host_of
 from chronik.sim.record_clients import read, routing_of
-from chronik.sim.scenario import HEALED_MS_MAX, PACES_MS, START_MS_MAX, Clients, require
+from chronik.sim.scenario import HEALED_MS_MAX, PACES_MS, START_MS_MAX, Clients, Together, require
 from chronik.sim.topic_id_clients import Sent, TopicIdClients, key_of, produce, topic_id_of
 from chronik.sim.topic_operators import NAMES
 from chronik.sim.wire_clients import WireClient, make_client
@@ -44,25 +44,6 @@ PARTITION_DIRECTORY = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]+)")
 DOOMED = "-delete"  # how the directory of a log ends that is about to be removed
 
 NO_LEAKS = "25 nothing is left of topics that are gone"
-
-
-class Both:
-    """Clients of the topic that stays, and of those that do not."""
-
-    def __init__(self, *clients: Clients) -> None:
-        self._clients = clients
-
-    def begin(self) -> None:
-        for each in self._clients:
-            each.begin()
-
-    def end(self) -> None:
-        for each in self._clients:
-            each.end()
-
-    @property
-    def are_answered(self) -> bool:
-        return all(each.are_answered for each in self._clients)
 
 
 class RecreatedScenario(RecordsScenario):
@@ -98,7 +79,7 @@ class RecreatedScenario(RecordsScenario):
         by_id = TopicIdClients(
             cluster, history, writer_count=2, reader_count=2, think_ms=random.choice((*PACES_MS[:3], PACES_MS[0]))
         )
-        return Both(super().clients(cluster, history), by_id)
+        return Together([super().clients(cluster, history), by_id])
 
     def has_recovered(self, cluster: Cluster) -> bool:
         image = settled_image(cluster)
