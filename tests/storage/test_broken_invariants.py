@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,7 +12,7 @@ from chronik.sim.disk import SimDisk
 from chronik.storage.checkpoint import LogPoint
 from chronik.storage.config import LogConfig
 from chronik.storage.indexes import Index
-from chronik.storage.journal_format import frame
+from chronik.storage.journal import Journal
 from chronik.storage.leader_epochs import LeaderEpochs
 from chronik.storage.log import Log
 from chronik.storage.log_invariants import check_log
@@ -166,8 +167,9 @@ def test_no_checkpoint_is_written_of_what_cannot_be(promise: str, more: dict[str
         point._replace(**more).require_sound()  # type: ignore[arg-type]
 
 
-def test_manifests_and_frames_promise_only_what_is_there() -> None:
+def test_manifests_and_journals_promise_only_what_is_there() -> None:
     with pytest.raises(InvariantBroken, match="28 a checkpoint covers only journals that were begun"):
         Manifest(journal=3, checkpoint=4).encode()
+    short = SimpleNamespace(_file=SimpleNamespace(size_bytes=lambda: 100), _synced_bytes=101)
     with pytest.raises(InvariantBroken, match="21 what was synced was written before"):
-        frame([b"records"], 100, 101)
+        Journal._write(short, [b"records"])  # type: ignore[arg-type]

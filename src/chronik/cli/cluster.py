@@ -45,8 +45,8 @@ def status(*, options: Options = DEFAULTS) -> int:
     """Show the quorum leader, and each node's role, state and replication lag.
 
     Without a leader, the command asks each node and shows which nodes answer. Some columns come from the nodes' admin
-    listeners; they are empty if this machine cannot reach those. Exits with 1 if there is no leader, or if two nodes at
-    the same version report different state.
+    listeners; they are empty if this machine cannot reach those. Exits with 1 if the quorum has no leader, or if
+    two nodes at the same version report different state.
 
     For example:
       chronik cluster status
