@@ -66,7 +66,7 @@ def test_nothing_is_granted_to_a_node_that_was_removed() -> None:
         leader_id = node_id
         members = Membership((1, 2), (3,))
         required: frozenset[int] = frozenset()
-        hands_over = False
+        handing_over = SimpleNamespace(is_due=False)
 
         def lag_ms(self) -> dict[int, int]:
             return {}

@@ -8,7 +8,7 @@ import pytest
 
 from chronik.raft.core import Core, CoreConfig
 from chronik.raft.messages import NOBODY, Entry, HardState, Kind, Membership, Message, Role, Snapshot
-from chronik.raft.probation import ANSWER_TIMEOUTS, END_TIMEOUTS, LogEnd, Probation
+from chronik.raft.probation import ANSWER_TIMEOUTS, CUT_TIMEOUTS, END_TIMEOUTS, LogEnd, Probation
 from chronik.raft.stable_log import StableLog
 
 ELECTION_TICKS = 5
@@ -85,6 +85,19 @@ def test_without_the_third_voter_two_elect_a_leader_after_they_waited_for_it() -
     trio = Trio(voter(1, 6, restarted=True), voter(2, 6, restarted=True, jitter=1), voter(3, 9, restarted=False))
     trio.dead = {3}
     trio.run(ANSWER_TIMEOUTS * ELECTION_TICKS - 1)
+    assert trio.leaders == []
+    trio.run(3 * ELECTION_TICKS)
+    assert len(trio.leaders) == 1
+
+
+def test_a_voter_whose_log_was_cut_waits_longer_for_the_others() -> None:
+    """The torn write at its end may have been an acknowledged entry that rotted."""
+    trio = Trio(voter(1, 6, restarted=True), voter(2, 6, restarted=True, jitter=1), voter(3, 9, restarted=False))
+    probation = trio.cores[1].probation
+    assert probation is not None
+    probation.doubt_more()
+    trio.dead = {3}
+    trio.run(CUT_TIMEOUTS * ELECTION_TICKS - 1)
     assert trio.leaders == []
     trio.run(3 * ELECTION_TICKS)
     assert len(trio.leaders) == 1

@@ -10,6 +10,7 @@ import pytest
 from chronik.metadata.commands import DeleteTopics, PartitionReplicas, TopicName
 from chronik.replication.assignment import Replicas
 from chronik.replication.progress import Key
+from chronik.storage.leader_epochs import LeaderEpochs
 from tests.metadata.clusters import Cluster, cluster, create, new_topic, topic_id
 
 NAMES = ["a", "b", "c", "d", "e"]
@@ -31,7 +32,7 @@ class Followed:
 
 def beginning(followed: Followed, *, here: str) -> Replicas:
     """Of node 3, which leads nothing, and has a log of the topic `here`."""
-    log = SimpleNamespace(topic_id=topic_id(here), partition=0, lost=None)
+    log = SimpleNamespace(topic_id=topic_id(here), partition=0, lost=None, epochs=LeaderEpochs())
     logs = SimpleNamespace(all=lambda: [log], get=lambda asked, index: log if asked == log.topic_id else None)
     made = cast(Any, Replicas)(3, logs, None, clock=None, randomness=None, keeper=None, fetchers=followed, losses=None)
     return cast(Replicas, made)

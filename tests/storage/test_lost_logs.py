@@ -112,3 +112,22 @@ def test_a_batch_under_a_wrong_offset_is_never_served(offset: int, bit: int) -> 
         return await reopened(disk)
 
     run(scenario)
+
+
+def test_a_batch_of_an_epoch_that_the_partition_has_not_reached_is_damage() -> None:
+    """No checksum covers a batch's leader epoch. Such a leader's followers would refuse the batch for ever."""
+
+    async def scenario() -> None:
+        logs = await open_logs(SimDisk(0))
+        log = logs.create("t", topic_id(1), 0, LogConfig())
+        for epoch in (0, 2, 2, 9):
+            append(log, batch([b"v"]), epoch=epoch)
+        lost_logs.compare_epochs(log, 9)
+        assert log.lost is None
+        lost_logs.compare_epochs(log, 3)
+        assert log.lost is not None
+        assert log.lost.lost_from == 3
+        assert "leader epoch 9, the partition is in epoch 3" in str(log.lost)
+        await logs.close()
+
+    run(scenario)

@@ -360,6 +360,10 @@ def test_a_follower_takes_batches_in_order_and_intact():
             batches.validate_replicated(memoryview(bad), 1000)
     with pytest.raises(CorruptBatch):
         batches.validate_replicated(memoryview(ordered), 1001)
+    epoch = max(batch.partition_leader_epoch for batch in batches.split(memoryview(ordered)))
+    batches.validate_replicated(memoryview(ordered), 1000, epoch)
+    with pytest.raises(CorruptBatch, match="leader epoch"):
+        batches.validate_replicated(memoryview(ordered), 1000, epoch - 1)
 
 
 def test_splitting_stays_within_its_memory():

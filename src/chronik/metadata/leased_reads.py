@@ -108,7 +108,12 @@ class LeasedReads:
         would for one whose disk is full or stalled: who has lacked an entry for as long as a lease lasts gets none.
         """
         raft, now_ns = self._raft, self._clock.monotonic_ns()
-        if self.grants is None or len(raft.members.voters) == 1 or raft.hands_over or not raft.holds_lease(now_ns):
+        if (
+            self.grants is None
+            or len(raft.members.voters) == 1
+            or raft.handing_over.is_due
+            or not raft.holds_lease(now_ns)
+        ):
             return
         if peer not in raft.members.voters and peer not in raft.members.learners:
             return

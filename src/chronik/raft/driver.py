@@ -127,6 +127,8 @@ class RaftNode:
             members=recovered.snapshot.membership if recovered.snapshot else Membership(),
             applied=self._applied_index,
         )
+        if recovered.was_cut and self._core.probation is not None:
+            self._core.probation.doubt_more()
         self._rounds = Rounds(
             journal,
             lane,
@@ -145,7 +147,7 @@ class RaftNode:
         # Founders know that there is no leader yet: the first of them asks at once and often instead of waiting.
         self._founding_ticks = FOUNDING_TICKS if is_founder and node_id == self._core.members.voters[0] else 0
         self._pump_is_due = False
-        self._handing_over = HandingOver(self._core)
+        self.handing_over = HandingOver(self._core)
         self._timer: asyncio.TimerHandle | None = None
         self.disk_hangs = False  # set by whoever watches the disk: this node should not lead meanwhile
         self._led = self._loop.create_future()  # resolves when this node first leads
@@ -239,11 +241,6 @@ class RaftNode:
         if self._core.role is not Role.LEADER:
             return {}
         return {node_id: progress.match for node_id, progress in self._core.progress.items()}
-
-    @property
-    def hands_over(self) -> bool:
-        """As leader: somebody else is to lead as soon as no follower holds a lease."""
-        return self._handing_over.is_due
 
     def may_vote(self, node_id: int) -> bool:
         """As leader: whether the member said that it would vote, were it asked to. False elsewhere."""
@@ -367,9 +364,9 @@ class RaftNode:
             self._observe_peers()
             self._renew_lease()
             snapshots.give_up_lost(self._core, self._snapshot_ticks, self._config.snapshot_ticks_max)
-            self._handing_over.tick(is_full=self._rounds.refusals >= REFUSALS_MAX, hangs=self.disk_hangs)
+            self.handing_over.tick(is_full=self._rounds.refusals >= REFUSALS_MAX, hangs=self.disk_hangs)
             return
-        self._handing_over.is_due = False
+        self.handing_over.is_due = False
         if self._core.leader != NOBODY and self._transport.has_died(self._core.leader):
             self._core.hurry()
         if HURRIED_ELECTION.is_on and HURRIED_ELECTION.fires():

@@ -45,6 +45,7 @@ class Recovered(NamedTuple):
     hard_state: HardState
     base: Base
     entries: Sequence[Entry]
+    was_cut: bool = False  # an incomplete write at the end was dropped; it may be a synced one that rotted
 
     @property
     def last_index(self) -> int:
@@ -61,6 +62,7 @@ class Journal:
         self._disk, self._directory = disk, directory
         self._file: File | None = None
         self._number = 0
+        self._was_cut = False
 
     def recover(self) -> Recovered:
         """Reads everything, makes it durable anew, and is ready to write. Raises LogDamaged and changes nothing."""
@@ -69,7 +71,7 @@ class Journal:
         replayed, self._number = self._read_journal(has_snapshot=snapshot is not None)
         recovered = self._joined(snapshot, replayed)
         self.rewrite(recovered.hard_state, recovered.base, recovered.entries)
-        return recovered
+        return recovered._replace(was_cut=self._was_cut)
 
     def _read_snapshot(self) -> Snapshot | None:
         path = self._path(SNAPSHOT_NAME)
@@ -96,6 +98,7 @@ class Journal:
                 continue  # the crash came while it was being made; the one before it still counts
             if bytes(data[whole:]).strip(b"\0"):
                 logger.info("%s: truncated an incomplete write at byte %d", path, whole)
+                self._was_cut = True
             replayed = replay(record for body in frames(data) for record in records(body))
             if replayed.hole_at:
                 raise LogDamaged(path, whole, f"index {replayed.hole_at} does not join the entries before it")

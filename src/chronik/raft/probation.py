@@ -18,6 +18,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 ANSWER_TIMEOUTS = 2  # election timeouts that a voter waits for the others' answers
+CUT_TIMEOUTS = 20  # the same if its log was cut at the end: that may have been a rotten entry and no torn write
 END_TIMEOUTS = 6  # after which it ignores the answers: whoever has the better log could not be elected
 
 
@@ -34,6 +35,10 @@ class Probation:
         self._end_ticks = END_TIMEOUTS * election_ticks
         self._ticks = 0
         self._ends: dict[int, LogEnd] = {}  # by voter, as it last told
+
+    def doubt_more(self) -> None:
+        """The log was cut when it was read."""
+        self._answer_ticks = self._end_ticks = self._answer_ticks // ANSWER_TIMEOUTS * CUT_TIMEOUTS
 
     def tick(self) -> None:
         self._ticks += 1

@@ -27,6 +27,7 @@ from chronik.runtime.invariants import broken, check
 from chronik.storage.errors import StorageError, StorageFailed
 from chronik.storage.log import Log
 from chronik.storage.logs import Logs
+from chronik.storage.lost_logs import compare_epochs
 
 logger = logging.getLogger("chronik.replication")
 
@@ -238,6 +239,8 @@ class Replicas:
             replica.is_elr_kept = self.image.features.get(ELR_FEATURE, 0) > 0
             if partition != replica.state:
                 replica.change(partition)
+        if log is not None:
+            compare_epochs(log, partition.leader_epoch)
         is_lost = log is not None and log.lost is not None
         if is_lost:
             self._mend(key, partition)

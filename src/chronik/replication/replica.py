@@ -420,7 +420,7 @@ class Replica:
         """Takes over batches of the leader as they are."""
         if self.is_leader:
             broken("11 a leader takes over nothing", partition=self.name, epoch=self.state.leader_epoch)
-        self.log.append_fetched(data)
+        self.log.append_fetched(data, self.state.leader_epoch)
         if self.log.epochs.latest > self.state.leader_epoch:
             broken(
                 "11 no batch is of a later epoch than its leader",

@@ -66,7 +66,7 @@ def _batches(_: Log, batches: list[Any], **__: object) -> int:
     return prices.PARTITION_NS + sum(len(batch.data) for batch in batches) * prices.BATCH_PS_PER_BYTE // 1000
 
 
-def _fetched(_: Log, buffer: memoryview) -> int:
+def _fetched(_: Log, buffer: memoryview, __: int = 0) -> int:
     return prices.PARTITION_NS + len(buffer) * prices.BATCH_PS_PER_BYTE // 1000
 
 

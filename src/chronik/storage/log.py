@@ -32,6 +32,7 @@ from chronik.storage.producer_state import AbortedTransaction, ProducerState
 from chronik.storage.segment import OFFSET_SPAN_MAX, Expected, Segment
 from chronik.storage.unread import Unread
 from chronik.wire.batches import (
+    EPOCH_MAX,
     LENGTH_COVERS_FROM,
     NO_PRODUCER_ID,
     BatchView,
@@ -174,11 +175,11 @@ class Log:
             broken("8 offsets and positions of an append join", log=self, offset=offset, position=position)
         return _new(Appended, (first_offset, offset - 1, now_ms if stamps_time else -1, False))
 
-    def append_fetched(self, buffer: memoryview) -> None:
+    def append_fetched(self, buffer: memoryview, leader_epoch: int = EPOCH_MAX) -> None:
         """A follower's append: offsets and epochs are the leader's. A batch cut short at the end is left out."""
         if self._journal.failed is not None or self.damage is not None:
             raise self._journal.failed or self.damage or StorageError
-        batches = validate_replicated(buffer, self.end_offset)
+        batches = validate_replicated(buffer, self.end_offset, leader_epoch)
         if not batches:
             return
         size_bytes = sum([batch.size_bytes for batch in batches])

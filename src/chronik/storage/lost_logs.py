@@ -7,6 +7,7 @@ the cluster does not rely on this one.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 
 from chronik.runtime.interfaces import Disk
@@ -51,6 +52,19 @@ def look_for_unsynced(log: Log) -> None:
             damage = CorruptSegment(segment.path, 0, segment.base_offset, reason, segment.base_offset)
             logger.error("%s", damage)
             log.met_damage(damage)
+
+
+def compare_epochs(log: Log, leader_epoch: int) -> None:
+    """No batch is of a later leader epoch than its partition. One that is has a wrong bit, which no checksum covers."""
+    if log.epochs.latest <= leader_epoch or log.lost is not None:
+        return
+    offset = next(start for epoch, start in log.epochs.entries() if epoch > leader_epoch)
+    if offset >= log.end_offset:
+        return  # an epoch in which nothing was written
+    segment = [each for each in log.segments if each.base_offset <= offset][-1]
+    reason = f"a batch is of leader epoch {log.epochs.latest}, the partition is in epoch {leader_epoch}"
+    with contextlib.suppress(CorruptSegment):  # its log knows
+        log.met_damage(CorruptSegment(segment.path, segment.position_of(offset), offset, reason))
 
 
 def cut(log: Log, disk: Disk) -> None:

@@ -37,6 +37,7 @@ HEADER_BYTES: Final = HEADER.size
 LENGTH_COVERS_FROM: Final = 12  # `length` does not count the base offset and itself
 CRC_COVERS_FROM: Final = 21
 MAGIC: Final = 2
+EPOCH_MAX: Final = 2**31 - 1
 MAGIC_AT: Final = 16  # in every magic; it tells how to read the rest
 ATTRIBUTES_AT: Final = 21
 MAX_TIMESTAMP_AT: Final = 35
@@ -194,8 +195,9 @@ def _why_not_produced(buffer: memoryview, batch_bytes_max: int) -> Malformed:
     return InvalidRecord(what, 57, f"{batch.record_count} records cannot fit into {size - HEADER_BYTES} bytes")
 
 
-def validate_replicated(buffer: memoryview, next_offset: int) -> list[BatchView]:
-    """Checks what a leader sent a follower: whole batches with right checksums, offsets upwards from `next_offset`.
+def validate_replicated(buffer: memoryview, next_offset: int, epoch_max: int = EPOCH_MAX) -> list[BatchView]:
+    """Checks what a leader sent a follower: whole batches with right checksums, offsets upwards from `next_offset`, and
+    no leader epoch above `epoch_max`, the leader's own. No checksum covers the epoch.
 
     A last batch that is cut short is left out: a fetch answers up to a number of bytes, not of batches.
     """
@@ -206,6 +208,13 @@ def validate_replicated(buffer: memoryview, next_offset: int) -> list[BatchView]
         if batch.base_offset < next_offset or batch.last_offset_delta < 0:
             raise CorruptBatch(
                 "replicated batch", 0, f"offsets {batch.base_offset} to {batch.last_offset}, {next_offset} is next"
+            )
+        if batch.partition_leader_epoch > epoch_max:
+            epoch = batch.partition_leader_epoch
+            raise CorruptBatch(
+                "replicated batch",
+                0,
+                f"offset {batch.base_offset} is of leader epoch {epoch}, its leader of {epoch_max}",
             )
         next_offset = batch.next_offset
     return batches
