@@ -1,6 +1,6 @@
 """What a node does while its disk neither answers nor fails: it gives up its leaderships, and waits.
 
-A write or a sync may hang for minutes or for ever: a dead controller, a network volume that is gone. Nothing fails, and
+A write or a sync can hang for minutes or without end: a dead disk controller, a lost network volume. Nothing fails, and
 heartbeats need no disk. Without this module the node would stay controller and leader of its partitions, and nobody's
 record would be acknowledged. When an operation has taken longer than `chronik.disk.hang.timeout.ms`, the node
 - raises the alarm `disk-hung`, which is a log line, an entry of /status and a metric,
