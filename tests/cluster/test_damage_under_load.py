@@ -7,6 +7,7 @@ each partition holds, and the printed lines say how long each step took.
 
 from __future__ import annotations
 
+import mmap
 import os
 import time
 from collections.abc import Iterator
@@ -40,14 +41,19 @@ def cluster() -> Iterator[Cluster]:
 
 
 def damage(segment: Path) -> list[bytes]:
-    """Inverts one byte at each position; what the bytes were."""
+    """Inverts one byte at each position, on the disk and not in memory, as rot does; what the bytes were."""
     before = []
-    with segment.open("r+b") as file:
-        for position in DAMAGED_AT:
-            file.seek(position)
-            before.append(file.read(1))
-            file.seek(position)
-            file.write(bytes([before[-1][0] ^ 0xFF]))
+    fd = os.open(segment, os.O_RDWR | os.O_DIRECT)
+    try:
+        with mmap.mmap(-1, mmap.PAGESIZE) as page:  # aligned, which the kernel demands here
+            for position in DAMAGED_AT:
+                start, at = position // mmap.PAGESIZE * mmap.PAGESIZE, position % mmap.PAGESIZE
+                os.preadv(fd, [page], start)
+                before.append(page[at : at + 1])
+                page[at] ^= 0xFF
+                os.pwritev(fd, [page], start)
+    finally:
+        os.close(fd)
     return before
 
 
@@ -63,8 +69,8 @@ def is_mended(segment: Path, before: list[bytes]) -> bool:
     ("whose", "is_running"),
     [
         ("leader", False),
-        ("follower", True),
-        pytest.param("leader", True, marks=pytest.mark.long),
+        ("leader", True),
+        pytest.param("follower", True, marks=pytest.mark.long),
         pytest.param("follower", False, marks=pytest.mark.long),
     ],
 )
@@ -72,16 +78,12 @@ def test_a_damaged_replica_is_replaced_and_clients_see_no_error(whose: str, is_r
     """Two good copies exist, so no client has to be refused anything."""
     load = Load(cluster, TOPIC, value_bytes=VALUE_BYTES)
     load.wait_for_more(RECORDS)
-    # A node checks bytes when it reads them first, when the scrubber comes by, and when a client asks for them again.
-    # What changes between is sent once, as Kafka does, and clients find it by the CRC: nobody reads from that leader.
-    reader = None if (whose, is_running) == ("leader", True) else Reader(cluster, load)
+    reader = Reader(cluster, load)
     for _ in range(rounds(1)):
-        if reader is not None:
-            eventually(lambda: reader.passes, "the reader has read everything once")
+        eventually(lambda: reader.passes, "the reader has read everything once")
         hurt(cluster, whose, is_running=is_running)
         load.wait_for_more()
     load.stop()
-    reader = reader or Reader(cluster, load)
     passes = reader.passes
     eventually(lambda: reader.passes > passes + 1, "the reader reads everything again")
     reader.stop()

@@ -410,6 +410,8 @@ def test_an_eligible_replica_that_holds_more_is_not_told_to_cut_its_log() -> Non
         other = Progress(KEY, Session(3))  # type: ignore[arg-type]
         other.end_offset, other.last_epoch = 3, 1
         assert not one.replica.is_surpassed_by(other), "what it holds may never have been committed"
+        other.start_offset, other.told_high_watermark = 0, 3
+        assert one.replica.is_surpassed_by(other), "it is not in sync, and offset 2 is committed, and not here"
 
     run(story)
 

@@ -194,6 +194,15 @@ CASES = [
     Planted(
         loss_bugs.exchanged_directories_are_not_noticed, "loss", 2, None, ("8", "9", "25"), only="exchanged partitions"
     ),
+    Planted(
+        loss_bugs.batches_of_another_partition_are_taken_for_our_own,
+        "loss",
+        248,
+        None,
+        ("8", "9"),
+        only="misdirected write",
+    ),
+    Planted(loss_bugs.what_memory_has_lost_is_not_verified_again, "loss", 0, None, "22", only="live rot in segment"),
     Planted(loss_bugs.lost_replicas_are_not_reported, "loss", 4, None, ("9", "25"), only="rot in segment"),
     Planted(loss_bugs.the_controller_counts_on_lost_replicas, "loss", 4, None, ("9", "25"), only="rot in segment"),
     Planted(loss_bugs.damage_is_forgotten_and_not_cut, "loss", 0, None, ("9", "22", "25"), only="rot in segment"),

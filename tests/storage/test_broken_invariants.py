@@ -132,9 +132,9 @@ def test_an_append_that_does_not_join_is_not_acknowledged() -> None:
 
 def test_indexes_epochs_and_producers_keep_their_order() -> None:
     index = Index(SimDisk(1), "/i")
-    index.add(5, 500, -1)
+    index.add(5, 500, -1, 0)
     with pytest.raises(InvariantBroken, match="28 index entries rise"):
-        index.add(6, 400, -1)
+        index.add(6, 400, -1, 0)
     epochs = LeaderEpochs([(1, 0), (3, 10)])
     epochs.latest = 2
     with pytest.raises(InvariantBroken, match="11 leader epochs rise with offsets"):

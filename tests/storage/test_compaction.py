@@ -12,6 +12,7 @@ from chronik.sim.disk import SimDisk
 from chronik.storage.config import LogConfig
 from chronik.storage.log import Log
 from chronik.storage.logs import Logs
+from chronik.storage.producer_replay import replay
 from chronik.wire import records
 from chronik.wire.batches import build, split
 from chronik.wire.checksums import crc32c
@@ -178,7 +179,7 @@ def test_the_last_batch_of_a_producer_stays_though_empty() -> None:
         assert (found[0].producer_id, found[0].base_sequence, found[0].last_offset) == (8, 1, 1)
         await logs.checkpoint()
         log.producers.clear()
-        log.replay_producers(0)
+        replay(log, 0)
         assert log.producers.producers[8].last_sequence == 1
         assert put(log, b"k", b"4", producer=(8, 0, 2)) == 4
 

@@ -140,7 +140,7 @@ def test_entries_of_a_torn_tail_do_not_come_back(checkpoints: bool) -> None:
 
 
 def test_an_index_that_is_missing_or_wrong_changes_no_answer() -> None:
-    """Indexes are never synced, so a power cut may leave anything in them."""
+    """An index may be lost, rot, or be of another release."""
 
     async def scenario() -> None:
         disk = SimDisk(1)
@@ -151,12 +151,15 @@ def test_an_index_that_is_missing_or_wrong_changes_no_answer() -> None:
         await logs.close()
         name = "/data/t-0/00000000000000000000.index"
         good = disk.read_file(name)
-        wrong = b"".join(bytes([0, 0, 0, 0]) + good[at + 4 : at + 16] for at in range(16, len(good), 16))
-        off_by_one = good[:16] + b"".join(
-            (int.from_bytes(good[at : at + 4], "big") + 1).to_bytes(4, "big") + good[at + 4 : at + 16]
-            for at in range(16, len(good), 16)
-        )
-        for content in (b"", good[:-7], good[: len(good) // 2], good[:16] + wrong, off_by_one, b"\xff" * 160):
+        head, entries = good[:24], [good[at : at + 24] for at in range(24, len(good), 24)]
+        no_offsets = head + entries[0] + b"".join(bytes(4) + entry[4:] for entry in entries[1:])
+        off_by_one = head + entries[0]
+        for entry in entries[1:-1]:  # the last is for the end of the segment
+            off_by_one += (int.from_bytes(entry[:4], "big") + 1).to_bytes(4, "big") + entry[4:]
+        wrong_digests = head + b"".join(entry[:16] + bytes(4) + entry[20:] for entry in entries)
+        older_release = b"".join(entry[:16] for entry in entries)
+        halves = (b"", good[:-7], good[:30], good[: len(good) // 2])
+        for content in (*halves, no_offsets, off_by_one, wrong_digests, older_release, b"\xff" * 160):
             disk.replace_file(name, content)
             logs = await open_logs(disk)
             log = logs.get(topic_id(1), 0)

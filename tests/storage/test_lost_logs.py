@@ -95,7 +95,7 @@ def test_a_batch_under_a_wrong_offset_is_never_served(offset: int, bit: int) -> 
         disk = SimDisk(1)
         await closed(disk)
         _, log = await reopened(disk)
-        segment = log.segments[log._index_at(offset)]
+        segment = log.segments[log.index_at(offset)]
         disk.flip_bit(segment.path, segment.position_of(offset) + 7, bit)
         for asked in range(BATCHES):
             fresh = (await reopened_copy(disk))[1]

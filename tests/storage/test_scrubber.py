@@ -42,7 +42,7 @@ def the_log(logs: Logs, partition: int = 0) -> Log:
 
 def flip(disk: SimDisk, log: Log, offset: int, position: int) -> None:
     """One bit of the batch at an offset."""
-    segment = log.segments[log._index_at(offset)]
+    segment = log.segments[log.index_at(offset)]
     disk._file(segment.path).content[segment.position_of(offset) + position] ^= 1
 
 

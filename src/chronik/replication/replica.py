@@ -316,18 +316,20 @@ class Replica:
             self._consider(progress)
 
     def is_surpassed_by(self, progress: Progress) -> bool:
-        """Whether an eligible follower holds committed records that this leader lacked when its epoch began.
+        """Whether a follower shows that this leader lacked committed records when its epoch began.
 
         Such a leader has an old disk. Only one that has just started asks: one that was proven lacks no more than what
-        nobody acknowledged. If the follower knows its high watermark, that decides: what it holds beyond may have been
-        lost in a power cut here before it was committed. If it has just started as well, the length of its log does.
+        nobody acknowledged. If the follower knows its high watermark, that decides, also if the follower is not in
+        sync: what is committed stays committed. What it holds beyond may have been lost in a power cut here before it
+        was committed. If the follower has just started as well, the length of its log decides, if it is eligible.
         """
         state = self.state
-        is_eligible = progress.broker_id in (*state.isr, *state.elr) and progress.last_epoch < state.leader_epoch
-        if self.is_proven or not is_eligible:
+        if self.is_proven or progress.last_epoch >= state.leader_epoch:
             return False
         if progress.told_high_watermark > max(progress.start_offset, 0):
             return progress.told_high_watermark > self.epoch_start_offset
+        if progress.broker_id not in (*state.isr, *state.elr):
+            return False
         ours = (self.log.epochs.epoch_of(self.epoch_start_offset - 1), self.epoch_start_offset)
         return (progress.last_epoch, progress.end_offset) > ours and self.high_watermark <= self.epoch_start_offset
 

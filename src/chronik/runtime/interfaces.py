@@ -43,6 +43,9 @@ class File(Protocol):
     def read(self, position: int, size_bytes: int) -> memoryview:
         """Up to `size_bytes` from `position`; fewer only at the end of the file."""
 
+    def is_in_memory(self, position: int, size_bytes: int) -> bool:
+        """Whether the kernel holds these bytes, so that reading them now needs nothing from the disk."""
+
     def truncate(self, size_bytes: int) -> None: ...
 
     def write_again(self, position: int, size_bytes: int) -> None:

@@ -13,7 +13,7 @@ import os
 from collections.abc import Sequence
 from functools import partial
 
-from chronik.runtime import whole_reads
+from chronik.runtime import page_cache, whole_reads
 from chronik.runtime.errors import FULL, DiskFull, Refusals
 from chronik.runtime.interfaces import Buffer
 
@@ -74,6 +74,9 @@ class RealFile:
             error.filename = self.path  # the kernel knows a descriptor, and an operator needs the path
             raise
         return memoryview(data)
+
+    def is_in_memory(self, position: int, size_bytes: int) -> bool:
+        return page_cache.holds(self._fd, position, min(position + size_bytes, self._size_bytes))
 
     def truncate(self, size_bytes: int) -> None:
         os.ftruncate(self._fd, size_bytes)

@@ -71,11 +71,15 @@ class SimFile:
             return whole_reads.read_rest(self._read, data, position, end - position)
         return memoryview(data)
 
+    def is_in_memory(self, position: int, size_bytes: int) -> bool:
+        return self._inode.is_in_memory(position, position + size_bytes)
+
     def _read(self, size_bytes: int, position: int) -> bytes:
         """As pread: it may return less, and nothing only at the end of the file."""
         there_bytes = max(0, min(size_bytes, len(self._inode.content) - position))
         count = self._disk.read_bytes(there_bytes)
         self._disk.charge(count)
+        self._inode.brought_in(position, position + count)
         return bytes(self._inode.content[position : position + count])
 
     def truncate(self, size_bytes: int) -> None:

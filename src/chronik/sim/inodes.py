@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 SECTOR_BYTES = 512
+READ_AHEAD = 8  # sectors that come into memory with one that is read
 
 
 class Inode:
@@ -18,6 +19,7 @@ class Inode:
         self.lost: set[int] = set()  # sectors that a failed sync left out
         self.again: set[int] = set()  # of those, what the next sync will take
         self.unreadable: tuple[int, int] | None = None  # reads that touch these bytes fail
+        self.evicted: set[int] = set()  # sectors that are not in memory
 
     def touched(self, position: int, end: int) -> None:
         if self.unsynced_from is None or position < self.unsynced_from:
@@ -25,6 +27,17 @@ class Inode:
         if self.lost or self.again:
             self.lost.difference_update(_sectors(position, end))
             self.again.difference_update(_sectors(position, end))
+
+    def is_in_memory(self, position: int, end: int) -> bool:
+        return not self.evicted or self.evicted.isdisjoint(_sectors(position, end))
+
+    def evict(self, position: int, end: int) -> None:
+        self.evicted.update(_sectors(position, end))
+
+    def brought_in(self, position: int, end: int) -> None:
+        """By a read, with what lies behind. An append leaves a sector evicted, though a kernel reads it in for that."""
+        if not self.is_in_memory(position, end):
+            self.evicted.difference_update(_sectors(position, end + READ_AHEAD * SECTOR_BYTES))
 
     def write_again(self, position: int, end: int) -> None:
         """Whole sectors that are on the platter as they are stay so, whatever happens."""

@@ -26,8 +26,6 @@ from chronik.sim.scenario import HEALED_MS_MAX, PACES_MS, Clients, end_half_open
 from chronik.sim.world import World
 
 FAULTS = (*LOSSES, *LIVE_LOSSES, "lost write")
-# By name only: what a process has written or read once it gives away without another look, as Kafka does.
-DRAWN = tuple(kind for kind in FAULTS if not kind.startswith("live rot"))
 SERVES = "25 two good replicas serve within 10 s"
 SCRUB_MS = 2000
 WHOLE = "25 a damaged node holds everything again, or does not run"
@@ -52,7 +50,7 @@ class LossScenario(RecordsScenario):
 
     def draw_faults(self, world: World) -> list[Fault]:
         random = world.random("loss")
-        kind = self.only or random.choice(DRAWN)
+        kind = self.only or random.choice(FAULTS)
         victim, at_ms = random.randint(1, self.node_count), random.randint(2500, 6500)
         faults = super().draw_faults(world)
         if random.random() < 0.5:  # a start is followed by a checkpoint

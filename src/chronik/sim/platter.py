@@ -74,11 +74,12 @@ class Platter:
         return False
 
     def overwrite(self, path: str, position: int, data: bytes) -> None:
-        """Never beyond the end of the file."""
+        """Never beyond the end of the file. A process that runs reads it when memory no longer holds the sectors."""
         inode = self._file(path)
         data = data[: max(0, len(inode.content) - position)]
         inode.content[position : position + len(data)] = data
         inode.synced = bytes(inode.content)
+        inode.evict(position, position + len(data))
 
     def cut(self, path: str, size_bytes: int) -> None:
         inode = self._file(path)

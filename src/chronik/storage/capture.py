@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 class Capture:
     """`pieces` are (segment, from, to), positions; `by_sync` says that the segments themselves are synced."""
 
-    __slots__ = ("by_sync", "end_offset", "generation", "log", "names", "pieces", "size_bytes")
+    __slots__ = ("by_sync", "digest", "end_offset", "generation", "log", "names", "pieces", "size_bytes")
 
     def __init__(self, log: Log, pieces: list[tuple[Segment, int, int]]) -> None:
         self.log = log
         self.pieces = pieces
         self.end_offset = log.end_offset
+        self.digest = pieces[-1][0].digest if pieces else 0  # of the last segment, up to the end of its piece
         self.generation = log.generation
         self.by_sync = False
         self.names = False  # whether the file that says whose directory it is is synced with it

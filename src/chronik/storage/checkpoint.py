@@ -5,13 +5,13 @@ void, but for logs with KEPT: everything in them is in the segments. Pure functi
 
     chronik checkpoint 1 CRC32C
     journal NUMBER
-    TOPIC PARTITION TOPIC_ID SEGMENT POSITION OFFSET START COMPACTED EPOCHS PRODUCERS BASES SPARSE NAMED KEPT
+    TOPIC PARTITION TOPIC_ID SEGMENT POSITION OFFSET START COMPACTED EPOCHS PRODUCERS BASES SPARSE NAMED KEPT DIGEST
 
 BASES are the base offsets of all segments up to SEGMENT, and "-" for a log that may be compacted: compaction joins
 segments without a checkpoint. Below SPARSE offsets may be missing, because this or another replica was compacted. NAMED
 is 1 when the directory's partition.metadata is durable. KEPT is the first journal that holds records of a log whose own
-directory is elsewhere: they are put into its segments when it is back; else "-". In an older release a line ends before
-BASES, or before KEPT.
+directory is elsewhere: they are put into its segments when it is back; else "-". DIGEST is that of SEGMENT's batches
+below POSITION, or "-". In an older release a line ends before BASES, KEPT or DIGEST.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ class LogPoint(NamedTuple):
     sparse_offset: int = 0  # below it offsets may be missing
     is_named: bool = False  # the log's directory has its partition.metadata durably
     kept_from: int | None = None  # the first journal below the checkpoint's that this log needs
+    digest: int | None = None  # of the batches below `position`
 
     def require_sound(self) -> None:
         """Of a point that is taken from a log. One that recovery reads anew has no offset yet."""
@@ -94,6 +95,7 @@ class LogPoint(NamedTuple):
             f"{self.topic} {self.partition} {self.topic_id.hex()} {self.segment} {self.position} {self.offset} "
             f"{self.start_offset} {self.compacted_offset} {epochs} {producers}"
             f" {bases} {self.sparse_offset} {int(self.is_named)} {'-' if self.kept_from is None else self.kept_from}"
+            f" {'-' if self.digest is None else self.digest}"
         )
 
     @classmethod
@@ -116,8 +118,14 @@ class LogPoint(NamedTuple):
             None if bases == "-" else [int(base) for base in bases.split(",")],
             int(fields[11]) if len(fields) > 11 else int(offset),
             fields[12:13] == ["1"],
-            int(fields[13]) if fields[13:] not in ([], ["-"]) else None,
+            _number(fields[13:14]),
+            _number(fields[14:15]),
         )
+
+
+def _number(field: list[str]) -> int | None:
+    """Of a column that may be missing, or empty."""
+    return None if field in ([], ["-"]) else int(field[0])
 
 
 def encode(journal: int, lines: list[str]) -> bytes:

@@ -365,6 +365,7 @@ async def _replace(log: Log, group: list[Segment], cleaning: _Cleaning, disk: Di
     replacement.checked(0)
     if replacement.size_bytes:
         replacement.rebuild_index(log.config.index_interval_bytes)
+        replacement.seal()
     check(
         replacement.durable_bytes == replacement.size_bytes,
         "7 compacted segments are synced before they count",

@@ -1,11 +1,14 @@
-"""A segment's sparse index: at which byte a batch starts, and the largest timestamp before it.
+"""A segment's sparse index: at which byte a batch starts, the largest timestamp before it, and the digest there.
 
-One entry for every `index_interval_bytes` of log, or every batch if batches are larger. An index only saves reading:
-what it points at is checked against the batch found there, and an index that is missing, short or wrong is rebuilt from
-the log. So it is never synced, and no answer ever depends on it.
+One entry for every `index_interval_bytes` of log, or every batch if batches are larger. For lookups an index only saves
+reading: what it points at is checked against the batch found there, and an index that is missing, short or wrong is
+rebuilt from the log. So it is synced with its segment and not before, and no position ever depends on it.
 
-On disk an entry is 16 bytes: offset above the segment's base u32, position u32, timestamp i64. Entries are written in
-chunks; those not yet written are found again by reading the log behind the last written one.
+On disk a header of 24 bytes, then entries of 24 bytes: offset above the segment's base u32, position u32, timestamp
+i64, digest of the batches before it u32, checksum of the entry u32. The index of a sealed segment ends with an entry
+for its end, which has the offset END. Entries are written in chunks; those not yet written are found again by reading
+the log behind the last written one. A digest is believed only if its entry's checksum holds, which begins with the
+segment's name: the entries of another index do not pass.
 """
 
 from __future__ import annotations
@@ -21,8 +24,13 @@ from chronik.runtime.buggify import INDEX_UNUSED, TIME_INDEX_UNUSED
 from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Disk, File
 from chronik.runtime.invariants import broken, check
+from chronik.storage.digests import Known
+from chronik.wire.checksums import crc32c
 
-ENTRY = struct.Struct(">IIq")
+HEADER = b"chronik index 2\n".ljust(24, b"\0")
+ENTRY = struct.Struct(">IIqII")
+UNCHECKED = struct.Struct(">IIqI")  # an entry before its checksum
+END = 2**32 - 1  # no batch is so far above the base of its segment
 CHUNK_ENTRIES = 64  # a write of 1 KiB for every 256 KiB of log or more
 
 
@@ -33,13 +41,19 @@ class IndexEntry(NamedTuple):
 
 
 class Index:
-    def __init__(self, disk: Disk, path: str) -> None:
+    """`salt` is what the checksums of its entries begin with: a number that no other segment has."""
+
+    def __init__(self, disk: Disk, path: str, salt: int = 0) -> None:
         self._disk = disk
         self.path = path
+        self._salt = salt
         self._offsets = array("I")
         self._positions = array("I")
         self._timestamps = array("q")
+        self._digests = array("I")
+        self._taken = 0  # entries that another process wrote: their checksums are looked at when they are used
         self._written = 0
+        self._ends_sealed = False  # the file has an entry for the end, behind `_written` others
         self.file: File | None = None  # open since the first write or cut
 
     def __len__(self) -> int:
@@ -52,12 +66,47 @@ class Index:
         """-1 if there is no entry, so that the first batch always gets one."""
         return self._positions[-1] if self._positions else -1
 
-    def add(self, offset: int, position: int, timestamp_before_ms: int) -> None:
+    def known_before(self, position: int) -> Known | None:
+        """The digest at the last entry at or before `position` that can be believed."""
+        index = bisect_right(self._positions, position)
+        while index:
+            index -= 1
+            if index >= self._taken or self._holds(index):
+                return Known(self._positions[index], self._digests[index])
+        return None
+
+    def known_after(self, position: int) -> Known | None:
+        """The digest at the first entry at or behind `position` that can be believed, or at the end if it is sealed."""
+        for index in range(bisect_left(self._positions, position), len(self._positions)):
+            if index >= self._taken or self._holds(index):
+                return Known(self._positions[index], self._digests[index])
+        if self._ends_sealed and (end := self._read_entry(self._written)) is not None and end[0] == END:
+            return Known(end[1], end[3])
+        return None
+
+    def _holds(self, index: int) -> bool:
+        found = self._read_entry(index)
+        return found is not None and found[:2] == (self._offsets[index], self._positions[index])
+
+    def _read_entry(self, index: int) -> tuple[int, ...] | None:
+        """As the file has it; None if its checksum does not hold, or it cannot be read."""
+        try:
+            if self.file is None:
+                self.file = self._disk.open(self.path)
+            data = self.file.read(_place(index), ENTRY.size)
+        except (DiskFull, OSError):
+            return None
+        if len(data) < ENTRY.size or crc32c(data[: UNCHECKED.size], self._salt) != ENTRY.unpack(data)[4]:
+            return None
+        return ENTRY.unpack(data)
+
+    def add(self, offset: int, position: int, timestamp_before_ms: int, digest: int) -> None:
         if self._positions and position < self._positions[-1]:
             broken("28 index entries rise", path=self.path, position=position, last=self._positions[-1])
         self._offsets.append(offset)
         self._positions.append(position)
         self._timestamps.append(timestamp_before_ms)
+        self._digests.append(digest)
 
     def before_offset(self, offset: int) -> IndexEntry:
         """The last entry at or before `offset`, from where a walk finds its batch."""
@@ -81,24 +130,26 @@ class Index:
         """Forgets entries at or behind `position`, in the file too: a batch of another time may come to start at the
         same byte and offset, and would agree with an entry that came back."""
         count = bisect_left(self._positions, position)
-        del self._offsets[count:], self._positions[count:], self._timestamps[count:]
+        del self._offsets[count:], self._positions[count:], self._timestamps[count:], self._digests[count:]
+        self._taken = min(self._taken, count)
         check(
-            len(self._offsets) == len(self._positions) == len(self._timestamps),
-            "28 an index entry has offset, position and timestamp",
+            len(self._offsets) == len(self._positions) == len(self._timestamps) == len(self._digests),
+            "28 an index entry has offset, position, timestamp and digest",
             path=self.path,
             count=count,
         )
-        if self._written > count:
+        if self._written > count or self._ends_sealed:
             self._cut_file(count)
         elif not count and self.file is None:
             self._remove_file()  # it may hold what was never loaded
 
     def _cut_file(self, count: int) -> None:
         file, self.file = self.file, None
+        self._ends_sealed = False
         try:
             if file is None:
                 file = self._disk.open(self.path)
-            file.truncate(count * ENTRY.size)
+            file.truncate(_end_of(count))
         except (DiskFull, OSError):
             self._remove_file()  # which takes neither space nor a descriptor
         else:
@@ -106,7 +157,7 @@ class Index:
             self.file = file
 
     def _remove_file(self) -> None:
-        self._written = 0
+        self._written, self._ends_sealed = 0, False
         if self._disk.exists(self.path):
             self._disk.remove(self.path)
 
@@ -117,9 +168,6 @@ class Index:
     def write(self) -> None:
         """Puts what is not yet in the file there. After an error the next call tries it all again."""
         file, self.file = self.file, None  # if this fails, the file may end in half an entry: it is cut when reopened
-        if file is None:
-            file = self._disk.open(self.path, create=True)
-            file.truncate(self._written * ENTRY.size)
         start = self._written
         check(
             start <= len(self._positions),
@@ -128,10 +176,29 @@ class Index:
             written=start,
             entries=len(self._positions),
         )
-        rows = zip(self._offsets[start:], self._positions[start:], self._timestamps[start:], strict=True)
-        file.append([b"".join([ENTRY.pack(*row) for row in rows])])
+        if file is None:
+            file = self._disk.open(self.path, create=True)
+            file.truncate(_end_of(start))
+        columns = (self._offsets, self._positions, self._timestamps, self._digests)
+        rows = [self._row(*row) for row in zip(*[column[start:] for column in columns], strict=True)]
+        file.append([b"".join([b"" if file.size_bytes() else HEADER, *rows])])
         self._written = len(self._positions)
         self.file = file
+
+    def write_end(self, position: int, digest: int) -> None:
+        """Of a sealed segment; everything else is written."""
+        if self._ends_sealed or self.unwritten or not self._written:
+            return  # there was no room for the others: nobody knows the digest at the end then
+        file, self.file = self.file, None
+        if file is None:
+            file = self._disk.open(self.path, create=True)
+            file.truncate(_end_of(self._written))
+        file.append([self._row(END, position, -1, digest)])
+        self._ends_sealed, self.file = True, file
+
+    def _row(self, *values: int) -> bytes:
+        data = UNCHECKED.pack(*values)
+        return data + crc32c(data, self._salt).to_bytes(4, "big")
 
     def load(self, size_bytes: int) -> None:
         """Takes the file's entries as far as they are in order and point into a log of `size_bytes`; others go."""
@@ -139,19 +206,26 @@ class Index:
             data = self._disk.read_file(self.path)
         except OSError:  # missing, or not to be read: as good as empty
             data = b""
-        self._take(data[: len(data) // ENTRY.size * ENTRY.size])
+        entries = data[len(HEADER) :] if data.startswith(HEADER) else b""  # else it is of another release
+        entries = entries[: len(entries) // ENTRY.size * ENTRY.size]
+        self._take(entries)
+        if len(self) and self._offsets[-1] == END and self._positions[-1] == size_bytes:
+            self._ends_sealed = True
+            for column in (self._offsets, self._positions, self._timestamps, self._digests):
+                column.pop()
         rows = (self._offsets, self._positions, self._timestamps)
         if not len(self) or self._positions[0] or self._positions[-1] >= size_bytes or not all(map(_rises, rows)):
-            self._take_while_in_order(data, size_bytes)
-        self._written = len(self._positions)
+            self._ends_sealed = False
+            self._take_while_in_order(entries, size_bytes)
+        self._written = self._taken = len(self._positions)
         check(
-            self._written * ENTRY.size <= len(data),
+            self._written * ENTRY.size <= len(entries),
             "28 an index takes no more from its file than there is",
             path=self.path,
             entries=self._written,
-            size=len(data),
+            size=len(entries),
         )
-        if len(data) > self._written * ENTRY.size:
+        if len(data) > _end_of(self._written + self._ends_sealed):
             self._cut_file(self._written)
 
     def _take(self, data: bytes) -> None:
@@ -160,16 +234,18 @@ class Index:
         if byteorder == "little":
             words.byteswap()
             longs.byteswap()
-        self._offsets, self._positions, self._timestamps = words[0::4], words[1::4], longs[1::2]
+        self._offsets, self._positions, self._timestamps = words[0::6], words[1::6], longs[1::3]
+        self._digests = words[4::6]
 
     def _take_while_in_order(self, data: bytes, size_bytes: int) -> None:
         self._offsets, self._positions, self._timestamps = array("I"), array("I"), array("q")
+        self._digests = array("I")
         last_offset = last_position = last_timestamp = -1
-        for offset, position, timestamp in ENTRY.iter_unpack(data[: len(data) // ENTRY.size * ENTRY.size]):
+        for offset, position, timestamp, digest, _ in ENTRY.iter_unpack(data):
             in_order = offset > last_offset and position > last_position and timestamp >= last_timestamp
             if not in_order or position >= size_bytes or (last_position < 0 and position):
                 break
-            self.add(offset, position, timestamp)
+            self.add(offset, position, timestamp, digest)
             last_offset, last_position, last_timestamp = offset, position, timestamp
 
     def clear(self) -> None:
@@ -184,3 +260,12 @@ class Index:
 def _rises(row: array[int]) -> bool:
     """Equal neighbours are let through: a wrong entry is found out when it is used, a disordered search is not."""
     return all(map(le, row, row[1:]))
+
+
+def _place(index: int) -> int:
+    return len(HEADER) + index * ENTRY.size
+
+
+def _end_of(count: int) -> int:
+    """Of a file with so many entries. Without any it is empty: a header is written with the first."""
+    return _place(count) if count else 0

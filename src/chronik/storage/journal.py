@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from chronik.runtime.buggify import SYNCED_BY_FILE
@@ -24,7 +25,7 @@ from chronik.runtime.invariants import broken, check
 from chronik.storage.capture import Capture, syncs_of
 from chronik.storage.crowd import Crowd
 from chronik.storage.errors import CorruptSegment, LogFull, StorageFailed
-from chronik.storage.journal_format import Kind, declaration, frame, record_header
+from chronik.storage.journal_format import Kind, declaration, frame, mark, record_header
 
 if TYPE_CHECKING:
     from chronik.storage.log import Log
@@ -295,10 +296,12 @@ class Journal:
             handle = self._handles.get(capture.log)
             still_holds = capture.log.made_durable(capture)
             if still_holds and capture.by_sync and capture.pieces and handle is not None:
+                for (sealed, _, end), (after, _, _) in pairwise(capture.pieces):
+                    marks.append(mark(handle, sealed.base_offset, end, after.base_offset, sealed.digest))
                 segment, _, end = capture.pieces[-1]
                 if end > segment.durable_bytes:
                     broken("10 a mark names durable bytes", log=capture.log, end=end, durable=segment.durable_bytes)
-                marks.append(record_header(Kind.MARK, handle, segment.base_offset, end, capture.end_offset, 0))
+                marks.append(mark(handle, segment.base_offset, end, capture.end_offset, capture.digest))
                 if capture.names:
                     marks.append(record_header(Kind.NAMED, handle, 0, 0, 0, 0))
         if future.done():

@@ -25,13 +25,14 @@ FRAME = struct.Struct(">IIIQ")
 POSITION = struct.Struct(">Q")
 FRAME_CHECKED = struct.Struct(">QIQ")  # position, and what the checksum covers of the header
 RECORD = struct.Struct(">BIqqqI")
+DIGEST = struct.Struct(">I")
 IDENTITY = struct.Struct(">16si")
 
 
 class Kind(IntEnum):
     DECLARE = 1  # data: topic id, partition, topic name
     BYTES = 2  # data: what stands at `position` of `segment`; afterwards the log is durable up to `offset`
-    MARK = 3  # the log is durable up to `offset`, at `position` of `segment`, by the segments themselves
+    MARK = 3  # the log is durable up to `offset`, at `position` of `segment`, by the segments themselves; data: digest
     TRUNCATE = 4  # everything from `offset`, at `position` of `segment`, is void
     START = 5  # the log starts at `offset`
     DROP = 6  # the log was deleted
@@ -64,6 +65,15 @@ class Torn(NamedTuple):
 
 def record_header(kind: int, handle: int, segment: int, position: int, offset: int, data_bytes: int) -> bytes:
     return RECORD.pack(kind, handle, segment, position, offset, data_bytes)
+
+
+def mark(handle: int, segment: int, position: int, offset: int, digest: int) -> bytes:
+    return RECORD.pack(Kind.MARK, handle, segment, position, offset, DIGEST.size) + DIGEST.pack(digest)
+
+
+def digest_of(mark: Record) -> int | None:
+    """None of a mark of an older release, and of one that repeats what another said."""
+    return int(DIGEST.unpack(mark.data)[0]) if mark.data else None
 
 
 def declaration(handle: int, topic_id: bytes, partition: int, topic: str) -> bytes:

@@ -29,13 +29,16 @@ from chronik.storage.log_invariants import check_log
 from chronik.storage.partition_metadata import PartitionName
 from chronik.storage.producer_replay import rebuild_producers
 from chronik.storage.producer_state import AbortedTransaction, ProducerState
-from chronik.storage.segment import OFFSET_SPAN_MAX, Expected, Segment
+from chronik.storage.segment import OFFSET_SPAN_MAX, Segment
 from chronik.storage.unread import Unread
+from chronik.storage.verification import Expected
 from chronik.wire.batches import (
     EPOCH_MAX,
     LENGTH_COVERS_FROM,
     NO_PRODUCER_ID,
+    STAMP_BYTES,
     BatchView,
+    crc_of,
     patch,
     patch_append_time,
     stamped,
@@ -130,6 +133,7 @@ class Log:
         stamps_time = config.message_timestamp_type == "LogAppendTime"
         offset = first_offset = self.end_offset
         buffers: list[Buffer] = []
+        stamps: list[tuple[Buffer, int]] = []  # of each batch, and its CRC
         size_bytes = 0
         for batch in batches:
             if batch.producer_id != NO_PRODUCER_ID:
@@ -147,8 +151,10 @@ class Log:
                 patch(data, 0, offset, leader_epoch)
                 patch_append_time(data, 0, now_ms)
                 buffers.append(data)
+                stamps.append((data[:STAMP_BYTES], crc_of(data)))
             else:
                 buffers += stamped(batch, offset, leader_epoch)
+                stamps.append((buffers[-2], batch.crc))
             size_bytes += batch.length_bytes + LENGTH_COVERS_FROM
             offset += batch.last_offset_delta + 1
         segment = self._room_for(size_bytes, offset, now_ms if stamps_time else batches[0].max_timestamp)
@@ -163,13 +169,13 @@ class Log:
             self.epochs.assign(leader_epoch, first_offset)
         self.end_offset = offset
         offset = first_offset
-        for batch in batches:
+        for batch, (stamp, crc) in zip(batches, stamps, strict=True):
             next_offset = offset + batch.last_offset_delta + 1
             end = position + batch.length_bytes + LENGTH_COVERS_FROM
             timestamp_ms = now_ms if stamps_time else batch.max_timestamp
             if batch.producer_id != NO_PRODUCER_ID:
                 self.producers.note_batch(batch, offset, timestamp_ms)
-            segment.note(offset, next_offset, position, end, timestamp_ms, config.index_interval_bytes)
+            segment.note(offset, next_offset, position, end, timestamp_ms, config.index_interval_bytes, stamp, crc)
             position, offset = end, next_offset
         if offset != self.end_offset or position != segment.size_bytes:
             broken("8 offsets and positions of an append join", log=self, offset=offset, position=position)
@@ -213,9 +219,9 @@ class Log:
         self.epochs.assign(batch.partition_leader_epoch, batch.base_offset)
         if batch.producer_id != NO_PRODUCER_ID:
             self.producers.note_batch(batch, batch.base_offset, batch.max_timestamp)
-        end = position + batch.size_bytes
-        interval_bytes = self.config.index_interval_bytes
-        segment.note(batch.base_offset, batch.next_offset, position, end, batch.max_timestamp, interval_bytes)
+        end, interval_bytes = position + batch.size_bytes, self.config.index_interval_bytes
+        stamp, largest_ms = batch.data[:STAMP_BYTES], batch.max_timestamp
+        segment.note(batch.base_offset, batch.next_offset, position, end, largest_ms, interval_bytes, stamp, batch.crc)
 
     def _room_for(self, size_bytes: int, next_offset: int, timestamp_ms: int) -> Segment:
         """The segment to write to; a new one when the present one is full or old enough."""
@@ -356,7 +362,7 @@ class Log:
         limit = self._end_of_reading(offset, offset_limit)
         if offset >= limit:
             return LogRead([], 0, offset)
-        index = self._index_at(offset)
+        index = self.index_at(offset)
         while True:
             segment = self.segments[index]
             is_last = index + 1 == len(self.segments)
@@ -370,7 +376,9 @@ class Log:
             if is_last or segment_end >= limit:
                 return LogRead([], 0, offset)  # compaction left nothing between here and the limit
             index += 1
-        found = self._find(segment, start, stop, bytes_max, at_least_one=at_least_one) if to_send else None
+        found = None
+        if to_send:
+            found = self._find(segment, start, stop, bytes_max, segment_end, at_least_one=at_least_one)
         data, next_offset = found or segment.read_batches(
             start, stop, bytes_max, offset_end=segment_end, at_least_one=at_least_one
         )
@@ -382,7 +390,7 @@ class Log:
         return _new(LogRead, ([data], len(data), next_offset))
 
     def _find(
-        self, segment: Segment, start: int, stop: int, bytes_max: int, *, at_least_one: bool
+        self, segment: Segment, start: int, stop: int, bytes_max: int, offset_end: int, *, at_least_one: bool
     ) -> tuple[Unread, int] | None:
         """What `read_batches` would return, if it is large and has been checked before."""
         large_bytes = self._disk.piece_bytes_min
@@ -392,7 +400,7 @@ class Log:
         if size_bytes < large_bytes or not segment.is_checked(start, start + size_bytes):
             return None
         try:
-            return Unread(self, segment, start, size_bytes), next_offset
+            return Unread(self, segment, start, size_bytes, offset_end), next_offset
         except OSError:  # who reads it says what is wrong with it
             return None
 
@@ -410,7 +418,7 @@ class Log:
     def doubt(self, offset: int) -> None:
         """Whoever reads there next looks at every byte, also if it was right before."""
         if self.segments and self.start_offset <= offset < self.end_offset:
-            self.segments[self._index_at(offset)].doubt()
+            self.segments[self.index_at(offset)].doubt()
 
     def require_readable(self, offset: int, *, offset_limit: int) -> None:
         """Raises what `read` would raise for where it is asked to read, not for what it would find there."""
@@ -421,7 +429,7 @@ class Log:
         limit = self._end_of_reading(offset, offset_limit)
         if offset >= limit:
             return 0
-        first, last = self._index_at(offset), self._index_at(limit - 1)
+        first, last = self.index_at(offset), self.index_at(limit - 1)
         stop = self.segments[last]
         is_whole = limit == (self.end_offset if stop is self.segments[-1] else self.segments[last + 1].base_offset)
         before_stop = sum([segment.size_bytes for segment in self.segments[first:last]])
@@ -447,7 +455,7 @@ class Log:
         if offset < self.start_offset or not self.segments:
             self.restart_at(offset)
             return
-        index = self._index_at(offset)
+        index = self.index_at(offset)
         segment = self.segments[index]
         position = segment.position_of(offset)
         header = next(segment.headers(position), None)
@@ -503,16 +511,6 @@ class Log:
         self.checkpointed_segment = min(self.checkpointed_segment, last)
         self.generation += 1
 
-    def replay_producers(self, offset: int) -> None:
-        """Reads from `offset` on what producers wrote."""
-        for index in range(self._index_at(offset), len(self.segments)):
-            segment = self.segments[index]
-            for position, header in segment.headers(segment.position_of(offset)):
-                if header.producer_id == NO_PRODUCER_ID or header.base_offset < offset:
-                    continue
-                batch = segment.batch_at(position, header) if header.is_control else header
-                self.producers.note_batch(batch, batch.base_offset, batch.max_timestamp)
-
     def advance_start(self, offset: int) -> None:
         """No reader gets anything below `offset` any more (DeleteRecords, retention). Files go by maintenance."""
         if not self.start_offset < offset <= self.end_offset:
@@ -551,7 +549,7 @@ class Log:
     def _is_dense(self, segment: Segment) -> bool:
         return self.sparse_offset <= segment.base_offset and not self.config.compacts
 
-    def _index_at(self, offset: int) -> int:
+    def index_at(self, offset: int) -> int:
         """Of the segment that holds `offset`, or of the first."""
         return max(0, bisect_right(self.segments, offset, key=_base_offset) - 1)
 

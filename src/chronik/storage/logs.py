@@ -524,6 +524,7 @@ class Logs:
                 snapshot[1],
                 log.expected_bases(),
                 log.end_offset if log.config.compacts else log.sparse_offset,  # it may be compacted before the next one
+                digest=segment.digest,
             )
             point.require_sound()
             await self._sync(capture)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from chronik.storage.producer_state import ProducerState
+from chronik.wire.batches import NO_PRODUCER_ID
 
 if TYPE_CHECKING:
     from chronik.storage.log import Log
@@ -22,4 +23,14 @@ def rebuild_producers(log: Log) -> None:
         offset, data = log.start_offset, b""
         log.snapshot = (offset, data)
     log.producers = ProducerState.decode(data)
-    log.replay_producers(offset)
+    replay(log, offset)
+
+
+def replay(log: Log, offset: int) -> None:
+    """Reads from `offset` on what producers wrote."""
+    for segment in log.segments[log.index_at(offset) :]:
+        for position, header in segment.headers(segment.position_of(offset)):
+            if header.producer_id == NO_PRODUCER_ID or header.base_offset < offset:
+                continue
+            batch = segment.batch_at(position, header) if header.is_control else header
+            log.producers.note_batch(batch, batch.base_offset, batch.max_timestamp)

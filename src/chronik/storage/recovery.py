@@ -31,18 +31,17 @@ from chronik.storage.checkpoint import LogPoint
 from chronik.storage.compaction import finish_swaps
 from chronik.storage.config import FOREVER
 from chronik.storage.errors import CorruptJournal, CorruptSegment, ForeignDirectory
-from chronik.storage.journal_format import Frame, Kind, Record, identity, read_frames
+from chronik.storage.journal_format import Frame, Kind, Record, digest_of, identity, read_frames
 from chronik.storage.leader_epochs import LeaderEpochs
 from chronik.storage.log import Log
 from chronik.storage.producer_state import ProducerState
-from chronik.storage.segment import Segment, segment_path
+from chronik.storage.segment import UNINDEXED_BYTES_MAX, Segment, segment_path
 from chronik.wire.batches import HEADER_BYTES, LENGTH_COVERS_FROM, BatchView, crc_holds, split
 from chronik.wire.errors import WireError
 
 logger = logging.getLogger("chronik.storage")
 
 LogKey = tuple[bytes, int]  # topic id, partition
-UNINDEXED_BYTES_MAX = 1 << 20  # walked over by every lookup; more is indexed anew, which a lost index file makes rare
 CRC_COVERS_FROM = slice(17, HEADER_BYTES)  # of a batch's header: the checksum itself, and what it covers
 SCAN_BYTES = 4 << 20  # read at once when batches are checked
 
@@ -61,6 +60,7 @@ class Known:
         self.pieces: list[tuple[int, int, bytes | memoryview]] = []  # segment, position, bytes
         self.rolls: set[int] = set()  # segments started since the checkpoint
         self.gaps: set[tuple[int, int, int]] = set()  # segment, position and offset of batches behind one
+        self.digests: dict[tuple[int, int], int] = {}  # by segment and position: of the batches before it
         self.is_read_anew = False  # from its beginning, compacted segments too
         self.last_trusted = -1  # up to this segment the directory, as the checkpoint left it, is right
         self.dropped = False
@@ -95,6 +95,8 @@ class Known:
             self.durable = max(self.durable, (record.segment, record.position + len(record.data), record.offset))
         elif record.kind == Kind.MARK:
             self.durable = max(self.durable, (record.segment, record.position, record.offset))
+            if not is_trusted and (digest := digest_of(record)) is not None:
+                self.digests[record.segment, record.position] = digest
         elif record.kind == Kind.TRUNCATE:
             self._truncate(record.segment, record.position, record.offset)
         elif record.kind == Kind.ROLL and not is_trusted:
@@ -121,6 +123,7 @@ class Known:
             self.is_named = False  # it began again, perhaps in a new directory
         self.rolls = {base for base in self.rolls if base <= segment}
         self.gaps = {gap for gap in self.gaps if gap[:2] < (segment, position)}
+        self.digests = {place: digest for place, digest in self.digests.items() if place <= (segment, position)}
         self.last_trusted = min(self.last_trusted, segment)
         if self.durable[2] >= offset:
             self.durable = (segment, position, offset)
@@ -231,6 +234,8 @@ def restore(log: Log, known: Known, disk: Disk) -> None:
         scan_from = min(point.position, size_bytes) if base == point.segment else 0
         segment = Segment(disk, log.directory, base, scan_from)
         segment.index.truncate(scan_from)
+        if base == point.segment and scan_from == point.position and point.digest is not None:
+            segment.trust(point.digest)
         if scan_from - segment.index.last_position() > UNINDEXED_BYTES_MAX:
             segment.extend_index(log.config.index_interval_bytes)
         segments.append(segment)
@@ -451,9 +456,12 @@ def _scan(
     """Takes whole, undamaged batches below `end_offset` into the log's state; returns the offset behind them.
 
     Compaction leaves gaps between offsets. Only those are believed that were noted, or lie where the log is known to be
-    sparse and was durable: no checksum covers a batch's offset.
+    sparse and was durable: no checksum covers a batch's offset. Raises CorruptSegment where the journal says that other
+    batches were durable.
     """
     durable, gaps = known.durable, known.gaps
+    places = [place for base, place in sorted(known.digests) if base == segment.base_offset and place > position]
+    agreed = (position, expected)  # with the journal, so far
     while position < end:
         data = file.read(position, min(SCAN_BYTES, end - position))
         batches, needed = _whole(data)
@@ -479,6 +487,11 @@ def _scan(
             log.note_batch(segment, position, batch)
             position += batch.size_bytes
             expected = batch.next_offset
+            if places and places[0] <= position:
+                if known.digests.get((segment.base_offset, position)) != segment.digest:
+                    raise segment.damaged(*agreed, "other batches were written there")
+                places = [place for place in places if place > position]
+                agreed = (position, expected)
     return expected
 
 

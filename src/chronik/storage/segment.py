@@ -3,30 +3,33 @@
 A segment never decides when to roll, what is durable or who may read; its log does. Its file is opened on first use.
 
 Positions: `durable_bytes` survive a power cut, by the journal or by a sync of this file; `synced_bytes` survive by this
-file alone. Bytes that an earlier process wrote are checked against their CRC when they are read for the first time, so
-that a damaged batch is reported and never served.
+file alone. What an earlier process wrote is verified when it is read for the first time (see `verification`). Once a
+read had to go to the disk, all of the segment is verified again: memory keeps what was written, and a disk may not. So
+a damaged batch is reported and never served.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
 
 from chronik.runtime.buggify import CHECKED_AGAIN, EARLY_ROLL, ONE_BATCH_READ
 from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Buffer, Disk, File
-from chronik.runtime.invariants import broken, check
+from chronik.runtime.invariants import broken
+from chronik.storage import digests, verification
+from chronik.storage.digests import Known, extended, extended_by
 from chronik.storage.errors import CorruptSegment, LogFull
 from chronik.storage.indexes import CHUNK_ENTRIES, Index, IndexEntry
-from chronik.wire.batches import HEADER, HEADER_BYTES, LENGTH_COVERS_FROM, MAGIC, BatchView, crc_holds, split
-from chronik.wire.errors import WireError
+from chronik.wire.batches import HEADER, HEADER_BYTES, LENGTH_COVERS_FROM, MAGIC, BatchView, split
 
 logger = logging.getLogger("chronik.storage")
 
 WALK_BYTES = 8192  # read at once when walking from batch to batch: an index interval and the next header
 KEPT_BYTES = 8 << 20  # in memory, of what nobody reads here: who comes to lead has readers close to the end
 FORGOTTEN_BYTES_MIN = 1 << 20  # at once
+UNINDEXED_BYTES_MAX = 1 << 20  # walked over by every lookup; more is indexed anew, which a lost index file makes rare
 RECENT_MAX = 512  # boundaries remembered, so that a tailing reader needs neither index nor walk
 TAIL_BYTES_MAX = 2048  # of small appends kept for the journal, which spares a system call a log; of each log, so little
 OFFSET_SPAN_MAX = 2**31 - 1  # an index entry counts offsets from the base in 32 bits
@@ -38,20 +41,12 @@ def segment_path(directory: str, base_offset: int, suffix: str = "log") -> str:
     return f"{directory}/{base_offset:020}.{suffix}"
 
 
-class Expected(NamedTuple):
-    """What a log knows of the batches of one of its segments, from some position on."""
-
-    offset: int  # where the next batch begins, or behind it if compaction took some
-    offset_end: int  # of the segment
-    is_dense: bool  # no offset is missing: nothing was compacted
-    epoch_of: Callable[[int], int]  # the leader epoch that wrote an offset; -1 if it is not known
-
-
 class Segment:
     __slots__ = (
         "__weakref__",
+        "_checked",
         "_checked_from",
-        "_checked_to",
+        "_digest",
         "_disk",
         "_file",
         "_first_timestamp_ms",
@@ -66,6 +61,7 @@ class Segment:
         "base_offset",
         "durable_bytes",
         "entry_synced",
+        "mark",
         "on_damage",
         "on_open",
         "path",
@@ -97,15 +93,22 @@ class Segment:
         self._file: File | None = None
         self._first_timestamp_ms: int | None = None
         self._index: Index | None = None
+        # Of all batches; None: not known yet. And at a place that a checkpoint knows, whatever the index says.
+        self._digest: int | None = None if size_bytes else digests.beginning(self.path)
+        self.mark: Known | None = None
         if not size_bytes:
-            self._index = Index(disk, segment_path(directory, base_offset, "index"))
+            self._index = self._new_index()
         self._max_timestamp_ms: int | None = None if size_bytes else -1  # None: not known yet
         self._recent: dict[int, int] = {base_offset: 0}  # offset -> where the first batch at or behind it starts
         self._tail: list[bytes] = []  # what was written last, if it was little, from `_tail_from` on
         self._tail_bytes = 0
         self._tail_from = size_bytes
-        self._checked_to = 0  # below here, and from `_checked_from` on, the CRCs are known to hold
+        self._checked = (0, 0)  # between these positions, and from `_checked_from` on, the batches are right
         self._checked_from = size_bytes
+
+    def _new_index(self) -> Index:
+        path = segment_path(self.path.rpartition("/")[0], self.base_offset, "index")
+        return Index(self._disk, path, digests.beginning(self.path))
 
     @property
     def file(self) -> File:
@@ -123,7 +126,7 @@ class Segment:
     @property
     def index(self) -> Index:
         if self._index is None:
-            index = Index(self._disk, segment_path(self.path.rpartition("/")[0], self.base_offset, "index"))
+            index = self._new_index()
             if self.on_open is not None:
                 self.on_open(self)
             try:
@@ -131,6 +134,8 @@ class Segment:
             except DiskFull as error:
                 raise LogFull(str(error)) from error
             self._index = index
+            if not len(index) and self.size_bytes > UNINDEXED_BYTES_MAX:
+                self.extend_index(WALK_BYTES)  # it was lost, or is of another release
         self.used = True
         return self._index
 
@@ -174,9 +179,17 @@ class Segment:
         self._tail_from = self.size_bytes
 
     def note(
-        self, base_offset: int, next_offset: int, position: int, end: int, max_timestamp_ms: int, interval_bytes: int
+        self,
+        base_offset: int,
+        next_offset: int,
+        position: int,
+        end: int,
+        max_timestamp_ms: int,
+        interval_bytes: int,
+        stamp: Buffer,
+        crc: int,
     ) -> None:
-        """Takes a batch just written, or found by recovery, into the index. Never raises behind a `write`."""
+        """Takes a batch just written, or found by recovery, into index and digest. Never raises behind a `write`."""
         largest = self._max_timestamp_ms
         if largest is None:
             largest = self.max_timestamp_ms
@@ -194,10 +207,14 @@ class Segment:
                 size=self.size_bytes,
                 offset=base_offset,
             )
+        digest = self._digest
+        if digest is None:
+            digest = self._digest_at(position)
         if last < 0 or position - last >= interval_bytes:
-            index.add(base_offset - self.base_offset, position, largest)
+            index.add(base_offset - self.base_offset, position, largest, digest)
             if index.unwritten >= CHUNK_ENTRIES:
-                self._write_index(index)
+                self._write_index()
+        self._digest = extended(digest, stamp, crc)
         if max_timestamp_ms > largest:
             self._max_timestamp_ms = max_timestamp_ms
         recent = self._recent
@@ -205,11 +222,16 @@ class Segment:
             recent.clear()
         recent[next_offset] = end
 
-    def _write_index(self, index: Index) -> None:
+    def index_to_open(self) -> Index:
+        """The index, for what may open its file."""
+        index = self.index
         if index.file is None and self.on_open is not None:
             self.on_open(self)
+        return index
+
+    def _write_index(self) -> None:
         try:
-            index.write()
+            self.index_to_open().write()
         except (DiskFull, OSError):
             return  # what is not in the file is found again by reading the log
 
@@ -226,8 +248,11 @@ class Segment:
         self.durable_bytes = min(self.durable_bytes, position)
         self.synced_bytes = min(self.synced_bytes, position)
         self._forgotten_bytes = min(self._forgotten_bytes, position)
-        self._checked_to = min(self._checked_to, position)
+        self._checked = (min(self._checked[0], position), min(self._checked[1], position))
         self._checked_from = min(self._checked_from, position)
+        self._digest = None if position else digests.beginning(self.path)
+        if self.mark is not None and self.mark.position > position:
+            self.mark = None
         self._forget_tail()
         self._recent = {self.base_offset: 0}
         self._max_timestamp_ms = None if position else -1
@@ -237,7 +262,10 @@ class Segment:
     def seal(self) -> None:
         """No batch is added any more."""
         if self.index.unwritten:
-            self._write_index(self.index)
+            self._write_index()
+        if self._digest is not None:
+            with contextlib.suppress(DiskFull, OSError):  # without it the end of the segment is not verified
+                self.index_to_open().write_end(self.size_bytes, self._digest)
         self._recent.clear()
 
     def files(self) -> list[File]:
@@ -301,7 +329,7 @@ class Segment:
     def close(self) -> None:
         if self._index is not None:
             if self._index.unwritten:
-                self._write_index(self._index)
+                self._write_index()
             self._index.close()
         if self._file is not None:
             self._file.close()
@@ -312,14 +340,17 @@ class Segment:
     def read(self, position: int, size_bytes: int, file: File | None = None) -> memoryview:
         """`file` is this segment's as somebody has it open, who may read on when it is removed."""
         try:
-            data = (self.file if file is None else file).read(position, size_bytes)
+            file = self.file if file is None else file
+            if not file.is_in_memory(position, size_bytes):
+                self.doubt()  # what is read with it is in memory next time, and nobody has looked at it
+            data = file.read(position, size_bytes)
         except OSError as error:
-            raise self._damaged(position, self._offset_near(position), f"it cannot be read: {error}") from error
+            raise self.damaged(position, self._offset_near(position), f"it cannot be read: {error}") from error
         if len(data) < size_bytes and position + len(data) < self.size_bytes:
-            raise self._damaged(position + len(data), self._offset_near(position), "the file is cut short")
+            raise self.damaged(position + len(data), self._offset_near(position), "the file is cut short")
         return data
 
-    def _damaged(self, position: int, offset: int, reason: str) -> CorruptSegment:
+    def damaged(self, position: int, offset: int, reason: str) -> CorruptSegment:
         """What to raise. The first of a segment is told to the operator as well, whoever found it."""
         damage = CorruptSegment(self.path, position, offset, reason, self.base_offset)
         if not self._is_reported:
@@ -331,74 +362,45 @@ class Segment:
 
     def lacks(self, offset: int) -> CorruptSegment:
         """What to raise where no batch holds an offset that was never compacted away."""
-        return self._damaged(self.size_bytes, offset, "no batch holds it")
+        return self.damaged(self.size_bytes, offset, "no batch holds it")
 
     def check(self, data: memoryview, position: int, offset_end: int) -> None:
         """Raises CorruptSegment if `data`, whole batches read at `position`, is not what was written.
 
-        No CRC covers a batch's offset, so it is held against its neighbours; `offset_end` is where the segment ends.
+        `offset_end` is where the segment ends.
         """
         end = position + len(data)
         if self.is_checked(position, end):
             return
-        self._check(data, position, self._offset_before(position), offset_end)
-        if position <= self._checked_to:
-            check(end <= self.size_bytes, "22 what was checked is in the segment", path=self.path, end=end)
-            self._checked_to = max(self._checked_to, end)
+        verification.verify(self, data, position, verification.offset_before(self, position), offset_end)
+        if end > self.size_bytes:
+            broken("22 what was checked is in the segment", path=self.path, end=end)
+        low, high = self._checked
+        joins = position <= high and end >= low
+        self._checked = (min(low, position), max(high, end)) if joins else (position, end)
 
-    def _offset_before(self, position: int) -> int:
-        """Where the batch before `position` ends, told by the headers since the last one that is in the index."""
-        next_offset = self.base_offset
-        for at, header in self._walk(self.index.before_position(position - 1)) if position else ():
-            if at >= position:
-                break
-            next_offset = header[0] + header[6] + 1
-        return next_offset
+    @property
+    def end_known(self) -> Known | None:
+        """The digest of everything that is in it, if this process wrote the end or a checkpoint knew it."""
+        return None if self._digest is None else Known(self.size_bytes, self._digest)
 
-    def _check(self, data: memoryview, position: int, next_offset: int, offset_end: int) -> None:
-        end = position + len(data)
-        at = position
-        try:
-            for batch in split(data):
-                if not crc_holds(batch):
-                    raise self._damaged(at, batch.base_offset, "its checksum does not hold")
-                if batch.base_offset < next_offset:
-                    raise self._damaged(at, next_offset, f"it says {batch.base_offset}")
-                next_offset = batch.next_offset
-                at += batch.size_bytes
-        except WireError as error:
-            raise self._damaged(position, self._offset_near(position), str(error)) from error
-        if end < self.size_bytes:
-            offset_end = int.from_bytes(self.read(end, 8), "big")
-        if next_offset > offset_end:
-            raise self._damaged(position, offset_end, f"a batch there reaches {next_offset}")
+    @property
+    def digest(self) -> int:
+        """Of everything that is in it."""
+        if self._digest is None:
+            self._digest = self._digest_at(self.size_bytes)
+        return self._digest
 
-    def scrub(self, position: int, size_bytes: int, expected: Expected) -> tuple[int, Expected]:
-        """Checks whole batches from a boundary on, also if they were checked before.
+    def _digest_at(self, position: int) -> int:
+        """By what is there, from the last place at which it is known."""
+        at, digest = verification.known_before(self, position)
+        for _, header in self._walk_from(at, position):
+            digest = extended_by(digest, header)
+        return digest
 
-        At least one batch, whatever its size. Returns how many bytes it took and what is expected behind them. No CRC
-        covers offset and leader epoch, so they are held against what the log knows.
-        """
-        data = self.read(position, min(size_bytes, self.size_bytes - position))
-        whole_bytes, _ = self._whole_batches(data, position)
-        if not whole_bytes:
-            _, first = next(self.headers(position))
-            whole_bytes = first.size_bytes
-            data = self.read(position, whole_bytes)
-        self._check(data[:whole_bytes], position, expected.offset, expected.offset_end)
-        offset, at = expected.offset, position
-        for batch in split(data[:whole_bytes]):
-            if batch.base_offset < offset or (expected.is_dense and batch.base_offset != offset):
-                raise self._damaged(at, offset, f"it says {batch.base_offset}")
-            epoch = expected.epoch_of(batch.base_offset)
-            if epoch not in (-1, batch.partition_leader_epoch):
-                reason = f"it says leader epoch {batch.partition_leader_epoch}, and {epoch} wrote it"
-                raise self._damaged(at, batch.base_offset, reason)
-            offset = batch.next_offset
-            at += batch.size_bytes
-        if at != position + whole_bytes:
-            broken("22 a scrub goes from boundary to boundary", path=self.path, position=at, step=whole_bytes)
-        return whole_bytes, expected._replace(offset=offset)
+    def trust(self, digest: int) -> None:
+        """A checkpoint says that this is the digest of everything that is in it."""
+        self._digest, self.mark = digest, Known(self.size_bytes, digest)
 
     def checked(self, from_position: int) -> None:
         """Recovery has checked everything from there on."""
@@ -429,7 +431,7 @@ class Segment:
             data, next_offset = self.read(start, stop - start), -1
         else:
             data = self.read(start, bytes_max)
-            size_bytes, next_offset = self._whole_batches(data, start)
+            size_bytes, next_offset = self.whole_batches(data, start)
             data = data[:size_bytes]
             if not size_bytes and at_least_one:
                 _, first = next(self.headers(start))
@@ -437,7 +439,7 @@ class Segment:
         self.check(data, start, offset_end)
         return data, next_offset
 
-    def _whole_batches(self, data: memoryview, position: int) -> tuple[int, int]:
+    def whole_batches(self, data: memoryview, position: int) -> tuple[int, int]:
         """(size in bytes, next offset) of the whole batches at the beginning of `data`, read at `position`."""
         entry = self.index.before_position(position + len(data) - HEADER_BYTES)
         at = max(0, entry.position - position)
@@ -448,7 +450,7 @@ class Segment:
             header = _unpack(data, at)
             size_bytes = header[1] + LENGTH_COVERS_FROM
             if size_bytes < HEADER_BYTES or header[3] != MAGIC:
-                raise self._damaged(position + at, self._offset_near(position + at), "no batch is there")
+                raise self.damaged(position + at, self._offset_near(position + at), "no batch is there")
             if at + size_bytes > len(data):
                 break
             at += size_bytes
@@ -484,11 +486,12 @@ class Segment:
     def is_checked(self, start: int, end: int) -> bool:
         if CHECKED_AGAIN.is_on and CHECKED_AGAIN.fires():
             return False
-        return end <= self._checked_to or start >= self._checked_from
+        low, high = self._checked
+        return (low <= start and end <= high) or start >= self._checked_from
 
     def doubt(self) -> None:
-        """What was checked could not be read again: whoever reads it next looks at every byte, and hears of it."""
-        self._checked_to, self._checked_from = 0, self.size_bytes
+        """What was checked may be another now: whoever reads it next looks at every byte."""
+        self._checked, self._checked_from = (0, 0), self.size_bytes
 
     def remember(self, offset: int, position: int) -> None:
         if len(self._recent) >= RECENT_MAX:
@@ -545,14 +548,15 @@ class Segment:
         """From the batches behind its last entry."""
         index = self.index
         entry = index.entry(len(index) - 1) if len(index) else IndexEntry(0, 0, -1)
-        largest = entry.timestamp_before_ms
+        largest, digest = entry.timestamp_before_ms, self._digest_at(entry.position)
         for position, header in self._walk_from(entry.position, self.size_bytes):
             last = index.last_position()
             if last < 0 or position - last >= interval_bytes:
-                index.add(header[0] - self.base_offset, position, largest)
+                index.add(header[0] - self.base_offset, position, largest, digest)
             largest = max(largest, header[8])
+            digest = extended_by(digest, header)
         self._max_timestamp_ms = largest
-        self._write_index(index)
+        self._write_index()
 
     def _walk(self, entry: IndexEntry) -> Iterator[tuple[int, tuple[int, ...]]]:
         """From what the index says, if the batch there agrees; else from the beginning, with a new index."""
@@ -575,13 +579,13 @@ class Segment:
                 window_start = position
                 at = 0
                 if len(window) < HEADER_BYTES:
-                    raise self._damaged(position, self._offset_near(position), "a header is cut short")
+                    raise self.damaged(position, self._offset_near(position), "a header is cut short")
             header = _unpack(window, at)
             size_bytes = header[1] + LENGTH_COVERS_FROM
             if size_bytes < HEADER_BYTES or header[3] != MAGIC or position + size_bytes > self.size_bytes:
-                raise self._damaged(position, self._offset_near(position), "no batch is there")
+                raise self.damaged(position, self._offset_near(position), "no batch is there")
             if header[0] < next_offset:
-                raise self._damaged(position, next_offset, f"it says {header[0]}")
+                raise self.damaged(position, next_offset, f"it says {header[0]}")
             next_offset = header[0] + header[6] + 1
             yield position, header
             position += size_bytes

@@ -20,10 +20,12 @@ if TYPE_CHECKING:
 class Unread:
     """`size_bytes` of whole, checked batches at `position`. Keeps the file open, also when retention removes it."""
 
-    __slots__ = ("_file", "_generation", "_log", "_segment", "position", "size_bytes")
+    __slots__ = ("_file", "_generation", "_log", "_offset_end", "_segment", "position", "size_bytes")
 
-    def __init__(self, log: Log, segment: Segment, position: int, size_bytes: int) -> None:
+    def __init__(self, log: Log, segment: Segment, position: int, size_bytes: int, offset_end: int) -> None:
+        """`offset_end` is where the segment ends."""
         self.position, self.size_bytes = position, size_bytes
+        self._offset_end = offset_end
         if position + size_bytes > segment.size_bytes:
             broken("22 what is sent later is in its segment", path=segment.path, position=position, size=size_bytes)
         self._log, self._generation = log, log.generation
@@ -43,4 +45,5 @@ class Unread:
             raise
         if len(data) != self.size_bytes:
             raise StorageError(f"{self._segment.path} has {len(data)} of {self.size_bytes} bytes at {self.position}")
+        self._segment.check(data, self.position, self._offset_end)  # again, if it came from the disk
         return data

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 HEADER: Final = Struct(">qiibIhiqqqhii")
 HEADER_BYTES: Final = HEADER.size
+STAMP_BYTES: Final = 16  # base offset, length and epoch: what a broker may write anew
 LENGTH_COVERS_FROM: Final = 12  # `length` does not count the base offset and itself
 CRC_COVERS_FROM: Final = 21
 MAGIC: Final = 2
@@ -272,6 +273,11 @@ def patch(buffer: bytearray | memoryview, at: int, base_offset: int, leader_epoc
 def stamped(batch: BatchView, base_offset: int, leader_epoch: int) -> tuple[bytes, memoryview]:
     """As `patch`, for bytes that cannot be written to: a new head of 16 bytes and the unchanged rest."""
     return _STAMP.pack(base_offset, batch.length_bytes, leader_epoch), batch.data[_STAMP.size :]
+
+
+def crc_of(data: bytes | bytearray | memoryview) -> int:
+    """As the batch at the beginning of `data` has it."""
+    return int(_CRC.unpack_from(data, 17)[0])
 
 
 def patch_append_time(buffer: bytearray | memoryview, at: int, timestamp: int) -> None:

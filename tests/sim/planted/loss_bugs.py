@@ -26,9 +26,10 @@ from chronik.replication.replica import Replica
 from chronik.runtime.hung_disk import HungDisk
 from chronik.runtime.interfaces import Disk
 from chronik.sim import attendance
-from chronik.storage import checkpoint, lost_logs, manifest, partition_metadata
+from chronik.storage import checkpoint, lost_logs, manifest, partition_metadata, recovery, verification
 from chronik.storage.checkpoint import LogPoint
 from chronik.storage.log import Log
+from chronik.storage.segment import Segment
 
 SNAPSHOT_HEAD_BYTES = 8  # of the file: magic and checksum
 
@@ -41,6 +42,15 @@ def missing_journals_are_not_noticed(patch: pytest.MonkeyPatch) -> None:
 
 def exchanged_directories_are_not_noticed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(partition_metadata, "read", lambda disk, directory: None)
+
+
+def batches_of_another_partition_are_taken_for_our_own(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(verification, "_digests_agree", lambda *_args: True)
+    patch.setattr(recovery, "digest_of", lambda mark: None)
+
+
+def what_memory_has_lost_is_not_verified_again(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Segment, "doubt", lambda self: None)
 
 
 def lost_replicas_are_not_reported(patch: pytest.MonkeyPatch) -> None:
