@@ -19,7 +19,7 @@ from chronik.replication.follower import Follower, Outcome
 from chronik.replication.progress import Key
 from chronik.replication.replica import EPOCH_UNKNOWN, CoordinatorPartition, Replica
 from chronik.runtime.interfaces import Disk
-from chronik.storage import compaction, recovery, segment
+from chronik.storage import compaction, recovery, verification
 from chronik.storage.log import Log
 from chronik.wire.messages.fetch import PartitionData
 
@@ -123,7 +123,7 @@ def damage_is_taken_for_a_torn_tail(patch: pytest.MonkeyPatch) -> None:
 def batches_are_not_checked(patch: pytest.MonkeyPatch) -> None:
     """Neither when a node starts nor when it reads what an earlier process wrote."""
     patch.setattr(recovery, "crc_holds", lambda batch: True)
-    patch.setattr(segment, "crc_holds", lambda batch: True)
+    patch.setattr(verification, "crc_holds", lambda batch: True)
 
 
 def compaction_mistakes_keys_for_each_other(patch: pytest.MonkeyPatch) -> None:
