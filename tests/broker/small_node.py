@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 from chronik.broker.api import served_apis
 from chronik.broker.context import Context
 from chronik.broker.described_topics import DescribedTopics
-from chronik.broker.following import with_dynamic_configs
+from chronik.broker.live_settings import LiveSettings
 from chronik.broker.node import store_config
 from chronik.broker.settings import Settings
 from chronik.metadata.commands import (
@@ -42,9 +42,8 @@ class SmallNode:
     """Broker 1 of a cluster in which `others` are alive as well."""
 
     def __init__(self, settings: Settings | None = None, others: tuple[int, ...] = ()) -> None:
-        self.settings = settings or Settings.default(node_id=1)
+        self.live_settings = LiveSettings(settings or Settings.default(node_id=1))
         self.described_topics = DescribedTopics()
-        self.inherited_topic_configs = None
         self.node_id = self.settings.node_id
         self.store = SmallStore(self)
         for broker_id in (self.node_id, *others):
@@ -54,6 +53,10 @@ class SmallNode:
             self.store.apply(register_broker(self.store.image, command, self.store.rules, session_alive=False))
             epoch = self.store.image.brokers[broker_id].epoch
             run(self.store.submit(BrokerHeartbeat(broker_id=broker_id, broker_epoch=epoch)))
+
+    @property
+    def settings(self) -> Settings:
+        return self.live_settings.now
 
     def create_topic(self, name: str, **configs: str) -> None:
         own = [ConfigValue(key=key.replace("_", "."), value=value) for key, value in configs.items()]
@@ -98,7 +101,7 @@ class SmallStore:
 
     def apply(self, decision: Decision[Any]) -> Reply:
         self.image, _ = replay_onto(self.image, self.image.version + 1, decision.records)
-        self._node.settings = with_dynamic_configs(self._node.settings, self.image, self._node.node_id)
+        self._node.live_settings.follow(self.image, self._node.node_id)
         return cast(Reply, decision.reply)
 
 

@@ -14,6 +14,8 @@ from chronik.broker.context import Context
 from chronik.broker.dispatch import Dispatcher
 from chronik.broker.errors import Unanswerable
 from chronik.broker.metrics import Metrics
+from chronik.broker.permissions import NOTHING
+from chronik.broker.session import Session
 from chronik.broker.turns import Turns
 from chronik.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from chronik.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -27,15 +29,19 @@ ANSWER_V4 = bytes.fromhex("0000000c 00000007 00 00000000 001b 00")  # size, corr
 ANSWER_V0 = bytes.fromhex("00000006 00000007 001b")
 
 # As much of a connection as counting needs.
-ASKER = SimpleNamespace(last_request_ns=NOW_MS * 1_000_000, hold_objects=lambda size_bytes: None)
+ASKER = SimpleNamespace(
+    last_request_ns=NOW_MS * 1_000_000, hold_objects=lambda size_bytes: None, session=Session("PLAINTEXT", 1 << 20)
+)
 
 
 def dispatcher(handle: Callable[[Any, Context], Any]) -> Dispatcher:
     apis = [
-        Api(12, "Heartbeat", Versions.parse("0-4"), HeartbeatRequest, HeartbeatResponse, handle, ""),
-        Api(18, "ApiVersions", Versions.parse("0-4"), ApiVersionsRequest, ApiVersionsResponse, handle, ""),
+        Api(12, "Heartbeat", Versions.parse("0-4"), HeartbeatRequest, HeartbeatResponse, handle, "", NOTHING),
+        Api(18, "ApiVersions", Versions.parse("0-4"), ApiVersionsRequest, ApiVersionsResponse, handle, "", NOTHING),
     ]
-    return Dispatcher(cast(Any, None), {each.key: each for each in apis}, Metrics(), TestClock(), Turns(TestClock()))
+    clock = TestClock()
+    services = SimpleNamespace(metrics=Metrics(), runtime=SimpleNamespace(clock=clock), turns=Turns(clock))
+    return Dispatcher(cast(Any, services), {each.key: each for each in apis})
 
 
 def rebalancing(request: Any, context: Context) -> HeartbeatResponse:
@@ -64,6 +70,13 @@ def test_a_handler_gets_its_request_and_who_asks() -> None:
 @pytest.mark.parametrize(("version", "expected"), [(0, ANSWER_V0), (4, ANSWER_V4)])
 def test_an_answer_is_framed_in_the_version_asked_for(version: int, expected: bytes) -> None:
     assert b"".join(dispatch(rebalancing, request(version))) == expected
+
+
+def test_what_has_no_place_before_a_login_is_not_answered() -> None:
+    stranger = SimpleNamespace(**vars(ASKER))
+    stranger.session = Session("SASL_PLAINTEXT", 1 << 20, needs_login=True)
+    with pytest.raises(Unanswerable, match="API key 12 is not served before anything was asked on SASL_PLAINTEXT"):
+        dispatcher(rebalancing).answer(memoryview(bytearray(request(4))), cast(Any, stranger))
 
 
 def test_a_handler_may_answer_later_in_three_ways() -> None:

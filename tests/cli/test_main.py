@@ -211,6 +211,15 @@ def test_errors_go_to_stderr_without_colours_in_a_pipe(run_command: Run) -> None
     assert "\033" not in done.err
 
 
+def test_compat_prints_the_permissions_that_each_api_needs(run_command: Run) -> None:
+    rows = {
+        row["api"]: row["needs"] for row in json.loads(run_command("compat", "--permissions", "--format", "json").out)
+    }
+    assert rows["Heartbeat"] == ["READ GROUP"]
+    assert rows["ApiVersions"] == []
+    assert "WRITE TOPIC" in run_command("compat", "--permissions").out
+
+
 def test_compat_prints_what_the_handlers_say(run_command: Run) -> None:
     """Straight from the table that ApiVersions is answered from."""
     from chronik.broker.api import served_apis

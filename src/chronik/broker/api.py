@@ -1,6 +1,7 @@
-"""How a handler says what it serves. ApiVersions is derived from these lines and from nothing else.
+"""How a handler says what it serves and which permissions that needs. ApiVersions and the table of permissions are
+derived from these lines and from nothing else.
 
-    @api(ListOffsetsRequest, ListOffsetsResponse)
+    @api(ListOffsetsRequest, ListOffsetsResponse, needs=(DESCRIBE.on(TOPIC),))
     def list_offsets(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse: ...
 
 A handler returns the response, or its body as bytes where it has that already; or a future of it, or `Later`, when it
@@ -18,6 +19,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from chronik.broker.permissions import Need
 from chronik.runtime.pieces import Work
 from chronik.wire.notation import Request, Response, Versions
 
@@ -44,18 +46,23 @@ class Api:
     response: type[Response]
     handle: Callable[[Any, Any], Any]
     file: str
+    needs: tuple[Need, ...]  # each of them, unless it says when
 
 
 _served: dict[int, Api] = {}
 
 
-def api(request: type[Q], response: type[Response], versions: str | None = None) -> Callable[[Handler[Q]], Handler[Q]]:
+def api(
+    request: type[Q], response: type[Response], versions: str | None = None, *, needs: tuple[Need, ...]
+) -> Callable[[Handler[Q]], Handler[Q]]:
     """Serves `request` in every version its schema has, or in `versions` when an API is served only in part."""
 
     def register(handle: Handler[Q]) -> Handler[Q]:
         served = Versions.parse(versions) if versions else request.versions
         name = request.__name__.removesuffix("Request")
-        _served[request.api_key] = Api(request.api_key, name, served, request, response, handle, handle.__module__)
+        _served[request.api_key] = Api(
+            request.api_key, name, served, request, response, handle, handle.__module__, needs
+        )
         return handle
 
     return register

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from chronik.broker import log_levels
 from chronik.broker.config_entries import require_this_broker
 from chronik.broker.errors import BadSetting
-from chronik.broker.following import CLUSTER_DEFAULT
+from chronik.broker.live_settings import CLUSTER_DEFAULT
 from chronik.broker.settings.definitions import UpdateMode
 from chronik.broker.settings.keys import BROKER_KEYS, is_known
 from chronik.broker.topics import refused_by
@@ -26,13 +26,13 @@ from chronik.metadata.image import ResourceType
 from chronik.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from chronik.broker.node import Node
+    from chronik.broker.services import Services
 
 log = logging.getLogger("chronik.broker.configs")
 
 
 async def change_configs(
-    node: Node, resources: Sequence[ResourceChange], *, incremental: bool, validate_only: bool
+    services: Services, resources: Sequence[ResourceChange], *, incremental: bool, validate_only: bool
 ) -> list[AlteredResource]:
     """One answer for each resource, in their order."""
     times = Counter((asked.resource_type, asked.resource_name) for asked in resources)
@@ -43,9 +43,9 @@ async def change_configs(
             if times[asked.resource_type, asked.resource_name] > 1:
                 refuse(ErrorCode.INVALID_REQUEST, f"the request names {asked.resource_name!r} more than once")
             if incremental and asked.resource_type == ResourceType.BROKER_LOGGER:
-                _change_levels(node, asked, validate_only=validate_only)
+                _change_levels(services, asked, validate_only=validate_only)
                 continue
-            _judge(node, asked, incremental=incremental)
+            _judge(services, asked, incremental=incremental)
             for_controller.append((asked, answer))
         except MetadataRefused as fault:
             answer.error_code, answer.error_message = fault.error_code, fault.message
@@ -53,7 +53,7 @@ async def change_configs(
         command = AlterConfigs(
             resources=[asked for asked, _ in for_controller], incremental=incremental, validate_only=validate_only
         )
-        await _submit(node, command, [answer for _, answer in for_controller])
+        await _submit(services, command, [answer for _, answer in for_controller])
     return answers
 
 
@@ -61,9 +61,9 @@ def _answer(asked: ResourceChange) -> AlteredResource:
     return AlteredResource(resource_type=asked.resource_type, resource_name=asked.resource_name)
 
 
-async def _submit(node: Node, command: AlterConfigs, answers: Sequence[AlteredResource]) -> None:
+async def _submit(services: Services, command: AlterConfigs, answers: Sequence[AlteredResource]) -> None:
     try:
-        reply = await node.store.submit(command)
+        reply = await services.store.submit(command)
     except MetadataError as fault:
         for answer in answers:
             answer.error_code, answer.error_message = refused_by(fault)
@@ -72,20 +72,20 @@ async def _submit(node: Node, command: AlterConfigs, answers: Sequence[AlteredRe
         answer.error_code, answer.error_message = decided.error_code, decided.error_message
 
 
-def _judge(node: Node, asked: ResourceChange, *, incremental: bool) -> None:
+def _judge(services: Services, asked: ResourceChange, *, incremental: bool) -> None:
     name = asked.resource_name
     if asked.resource_type == ResourceType.TOPIC and name and (reason := why_not_a_topic_name(name)):
         refuse(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
     if asked.resource_type == ResourceType.BROKER:
-        _judge_broker(node, asked, incremental=incremental)
+        _judge_broker(services, asked, incremental=incremental)
 
 
-def _judge_broker(node: Node, asked: ResourceChange, *, incremental: bool) -> None:
+def _judge_broker(services: Services, asked: ResourceChange, *, incremental: bool) -> None:
     """Whether the broker could go on with what would be set. What a list gains or loses, the controller judges."""
     name = asked.resource_name
     if name != CLUSTER_DEFAULT:
-        require_this_broker(node.node_id, name)
-    image = node.store.image
+        require_this_broker(services.node_id, name)
+    image = services.store.image
     after = dict(image.config(ResourceType.BROKER, name)) if incremental else {}
     for change in asked.configs:
         if change.operation == DELETE:
@@ -94,11 +94,11 @@ def _judge_broker(node: Node, asked: ResourceChange, *, incremental: bool) -> No
             _require_changeable(change, name)
             after[change.key] = change.value
     if name == CLUSTER_DEFAULT:
-        cluster, own = after, dict(image.config(ResourceType.BROKER, str(node.node_id)))
+        cluster, own = after, dict(image.config(ResourceType.BROKER, str(services.node_id)))
     else:
         cluster, own = dict(image.config(ResourceType.BROKER, CLUSTER_DEFAULT)), after
     try:
-        node.settings.require_dynamic(cluster, own)
+        services.settings.require_dynamic(cluster, own)
     except BadSetting as fault:
         refuse(ErrorCode.INVALID_REQUEST, str(fault))
 
@@ -115,8 +115,8 @@ def _require_changeable(change: ConfigChange, name: str) -> None:
         refuse(ErrorCode.INVALID_REQUEST, f"{change.key} differs from broker to broker: name the broker")
 
 
-def _change_levels(node: Node, asked: ResourceChange, *, validate_only: bool) -> None:
-    require_this_broker(node.node_id, asked.resource_name)
+def _change_levels(services: Services, asked: ResourceChange, *, validate_only: bool) -> None:
+    require_this_broker(services.node_id, asked.resource_name)
     known = log_levels.levels()
     for change in asked.configs:
         if change.operation not in (SET, DELETE):

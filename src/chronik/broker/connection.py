@@ -1,10 +1,10 @@
 """One client's connection: frames in, replies out in request order, and never more in memory than the bounds allow.
 
 Parsing, dispatch and queueing happen in `buffer_updated` without a single await; handlers that wait are tasks of the
-node, so that a client that hangs up never cancels an append. Back-pressure has three causes, each pausing the reader:
-too many requests or bytes in flight, a peer that does not read its replies, no room in the node's memory budget. What
-was read before a pause waits unstarted. All connections of a node share the requests that it starts in one turn of the
-loop (`turns`).
+node, so that a client that hangs up never cancels an append. A connection knows bytes, order and back-pressure. Who is
+on the other side, its session knows. Why it does not read or start a request is one number of reasons (`pauses`, which
+has the table). What was read before a pause waits unstarted. All connections of a node share the requests that it
+starts in one turn of the loop (`turns`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING, Any, cast
 from chronik.broker import limits
 from chronik.broker.dispatch import Parts
 from chronik.broker.errors import Unanswerable
+from chronik.broker.pauses import ALONE, BACKLOG, FULL, NO_MEMORY, SLOW_PEER, TURN, UNSERVED, may_start, reads
 from chronik.broker.portions import Portions
+from chronik.broker.session import Session
 from chronik.broker.turns import PIECES_PER_TURN
 from chronik.runtime.buggify import CONNECTION_CLOSED, REQUEST_WAITS
 from chronik.runtime.invariants import InvariantBroken, broken, check
@@ -40,33 +42,28 @@ SMALL_REPLY_BYTES = 16 * 1024  # below, joining is cheaper than handing over sev
 class Connection(asyncio.BufferedProtocol):
     def __init__(self, node: Node, listener: str) -> None:
         self.node = node
-        self.listener = listener  # the listener's name: which address Metadata advertises to this client
+        self.session = Session(listener, node.settings.socket_request_max_bytes)
         self.peer = "?"
-        self.peer_host = "?"
         self._is_followers = False  # see serve_follower
         self.frame_since_ns = 0  # since when we wait for the rest of a frame; 0 when we do not
         self._now_ns = node.runtime.clock.monotonic_ns
         self._turns = node.turns
         self.last_request_ns = self._now_ns()
         self.portions = Portions()  # of what it fetches
-        self.client_software: tuple[str, str] | None = None  # told by ApiVersions v3+
         self._transport: asyncio.Transport | None = None  # from connection_made until either side ends it
         self._write: Callable[[bytes], None] = _nothing_to_write_to  # what is small; it leaves with that of others
         self._is_lost = False
         self.on_lost: dict[Callable[[], None], None] = {}  # called when nobody is there any more to be answered
-        self._reader = FrameReader(node.settings.socket_request_max_bytes, self._admit, node.scratch)
+        self._reader = FrameReader(self.session.frame_bytes_max, self._admit, node.scratch)
         self._arrived: deque[memoryview] = deque()  # requests not started yet; nothing is read while there are any
         self._replies: deque[_Reply] = deque()  # of those that are, in request order
         self._in_flight_bytes = 0  # of their requests
         self._held_bytes = 0  # of finished replies that wait for one ahead of them
-        self._is_held = False  # the node does not serve yet
-        self._alone_count = 0  # reasons why no later request may overtake the one under way
-        self._is_full = False  # between the high mark and the low one
-        self._is_reading = True  # false for any of the reasons above and below
-        self._peer_is_slow = False  # it does not read its replies
-        self.slow_since_ns = 0  # since when; 0 when it does
+        self._reasons = 0  # why nothing is read or started; see `pauses`
+        self._is_reading = True  # as the transport was told
+        self._alone_count = 0  # how often ALONE was asked for
+        self.slow_since_ns = 0  # since when the peer does not read its replies; 0 when it does
         self._unsent_bytes = 0  # of them, counted in the node's memory
-        self._turn_is_due = False  # the loop will call us to go on
         self._is_granted = False  # the frame that waited for memory has it
 
     @property
@@ -79,18 +76,18 @@ class Connection(asyncio.BufferedProtocol):
         check(self._transport is None, "30 a connection is made once", peer=self.peer)
         self._transport = cast(asyncio.Transport, transport)
         name = transport.get_extra_info("peername") or ("?", 0)
-        self.peer_host, self.peer = str(name[0]), f"{name[0]}:{name[1]}"
+        self.session.host, self.peer = str(name[0]), f"{name[0]}:{name[1]}"
         self._transport.set_write_buffer_limits(high=limits.UNSENT_BYTES_HIGH)
         self._write = self.node.sends.writer_of(self._transport)
         refusal = self.node.connections.admit(self)
         if refusal is not None:
             self.close(refusal, logging.WARNING if self.node.connections.refusal is None else logging.DEBUG)
         else:
-            self._is_held = not self.node.connections.are_served
+            self._reasons |= 0 if self.node.connections.are_served else UNSERVED
 
     def begin(self) -> None:
         """The node serves from now on."""
-        self._is_held = False
+        self._reasons &= ~UNSERVED
         self._serve()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -147,6 +144,7 @@ class Connection(asyncio.BufferedProtocol):
                     self._read_or_not()
                 return None
             self._arrived += frames
+            self._reasons |= BACKLOG
             if self.node.memory.overdrawn_by is not None:
                 self.node.memory.ended(self._memory_is_granted)
         if self._reader.waiting_bytes:
@@ -154,7 +152,7 @@ class Connection(asyncio.BufferedProtocol):
             self.node.memory.wait(
                 self._reader.waiting_bytes,
                 self._memory_is_granted,
-                self.peer_host,
+                self.session.host,
                 has_begun=self._reader.has_begun,
             )
         self._serve()
@@ -163,23 +161,22 @@ class Connection(asyncio.BufferedProtocol):
     def _is_quiet(self, frame: memoryview) -> bool:
         """Whether this small request is alone, as most are: then no bound can be reached by starting it."""
         return (
-            self._is_reading
+            not self._reasons
+            and self._is_reading
             and not REQUEST_WAITS.is_on
-            and not self._is_held
             and not self._replies
-            and not self._arrived
             and not self._reader.has_part_of_a_frame
             and len(frame) <= SCRATCH_BYTES
         )
 
     def pause_writing(self) -> None:
-        self._peer_is_slow = True
+        self._reasons |= SLOW_PEER
         self.slow_since_ns = self._now_ns()
         if self._transport is not None:
             self._count_unsent(self._transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
-        self._peer_is_slow = False
+        self._reasons &= ~SLOW_PEER
         self.slow_since_ns = 0
         self._count_unsent(0)
         self._serve()
@@ -200,14 +197,12 @@ class Connection(asyncio.BufferedProtocol):
                 self._flush()  # what is finished may be all that stands in the way
                 if self._must_wait():
                     break
-            if self._turn_is_due:
-                break
             if (
                 started_count >= self._turns.requests_per_visit
                 or self._turns.pieces >= PIECES_PER_TURN
                 or (REQUEST_WAITS.is_on and REQUEST_WAITS.fires())
             ):
-                self._turn_is_due = True
+                self._reasons |= TURN
                 self._turns.wait(self._next_turn)
                 break
             started_count += 1
@@ -231,12 +226,14 @@ class Connection(asyncio.BufferedProtocol):
     def hold_back(self) -> None:
         """No further request is started until `go_on`: what the one under way does must not be overtaken."""
         self._alone_count += 1
+        self._reasons |= ALONE
 
     def go_on(self) -> None:
         self._alone_count -= 1
         if self._alone_count < 0:
             broken("27 a request that was held back goes on once", peer=self.peer, count=self._alone_count)
         if not self._alone_count:
+            self._reasons &= ~ALONE
             self._serve()
 
     def hold_objects(self, size_bytes: int) -> None:
@@ -248,19 +245,17 @@ class Connection(asyncio.BufferedProtocol):
             self.node.memory.small_bytes += size_bytes
 
     def _next_turn(self) -> None:
-        self._turn_is_due = False
+        self._reasons &= ~TURN
         self._serve()
 
     def _must_wait(self) -> bool:
         """Whether the next request may not start yet."""
-        if self._peer_is_slow or self._is_held:
+        if not may_start(self._reasons, is_behind_another=bool(self._replies)):
             return True
         if not self._replies:
             return False
-        if self._alone_count:
-            return True
         if self._over(limits.IN_FLIGHT_BYTES_HIGH) or self.node.memory.is_spent:
-            self._is_full = True
+            self._reasons |= FULL
             return True
         # Fetch answers are large, so one connection holds one of them; a second waits for the first. A follower sends a
         # second one to end the first: see `replication.fetcher`.
@@ -317,7 +312,7 @@ class Connection(asyncio.BufferedProtocol):
             self._release(reply)
             if parts is not None:
                 self._send(parts)
-            if self._peer_is_slow or not self._is_reading:
+            if self._reasons or not self._is_reading:
                 self._read_or_not()
             return None
         self._done(reply, parts)
@@ -373,7 +368,7 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self.node.sends.flush()
             self._send_by_pieces(parts, self._transport)
-        if self._peer_is_slow and self._transport is not None:
+        if self._reasons & SLOW_PEER and self._transport is not None:
             self._count_unsent(self._transport.get_write_buffer_size())
 
     def _send_by_pieces(self, parts: Parts, transport: asyncio.Transport) -> None:
@@ -409,7 +404,7 @@ class Connection(asyncio.BufferedProtocol):
         if reply.request_bytes <= SCRATCH_BYTES:
             self.node.memory.small_bytes -= reply.request_bytes
         else:
-            self.node.memory.give_back(reply.request_bytes, self.peer_host)
+            self.node.memory.give_back(reply.request_bytes, self.session.host)
 
     # --- back-pressure
 
@@ -418,7 +413,7 @@ class Connection(asyncio.BufferedProtocol):
             self._is_granted = False
             return True
         begun_by = self._memory_is_granted if self._reader.has_begun else None
-        return self.node.memory.take(size_bytes, self.peer_host, begun_by=begun_by)
+        return self.node.memory.take(size_bytes, self.session.host, begun_by=begun_by)
 
     def _memory_is_granted(self) -> None:
         self._is_granted = True
@@ -427,25 +422,30 @@ class Connection(asyncio.BufferedProtocol):
 
     def _give_back(self, frame_bytes: int) -> None:
         if frame_bytes > SCRATCH_BYTES:
-            self.node.memory.give_back(frame_bytes, self.peer_host)
+            self.node.memory.give_back(frame_bytes, self.session.host)
 
     def _read_or_not(self) -> None:
         """Reads while there is nothing to catch up with. The time for a frame counts only while we read."""
         if self._transport is None:
             return
+        reasons = self._reasons & ~(BACKLOG | NO_MEMORY)
         if self._over(limits.IN_FLIGHT_BYTES_HIGH):
-            self._is_full = True
-        elif self._is_full and not self._over(limits.IN_FLIGHT_BYTES_LOW):
-            self._is_full = False
-        waits = self._is_held or self._is_full or self._peer_is_slow or self._reader.waiting_bytes
-        reads = not (self._arrived or waits)
-        if reads is not self._is_reading:
-            self._is_reading = reads
-            if reads:
+            reasons |= FULL
+        elif reasons & FULL and not self._over(limits.IN_FLIGHT_BYTES_LOW):
+            reasons &= ~FULL
+        if self._arrived:
+            reasons |= BACKLOG
+        if self._reader.waiting_bytes:
+            reasons |= NO_MEMORY
+        self._reasons = reasons
+        is_to_read = reads(reasons)
+        if is_to_read is not self._is_reading:
+            self._is_reading = is_to_read
+            if is_to_read:
                 self._transport.resume_reading()
             else:
                 self._transport.pause_reading()
-        if reads and self._reader.has_part_of_a_frame:
+        if is_to_read and self._reader.has_part_of_a_frame:
             self.frame_since_ns = self.frame_since_ns or self._now_ns()
         else:
             self.frame_since_ns = 0
@@ -453,7 +453,7 @@ class Connection(asyncio.BufferedProtocol):
     def close(self, why: str, level: int = logging.WARNING, fault: BaseException | None = None) -> None:
         """Ends the connection from our side, with one line in the log. Nothing is started or sent from here on."""
         if self._transport is not None:
-            log.log(level, "closing %s on %s: %s", self.peer, self.listener, why, exc_info=fault)
+            log.log(level, "closing %s on %s: %s", self.peer, self.session.listener, why, exc_info=fault)
             transport, self._transport = self._transport, None
             self.node.sends.flush()  # answers to what came before
             transport.abort()

@@ -49,7 +49,7 @@ class Connections:
 
     def admit(self, connection: Connection) -> str | None:
         """None, or why there is no room for it."""
-        host = connection.peer_host
+        host = connection.session.host
         if self.refusal is not None:
             return self.refusal
         if len(self._open) >= self._connections_max:
@@ -71,15 +71,15 @@ class Connections:
     def forget(self, connection: Connection) -> None:
         if connection in self._open:
             del self._open[connection]
-            self._per_host[connection.peer_host] -= 1
+            self._per_host[connection.session.host] -= 1
             check(
-                self._per_host[connection.peer_host] >= 0,
+                self._per_host[connection.session.host] >= 0,
                 "26 connections are counted by address",
-                host=connection.peer_host,
-                count=self._per_host[connection.peer_host],
+                host=connection.session.host,
+                count=self._per_host[connection.session.host],
             )
-            if not self._per_host[connection.peer_host]:
-                del self._per_host[connection.peer_host]  # addresses are many, and strangers choose them
+            if not self._per_host[connection.session.host]:
+                del self._per_host[connection.session.host]  # addresses are many, and strangers choose them
                 check(
                     len(self._open) >= len(self._per_host),
                     "26 connections are counted by address",

@@ -14,21 +14,23 @@ from chronik.metadata.errors import MetadataError
 from chronik.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from chronik.broker.node import Node
+    from chronik.broker.services import Services
     from chronik.broker.settings import Settings
 
 
 TOPICS_PER_COMMAND = 500  # the controller decides a command in one go
 
 
-async def create_missing(node: Node, names: list[str]) -> dict[str, ErrorCode]:
+async def create_missing(services: Services, names: list[str]) -> dict[str, ErrorCode]:
     """Creates each topic with the node's defaults. Returns why not, for those that were refused."""
     names = list(dict.fromkeys(names))
     refused: dict[str, ErrorCode] = {}
     for start in range(0, len(names), TOPICS_PER_COMMAND):
         some = names[start : start + TOPICS_PER_COMMAND]
         try:
-            reply = await node.store.submit(CreateTopics(topics=[new_topic(name, node.settings) for name in some]))
+            reply = await services.store.submit(
+                CreateTopics(topics=[new_topic(name, services.settings) for name in some])
+            )
         except MetadataError as fault:
             error = ErrorCode.LEADER_NOT_AVAILABLE if fault.kafka_error.retriable else fault.kafka_error
             refused |= dict.fromkeys(some, error)

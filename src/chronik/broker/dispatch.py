@@ -33,9 +33,8 @@ from chronik.wire.primitives import TAGS_MAX, Refused, read_varint
 
 if TYPE_CHECKING:
     from chronik.broker.connection import Connection
-    from chronik.broker.metrics import Histogram, Metrics
-    from chronik.broker.node import Node
-    from chronik.runtime.interfaces import Clock
+    from chronik.broker.metrics import Histogram
+    from chronik.broker.services import Services
 
 API_VERSIONS_KEY = 18
 JOINED_BYTES_MAX = 4096  # up to here one copy is cheaper than a second buffer
@@ -54,12 +53,12 @@ Answer = Parts | None | PartsLater | Awaitable[Parts | None]
 class Dispatcher:
     """One per node. Holds a table (key, version) -> everything needed to serve it, filled as versions are used."""
 
-    def __init__(self, node: Node, apis: dict[int, Api], metrics: Metrics, clock: Clock, turns: Turns) -> None:
-        self._node = node
+    def __init__(self, services: Services, apis: dict[int, Api]) -> None:
+        self._services = services
         self._apis = apis
-        self._metrics = metrics
-        self._now_ns = clock.monotonic_ns
-        self._turns = turns
+        self._metrics = services.metrics
+        self._now_ns = services.runtime.clock.monotonic_ns
+        self._turns = services.turns
         self._huge = asyncio.Semaphore(HUGE_AT_ONCE)
         self._served: dict[tuple[int, int], _Served] = {}
 
@@ -68,6 +67,8 @@ class Dispatcher:
             key, version, correlation_id, client_id_size = _fixed_header.unpack_from(frame)
         except struct_error:
             raise Unanswerable(f"a request of {len(frame)} bytes is shorter than any header") from None
+        if connection.last_request_ns >= connection.session.open_until_ns:
+            connection.session.require_served(key, connection.last_request_ns)
         served = self._served.get((key, version)) or self._serve(key, version)
         at = _fixed_header.size
         client_id = None
@@ -81,13 +82,13 @@ class Dispatcher:
             if served.request_is_flexible:
                 at = at + 1 if not frame[at] else _skip_tags(frame, at)
             if len(frame) > AT_ONCE_BYTES or (IN_PIECES.is_on and IN_PIECES.fires()):
-                context = Context(self._node, connection, version, client_id)
+                context = Context(self._services, connection, version, client_id)
                 work = _decoded_and_handled(served, frame, at, context)
                 return self._long(served, work, correlation_id, context, is_huge=len(frame) > HUGE_BYTES)
             request, _ = served.decode(frame, at)
         except (Malformed, Refused, IndexError) as fault:
             raise Unanswerable(str(fault) or "malformed request header") from fault
-        context = Context(self._node, connection, version, client_id)
+        context = Context(self._services, connection, version, client_id)
         since_ns = connection.last_request_ns
         response = served.api.handle(request, context)
         if type(response) is Later:  # first: what most requests are answered with, and the cheapest check

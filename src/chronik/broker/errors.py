@@ -9,6 +9,14 @@ BrokerError
 
 from __future__ import annotations
 
+from chronik.metadata.errors import MetadataError
+from chronik.replication.errors import ReplicationError
+from chronik.storage.errors import StorageError
+from chronik.wire.errors import WireError
+
+# What a handler may meet below and answer with its Kafka error. Anything else is a bug and costs the connection.
+REFUSALS = (StorageError, ReplicationError, WireError, MetadataError)
+
 
 class BrokerError(Exception):
     """Base of this package's errors."""

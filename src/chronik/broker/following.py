@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from chronik.broker.settings import Settings
 from chronik.broker.topics import OFFSETS_TOPIC
 from chronik.metadata.delta import Changes
 from chronik.metadata.image import Image, ResourceType, Topic
@@ -16,8 +15,6 @@ from chronik.storage.log import Log
 
 if TYPE_CHECKING:
     from chronik.broker.node import Node
-
-CLUSTER_DEFAULT = ""  # the name of the broker resource that stands for all brokers
 
 
 class Following:
@@ -76,7 +73,7 @@ class Following:
     def _configure(self, image: Image) -> None:
         """Broker configs set at run time take effect at once, for topics that do not set them themselves."""
         node = self._node
-        node.settings = with_dynamic_configs(node.settings, image, node.node_id)
+        node.live_settings.follow(image, node.node_id)
         node.replicas.configure_all(image)
 
     def _delete(self, log: Log) -> None:
@@ -108,9 +105,3 @@ def _led_partitions(topic: Topic | None, node_id: int) -> dict[int, int]:
     if topic is None:
         return {}
     return {index: state.leader_epoch for index, state in enumerate(topic.partitions) if state.leader == node_id}
-
-
-def with_dynamic_configs(settings: Settings, image: Image, node_id: int) -> Settings:
-    cluster = image.config(ResourceType.BROKER, CLUSTER_DEFAULT)
-    own = image.config(ResourceType.BROKER, str(node_id))
-    return settings.with_dynamic(cluster, own)

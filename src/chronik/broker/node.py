@@ -18,6 +18,7 @@ from functools import partial
 from chronik.broker import limits
 from chronik.broker.admin import Admin
 from chronik.broker.api import served_apis
+from chronik.broker.authorizer import AllowEverything
 from chronik.broker.awaited import Awaited
 from chronik.broker.conditions import Conditions
 from chronik.broker.connection import Connection
@@ -32,17 +33,18 @@ from chronik.broker.fetch_sessions import FetchSessions
 from chronik.broker.following import Following
 from chronik.broker.identity import keep_used, read_identity, require_disk, settle_identity
 from chronik.broker.lifecycle import Lifecycle
+from chronik.broker.live_settings import LiveSettings
 from chronik.broker.memory import MemoryBudget
 from chronik.broker.metadata_mark import read_mark, write_mark
 from chronik.broker.metrics import Censuses, Metrics
 from chronik.broker.producer_ids import ProducerIds
 from chronik.broker.registrations import Registrations
 from chronik.broker.replication import Replication
+from chronik.broker.services import Services
 from chronik.broker.settings import Settings
 from chronik.broker.settings.keys import BROKER_KEYS
 from chronik.broker.settings.listeners import EVERYWHERE, are_all_own
 from chronik.broker.settings.resolving import LOOPBACK
-from chronik.broker.topic_settings import topic_settings
 from chronik.broker.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from chronik.broker.turns import Turns
 from chronik.coordinator.groups.config import MINUTE_MS, GroupsConfig
@@ -51,7 +53,6 @@ from chronik.coordinator.groups.member_memory import MemberMemory
 from chronik.metadata.commands import PREFERRED, ElectLeaders
 from chronik.metadata.decisions.decision import Rules, TopicShape
 from chronik.metadata.errors import MetadataError
-from chronik.metadata.image import Image, ResourceType
 from chronik.metadata.store import MetadataStore
 from chronik.metadata.store_config import StoreConfig
 from chronik.raft.addresses import Address
@@ -59,8 +60,6 @@ from chronik.raft.config import RaftConfig
 from chronik.raft.errors import RaftError
 from chronik.raft.transport import TcpTransport
 from chronik.replication.assignment import Replicas
-from chronik.replication.errors import ReplicationError
-from chronik.replication.topic_settings import TopicSettings
 from chronik.runtime.alarms import Alarms
 from chronik.runtime.errors import RuntimeFault
 from chronik.runtime.interfaces import Lane, Listener, Runtime
@@ -70,9 +69,7 @@ from chronik.storage.config import LogsConfig
 from chronik.storage.errors import StorageError, StorageFailed
 from chronik.storage.logs import Logs
 from chronik.storage.scrubber import Scrubber
-from chronik.wire.errors import WireError
 from chronik.wire.framing import make_scratch
-from chronik.wire.notation import Shared
 
 log = logging.getLogger("chronik.broker")
 
@@ -85,10 +82,9 @@ BEGIN_PAUSE_S = 0.05  # between steps of taking up topics
 class Node:
     """Made by `start`; `wait_stopped` returns when it has ended, by `stop` or by itself."""
 
-    # What a handler may meet below and answer with its Kafka error; anything else is a bug and costs the connection.
-    refusals = (StorageError, ReplicationError, WireError, MetadataError)
     raft_config = RaftConfig()  # what no setting says
 
+    dispatcher: Dispatcher
     logs: Logs
     store: MetadataStore
     replicas: Replicas
@@ -101,7 +97,7 @@ class Node:
 
     def __init__(self, runtime: Runtime, settings: Settings) -> None:
         self.runtime = runtime
-        self.settings = settings
+        self.live_settings = LiveSettings(settings)
         self.node_id = settings.node_id
         self.duties = Tasks(f"node {settings.node_id}", self._duty_failed)  # without which it is half a node
         self.tasks = Tasks(f"node {settings.node_id}", self._task_failed)  # each for one client, topic or partition
@@ -129,12 +125,8 @@ class Node:
         )
         self.producer_ids = ProducerIds(self)
         self.described_topics = DescribedTopics()
-        # Of topics that set nothing themselves: one object for all.
-        self._inherited_settings: tuple[Settings, TopicSettings] | None = None
-        self.inherited_topic_configs: tuple[Settings, Shared] | None = None  # as CreateTopics answers them
         self.metrics = Metrics()
         self.census = Censuses()
-        self.dispatcher = Dispatcher(self, served_apis(), self.metrics, runtime.clock, self.turns)
         self.admin = Admin(self)
         self.listeners: dict[str, Listener] = {}  # by listener name
         self.lifecycle = Lifecycle(self)
@@ -227,6 +219,7 @@ class Node:
         )
         if self.quorum is not None:
             self.store.found_at(quorum_address(settings, self.quorum.address.port))
+        self.dispatcher = Dispatcher(self._services(), served_apis())
         self.following = Following(self)
         self.following.begin()
         for listener in settings.listeners:
@@ -255,6 +248,25 @@ class Node:
         self.duties.start("group expiry", self._expire_groups())
         self.duties.start("preferred leaders", self._prefer_leaders())
 
+    def _services(self) -> Services:
+        return Services(
+            node_id=self.node_id,
+            runtime=self.runtime,
+            live_settings=self.live_settings,
+            authorizer=AllowEverything(),
+            store=self.store,
+            logs=self.logs,
+            replicas=self.replicas,
+            groups=self.groups,
+            producer_ids=self.producer_ids,
+            fetch_sessions=self.fetch_sessions,
+            described_topics=self.described_topics,
+            metrics=self.metrics,
+            memory=self.memory,
+            turns=self.turns,
+            record_lane=self.record_lane,
+        )
+
     async def _listen_to_quorum(self, cluster_id: str) -> TcpTransport | None:
         if not self.settings.controller_listeners:
             return None
@@ -271,7 +283,16 @@ class Node:
         quorum.on_stranger = self.lifecycle.met_stranger
         return quorum
 
-    # --- what handlers ask
+    # --- what other parts ask
+
+    @property
+    def settings(self) -> Settings:
+        """As they are now: an operator may change them at any time."""
+        return self.live_settings.now
+
+    @property
+    def cluster_id(self) -> str:
+        return self.store.image.cluster_id
 
     @property
     def is_open(self) -> bool:
@@ -285,27 +306,9 @@ class Node:
             return None
         return str(self._ended.exception())
 
-    @property
-    def cluster_id(self) -> str:
-        return self.store.image.cluster_id
-
-    @property
-    def controller_id(self) -> int:
-        leader_id = self.store.leader_id
-        return -1 if leader_id is None else leader_id
-
     def port(self, listener: str | None = None) -> int:
         """The real port, also where 0 was asked for."""
         return self.listeners[listener or next(iter(self.listeners))].port
-
-    def settings_of(self, image: Image, topic: str) -> TopicSettings:
-        own = image.config(ResourceType.TOPIC, topic)
-        if own:
-            return topic_settings(self.settings, own)
-        kept = self._inherited_settings
-        if kept is None or kept[0] is not self.settings:
-            kept = self._inherited_settings = (self.settings, topic_settings(self.settings, own))
-        return kept[1]
 
     # --- background work
 

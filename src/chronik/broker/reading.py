@@ -28,7 +28,7 @@ def reads_metadata(handle: Handle, *, otherwise: Callable[..., Any] | None = Non
 
     @wraps(handle)
     def checked(request: Any, context: Context) -> Any:
-        if context.node.store.current() is not None:
+        if context.services.store.current() is not None:
             return handle(request, context)
         return _confirmed(handle, otherwise, request, context)
 
@@ -39,7 +39,7 @@ async def _confirmed(
     handle: Callable[..., Any], otherwise: Callable[..., Any] | None, request: Any, context: Context
 ) -> Any:
     try:
-        await context.node.store.read()
+        await context.services.store.read()
     except MetadataError as fault:
         unconfirmed = otherwise(request, context) if otherwise is not None else None
         if unconfirmed is None:

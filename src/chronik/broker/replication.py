@@ -46,7 +46,7 @@ class Replication:
         self.replicas = Replicas(
             node.node_id,
             node.logs,
-            node.settings_of,
+            node.live_settings.of_topic,
             clock=runtime.clock,
             randomness=runtime.randomness,
             keeper=self.isr_changes,

@@ -8,7 +8,7 @@ from chronik.wire.error_codes import ErrorCode
 from chronik.wire.notation import ZERO_UUID
 
 if TYPE_CHECKING:
-    from chronik.broker.node import Node
+    from chronik.broker.services import Services
     from chronik.metadata.errors import MetadataError
     from chronik.metadata.image import Topic
     from chronik.replication.replica import Replica
@@ -18,9 +18,9 @@ TRANSACTIONS_TOPIC = "__transaction_state"
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
 
 
-def find_topic(node: Node, name: str, topic_id: bytes, *, by_id: bool = False) -> Topic | ErrorCode:
+def find_topic(services: Services, name: str, topic_id: bytes, *, by_id: bool = False) -> Topic | ErrorCode:
     """By id when the request carries one, or can carry nothing else; else by name."""
-    image = node.store.image
+    image = services.store.image
     if by_id or topic_id != ZERO_UUID:
         return image.topic(topic_id) or ErrorCode.UNKNOWN_TOPIC_ID
     return image.topic_named(name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -31,9 +31,9 @@ def refused_by(fault: MetadataError) -> tuple[ErrorCode, str]:
     return fault.kafka_error, str(fault)
 
 
-def find_replica(node: Node, topic: Topic, index: int) -> Replica | ErrorCode:
+def find_replica(services: Services, topic: Topic, index: int) -> Replica | ErrorCode:
     """The replica here, or why there is none."""
-    replica = node.replicas.get(topic, index)
+    replica = services.replicas.get(topic, index)
     if replica is not None:
         return replica
     if 0 <= index < len(topic.partitions):

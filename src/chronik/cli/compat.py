@@ -18,13 +18,15 @@ COLUMNS = (
     Column("api", "API"),
     Column("versions", "VERSIONS"),
 )
+PERMISSIONS = (*COLUMNS[:2], Column("needs", "NEEDS"))
 
 
-def compat(*, live: bool = False, options: Options = DEFAULTS) -> int:
+def compat(*, live: bool = False, permissions: bool = False, options: Options = DEFAULTS) -> int:
     """List the Kafka APIs that this release serves, with their versions.
 
     For example:
       chronik compat
+      chronik compat --permissions
       chronik compat --format json | jq '.[] | select(.api == "Fetch")'
       chronik compat --live --bootstrap kafka:9092
 
@@ -32,9 +34,18 @@ def compat(*, live: bool = False, options: Options = DEFAULTS) -> int:
     ----------
     live
         Compare with the broker at --bootstrap; any Kafka broker works.
+    permissions
+        Show which permissions each API needs instead of its versions.
     """
     from chronik.broker.api import served_apis
 
+    if permissions:
+        needed: list[Row] = []
+        for key, api in served_apis().items():
+            needs = [str(need) for need in api.needs]
+            needed.append({"key": key, "api": api.name, "needs": needs if options.wants_json else ", ".join(needs)})
+        print_rows(needed, PERMISSIONS, as_json=options.wants_json)
+        return 0
     ours = {key: (api.name, str(api.versions)) for key, api in served_apis().items()}
     if not live:
         rows: list[Row] = [{"key": key, "api": name, "versions": versions} for key, (name, versions) in ours.items()]

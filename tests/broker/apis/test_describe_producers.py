@@ -5,7 +5,6 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
-from chronik.broker.node import Node
 from chronik.replication.errors import NotLeader
 from chronik.storage.producer_state import ProducerState
 from chronik.wire.error_codes import ErrorCode
@@ -40,7 +39,6 @@ def test_a_follower_describes_the_producers_of_its_log() -> None:
     node = cast(Any, SmallNode())
     node.create_topic("t")
     node.replicas = SimpleNamespace(get=lambda topic, index: Follower() if index == 0 else None)
-    node.refusals = Node.refusals
     [found, unknown] = describe(node, 0, 1)
     assert found.error_code == 0
     [producer] = found.active_producers

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from chronik.broker.api import api
+from chronik.broker.permissions import ALTER, CLUSTER
 from chronik.broker.topics import refused_by
 from chronik.metadata.commands import AddVoter
 from chronik.metadata.errors import MetadataError, refuse
@@ -21,13 +22,13 @@ if TYPE_CHECKING:
 TIMEOUT_MS_MAX = 60_000
 
 
-@api(AddRaftVoterRequest, AddRaftVoterResponse)
+@api(AddRaftVoterRequest, AddRaftVoterResponse, needs=(ALTER.on(CLUSTER),))
 async def add_raft_voter(request: AddRaftVoterRequest, context: Context) -> AddRaftVoterResponse:
     try:
         require_cluster(request.cluster_id, context)
         if not request.listeners:
             refuse(ErrorCode.INVALID_REQUEST, f"voter {request.voter_id} comes without a listener to reach it by")
-        await context.node.store.submit(
+        await context.services.store.submit(
             AddVoter(
                 node_id=request.voter_id,
                 host=request.listeners[0].host,
@@ -43,6 +44,6 @@ async def add_raft_voter(request: AddRaftVoterRequest, context: Context) -> AddR
 
 def require_cluster(cluster_id: str | None, context: Context) -> None:
     """A request that names another cluster was sent to the wrong one."""
-    own = context.node.cluster_id
+    own = context.services.cluster_id
     if cluster_id is not None and cluster_id != own:
         refuse(ErrorCode.INCONSISTENT_CLUSTER_ID, f"this is cluster {own!r}, not {cluster_id!r}")

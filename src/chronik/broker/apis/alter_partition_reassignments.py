@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from chronik.broker.api import api
+from chronik.broker.permissions import ALTER, CLUSTER
 from chronik.broker.topics import refused_by
 from chronik.metadata.commands import AlterReassignments, ReassignedTopic, Reassignment
 from chronik.metadata.errors import MetadataError
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from chronik.broker.context import Context
 
 
-@api(AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse)
+@api(AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse, needs=(ALTER.on(CLUSTER),))
 async def alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, context: Context
 ) -> AlterPartitionReassignmentsResponse:
@@ -43,7 +44,7 @@ async def alter_partition_reassignments(
     )
     command = AlterReassignments(topics=topics, allows_other_factor=request.allow_replication_factor_change)
     try:
-        reply = await context.node.store.submit(command)
+        reply = await context.services.store.submit(command)
     except MetadataError as fault:
         response.error_code, response.error_message = refused_by(fault)
         return response

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from chronik.broker.api import api
+from chronik.broker.permissions import ALTER, CLUSTER
 from chronik.broker.topics import find_replica
 from chronik.runtime.pieces import Work
 from chronik.wire.error_codes import ErrorCode
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from chronik.broker.context import Context
 
 
-@api(AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse)
+@api(AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse, needs=(ALTER.on(CLUSTER),))
 def alter_replica_log_dirs(request: AlterReplicaLogDirsRequest, context: Context) -> Work[AlterReplicaLogDirsResponse]:
     results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
     for directory in request.dirs:
@@ -40,10 +41,10 @@ def alter_replica_log_dirs(request: AlterReplicaLogDirsRequest, context: Context
 
 
 def _error(path: str, name: str, index: int, context: Context) -> ErrorCode:
-    node = context.node
-    if path.rstrip("/") != node.settings.log_dir.rstrip("/"):
+    services = context.services
+    if path.rstrip("/") != services.settings.log_dir.rstrip("/"):
         return ErrorCode.LOG_DIR_NOT_FOUND
-    topic = node.store.image.topic_named(name)
-    if topic is None or isinstance(find_replica(node, topic, index), ErrorCode):
+    topic = services.store.image.topic_named(name)
+    if topic is None or isinstance(find_replica(services, topic, index), ErrorCode):
         return ErrorCode.REPLICA_NOT_AVAILABLE
     return ErrorCode.NONE

@@ -11,6 +11,7 @@ import re
 from chronik.broker.api import api, served_apis
 from chronik.broker.context import Context
 from chronik.broker.features import SUPPORTED
+from chronik.broker.permissions import NOTHING
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.api_versions import (
     ApiVersion,
@@ -24,7 +25,7 @@ VERSION_FROM_0 = 4  # older clients take a feature that begins with level 0 for 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-@api(ApiVersionsRequest, ApiVersionsResponse)
+@api(ApiVersionsRequest, ApiVersionsResponse, needs=NOTHING)
 def api_versions(request: ApiVersionsRequest | None, context: Context) -> ApiVersionsResponse:
     """`request` is None when its version is unknown to us."""
     error = ErrorCode.NONE
@@ -33,7 +34,7 @@ def api_versions(request: ApiVersionsRequest | None, context: Context) -> ApiVer
     elif context.version >= 3:
         name, version = request.client_software_name, request.client_software_version
         if _SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version):
-            context.connection.client_software = (name, version)
+            context.session.client_software = (name, version)
         else:
             error = ErrorCode.INVALID_REQUEST
             return ApiVersionsResponse(error_code=error, api_keys=[])
@@ -41,7 +42,7 @@ def api_versions(request: ApiVersionsRequest | None, context: Context) -> ApiVer
         ApiVersion(api_key=served.key, min_version=served.versions.first, max_version=served.versions.last)
         for served in served_apis().values()
     ]
-    image = context.node.store.image
+    image = context.services.store.image
     return ApiVersionsResponse(
         error_code=error,
         api_keys=apis,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from chronik.broker.api import api
 from chronik.broker.commands import some_at_a_time
+from chronik.broker.permissions import ALTER, TOPIC
 from chronik.broker.topics import refused_by
 from chronik.metadata.commands import CreatePartitions, ReplicaList, TopicGrowth
 from chronik.metadata.errors import MetadataError
@@ -20,13 +21,13 @@ if TYPE_CHECKING:
     from chronik.broker.context import Context
 
 
-@api(CreatePartitionsRequest, CreatePartitionsResponse)
+@api(CreatePartitionsRequest, CreatePartitionsResponse, needs=(ALTER.on(TOPIC),))
 async def create_partitions(request: CreatePartitionsRequest, context: Context) -> CreatePartitionsResponse:
     results: list[CreatePartitionsTopicResult] = []
     for some in some_at_a_time(request.topics, lambda topic: topic.name):
         command = CreatePartitions(topics=[_growth(topic) for topic in some], validate_only=request.validate_only)
         try:
-            reply = await context.node.store.submit(command)
+            reply = await context.services.store.submit(command)
         except MetadataError as fault:
             error, message = refused_by(fault)
             results += [
@@ -37,7 +38,7 @@ async def create_partitions(request: CreatePartitionsRequest, context: Context) 
                 CreatePartitionsTopicResult(name=t.name, error_code=t.error_code, error_message=t.error_message)
                 for t in reply.topics
             ]
-        await context.node.turns.piece(len(some))
+        await context.services.turns.piece(len(some))
     return CreatePartitionsResponse(throttle_time_ms=0, results=results)
 
 

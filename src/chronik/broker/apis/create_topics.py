@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from chronik.broker.api import api
 from chronik.broker.apis.describe_configs import topic_entries
 from chronik.broker.commands import some_at_a_time
+from chronik.broker.permissions import CLUSTER, CREATE, DESCRIBE_CONFIGS, TOPIC
 from chronik.broker.topics import refused_by
 from chronik.metadata.commands import ConfigValue, CreateTopics, NewTopic, PartitionReplicas
 from chronik.metadata.errors import MetadataError
@@ -25,18 +26,22 @@ from chronik.wire.notation import Shared
 
 if TYPE_CHECKING:
     from chronik.broker.context import Context
-    from chronik.broker.node import Node
+    from chronik.broker.settings import Settings
 
 
 VERSION_CONFIGS = 5
 
 
-@api(CreateTopicsRequest, CreateTopicsResponse)
+@api(
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    needs=(CREATE.on(CLUSTER), CREATE.on(TOPIC, "instead"), DESCRIBE_CONFIGS.on(TOPIC, "configs in the answer")),
+)
 async def create_topics(request: CreateTopicsRequest, context: Context) -> CreateTopicsResponse:
     results: list[CreatableTopicResult] = []
     for some in some_at_a_time(request.topics, lambda topic: topic.name):
         results += await _create(some, request, context)
-        await context.node.turns.piece(len(some))
+        await context.services.turns.piece(len(some))
     return CreateTopicsResponse(topics=results)
 
 
@@ -45,7 +50,7 @@ async def _create(
 ) -> list[CreatableTopicResult]:
     command = CreateTopics(topics=[_asked(topic) for topic in topics], validate_only=request.validate_only)
     try:
-        reply = await context.node.store.submit(command)
+        reply = await context.services.store.submit(command)
     except MetadataError as fault:
         error, message = refused_by(fault)
         return [
@@ -66,12 +71,13 @@ async def _create(
         )
         if not created.error_code and context.version >= VERSION_CONFIGS:
             own = own_configs[created.name]
-            result.configs = _configs(context.node, own) if own else _inherited_configs(context.node)
+            live = context.services.live_settings
+            result.configs = _configs(live.now, own) if own else live.derived(_inherited_configs)
         results.append(result)
     return results
 
 
-def _configs(node: Node, own: dict[str, str | None]) -> Shared:
+def _configs(settings: Settings, own: dict[str, str | None]) -> Shared:
     return Shared(
         CreatableTopicConfigs(
             name=entry.name,
@@ -80,16 +86,13 @@ def _configs(node: Node, own: dict[str, str | None]) -> Shared:
             config_source=entry.config_source,
             is_sensitive=entry.is_sensitive,
         )
-        for entry in topic_entries(node, own)
+        for entry in topic_entries(settings, own)
     )
 
 
-def _inherited_configs(node: Node) -> Shared:
+def _inherited_configs(settings: Settings) -> Shared:
     """Of topics that set nothing themselves: the same for all of them, until the broker's own settings change."""
-    kept = node.inherited_topic_configs
-    if kept is None or kept[0] is not node.settings:
-        kept = node.inherited_topic_configs = (node.settings, _configs(node, {}))
-    return kept[1]
+    return _configs(settings, {})
 
 
 def _asked(topic: CreatableTopic) -> NewTopic:

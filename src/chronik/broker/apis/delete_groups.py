@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from chronik.broker.api import api
+from chronik.broker.permissions import DELETE, GROUP
 from chronik.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 if TYPE_CHECKING:
@@ -14,14 +15,14 @@ if TYPE_CHECKING:
 GROUPS_PER_PIECE = 8
 
 
-@api(DeleteGroupsRequest, DeleteGroupsResponse)
+@api(DeleteGroupsRequest, DeleteGroupsResponse, needs=(DELETE.on(GROUP),))
 async def delete_groups(request: DeleteGroupsRequest, context: Context) -> DeleteGroupsResponse:
-    node, names = context.node, request.groups_names
+    services, names = context.services, request.groups_names
     answers = []
     for start in range(0, len(names), GROUPS_PER_PIECE):
         some = DeleteGroupsRequest(groups_names=names[start : start + GROUPS_PER_PIECE])
-        answers.append(node.groups.delete_groups(some, context))
-        await node.turns.piece(GROUPS_PER_PIECE)
+        answers.append(services.groups.delete_groups(some, context))
+        await services.turns.piece(GROUPS_PER_PIECE)
     results: list[DeletableGroupResult] = []
     for answer in answers:
         deleted = await answer if isinstance(answer, asyncio.Future) else answer

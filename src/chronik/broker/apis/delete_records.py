@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from chronik.broker.api import api
+from chronik.broker.errors import REFUSALS
+from chronik.broker.permissions import DELETE, TOPIC
 from chronik.broker.topics import INTERNAL_TOPICS, find_replica, find_topic
 from chronik.storage.errors import StorageError
 from chronik.wire.error_codes import ErrorCode
@@ -34,26 +36,26 @@ if TYPE_CHECKING:
 HIGH_WATERMARK = -1
 
 
-@api(DeleteRecordsRequest, DeleteRecordsResponse)
+@api(DeleteRecordsRequest, DeleteRecordsResponse, needs=(DELETE.on(TOPIC),))
 async def delete_records(request: DeleteRecordsRequest, context: Context) -> DeleteRecordsResponse:
     topics = []
     waits: Waits = []
     for asked in request.topics:
-        topic = find_topic(context.node, asked.name, ZERO_UUID)
+        topic = find_topic(context.services, asked.name, ZERO_UUID)
         results = []
         for partition in asked.partitions:
             results.append(_delete_before(topic, partition, request.timeout_ms, context, waits))
-            await context.node.turns.piece()
+            await context.services.turns.piece()
         topics.append(DeleteRecordsTopicResult(name=asked.name, partitions=results))
     try:
-        await context.node.logs.journal.flush_notes()
+        await context.services.logs.journal.flush_notes()
     except StorageError as fault:  # the node is about to stop
         for result in (each for topic_result in topics for each in topic_result.partitions if not each.error_code):
             _refuse(result, fault.kafka_error)
     for replica, result, waiting in waits:
         try:
             await waiting
-        except context.node.refusals as fault:
+        except REFUSALS as fault:
             _refuse(result, fault.kafka_error)
             result.low_watermark = replica.low_watermark if fault.kafka_error == ErrorCode.REQUEST_TIMED_OUT else -1
     return DeleteRecordsResponse(throttle_time_ms=0, topics=topics)
@@ -63,7 +65,7 @@ def _delete_before(
     topic: Topic | ErrorCode, asked: DeleteRecordsPartition, timeout_ms: int, context: Context, waits: Waits
 ) -> DeleteRecordsPartitionResult:
     result = DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=-1, error_code=0)
-    replica = topic if isinstance(topic, ErrorCode) else find_replica(context.node, topic, asked.partition_index)
+    replica = topic if isinstance(topic, ErrorCode) else find_replica(context.services, topic, asked.partition_index)
     if isinstance(replica, ErrorCode):
         return _refuse(result, replica)
     if replica.log.topic in INTERNAL_TOPICS:
@@ -76,7 +78,7 @@ def _delete_before(
         if not 0 <= offset <= replica.high_watermark:
             return _refuse(result, ErrorCode.OFFSET_OUT_OF_RANGE)
         waiting = replica.delete_before(offset, timeout_ms)
-    except context.node.refusals as fault:
+    except REFUSALS as fault:
         return _refuse(result, fault.kafka_error)
     if waiting is not None:
         waits.append((replica, result, waiting))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from chronik.broker.api import api
 from chronik.broker.commands import some_at_a_time
+from chronik.broker.permissions import DELETE, DESCRIBE, TOPIC
 from chronik.broker.topics import refused_by
 from chronik.metadata.commands import DeleteTopics, TopicName
 from chronik.metadata.errors import MetadataError
@@ -19,18 +20,18 @@ if TYPE_CHECKING:
 VERSION_BY_ID = 6
 
 
-@api(DeleteTopicsRequest, DeleteTopicsResponse)
+@api(DeleteTopicsRequest, DeleteTopicsResponse, needs=(DELETE.on(TOPIC), DESCRIBE.on(TOPIC)))
 async def delete_topics(request: DeleteTopicsRequest, context: Context) -> DeleteTopicsResponse:
     if context.version >= VERSION_BY_ID:
         asked = [TopicName(name=topic.name, topic_id=topic.topic_id) for topic in request.topics]
     else:
         asked = [TopicName(name=name) for name in request.topic_names]
-    if not context.node.settings.delete_topic_enable:
+    if not context.services.settings.delete_topic_enable:
         return _all(asked, ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
     response = DeleteTopicsResponse(responses=[])
     for some in some_at_a_time(asked, lambda topic: (topic.name, topic.topic_id)):
         try:
-            reply = await context.node.store.submit(DeleteTopics(topics=some))
+            reply = await context.services.store.submit(DeleteTopics(topics=some))
         except MetadataError as fault:
             response.responses += _all(some, *refused_by(fault)).responses
             continue
@@ -43,7 +44,7 @@ async def delete_topics(request: DeleteTopicsRequest, context: Context) -> Delet
             )
             for topic in reply.topics
         ]
-        await context.node.turns.piece(len(some))
+        await context.services.turns.piece(len(some))
     return response
 
 

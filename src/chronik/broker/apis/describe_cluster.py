@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from chronik.broker.api import api
-from chronik.broker.authorized import CLUSTER_OPERATIONS
+from chronik.broker.permissions import CLUSTER_OPERATIONS, NOTHING
 from chronik.broker.reading import reads_metadata
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.describe_cluster import (
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 ENDPOINT_BROKERS, ENDPOINT_CONTROLLERS = 1, 2
 
 
-@api(DescribeClusterRequest, DescribeClusterResponse)
+@api(DescribeClusterRequest, DescribeClusterResponse, needs=NOTHING)
 @reads_metadata
 def describe_cluster(request: DescribeClusterRequest, context: Context) -> DescribeClusterResponse:
-    node = context.node
+    services = context.services
     if request.endpoint_type != ENDPOINT_BROKERS:
         known = request.endpoint_type == ENDPOINT_CONTROLLERS
         return DescribeClusterResponse(
@@ -37,8 +37,8 @@ def describe_cluster(request: DescribeClusterRequest, context: Context) -> Descr
             brokers=[],
         )
     brokers = []
-    for broker in node.store.image.brokers.values():
-        endpoint = broker.endpoint(context.connection.listener)
+    for broker in services.store.image.brokers.values():
+        endpoint = broker.endpoint(context.session.listener)
         if endpoint is None or (broker.fenced and not request.include_fenced_brokers):
             continue
         brokers.append(
@@ -54,8 +54,8 @@ def describe_cluster(request: DescribeClusterRequest, context: Context) -> Descr
         throttle_time_ms=0,
         error_code=0,
         endpoint_type=request.endpoint_type,
-        cluster_id=node.cluster_id,
-        controller_id=node.controller_id,
+        cluster_id=services.cluster_id,
+        controller_id=services.controller_id,
         brokers=brokers,
     )
     if request.include_cluster_authorized_operations:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from chronik.broker import config_entries
 from chronik.broker.api import api
 from chronik.broker.config_entries import Entry, require_name, require_this_broker
+from chronik.broker.permissions import CLUSTER, DESCRIBE_CONFIGS, GROUP, TOPIC
 from chronik.broker.reading import reads_metadata
 from chronik.metadata.decisions.topics import why_not_a_topic_name
 from chronik.metadata.errors import MetadataRefused, refuse
@@ -30,13 +31,18 @@ from chronik.wire.messages.describe_configs import (
 
 if TYPE_CHECKING:
     from chronik.broker.context import Context
-    from chronik.broker.node import Node
+    from chronik.broker.services import Services
+    from chronik.broker.settings import Settings
 
 KINDS = frozenset(ResourceType)
 ENTRIES_PER_PIECE = 4
 
 
-@api(DescribeConfigsRequest, DescribeConfigsResponse)
+@api(
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    needs=(DESCRIBE_CONFIGS.on(TOPIC), DESCRIBE_CONFIGS.on(CLUSTER, "brokers"), DESCRIBE_CONFIGS.on(GROUP)),
+)
 @reads_metadata
 def describe_configs(request: DescribeConfigsRequest, context: Context) -> Work[DescribeConfigsResponse]:
     strange = [asked.resource_type for asked in request.resources if asked.resource_type not in KINDS]
@@ -52,7 +58,7 @@ def describe_configs(request: DescribeConfigsRequest, context: Context) -> Work[
         try:
             if strange:
                 refuse(ErrorCode.INVALID_REQUEST, f"there is no resource type {strange[0]}")
-            entries = _entries(context.node, asked)
+            entries = _entries(context.services, asked)
             wanted = asked.configuration_keys and set(asked.configuration_keys)
             result.configs = [_shown(entry, request) for entry in entries if not wanted or entry.name in wanted]
         except MetadataRefused as fault:
@@ -62,35 +68,35 @@ def describe_configs(request: DescribeConfigsRequest, context: Context) -> Work[
     return DescribeConfigsResponse(throttle_time_ms=0, results=results)
 
 
-def topic_entries(node: Node, own: Mapping[str, str | None]) -> list[Entry]:
+def topic_entries(settings: Settings, own: Mapping[str, str | None]) -> list[Entry]:
     """The configuration of a topic that sets `own`: CreateTopics answers with it."""
-    return config_entries.topic_entries(node.settings, {key: text for key, text in own.items() if text is not None})
+    return config_entries.topic_entries(settings, {key: text for key, text in own.items() if text is not None})
 
 
-def _entries(node: Node, asked: DescribeConfigsResource) -> list[Entry]:
+def _entries(services: Services, asked: DescribeConfigsResource) -> list[Entry]:
     name = asked.resource_name
-    own = node.store.image.config(asked.resource_type, name)
+    own = services.store.image.config(asked.resource_type, name)
     match asked.resource_type:
         case ResourceType.TOPIC:
             if reason := why_not_a_topic_name(name):
                 refuse(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
-            if node.store.image.topic_named(name) is None:
+            if services.store.image.topic_named(name) is None:
                 refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
-            return config_entries.topic_entries(node.settings, own)
+            return config_entries.topic_entries(services.settings, own)
         case ResourceType.BROKER if not name:
-            return config_entries.cluster_entries(node.settings)
+            return config_entries.cluster_entries(services.settings)
         case ResourceType.BROKER:
-            require_this_broker(node.node_id, name)
-            return config_entries.broker_entries(node.settings)
+            require_this_broker(services.node_id, name)
+            return config_entries.broker_entries(services.settings)
         case ResourceType.BROKER_LOGGER:
-            require_this_broker(node.node_id, name)
+            require_this_broker(services.node_id, name)
             return config_entries.logger_entries()
         case ResourceType.CLIENT_METRICS:
             require_name(name)
             return config_entries.client_metrics_entries(own)
         case _:
             require_name(name)
-            return config_entries.group_entries(node.settings, own)
+            return config_entries.group_entries(services.settings, own)
 
 
 def _shown(entry: Entry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:

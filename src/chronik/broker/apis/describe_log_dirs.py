@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from chronik.broker.api import api
+from chronik.broker.permissions import CLUSTER, DESCRIBE
 from chronik.runtime.pieces import ITEMS_PER_PIECE, Work
 from chronik.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -21,20 +22,20 @@ if TYPE_CHECKING:
     from chronik.broker.context import Context
 
 
-@api(DescribeLogDirsRequest, DescribeLogDirsResponse)
+@api(DescribeLogDirsRequest, DescribeLogDirsResponse, needs=(DESCRIBE.on(CLUSTER),))
 def describe_log_dirs(request: DescribeLogDirsRequest, context: Context) -> Work[DescribeLogDirsResponse]:
     wanted: dict[str, set[int]] | None = None if request.topics is None else {}
     for asked in request.topics or ():
         wanted.setdefault(asked.topic, set()).update(asked.partitions)  # type: ignore[union-attr]
     topics: dict[str, list[DescribeLogDirsPartition]] = {}
-    for topic in sorted(context.node.store.image.topics.values(), key=lambda each: each.name):
+    for topic in sorted(context.services.store.image.topics.values(), key=lambda each: each.name):
         yield 1 + len(topic.partitions) // (4 * ITEMS_PER_PIECE)
         for index, partition in enumerate(topic.partitions):
-            if context.node.node_id not in partition.replicas:
+            if context.services.node_id not in partition.replicas:
                 continue
             if wanted is not None and index not in wanted.get(topic.name, ()):
                 continue
-            log = context.node.logs.get(topic.topic_id, index)
+            log = context.services.logs.get(topic.topic_id, index)
             yield 1
             topics.setdefault(topic.name, []).append(
                 DescribeLogDirsPartition(
@@ -44,8 +45,8 @@ def describe_log_dirs(request: DescribeLogDirsRequest, context: Context) -> Work
                     is_future_key=False,
                 )
             )
-    directory = context.node.settings.log_dir
-    disk = context.node.runtime.disk
+    directory = context.services.settings.log_dir
+    disk = context.services.runtime.disk
     described = DescribeLogDirsResult(
         error_code=0,
         log_dir=directory,

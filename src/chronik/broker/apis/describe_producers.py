@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from chronik.broker.api import api
+from chronik.broker.permissions import READ, TOPIC
 from chronik.broker.topics import find_replica, find_topic
 from chronik.runtime.pieces import ITEMS_PER_PIECE, Work
 from chronik.wire.error_codes import ErrorCode
@@ -25,11 +26,11 @@ if TYPE_CHECKING:
     from chronik.metadata.image import Topic
 
 
-@api(DescribeProducersRequest, DescribeProducersResponse)
+@api(DescribeProducersRequest, DescribeProducersResponse, needs=(READ.on(TOPIC),))
 def describe_producers(request: DescribeProducersRequest, context: Context) -> Work[DescribeProducersResponse]:
     topics = []
     for asked in request.topics:
-        topic = find_topic(context.node, asked.name, ZERO_UUID)
+        topic = find_topic(context.services, asked.name, ZERO_UUID)
         partitions = []
         for index in asked.partition_indexes:
             partitions.append(_describe(topic, index, context))
@@ -39,7 +40,7 @@ def describe_producers(request: DescribeProducersRequest, context: Context) -> W
 
 
 def _describe(topic: Topic | ErrorCode, index: int, context: Context) -> PartitionResponse:
-    replica = topic if isinstance(topic, ErrorCode) else find_replica(context.node, topic, index)
+    replica = topic if isinstance(topic, ErrorCode) else find_replica(context.services, topic, index)
     if isinstance(replica, ErrorCode):
         return PartitionResponse(partition_index=index, error_code=replica, active_producers=[])
     producers = [

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from chronik.broker.api import api
+from chronik.broker.permissions import CLUSTER, DESCRIBE
 from chronik.broker.settings.listeners import ADMIN_ENDPOINT
 from chronik.broker.topics import refused_by
 from chronik.metadata.commands import DescribeQuorum, DescribeQuorumReply, QuorumMember
@@ -35,12 +36,12 @@ QUORUM_LISTENER = "CONTROLLER"  # what it is called where the configuration does
 UNKNOWN = -1
 
 
-@api(DescribeQuorumRequest, DescribeQuorumResponse)
+@api(DescribeQuorumRequest, DescribeQuorumResponse, needs=(DESCRIBE.on(CLUSTER),))
 async def describe_quorum(request: DescribeQuorumRequest, context: Context) -> DescribeQuorumResponse:
     asked = [(topic.topic_name, [each.partition_index for each in topic.partitions]) for topic in request.topics]
     if asked != [(METADATA_TOPIC, [METADATA_PARTITION])]:
         return _unknown(request)
-    store = context.node.store
+    store = context.services.store
     if store.leader_id is None and not store.is_controller:
         return _leaderless(NotController(None), context)
     try:
@@ -69,7 +70,7 @@ async def describe_quorum(request: DescribeQuorumRequest, context: Context) -> D
 def _leaderless(fault: MetadataError, context: Context) -> DescribeQuorumResponse:
     """Members as this node last knew them, beside the error: nobody can tell how far each has come."""
     error, message = refused_by(fault)
-    raft = context.node.store.raft
+    raft = context.services.store.raft
     voters, learners = (
         [
             ReplicaState(
@@ -93,7 +94,7 @@ def _leaderless(fault: MetadataError, context: Context) -> DescribeQuorumRespons
         current_voters=voters,
         observers=learners,
     )
-    brokers = context.node.store.image.brokers
+    brokers = context.services.store.image.brokers
     nodes = []
     for node_id in (*raft.members.voters, *raft.members.learners):
         endpoints = brokers[node_id].endpoints if node_id in brokers else ()
@@ -131,8 +132,8 @@ def _unknown(request: DescribeQuorumRequest) -> DescribeQuorumResponse:
 
 
 def _state(member: QuorumMember, context: Context) -> ReplicaState:
-    now_ms = context.node.runtime.clock.wall_ms()
-    broker = context.node.store.image.brokers.get(member.node_id)
+    now_ms = context.services.runtime.clock.wall_ms()
+    broker = context.services.store.image.brokers.get(member.node_id)
     directory_ids = broker.directory_ids if broker is not None else ()
     is_silent = member.silent_ms < 0
     return ReplicaState(
@@ -145,7 +146,7 @@ def _state(member: QuorumMember, context: Context) -> ReplicaState:
 
 
 def _nodes(quorum: DescribeQuorumReply, context: Context) -> list[Node]:
-    brokers, own = context.node.store.image.brokers, context.node.settings.controller_listeners
+    brokers, own = context.services.store.image.brokers, context.services.settings.controller_listeners
     name = own[0].name if own else QUORUM_LISTENER
     nodes = []
     for member in quorum.members:

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from chronik.broker.api import api
-from chronik.broker.authorized import TOPIC_OPERATIONS
+from chronik.broker.permissions import DESCRIBE, TOPIC, TOPIC_OPERATIONS
 from chronik.broker.reading import reads_metadata
 from chronik.broker.topics import INTERNAL_TOPICS
 from chronik.metadata.decisions.topics import why_not_a_topic_name
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from chronik.metadata.image import Image, Topic
 
 
-@api(DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse)
+@api(DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse, needs=(DESCRIBE.on(TOPIC),))
 @reads_metadata
 def describe_topic_partitions(
     request: DescribeTopicPartitionsRequest, context: Context
 ) -> Work[DescribeTopicPartitionsResponse]:
     """Topics in the order of their names, from the cursor on; what does not fit is where the next cursor points."""
-    image = context.node.store.image
+    image = context.services.store.image
     everything = not request.topics
     names = sorted(image.topics_by_name) if everything else sorted({topic.name for topic in request.topics})
     first_index, cursor = 0, request.cursor
@@ -42,7 +42,7 @@ def describe_topic_partitions(
     if cursor is not None:
         names = [name for name in names if name >= cursor.topic_name]
         first_index = cursor.partition_index if names and names[0] == cursor.topic_name else 0
-    room = min(max(request.response_partition_limit, 1), context.node.settings.max_request_partition_size_limit)
+    room = min(max(request.response_partition_limit, 1), context.services.settings.max_request_partition_size_limit)
     response = DescribeTopicPartitionsResponse(throttle_time_ms=0, topics=[])
     for name in names:
         yield 1

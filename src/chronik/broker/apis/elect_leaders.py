@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from chronik.broker.api import api
+from chronik.broker.permissions import ALTER, CLUSTER
 from chronik.broker.topics import refused_by
 from chronik.metadata.commands import PREFERRED, ElectionTopic, ElectLeaders
 from chronik.metadata.errors import MetadataError
@@ -28,13 +29,13 @@ if TYPE_CHECKING:
 PARTITIONS_PER_COMMAND = 2_000
 
 
-@api(ElectLeadersRequest, ElectLeadersResponse)
+@api(ElectLeadersRequest, ElectLeadersResponse, needs=(ALTER.on(CLUSTER),))
 async def elect_leaders(request: ElectLeadersRequest, context: Context) -> ElectLeadersResponse:
     kind = request.election_type if context.version >= 1 else PREFERRED
     response = ElectLeadersResponse(throttle_time_ms=0, error_code=0, replica_election_results=[])
     for topics in _some_at_a_time(request.topic_partitions):
         try:
-            reply = await context.node.store.submit(ElectLeaders(election_type=kind, topics=topics))
+            reply = await context.services.store.submit(ElectLeaders(election_type=kind, topics=topics))
         except MetadataError as fault:
             error, message = refused_by(fault)
             response.error_code = error
@@ -46,7 +47,7 @@ async def elect_leaders(request: ElectLeadersRequest, context: Context) -> Elect
                 for each in topic.partitions
             ]
             response.replica_election_results.append(ReplicaElectionResult(topic=topic.name, partition_result=results))
-        await context.node.turns.piece(sum(len(topic.partitions) for topic in topics or []))
+        await context.services.turns.piece(sum(len(topic.partitions) for topic in topics or []))
     return response
 
 

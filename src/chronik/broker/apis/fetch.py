@@ -22,7 +22,9 @@ from typing import TYPE_CHECKING, Any
 
 from chronik.broker import limits
 from chronik.broker.api import api
+from chronik.broker.errors import REFUSALS
 from chronik.broker.fetch_sessions import NO_SESSION, Opened, Session, Wanted
+from chronik.broker.permissions import CLUSTER, CLUSTER_ACTION, READ, TOPIC
 from chronik.broker.produced import takes_long_to_convert, to_old_magic
 from chronik.broker.topics import find_replica, find_topic
 from chronik.broker.turns import PIECES_FIRST
@@ -61,15 +63,15 @@ READ_COMMITTED = 1
 VERSION_MAGIC_1, VERSION_WHOLE_BATCHES, VERSION_MAGIC_2, VERSION_RACKS, VERSION_TOPIC_IDS = 2, 3, 4, 11, 13
 
 
-@api(FetchRequest, FetchResponse)
+@api(FetchRequest, FetchResponse, needs=(READ.on(TOPIC), CLUSTER_ACTION.on(CLUSTER, "followers")))
 def fetch(request: FetchRequest, context: Context) -> FetchResponse | Awaitable[FetchResponse] | Work[Any]:
     if request.replica_state.replica_id >= 0:
-        followers = context.node.replicas.sessions
+        followers = context.services.replicas.sessions
         if followers.knows(request):
             context.connection.serve_follower()
         return followers.fetch(request)
     context.connection.portions.asked(context.connection.last_request_ns)
-    sessions, by_id = context.node.fetch_sessions, context.version >= VERSION_TOPIC_IDS
+    sessions, by_id = context.services.fetch_sessions, context.version >= VERSION_TOPIC_IDS
     if sum([len(topic.partitions) for topic in request.topics]) > PIECES_FIRST:
         return _answered(sessions.opening(request, by_id=by_id), request, context)
     work = _opened(sessions.open(request, by_id=by_id), request, context)
@@ -107,7 +109,7 @@ class _Fetch:
     ) -> None:
         self.request, self.context, self.session, self.portions = request, context, session, portions
         self.is_incremental = session is not None and request.session_epoch > 0
-        self.bytes_allowed = min(request.max_bytes, context.node.settings.fetch_max_bytes)
+        self.bytes_allowed = min(request.max_bytes, context.services.settings.fetch_max_bytes)
         if SMALL_PORTION.is_on and context.version >= VERSION_WHOLE_BATCHES and SMALL_PORTION.fires():
             self.bytes_allowed = 1
         self.wanted, self.turned_by = wanted, 0
@@ -118,7 +120,7 @@ class _Fetch:
             if session is None and len(wanted) > 1:
                 # It asks in the order of its choice for more than it gets: so that nobody starves, any may come first.
                 # Whose turn it is cannot be told, as it leaves out what it has enough of. A session turns by itself.
-                self.turned_by = context.node.runtime.randomness.below(len(wanted))
+                self.turned_by = context.services.runtime.randomness.below(len(wanted))
                 self.wanted = wanted[self.turned_by :] + wanted[: self.turned_by]
         self.is_long = len(wanted) > PIECES_FIRST
         self.has_waited = False
@@ -164,12 +166,12 @@ class _Fetch:
     def _begin_reading(self) -> None:
         self.is_counting = False
         self.answers, self.replicas, self.bytes_read, self.sizes_bytes, self.too_new = [], [], 0, [], []
-        self.bytes_max = min(self.bytes_allowed, self.context.node.memory.room_bytes)
+        self.bytes_max = min(self.bytes_allowed, self.context.services.memory.room_bytes)
 
     def count(self, places: Iterable[int]) -> Work[None]:
         """What could be read of these partitions, without the records; the rest is as it was counted before."""
         self.is_counting = True
-        self.bytes_max = min(self.bytes_allowed, self.context.node.memory.room_bytes)
+        self.bytes_max = min(self.bytes_allowed, self.context.services.memory.room_bytes)
         for place in places:
             counted = self.bytes_read - self.counted_bytes.pop(place, 0)
             self.bytes_read = 0
@@ -186,7 +188,7 @@ class _Fetch:
             return True
         if FETCH_NOT_AWAITED.is_on and FETCH_NOT_AWAITED.fires():
             return True
-        if self.is_long and self.context.node.memory.is_spent:
+        if self.is_long and self.context.services.memory.is_spent:
             return True  # what a long request keeps while it waits is needed by others
         # More than there is memory for cannot come, however long it waits.
         return self.bytes_read >= min(self.bytes_min, max(1, self.bytes_max))
@@ -227,7 +229,7 @@ class _Fetch:
     async def _wait(self, watched: dict[Replica, list[int]]) -> FetchResponse:
         """Looks again whenever a partition moved, until it is enough or the time is up."""
         is_over, counts_first = False, self.bytes_min > 1 or self.is_long
-        turns = self.context.node.turns
+        turns = self.context.services.turns
 
         def time_is_up() -> None:
             nonlocal is_over
@@ -260,18 +262,18 @@ class _Fetch:
 
     async def _converted(self) -> FetchResponse:
         """What lies in the log as old clients can read it; where that takes long, it is made away from the loop."""
-        node = self.context.node
+        services = self.context.services
         magic = 1 if self.context.version >= VERSION_MAGIC_1 else 0
         for index, replica, found in self.too_new:
             wanted, answer = self.answers[index]
             convert = partial(to_old_magic, found.buffers, magic, wanted.partition.fetch_offset)
             try:
                 slow = takes_long_to_convert(found.buffers)
-                answer.records = await node.record_lane.run(convert) if slow else convert()
-            except node.refusals as fault:
+                answer.records = await services.record_lane.run(convert) if slow else convert()
+            except REFUSALS as fault:
                 self.answers[index] = wanted, self._refused(wanted, replica, fault)
                 self.sizes_bytes.remove((replica.log.topic, found.size_bytes))
-        return await node.turns.run(self.response())
+        return await services.turns.run(self.response())
 
     def response_now(self) -> FetchResponse:
         topics: list[FetchableTopicResponse] = []
@@ -289,7 +291,7 @@ class _Fetch:
     def _leaving(self) -> list[tuple[Wanted, PartitionData]]:
         """The answers in the order in which they were asked for."""
         self._count()
-        now_ns = self.context.node.runtime.clock.monotonic_ns()
+        now_ns = self.context.services.runtime.clock.monotonic_ns()
         self.portions.given(self.bytes_read, now_ns, has_waited=self.has_waited)
         if len(self.answers) != len(self.wanted):
             broken("27 a fetch answers what it was asked for", answers=len(self.answers), wanted=len(self.wanted))
@@ -316,17 +318,17 @@ class _Fetch:
         """Bytes as they leave, by topic. A partition that the client got wrong belongs to no topic we know."""
         by_follower = max(self.request.replica_id, self.request.replica_state.replica_id) >= 0
         for name, size_bytes in self.sizes_bytes:
-            traffic = self.context.node.metrics.topics[name]
+            traffic = self.context.services.metrics.topics[name]
             if by_follower:
                 traffic.replication_bytes_out += size_bytes
             else:
                 traffic.bytes_out += size_bytes
 
     def _read_partition(self, wanted: Wanted) -> PartitionData:
-        node, asked = self.context.node, wanted.partition
+        services, asked = self.context.services, wanted.partition
         by_id = self.context.version >= VERSION_TOPIC_IDS
-        topic = find_topic(node, wanted.name, wanted.topic_id, by_id=by_id)
-        replica = topic if isinstance(topic, ErrorCode) else find_replica(node, topic, asked.partition)
+        topic = find_topic(services, wanted.name, wanted.topic_id, by_id=by_id)
+        replica = topic if isinstance(topic, ErrorCode) else find_replica(services, topic, asked.partition)
         if isinstance(replica, ErrorCode):
             self.must_return = True
             unknown = refused(asked.partition, replica)
@@ -344,13 +346,13 @@ class _Fetch:
             if not self.is_counting:
                 self.replicas.append(replica)
             return self._read_replica(replica, wanted)
-        except node.refusals as fault:
+        except REFUSALS as fault:
             self.must_return = True
             return self._refused(wanted, replica, fault)
 
     def _refused(self, wanted: Wanted, replica: Replica, fault: Refusal) -> PartitionData:
         if not self.is_counting:
-            self.context.node.metrics.topics[replica.log.topic].fetches_failed += 1
+            self.context.services.metrics.topics[replica.log.topic].fetches_failed += 1
         answer = refused(wanted.partition.partition, fault.kafka_error)
         if isinstance(fault, UnsupportedCompression):
             answer.records, answer.aborted_transactions = None, []
@@ -389,7 +391,7 @@ class _Fetch:
                 answer.diverging_epoch = EpochEndOffset(epoch=end.epoch, end_offset=end.end_offset)
                 return answer
         if self.request.rack_id and replica.is_leader:
-            nearest = replica_in_rack(replica, self.request.rack_id, node_image=self.context.node.store.image)
+            nearest = replica_in_rack(replica, self.request.rack_id, node_image=self.context.services.store.image)
             if nearest is not None and nearest.end_offset >= asked.fetch_offset >= log.start_offset:
                 self.must_return = True
                 answer.preferred_read_replica = nearest.broker_id

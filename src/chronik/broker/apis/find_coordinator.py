@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from chronik.broker.api import api
 from chronik.broker.creation import create_missing
+from chronik.broker.permissions import DESCRIBE, GROUP, TRANSACTIONAL_ID
 from chronik.broker.reading import reads_metadata
 from chronik.broker.topics import OFFSETS_TOPIC
 from chronik.runtime.buggify import NO_COORDINATOR
@@ -25,7 +26,7 @@ from chronik.wire.messages.find_coordinator import Coordinator, FindCoordinatorR
 if TYPE_CHECKING:
     from chronik.broker.context import Context
 
-GROUP, TRANSACTION, SHARE = 0, 1, 2
+GROUP_KEY, TRANSACTION_KEY, SHARE_KEY = 0, 1, 2  # types of keys
 VERSION_MANY = 4
 NO_TRANSACTIONS = "this broker has no transactions yet: leave out transactional.id"
 
@@ -35,18 +36,22 @@ def _unconfirmed(request: FindCoordinatorRequest, context: Context) -> Work[Find
     return _respond(request, context, lambda key: _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
 
-@api(FindCoordinatorRequest, FindCoordinatorResponse)
+@api(
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    needs=(DESCRIBE.on(GROUP, "of groups"), DESCRIBE.on(TRANSACTIONAL_ID, "of transactions")),
+)
 @partial(reads_metadata, otherwise=_unconfirmed)
 def find_coordinator(
     request: FindCoordinatorRequest, context: Context
 ) -> Work[FindCoordinatorResponse] | Coroutine[Any, Any, Work[FindCoordinatorResponse]]:
-    if request.key_type == GROUP and context.node.store.image.topic_named(OFFSETS_TOPIC) is None:
+    if request.key_type == GROUP_KEY and context.services.store.image.topic_named(OFFSETS_TOPIC) is None:
         return _after_creating(request, context)
     return _answer(request, context)
 
 
 async def _after_creating(request: FindCoordinatorRequest, context: Context) -> Work[FindCoordinatorResponse]:
-    await create_missing(context.node, [OFFSETS_TOPIC])
+    await create_missing(context.services, [OFFSETS_TOPIC])
     return _answer(request, context)
 
 
@@ -70,16 +75,16 @@ def _respond(
 
 
 def _find(key: str, key_type: int, context: Context) -> Coordinator:
-    if key_type == TRANSACTION:
+    if key_type == TRANSACTION_KEY:
         return _none(key, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
-    if key_type != GROUP:
+    if key_type != GROUP_KEY:
         return _none(key, ErrorCode.INVALID_REQUEST)
-    image = context.node.store.image
+    image = context.services.store.image
     topic = image.topic_named(OFFSETS_TOPIC)
     if topic is None:
         return _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    leader = image.brokers.get(topic.partitions[context.node.groups.partition_for(key)].leader)
-    endpoint = leader.endpoint(context.connection.listener) if leader is not None else None
+    leader = image.brokers.get(topic.partitions[context.services.groups.partition_for(key)].leader)
+    endpoint = leader.endpoint(context.session.listener) if leader is not None else None
     if leader is None or endpoint is None or (NO_COORDINATOR.is_on and NO_COORDINATOR.fires()):
         return _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     return Coordinator(

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from chronik.broker.api import api
+from chronik.broker.permissions import GROUP, READ
 from chronik.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 if TYPE_CHECKING:
     from chronik.broker.context import Context
 
 
-@api(HeartbeatRequest, HeartbeatResponse)
+@api(HeartbeatRequest, HeartbeatResponse, needs=(READ.on(GROUP),))
 def heartbeat(request: HeartbeatRequest, context: Context) -> HeartbeatResponse:
-    return context.node.groups.heartbeat(request, context)
+    return context.services.groups.heartbeat(request, context)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from chronik.broker.api import api
 from chronik.broker.config_changes import change_configs
+from chronik.broker.permissions import ALTER_CONFIGS, CLUSTER, GROUP, TOPIC
 from chronik.metadata.commands import ConfigChange, ResourceChange
 from chronik.wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
@@ -23,12 +24,16 @@ if TYPE_CHECKING:
     from chronik.broker.context import Context
 
 
-@api(IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse)
+@api(
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+    needs=(ALTER_CONFIGS.on(TOPIC), ALTER_CONFIGS.on(CLUSTER, "brokers"), ALTER_CONFIGS.on(GROUP)),
+)
 async def incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, context: Context
 ) -> IncrementalAlterConfigsResponse:
     changes = [_change(asked) for asked in request.resources]
-    answers = await change_configs(context.node, changes, incremental=True, validate_only=request.validate_only)
+    answers = await change_configs(context.services, changes, incremental=True, validate_only=request.validate_only)
     return IncrementalAlterConfigsResponse(
         throttle_time_ms=0,
         responses=[

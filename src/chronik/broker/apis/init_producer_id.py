@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from chronik.broker.api import api
+from chronik.broker.permissions import CLUSTER, IDEMPOTENT_WRITE, TOPIC, TRANSACTIONAL_ID, WRITE
 from chronik.broker.topics import refused_by
 from chronik.metadata.errors import MetadataError, NotController
 from chronik.wire.error_codes import ErrorCode
@@ -19,14 +20,19 @@ if TYPE_CHECKING:
     from chronik.broker.context import Context
 
 
-@api(InitProducerIdRequest, InitProducerIdResponse, versions="0-5")
+@api(
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    versions="0-5",
+    needs=(IDEMPOTENT_WRITE.on(CLUSTER), WRITE.on(TOPIC, "any, instead"), WRITE.on(TRANSACTIONAL_ID, "with one")),
+)
 async def init_producer_id(request: InitProducerIdRequest, context: Context) -> InitProducerIdResponse:
     if request.transactional_id == "":
         return _refused(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is not None:
         return _refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     try:
-        producer_id = await context.node.producer_ids.next()
+        producer_id = await context.services.producer_ids.next()
     except NotController:
         # Clients do not know the controller's errors here: this one makes them come again.
         return _refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)

@@ -12,12 +12,13 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from chronik.broker.api import api
+from chronik.broker.permissions import GROUP, READ
 from chronik.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 if TYPE_CHECKING:
     from chronik.broker.context import Context
 
 
-@api(JoinGroupRequest, JoinGroupResponse)
+@api(JoinGroupRequest, JoinGroupResponse, needs=(READ.on(GROUP),))
 def join_group(request: JoinGroupRequest, context: Context) -> JoinGroupResponse | asyncio.Future[JoinGroupResponse]:
-    return context.node.groups.join_group(request, context)
+    return context.services.groups.join_group(request, context)

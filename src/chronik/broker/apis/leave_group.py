@@ -6,14 +6,15 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from chronik.broker.api import api
+from chronik.broker.permissions import GROUP, READ
 from chronik.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 
 if TYPE_CHECKING:
     from chronik.broker.context import Context
 
 
-@api(LeaveGroupRequest, LeaveGroupResponse)
+@api(LeaveGroupRequest, LeaveGroupResponse, needs=(READ.on(GROUP),))
 def leave_group(
     request: LeaveGroupRequest, context: Context
 ) -> LeaveGroupResponse | asyncio.Future[LeaveGroupResponse]:
-    return context.node.groups.leave_group(request, context)
+    return context.services.groups.leave_group(request, context)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from chronik.broker.api import api
+from chronik.broker.permissions import CLUSTER, DESCRIBE_CONFIGS
 from chronik.broker.reading import reads_metadata
 from chronik.metadata.image import Image, ResourceType
 from chronik.wire.error_codes import ErrorCode
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 KINDS = frozenset(ResourceType)
 
 
-@api(ListConfigResourcesRequest, ListConfigResourcesResponse)
+@api(ListConfigResourcesRequest, ListConfigResourcesResponse, needs=(DESCRIBE_CONFIGS.on(CLUSTER),))
 @reads_metadata
 def list_config_resources(request: ListConfigResourcesRequest, context: Context) -> ListConfigResourcesResponse:
     asked = [ResourceType.CLIENT_METRICS] if context.version == 0 else request.resource_types or sorted(KINDS)
@@ -35,7 +36,7 @@ def list_config_resources(request: ListConfigResourcesRequest, context: Context)
     response.config_resources = [
         ConfigResource(resource_name=name, resource_type=kind)
         for kind in dict.fromkeys(asked)
-        for name in _names(context.node.store.image, kind)
+        for name in _names(context.services.store.image, kind)
     ]
     return response
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from chronik.broker.api import api
+from chronik.broker.permissions import CLUSTER, DESCRIBE, GROUP
 from chronik.runtime.pieces import Work
 from chronik.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
@@ -12,6 +13,6 @@ if TYPE_CHECKING:
     from chronik.broker.context import Context
 
 
-@api(ListGroupsRequest, ListGroupsResponse)
+@api(ListGroupsRequest, ListGroupsResponse, needs=(DESCRIBE.on(CLUSTER), DESCRIBE.on(GROUP, "each, instead")))
 def list_groups(request: ListGroupsRequest, context: Context) -> Work[ListGroupsResponse]:
-    return context.node.groups.listing_groups(request, context)
+    return context.services.groups.listing_groups(request, context)

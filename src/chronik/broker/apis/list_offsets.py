@@ -14,6 +14,8 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from chronik.broker.api import api
+from chronik.broker.errors import REFUSALS
+from chronik.broker.permissions import DESCRIBE, TOPIC
 from chronik.broker.produced import takes_long_to_open
 from chronik.broker.topics import find_replica, find_topic
 from chronik.replication.errors import NotYetAvailable
@@ -48,20 +50,20 @@ READ_COMMITTED = 1
 NO_OFFSET = (-1, -1, -1)  # offset, timestamp, leader epoch
 
 
-@api(ListOffsetsRequest, ListOffsetsResponse)
+@api(ListOffsetsRequest, ListOffsetsResponse, needs=(DESCRIBE.on(TOPIC),))
 async def list_offsets(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse:
     topics = []
     for asked in request.topics:
-        topic = find_topic(context.node, asked.name, ZERO_UUID)
+        topic = find_topic(context.services, asked.name, ZERO_UUID)
         results = []
         times = Counter(partition.partition_index for partition in asked.partitions)
         for partition in asked.partitions:
             index = partition.partition_index
             if times[index] > 1 and context.version > 0:
                 continue
-            replica = topic if isinstance(topic, ErrorCode) else find_replica(context.node, topic, index)
+            replica = topic if isinstance(topic, ErrorCode) else find_replica(context.services, topic, index)
             results.append(await _list_one(request, partition, replica, context))
-            await context.node.turns.piece()
+            await context.services.turns.piece()
         results += [
             ListOffsetsPartitionResponse(partition_index=index, error_code=ErrorCode.INVALID_REQUEST)
             for index, count in times.items()
@@ -84,14 +86,14 @@ async def _list_one(
     try:
         replica.require_leader(asked.current_leader_epoch)
         if context.version == 0:
-            answer.old_style_offsets = _segment_starts(replica, asked, context.node.runtime.clock.wall_ms())
+            answer.old_style_offsets = _segment_starts(replica, asked, context.services.runtime.clock.wall_ms())
         else:
             committed_only = request.isolation_level == READ_COMMITTED
-            lane = context.node.record_lane
+            lane = context.services.record_lane
             found = await find_offset(replica, asked.timestamp, lane, committed_only=committed_only)
             replica.require_leader(asked.current_leader_epoch)  # still, after what may have taken long
             answer.offset, answer.timestamp, answer.leader_epoch = found
-    except context.node.refusals as fault:
+    except REFUSALS as fault:
         answer.error_code = fault.kafka_error
         if fault.kafka_error == ErrorCode.OFFSET_NOT_AVAILABLE and context.version < VERSION_NOT_AVAILABLE:
             answer.error_code = ErrorCode.LEADER_NOT_AVAILABLE  # which clients of before have learnt to wait for

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from chronik.broker.api import api
+from chronik.broker.permissions import CLUSTER, DESCRIBE
 from chronik.broker.reading import reads_metadata
 from chronik.runtime.pieces import ITEMS_PER_PIECE, Work
 from chronik.wire.messages.list_partition_reassignments import (
@@ -21,13 +22,13 @@ if TYPE_CHECKING:
     from chronik.metadata.image import Image, Topic
 
 
-@api(ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse)
+@api(ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse, needs=(DESCRIBE.on(CLUSTER),))
 @reads_metadata
 def list_partition_reassignments(
     request: ListPartitionReassignmentsRequest, context: Context
 ) -> Work[ListPartitionReassignmentsResponse]:
     moving = []
-    for topic, wanted in _asked(request, context.node.store.image):
+    for topic, wanted in _asked(request, context.services.store.image):
         yield 1 + len(topic.partitions) // (4 * ITEMS_PER_PIECE)
         partitions = [
             OngoingPartitionReassignment(

@@ -13,8 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from chronik.broker.api import api
-from chronik.broker.authorized import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from chronik.broker.creation import create_missing
+from chronik.broker.permissions import CLUSTER, CLUSTER_OPERATIONS, CREATE, DESCRIBE, TOPIC, TOPIC_OPERATIONS
 from chronik.broker.reading import reads_metadata
 from chronik.broker.topics import INTERNAL_TOPICS
 from chronik.metadata.decisions.topics import why_not_a_topic_name
@@ -47,18 +47,22 @@ def _unconfirmed(request: MetadataRequest, context: Context) -> MetadataResponse
         return None
     topics = []
     for topic in request.topics or []:
-        is_missing = topic.name in INTERNAL_TOPICS and context.node.store.image.topic_named(topic.name) is None
+        is_missing = topic.name in INTERNAL_TOPICS and context.services.store.image.topic_named(topic.name) is None
         error = ErrorCode.INVALID_REPLICATION_FACTOR if is_missing else ErrorCode.LEADER_NOT_AVAILABLE
         topics.append(_unknown(topic.name, topic.topic_id, error))
     return _response(request, context, topics)
 
 
-@api(MetadataRequest, MetadataResponse)
+@api(
+    MetadataRequest,
+    MetadataResponse,
+    needs=(DESCRIBE.on(TOPIC), CREATE.on(CLUSTER, "creates topics"), CREATE.on(TOPIC, "creates topics, instead")),
+)
 @partial(reads_metadata, otherwise=_unconfirmed)
 def metadata(
     request: MetadataRequest, context: Context
 ) -> MetadataResponse | Work[MetadataResponse] | Coroutine[Any, Any, Work[MetadataResponse]]:
-    image = context.node.store.image
+    image = context.services.store.image
     wanted = request.topics
     if wanted is None or _asks_for_all(request, context):
         return _describe_all(image, request, context)
@@ -66,7 +70,7 @@ def metadata(
         return _ids_too_early(wanted)
     request.topics = wanted = list({(topic.topic_id, topic.name): topic for topic in wanted}.values())
     missing = [topic.name for topic in wanted if topic.name and image.topic_named(topic.name) is None]
-    may_create = request.allow_auto_topic_creation and context.node.settings.auto_create_topics_enable
+    may_create = request.allow_auto_topic_creation and context.services.settings.auto_create_topics_enable
     creatable = [name for name in missing if may_create or name in INTERNAL_TOPICS]
     if creatable:
         return _after_creating(creatable, request, context)
@@ -99,11 +103,11 @@ def _ids_too_early(wanted: list[MetadataRequestTopic]) -> MetadataResponse:
 
 
 async def _after_creating(names: list[str], request: MetadataRequest, context: Context) -> Work[MetadataResponse]:
-    return _answer(request, context, await create_missing(context.node, names))
+    return _answer(request, context, await create_missing(context.services, names))
 
 
 def _answer(request: MetadataRequest, context: Context, refused: dict[str, ErrorCode]) -> Work[MetadataResponse]:
-    image = context.node.store.image
+    image = context.services.store.image
     topics = []
     for asked in request.topics or []:
         found = _find(asked, image, request, context, refused)
@@ -147,7 +151,7 @@ def _describe(topic: Topic, image: Image, request: MetadataRequest, context: Con
         described = _describe_anew(topic, image)
         described.topic_authorized_operations = TOPIC_OPERATIONS
         return described
-    kept = context.node.described_topics
+    kept = context.services.described_topics
     found = kept.get(topic, image)
     if found is None:
         found = _describe_anew(topic, image)
@@ -179,10 +183,10 @@ def _describe_partition(index: int, state: Partition, image: Image) -> MetadataR
 
 
 def _response(request: MetadataRequest, context: Context, topics: list[MetadataResponseTopic]) -> MetadataResponse:
-    node = context.node
+    services = context.services
     brokers = []
-    for broker in node.store.image.live_brokers:
-        endpoint = broker.endpoint(context.connection.listener)
+    for broker in services.store.image.live_brokers:
+        endpoint = broker.endpoint(context.session.listener)
         if endpoint is not None:
             brokers.append(
                 MetadataResponseBroker(
@@ -190,7 +194,7 @@ def _response(request: MetadataRequest, context: Context, topics: list[MetadataR
                 )
             )
     response = MetadataResponse(
-        brokers=brokers, cluster_id=node.cluster_id, controller_id=node.controller_id, topics=topics
+        brokers=brokers, cluster_id=services.cluster_id, controller_id=services.controller_id, topics=topics
     )
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS

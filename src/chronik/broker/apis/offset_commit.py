@@ -10,6 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from chronik.broker.api import Later, api
+from chronik.broker.permissions import GROUP, READ, TOPIC
 from chronik.broker.topics import find_topic
 from chronik.broker.turns import PIECES_FIRST
 from chronik.runtime.pieces import ITEMS_PER_PIECE, Work, at_once
@@ -29,7 +30,7 @@ VERSION_TOPIC_IDS = 10
 Refused = dict[tuple[str, bytes, int], ErrorCode]
 
 
-@api(OffsetCommitRequest, OffsetCommitResponse)
+@api(OffsetCommitRequest, OffsetCommitResponse, needs=(READ.on(GROUP), READ.on(TOPIC)))
 def offset_commit(request: OffsetCommitRequest, context: Context) -> Any:
     if sum([len(topic.partitions) for topic in request.topics]) > PIECES_FIRST:
         return _commit(request, context, is_long=True)
@@ -46,9 +47,9 @@ def _commit(request: OffsetCommitRequest, context: Context, *, is_long: bool) ->
     if asked and not request.topics:
         return (yield from _in_order(asked, refused, OffsetCommitResponse(topics=[])))
     if is_long:
-        answer = yield from context.node.groups.committing_offsets(request, context)
+        answer = yield from context.services.groups.committing_offsets(request, context)
     else:
-        answer = context.node.groups.offset_commit(request, context)
+        answer = context.services.groups.offset_commit(request, context)
     if not isinstance(answer, asyncio.Future):
         return (yield from _in_order(asked, refused, answer))
     if is_long:
@@ -62,12 +63,12 @@ async def _when_durable(
     refused: Refused,
     context: Context,
 ) -> OffsetCommitResponse:
-    return await context.node.turns.run(_in_order(asked, refused, await answer))
+    return await context.services.turns.run(_in_order(asked, refused, await answer))
 
 
 def _known(topic: OffsetCommitRequestTopic, context: Context, refused: Refused) -> Work[OffsetCommitRequestTopic]:
     """The part of a topic that exists, with both its name and its id; what does not goes to `refused`."""
-    found = find_topic(context.node, topic.name, topic.topic_id, by_id=context.version >= VERSION_TOPIC_IDS)
+    found = find_topic(context.services, topic.name, topic.topic_id, by_id=context.version >= VERSION_TOPIC_IDS)
     count = 0 if isinstance(found, ErrorCode) else len(found.partitions)
     error = found if isinstance(found, ErrorCode) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     kept = []

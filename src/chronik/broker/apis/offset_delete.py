@@ -9,6 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from chronik.broker.api import Later, api
+from chronik.broker.permissions import DELETE, GROUP, READ, TOPIC
 from chronik.broker.topics import find_topic
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.offset_delete import (
@@ -27,11 +28,11 @@ if TYPE_CHECKING:
 Unknown = dict[str, list[OffsetDeleteRequestPartition]]  # by topic
 
 
-@api(OffsetDeleteRequest, OffsetDeleteResponse)
+@api(OffsetDeleteRequest, OffsetDeleteResponse, needs=(DELETE.on(GROUP), READ.on(TOPIC)))
 def offset_delete(request: OffsetDeleteRequest, context: Context) -> OffsetDeleteResponse | Later:
     unknown = Unknown()
     request.topics = [known for topic in request.topics if (known := _known(topic, context, unknown)).partitions]
-    answer = context.node.groups.offset_delete(request, context)
+    answer = context.services.groups.offset_delete(request, context)
     if isinstance(answer, asyncio.Future):
         return Later(answer, lambda done: _with_refusals(done.result(), unknown))
     return _with_refusals(answer, unknown)
@@ -39,7 +40,7 @@ def offset_delete(request: OffsetDeleteRequest, context: Context) -> OffsetDelet
 
 def _known(topic: OffsetDeleteRequestTopic, context: Context, unknown: Unknown) -> OffsetDeleteRequestTopic:
     """The part of a topic that exists; what does not goes to `unknown`."""
-    found = find_topic(context.node, topic.name, ZERO_UUID)
+    found = find_topic(context.services, topic.name, ZERO_UUID)
     count = 0 if isinstance(found, ErrorCode) else len(found.partitions)
     kept = [partition for partition in topic.partitions if 0 <= partition.partition_index < count]
     if len(kept) < len(topic.partitions):

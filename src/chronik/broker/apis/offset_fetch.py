@@ -11,6 +11,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from chronik.broker.api import api
+from chronik.broker.permissions import DESCRIBE, GROUP, TOPIC
 from chronik.runtime.pieces import Work, each_light
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.offset_fetch import (
@@ -28,12 +29,12 @@ VERSION_TOPIC_IDS = 10
 Unknown = dict[str, list[OffsetFetchRequestTopics]]  # by group
 
 
-@api(OffsetFetchRequest, OffsetFetchResponse)
+@api(OffsetFetchRequest, OffsetFetchResponse, needs=(DESCRIBE.on(GROUP), DESCRIBE.on(TOPIC)))
 def offset_fetch(
     request: OffsetFetchRequest, context: Context
 ) -> Work[OffsetFetchResponse | Coroutine[Any, Any, OffsetFetchResponse]]:
     unknown = _name_topics(request, context) if context.version >= VERSION_TOPIC_IDS else {}
-    fetching = context.node.groups.fetching_offsets(request, context)
+    fetching = context.services.groups.fetching_offsets(request, context)
     if isinstance(fetching, asyncio.Future):
         return _when_settled(fetching, context, unknown)
     return (yield from _answer(fetching, context, unknown))
@@ -42,7 +43,7 @@ def offset_fetch(
 async def _when_settled(
     settled: asyncio.Future[Work[OffsetFetchResponse]], context: Context, unknown: Unknown
 ) -> OffsetFetchResponse:
-    return await context.node.turns.run(_answer(await settled, context, unknown))
+    return await context.services.turns.run(_answer(await settled, context, unknown))
 
 
 def _answer(fetching: Work[OffsetFetchResponse], context: Context, unknown: Unknown) -> Work[OffsetFetchResponse]:
@@ -60,7 +61,7 @@ def _name_topics(request: OffsetFetchRequest, context: Context) -> Unknown:
             continue
         known = []
         for topic in group.topics:
-            found = context.node.store.image.topic(topic.topic_id)
+            found = context.services.store.image.topic(topic.topic_id)
             if found is None:
                 unknown.setdefault(group.group_id, []).append(topic)
             else:
@@ -74,7 +75,7 @@ def _give_ids(response: OffsetFetchResponse, context: Context, unknown: Unknown)
     for group in response.groups:
         named = []
         for topic in group.topics:
-            found = context.node.store.image.topic_named(topic.name)
+            found = context.services.store.image.topic_named(topic.name)
             if found is not None:  # a topic that is gone has no id to be named by
                 topic.topic_id = found.topic_id
                 named.append(topic)

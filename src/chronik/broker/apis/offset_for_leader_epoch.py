@@ -11,6 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from chronik.broker.api import api
+from chronik.broker.errors import REFUSALS
+from chronik.broker.permissions import CLUSTER, CLUSTER_ACTION, DESCRIBE, TOPIC
 from chronik.broker.topics import find_replica, find_topic
 from chronik.runtime.pieces import Work, each
 from chronik.wire.error_codes import ErrorCode
@@ -28,25 +30,29 @@ if TYPE_CHECKING:
     from chronik.metadata.image import Topic
 
 
-@api(OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse)
+@api(
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    needs=(DESCRIBE.on(TOPIC), CLUSTER_ACTION.on(CLUSTER, "followers, instead")),
+)
 def offset_for_leader_epoch(
     request: OffsetForLeaderEpochRequest, context: Context
 ) -> Work[OffsetForLeaderEpochResponse]:
     topics = []
     for asked in request.topics:
-        topic = find_topic(context.node, asked.topic, ZERO_UUID)
+        topic = find_topic(context.services, asked.topic, ZERO_UUID)
         results = yield from each(partial(_end_of, topic, context), asked.partitions)
         topics.append(OffsetForLeaderTopicResult(topic=asked.topic, partitions=results))
     return OffsetForLeaderEpochResponse(topics=topics)
 
 
 def _end_of(topic: Topic | ErrorCode, context: Context, asked: OffsetForLeaderPartition) -> EpochEndOffset:
-    replica = topic if isinstance(topic, ErrorCode) else find_replica(context.node, topic, asked.partition)
+    replica = topic if isinstance(topic, ErrorCode) else find_replica(context.services, topic, asked.partition)
     if isinstance(replica, ErrorCode):
         return EpochEndOffset(error_code=replica, partition=asked.partition)
     try:
         replica.require_leader(asked.current_leader_epoch)
-    except context.node.refusals as fault:
+    except REFUSALS as fault:
         return EpochEndOffset(error_code=fault.kafka_error, partition=asked.partition)
     if replica.awaits_proof:
         return EpochEndOffset(error_code=ErrorCode.OFFSET_NOT_AVAILABLE, partition=asked.partition)

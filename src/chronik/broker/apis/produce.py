@@ -15,7 +15,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from chronik.broker.api import Later, api
-from chronik.broker.errors import Unanswerable
+from chronik.broker.errors import REFUSALS, Unanswerable
+from chronik.broker.permissions import TOPIC, TRANSACTIONAL_ID, WRITE
 from chronik.broker.produce_reply import encoded_reply
 from chronik.broker.produced import look_inside, plain_batch, read_produced, takes_long
 from chronik.broker.topics import INTERNAL_TOPICS, find_replica, find_topic
@@ -71,7 +72,7 @@ Waits = list[tuple[asyncio.Future[None], PartitionProduceResponse]]
 Looked = dict[int, list[BatchView] | Exception]  # what was found in batches that were taken apart, by id of their data
 
 
-@api(ProduceRequest, ProduceResponse)
+@api(ProduceRequest, ProduceResponse, needs=(WRITE.on(TOPIC), WRITE.on(TRANSACTIONAL_ID, "in transactions")))
 def produce(request: ProduceRequest, context: Context) -> Produced | Coroutine[Any, Any, Produced] | Work[Any]:
     if request.acks != ACKS_NONE and len(request.topic_data) == 1 and len(request.topic_data[0].partition_data) == 1:
         return _produce_one(request, request.topic_data[0], context)
@@ -113,20 +114,20 @@ def _look_first(request: ProduceRequest, slow: Slow, context: Context) -> Corout
 
 
 async def _looked_into(request: ProduceRequest, slow: Slow, context: Context) -> Any:
-    node, connection = context.node, context.connection
+    services, connection = context.services, context.connection
     looked: Looked = {}
     try:
         for partition, settings in slow:
-            now_ms = node.runtime.clock.wall_ms()
+            now_ms = services.runtime.clock.wall_ms()
             try:
-                looked[id(partition)] = await node.record_lane.run(
+                looked[id(partition)] = await services.record_lane.run(
                     partial(look_inside, partition.records, context.version, settings, now_ms)
                 )
-            except node.refusals as fault:
+            except REFUSALS as fault:
                 # Without the frames it came through: they hold what was decompressed, and we would keep them alive.
                 fault.__context__ = fault.__cause__ = None
                 looked[id(partition)] = fault.with_traceback(None)
-        done = await node.turns.run(_produce(request, context, looked))
+        done = await services.turns.run(_produce(request, context, looked))
     finally:
         connection.go_on()
     if not isinstance(done, Later):
@@ -143,7 +144,7 @@ def _slow_partitions(request: ProduceRequest, context: Context) -> Work[Slow]:
         if isinstance(topic, ErrorCode):
             continue
         for partition in data.partition_data:
-            replica = context.node.replicas.get(topic, partition.index)
+            replica = context.services.replicas.get(topic, partition.index)
             if replica is not None and _is_slow(partition, replica, context):
                 slow.append((partition, replica.settings))
             yield 1
@@ -151,7 +152,7 @@ def _slow_partitions(request: ProduceRequest, context: Context) -> Work[Slow]:
 
 
 def _is_slow(data: PartitionProduceData, replica: Replica, context: Context) -> bool:
-    return takes_long(data.records, context.version, replica.settings, context.node.runtime.clock.wall_ms())
+    return takes_long(data.records, context.version, replica.settings, context.services.runtime.clock.wall_ms())
 
 
 def _produce_one(
@@ -164,7 +165,7 @@ def _produce_one(
         return _response_of_one(data, _refused(partition.index, topic))
     done = _append_plain(topic, partition, request, context)
     if done is None:
-        found = context.node.replicas.get(topic, partition.index)
+        found = context.services.replicas.get(topic, partition.index)
         if found is not None and _is_slow(partition, found, context):
             return _look_first(request, [(partition, found.settings)], context)
         done = _append(topic, partition, request, context, {})
@@ -238,7 +239,7 @@ def _produce_topic(
 
 
 def _writable_topic(data: TopicProduceData, context: Context) -> Topic | ErrorCode:
-    topic = find_topic(context.node, data.name, data.topic_id, by_id=context.version >= VERSION_TOPIC_IDS)
+    topic = find_topic(context.services, data.name, data.topic_id, by_id=context.version >= VERSION_TOPIC_IDS)
     if isinstance(topic, Topic) and topic.name in INTERNAL_TOPICS:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
     return topic
@@ -271,8 +272,8 @@ def _append_plain(
 ) -> tuple[Replica, Appended] | PartitionProduceResponse | None:
     """As `_append`, where nothing needs a second look: the leader, all its replicas in sync, a batch that its header
     settles. None where something does."""
-    node = context.node
-    replica = node.replicas.get(topic, data.index)
+    services = context.services
+    replica = services.replicas.get(topic, data.index)
     if replica is None or replica.is_gone or (LONG_WAY.is_on and LONG_WAY.fires()):
         return None
     state = replica.state
@@ -280,15 +281,15 @@ def _append_plain(
         return None
     if request.acks not in (ACKS_ALL, ACKS_LEADER):
         return None
-    now_ms = node.runtime.clock.wall_ms()
+    now_ms = services.runtime.clock.wall_ms()
     batch = plain_batch(data.records, context.version, replica.settings, now_ms)
     if batch is None:
         return None
     try:
         appended = replica.append([batch], now_ms=now_ms, from_client=False)
-    except node.refusals as fault:
+    except REFUSALS as fault:
         return _not_appended(fault, topic, data, replica, context)
-    traffic = node.metrics.topics[topic.name]
+    traffic = services.metrics.topics[topic.name]
     traffic.messages_in += batch.record_count
     traffic.bytes_in += len(batch.data)
     return replica, appended
@@ -300,7 +301,7 @@ def _append(
     """Where the batch was appended, or the answer that it was not."""
     if request.acks not in (ACKS_ALL, ACKS_LEADER, ACKS_NONE):
         return _refused(data.index, ErrorCode.INVALID_REQUIRED_ACKS)
-    replica = find_replica(context.node, topic, data.index)
+    replica = find_replica(context.services, topic, data.index)
     if isinstance(replica, ErrorCode):
         return _refused(data.index, replica)
     try:
@@ -317,10 +318,10 @@ def _append(
             return PartitionProduceResponse(index=data.index, error_code=0, base_offset=-1)
         if any(batch.is_transactional for batch in batches):
             return _refused(data.index, _no_transaction(request))
-        appended = replica.append(batches, now_ms=context.node.runtime.clock.wall_ms(), from_client=not is_checked)
-    except context.node.refusals as fault:
+        appended = replica.append(batches, now_ms=context.services.runtime.clock.wall_ms(), from_client=not is_checked)
+    except REFUSALS as fault:
         return _not_appended(fault, topic, data, replica, context)
-    traffic = context.node.metrics.topics[topic.name]
+    traffic = context.services.metrics.topics[topic.name]
     traffic.messages_in += appended.last_offset - appended.first_offset + 1
     for batch in batches:
         traffic.bytes_in += batch.size_bytes
@@ -352,7 +353,7 @@ def _not_appended(
             BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=why)
             for index, why in fault.record_errors
         ]
-    context.node.metrics.topics[topic.name].produces_failed += 1
+    context.services.metrics.topics[topic.name].produces_failed += 1
     return refused
 
 

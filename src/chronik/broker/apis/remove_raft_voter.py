@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from chronik.broker.api import api
 from chronik.broker.apis.add_raft_voter import require_cluster
+from chronik.broker.permissions import ALTER, CLUSTER
 from chronik.broker.topics import refused_by
 from chronik.metadata.commands import RemoveVoter
 from chronik.metadata.errors import MetadataError
@@ -18,12 +19,12 @@ if TYPE_CHECKING:
     from chronik.broker.context import Context
 
 
-@api(RemoveRaftVoterRequest, RemoveRaftVoterResponse)
+@api(RemoveRaftVoterRequest, RemoveRaftVoterResponse, needs=(ALTER.on(CLUSTER),))
 async def remove_raft_voter(request: RemoveRaftVoterRequest, context: Context) -> RemoveRaftVoterResponse:
     try:
         require_cluster(request.cluster_id, context)
-        is_broker = request.voter_id in context.node.store.image.brokers
-        await context.node.store.submit(RemoveVoter(node_id=request.voter_id, entirely=not is_broker))
+        is_broker = request.voter_id in context.services.store.image.brokers
+        await context.services.store.submit(RemoveVoter(node_id=request.voter_id, entirely=not is_broker))
     except MetadataError as fault:
         error, message = refused_by(fault)
         return RemoveRaftVoterResponse(throttle_time_ms=0, error_code=error, error_message=message)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from chronik.broker.api import api
+from chronik.broker.permissions import ALTER, CLUSTER
 from chronik.broker.topics import refused_by
 from chronik.metadata.commands import RemoveVoter, UnregisterBroker
 from chronik.metadata.errors import MetadataError
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
     from chronik.broker.context import Context
 
 
-@api(UnregisterBrokerRequest, UnregisterBrokerResponse)
+@api(UnregisterBrokerRequest, UnregisterBrokerResponse, needs=(ALTER.on(CLUSTER),))
 async def unregister_broker(request: UnregisterBrokerRequest, context: Context) -> UnregisterBrokerResponse:
-    store = context.node.store
+    store = context.services.store
     try:
         await store.submit(UnregisterBroker(broker_id=request.broker_id))
         if request.broker_id in store.raft.members.learners:

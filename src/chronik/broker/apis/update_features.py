@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from chronik.broker.api import api
+from chronik.broker.permissions import ALTER, CLUSTER
 from chronik.broker.topics import refused_by
 from chronik.metadata.commands import SAFE_DOWNGRADE, UPGRADE, FeatureUpdate, UpdateFeatures
 from chronik.metadata.errors import MetadataError
@@ -24,11 +25,11 @@ if TYPE_CHECKING:
 VERSION_UPGRADE_TYPE = 1
 
 
-@api(UpdateFeaturesRequest, UpdateFeaturesResponse)
+@api(UpdateFeaturesRequest, UpdateFeaturesResponse, needs=(ALTER.on(CLUSTER),))
 async def update_features(request: UpdateFeaturesRequest, context: Context) -> UpdateFeaturesResponse:
     updates = [_update(each, context.version) for each in request.feature_updates]
     try:
-        await context.node.store.submit(UpdateFeatures(updates=updates, validate_only=request.validate_only))
+        await context.services.store.submit(UpdateFeatures(updates=updates, validate_only=request.validate_only))
     except MetadataError as fault:
         error, message = refused_by(fault)
         return UpdateFeaturesResponse(throttle_time_ms=0, error_code=error, error_message=message, results=[])

@@ -1,0 +1,55 @@
+"""What handlers use of the node. Built once, when the node is about to serve; nothing in it is replaced afterwards."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from chronik.broker.authorizer import Authorizer
+    from chronik.broker.described_topics import DescribedTopics
+    from chronik.broker.fetch_sessions import FetchSessions
+    from chronik.broker.live_settings import LiveSettings
+    from chronik.broker.memory import MemoryBudget
+    from chronik.broker.metrics import Metrics
+    from chronik.broker.producer_ids import ProducerIds
+    from chronik.broker.settings import Settings
+    from chronik.broker.turns import Turns
+    from chronik.coordinator.groups.coordinator import GroupCoordinator
+    from chronik.metadata.store import MetadataStore
+    from chronik.replication.assignment import Replicas
+    from chronik.runtime.interfaces import Lane, Runtime
+    from chronik.storage.logs import Logs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    node_id: int
+    runtime: Runtime
+    live_settings: LiveSettings
+    authorizer: Authorizer
+    store: MetadataStore
+    logs: Logs
+    replicas: Replicas
+    groups: GroupCoordinator
+    producer_ids: ProducerIds
+    fetch_sessions: FetchSessions
+    described_topics: DescribedTopics
+    metrics: Metrics
+    memory: MemoryBudget
+    turns: Turns
+    record_lane: Lane  # where batches are taken apart that would hold up the loop
+
+    @property
+    def settings(self) -> Settings:
+        """As they are now: an operator may change them at any time."""
+        return self.live_settings.now
+
+    @property
+    def cluster_id(self) -> str:
+        return self.store.image.cluster_id
+
+    @property
+    def controller_id(self) -> int:
+        leader_id = self.store.leader_id
+        return -1 if leader_id is None else leader_id
