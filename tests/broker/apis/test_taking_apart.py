@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 import pytest
@@ -64,7 +65,9 @@ async def world_with(*batches: bytes) -> tuple[World, NotedLane]:
     for data in batches:
         answer = await world.client.ask(produce_request(data), ProduceResponse, 9)
         assert answer.responses[0].partition_responses[0].error_code == 0
-    lane = world.node.record_lane = NotedLane(world.node.record_lane)
+    lane = NotedLane(world.node.record_lane)
+    dispatcher = world.node.dispatcher
+    dispatcher._services = replace(dispatcher._services, record_lane=lane)
     return world, lane
 
 

@@ -1,0 +1,162 @@
+"""Counts what one request costs a reader of the code: function calls, files, and changes of file, on one node.
+
+    tools/python tools/count_calls.py            # Produce and CreateTopics, after a warm-up
+    tools/python tools/count_calls.py --trace    # and each call, in order
+
+A node runs in this process and a client in another thread. Calls of functions in src/chronik count, on the node's event
+loop, from the bytes that arrive to the bytes that leave. Of several requests the cheapest counts: others may have met a
+heartbeat. tests/house/test_calls.py holds the figures, so that they rise only on purpose.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from struct import Struct
+from types import FrameType
+from typing import Any, NamedTuple
+
+import uvloop
+
+import chronik
+from chronik.broker.node import Node
+from chronik.broker.settings import Settings
+from chronik.runtime.real import real_runtime
+from chronik.wire.batches import build
+from chronik.wire.compiler import encode
+from chronik.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from chronik.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from chronik.wire.notation import Request
+from chronik.wire.records import Record
+
+ROOT = Path(chronik.__file__).parent
+REPEATS = 7
+PRODUCE_VERSION, CREATE_VERSION = 9, 7  # both flexible
+_header = Struct(">hhih").pack
+_size = Struct(">i")
+
+
+class Count(NamedTuple):
+    calls: int
+    files: int
+    changes: int  # from one file to another
+
+
+class Trace:
+    """Functions of ours that are called on this thread while it is on."""
+
+    def __init__(self) -> None:
+        self.is_on = False
+        self.called: list[tuple[str, str]] = []
+        self._names: dict[str, str | None] = {}
+
+    def __call__(self, frame: FrameType, event: str, arg: Any) -> None:
+        if event != "call" or not self.is_on:
+            return
+        path = frame.f_code.co_filename
+        if path not in self._names:
+            inside = Path(path).is_relative_to(ROOT)
+            self._names[path] = str(Path(path).relative_to(ROOT)) if inside else None
+        name = self._names[path]
+        if name is not None:
+            self.called.append((name, frame.f_code.co_qualname))
+
+    def take(self) -> list[tuple[str, str]]:
+        taken, self.called = self.called, []
+        return taken
+
+
+def count(called: list[tuple[str, str]]) -> Count:
+    files = [file for file, _ in called]
+    changes = sum(1 for before, after in pairwise(files) if before != after)
+    return Count(len(files), len(set(files)), changes)
+
+
+def frame_of(request: Request, version: int, correlation_id: int) -> bytes:
+    body = _header(request.api_key, version, correlation_id, -1) + b"\0" + encode(request, version)
+    return _size.pack(len(body)) + body
+
+
+def create(name: str) -> CreateTopicsRequest:
+    topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[])
+    return CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
+
+
+def produce(topic: str) -> ProduceRequest:
+    batch = build([Record(0, 1_700_000_000_000, None, b"value", ())])
+    data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=batch)])
+    return ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[data])
+
+
+class Client:
+    """Sends one request after the other, and notes what the node called for each."""
+
+    def __init__(self, port: int, trace: Trace) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port))
+        self._trace = trace
+        self._correlation_id = 0
+
+    def ask(self, request: Request, version: int) -> list[tuple[str, str]]:
+        self._correlation_id += 1
+        self._trace.is_on = True
+        self._socket.sendall(frame_of(request, version, self._correlation_id))
+        self._take(_size.unpack(self._take(_size.size))[0])
+        self._trace.is_on = False
+        return self._trace.take()
+
+    def _take(self, size_bytes: int) -> bytes:
+        data = b""
+        while len(data) < size_bytes:
+            data += self._socket.recv(size_bytes - len(data))
+        return data
+
+    def cheapest(self, requests: Iterator[Request], version: int) -> list[tuple[str, str]]:
+        return min([self.ask(next(requests), version) for _ in range(REPEATS)], key=len)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def measure(port: int, trace: Trace) -> dict[str, list[tuple[str, str]]]:
+    client = Client(port, trace)
+    with contextlib.closing(client):
+        created = client.cheapest((create(f"topic-{number}") for number in range(REPEATS)), CREATE_VERSION)
+        produced = client.cheapest((produce("topic-0") for _ in range(REPEATS)), PRODUCE_VERSION)
+    return {"Produce": produced, "CreateTopics": created}
+
+
+async def traced(work: Callable[[int, Trace], dict[str, list[tuple[str, str]]]]) -> dict[str, list[tuple[str, str]]]:
+    with tempfile.TemporaryDirectory() as directory:
+        overrides = {"log.dirs": directory, "listeners": "PLAINTEXT://127.0.0.1:0", "chronik.admin.listener": "none"}
+        settings = Settings.load(None, environment={}, overrides=overrides)
+        node = await Node.start(real_runtime(), settings)
+        trace = Trace()
+        sys.setprofile(trace)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(None, work, node.port(), trace)
+        finally:
+            sys.setprofile(None)
+            await node.stop()
+
+
+def counts() -> dict[str, Count]:
+    return {api: count(called) for api, called in uvloop.run(traced(measure)).items()}
+
+
+def main() -> None:
+    for api, called in uvloop.run(traced(measure)).items():
+        print(
+            f"{api}: {count(called).calls} calls, {count(called).files} files, {count(called).changes} changes of file"
+        )
+        if "--trace" in sys.argv:
+            print(*[f"  {file}  {name}" for file, name in called], sep="\n")
+
+
+if __name__ == "__main__":
+    main()
