@@ -26,7 +26,7 @@ def make_scratch() -> memoryview:
     What lands in it is consumed before the loop asks anybody else for room, because `received` never waits. Two loops
     in two threads need one each.
     """
-    return memoryview(bytearray(SCRATCH_BYTES))
+    return memoryview(_unfilled(SCRATCH_BYTES))
 
 
 def _unfilled(size_bytes: int) -> bytearray:
