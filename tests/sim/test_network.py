@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from chronik.sim.loop import VirtualTime
-from chronik.sim.network import SimNetwork, Wires
+from chronik.sim.network import SPLIT_ODDS, SimNetwork, Wires
 
 PORT = 9000
 
@@ -270,3 +270,11 @@ def _outcome(pair: Pair) -> Heard:
     connecting = pair.connect()
     pair.run(1000)
     return connecting.result()
+
+
+def test_packets_are_split_by_the_draws_of_randrange() -> None:
+    """A cheaper draw must be the same draw: every seed that was written down depends on it."""
+    wires, expected = Wires(VirtualTime(), Random(7)), Random(7)
+    drawn = [wires.splits() for _ in range(2000)]
+    assert drawn == [expected.randrange(SPLIT_ODDS) == 0 for _ in range(2000)]
+    assert any(drawn)

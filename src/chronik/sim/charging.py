@@ -30,16 +30,8 @@ PRODUCE_KEY = b"\x00\x00"
 class Charged(NamedTuple):
     owner: type
     method: str
-    price: Callable[..., int]  # of the method's arguments
-    after: Callable[[Any], int] = lambda _: 0  # and of what it returned
-
-
-def _partition(*_: object, **__: object) -> int:
-    return prices.PARTITION_NS
-
-
-def _raft_step(*_: object) -> int:
-    return prices.RAFT_STEP_NS
+    price: int | Callable[..., int]  # fixed, or of the method's arguments
+    is_after: bool = False  # the price is of what the method returned
 
 
 def _request(_: object, frame: memoryview, __: object) -> int:
@@ -55,7 +47,7 @@ def _encoded(parts: Any) -> int:
     """Records are handed on as they lie in the log."""
     if parts is None:
         return 0
-    return sum(len(part) for part in parts if type(part) is bytes) * prices.ENCODED_PS_PER_BYTE // 1000
+    return sum([len(part) for part in parts if type(part) is bytes]) * prices.ENCODED_PS_PER_BYTE // 1000
 
 
 def _pieces(_: Turns, pieces: int = 1) -> int:
@@ -80,19 +72,19 @@ def _image(_: object, data: bytes) -> int:
 
 CHARGED = (
     Charged(dispatch.Dispatcher, "answer", _request),
-    Charged(dispatch._Served, "parts", lambda *_: 0, _encoded),
+    Charged(dispatch._Served, "parts", _encoded, is_after=True),
     Charged(Turns, "spend", _pieces),
-    Charged(fetch_api._Fetch, "_read_partition", _partition),
-    Charged(FollowerSession, "_look", _partition),
-    Charged(FollowerSession, "_data", _partition),
-    Charged(Replica, "change", _partition),
-    Charged(Replica, "_commit", _partition),
+    Charged(fetch_api._Fetch, "_read_partition", prices.PARTITION_NS),
+    Charged(FollowerSession, "_look", prices.PARTITION_NS),
+    Charged(FollowerSession, "_data", prices.PARTITION_NS),
+    Charged(Replica, "change", prices.PARTITION_NS),
+    Charged(Replica, "_commit", prices.PARTITION_NS),
     Charged(Log, "append", _batches),
     Charged(Log, "append_fetched", _fetched),
-    Charged(Log, "read", _partition),
-    Charged(Log, "readable_bytes", _partition),
-    Charged(Core, "step", _raft_step),
-    Charged(Core, "tick", _raft_step),
+    Charged(Log, "read", prices.PARTITION_NS),
+    Charged(Log, "readable_bytes", prices.PARTITION_NS),
+    Charged(Core, "step", prices.RAFT_STEP_NS),
+    Charged(Core, "tick", prices.RAFT_STEP_NS),
     Charged(MetadataStore, "_apply", _record),
     Charged(MetadataStore, "_restore", _image),
 )
@@ -106,7 +98,8 @@ def charging(*, is_on: bool) -> Iterator[None]:
         return
     before = [(each, each.owner.__dict__[each.method]) for each in CHARGED]
     for each, method in before:
-        setattr(each.owner, each.method, _charged(method, each.price, each.after))
+        wrap = _charged_after if each.is_after else _charged_before
+        setattr(each.owner, each.method, wrap(method, each.price))
     try:
         yield
     finally:
@@ -114,15 +107,24 @@ def charging(*, is_on: bool) -> Iterator[None]:
             setattr(each.owner, each.method, method)
 
 
-def _charged(method: Any, price: Callable[..., int], after: Callable[[Any], int]) -> Callable[..., Any]:
+def _charged_before(method: Any, price: Any) -> Callable[..., Any]:
+    is_fixed = isinstance(price, int)
+
     def call(*args: Any, **named: Any) -> Any:
         loop = events._get_running_loop()
-        meter = loop.meter if isinstance(loop, ProcessLoop) else None
-        if meter is None:
-            return method(*args, **named)
-        meter.charge(price(*args, **named))
+        if isinstance(loop, ProcessLoop) and loop.meter is not None:
+            loop.meter.charge(price if is_fixed else price(*args, **named))
+        return method(*args, **named)
+
+    return call
+
+
+def _charged_after(method: Any, price: Any) -> Callable[..., Any]:
+    def call(*args: Any, **named: Any) -> Any:
+        loop = events._get_running_loop()
         result = method(*args, **named)
-        meter.charge(after(result))
+        if isinstance(loop, ProcessLoop) and loop.meter is not None:
+            loop.meter.charge(price(result))
         return result
 
     return call

@@ -13,12 +13,12 @@ WALL_MS = 1_700_000_000_000  # when every world begins
 
 class SimClock:
     def __init__(self, loop: ProcessLoop, *, booted_ns: int = 0, wall_offset_ms: int = 0) -> None:
-        self._loop = loop
+        self._node_ns = loop.node_ns
         self._booted_ns = booted_ns
         self.wall_offset_ms = wall_offset_ms
 
     def wall_ms(self) -> int:
-        return WALL_MS + self.wall_offset_ms + self._loop.node_ns() // NS_PER_MS
+        return WALL_MS + self.wall_offset_ms + self._node_ns() // NS_PER_MS
 
     def monotonic_ns(self) -> int:
-        return self._loop.node_ns() - self._booted_ns
+        return self._node_ns() - self._booted_ns

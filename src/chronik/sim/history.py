@@ -51,6 +51,7 @@ def _brief(result: Any) -> str:
 class History:
     world: World
     operations: list[Operation] = field(default_factory=list)
+    newest_ok: dict[tuple[str, str], int] = field(default_factory=dict)  # by kind and key: when it was invoked
 
     def invoke(self, client: str, node: str, kind: str, key: str, value: Any = None) -> Operation:
         made = Operation(len(self.operations), client, node, kind, key, value, self.world.time.now_ns)
@@ -62,4 +63,7 @@ class History:
         operation.status, operation.result = status, result
         if status != UNKNOWN:
             operation.returned_ns = self.world.time.now_ns
+        if status == OK:
+            of = operation.kind, operation.key
+            self.newest_ok[of] = max(operation.invoked_ns, self.newest_ok.get(of, 0))
         self.world.note(operation.client, str(operation))

@@ -7,6 +7,7 @@ retry storm which keeps an overloaded server overloaded. Nothing that they are t
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable
 from random import Random
 
@@ -70,12 +71,13 @@ def _fetch(random: Random, partition_count: int) -> Asked:
 
 
 def _list_offsets(random: Random, partition_count: int) -> Asked:
-    asked = [
-        ListOffsetsPartition(partition_index=number % partition_count, timestamp=LATEST)
-        for number in range(random.choice(LOOKED_UP))
-    ]
-    topic = ListOffsetsTopic(name=LOAD_TOPIC, partitions=asked)
+    topic = ListOffsetsTopic(name=LOAD_TOPIC, partitions=_looked_up(random.choice(LOOKED_UP), partition_count))
     return Asked(ListOffsetsRequest(replica_id=-1, topics=[topic]), ListOffsetsResponse)
+
+
+@functools.cache
+def _looked_up(count: int, partition_count: int) -> list[ListOffsetsPartition]:
+    return [ListOffsetsPartition(partition_index=number % partition_count, timestamp=LATEST) for number in range(count)]
 
 
 def _all_topics(random: Random, partition_count: int) -> Asked:
@@ -84,9 +86,14 @@ def _all_topics(random: Random, partition_count: int) -> Asked:
 
 def _many_topics(random: Random, partition_count: int) -> Asked:
     """Most of which do not exist."""
-    names = [f"unknown-{number}" for number in range(random.choice(NAMED_TOPICS))]
-    topics = [MetadataRequestTopic(topic_id=ZERO_UUID, name=name) for name in (LOAD_TOPIC, *names)]
+    topics = _named(random.choice(NAMED_TOPICS))
     return Asked(MetadataRequest(topics=topics, allow_auto_topic_creation=False), MetadataResponse)
+
+
+@functools.cache
+def _named(count: int) -> list[MetadataRequestTopic]:
+    names = [LOAD_TOPIC, *(f"unknown-{number}" for number in range(count))]
+    return [MetadataRequestTopic(topic_id=ZERO_UUID, name=name) for name in names]
 
 
 KINDS: tuple[Callable[[Random, int], Asked], ...] = (

@@ -13,6 +13,7 @@ names who waits for what; one that turns on the spot is an error too.
 from __future__ import annotations
 
 import asyncio
+import functools
 import heapq
 from asyncio import events
 from collections import deque
@@ -45,9 +46,15 @@ class SimHandle(asyncio.TimerHandle):
     ) -> None:
         # Not the parent's constructor: it asks the loop for its debug mode and takes the call stack, at ten times the
         # cost of the whole of this.
-        self._callback, self._args, self._context = callback, args, context
-        self._cancelled, self._scheduled, self._when = False, False, when_ns / NS_PER_S
-        self.loop, self.when_ns = loop, when_ns
+        self._callback = callback
+        self._args = args
+        self._context = context
+        self._cancelled = False
+        self.loop = loop
+        self.when_ns = when_ns
+
+    def when(self) -> float:
+        return self.when_ns / NS_PER_S
 
     def cancel(self) -> None:
         self._cancelled = True
@@ -62,6 +69,7 @@ class VirtualTime:
 
     def __init__(self) -> None:
         self.now_ns = 0
+        self.is_over = False  # whoever runs the world has seen enough: `run_until` returns at the next moment
         self._count = 0
         self._later: list[tuple[int, int, SimHandle]] = []
         self._ready: deque[SimHandle] = deque()
@@ -84,13 +92,19 @@ class VirtualTime:
         return handle
 
     def at(self, when_ns: int, callback: Callable[..., object], *args: Any) -> SimHandle:
-        return self.schedule(SimHandle(callback, args, None, max(self.now_ns, when_ns), None))
+        if when_ns < self.now_ns:
+            when_ns = self.now_ns
+        self._count += 1
+        handle = SimHandle(callback, args, None, when_ns, None)
+        heapq.heappush(self._later, (when_ns, self._count, handle))
+        return handle
 
     @property
     def present_ns(self) -> int:
         """The time at which what happens now takes effect: later than the world's while a process computes."""
         loop = events._get_running_loop()
-        return loop.present_ns() if isinstance(loop, ProcessLoop) else self.now_ns
+        meter = loop.meter if isinstance(loop, ProcessLoop) else None
+        return self.now_ns if meter is None else meter.present_ns(self.now_ns)
 
     def make_ready(self, handle: SimHandle) -> None:
         self._ready.append(handle)
@@ -103,25 +117,28 @@ class VirtualTime:
     def run_until(self, holds: Callable[[], bool], *, within_ms: int) -> bool:
         """Lets things happen until `holds`, which is asked between one moment and the next. False: time ran out."""
         end_ns = self.now_ns + within_ms * NS_PER_MS
-        later = self._later
+        later, make_ready, pop = self._later, self._ready.append, heapq.heappop
         running_before = events._get_running_loop()
         try:
             while True:
                 self._run_ready()
-                if holds():
+                if self.is_over or holds():
                     return True
                 while later and later[0][2]._cancelled:
-                    heapq.heappop(later)
+                    pop(later)
                 if not later:
                     raise Deadlock(self._who_waits())
-                if later[0][0] > end_ns:
+                next_ns = later[0][0]
+                if next_ns > end_ns:
                     self.now_ns = end_ns
                     return False
-                now_ns = self.now_ns = max(self.now_ns, later[0][0])
+                if next_ns > self.now_ns:
+                    self.now_ns = next_ns
+                now_ns = self.now_ns
                 while later and later[0][0] <= now_ns:
-                    handle = heapq.heappop(later)[2]
+                    handle = pop(later)[2]
                     if not handle._cancelled:
-                        self._ready.append(handle)
+                        make_ready(handle)
         finally:
             events._set_running_loop(running_before)
 
@@ -151,10 +168,10 @@ class VirtualTime:
                 continue
             elif loop.is_paused:
                 loop.held.append(handle)
-            elif loop.meter is None:
+            elif (meter := loop.meter) is None:
                 loop.run(handle)
             else:
-                loop.run_at_cost(handle, loop.meter)
+                loop.run_at_cost(handle, meter)
             if count > CALLBACKS_PER_INSTANT_MAX:
                 raise Livelock(f"{count} callbacks at {self.now_ns} ns, the last of {loop and loop.name}: {handle}")
 
@@ -183,6 +200,7 @@ class ProcessLoop(_Loop):  # type: ignore[misc]
         self._is_late = False  # the world will let it go on once it has
         self._task_count = 0
         self._remains: list[asyncio.Task[Any]] = []
+        self.create_future = functools.partial(asyncio.Future, loop=self)
 
     # What the world does to it
 
@@ -227,8 +245,7 @@ class ProcessLoop(_Loop):  # type: ignore[misc]
             handle._context.run(handle._callback, *handle._args)  # type: ignore[union-attr]
         except BaseException as error:  # noqa: BLE001 - the edge of a process; the power may be what failed
             self.call_exception_handler({"message": f"{self.name}: a callback raised", "exception": error})
-        meter.end()
-        if meter.is_ahead(self.world.now_ns):
+        if meter.end(self.world.now_ns):
             self._is_late = True
             self.world.at(meter.busy_until_ns, self._go_on, meter)
         elif self.after_each is not None:
@@ -264,12 +281,10 @@ class ProcessLoop(_Loop):  # type: ignore[misc]
 
     # Time
 
-    def present_ns(self) -> int:
-        now_ns = self.world.now_ns
-        return now_ns if self.meter is None else self.meter.present_ns(now_ns)
-
     def node_ns(self) -> int:
-        now_ns = self.present_ns()
+        meter = self.meter
+        # As `Meter.present_ns` has it, without the call: nothing is asked for as often as the time.
+        now_ns = self.world.now_ns if meter is None or not meter.runs else meter.busy_until_ns + meter.spent_ns
         return now_ns + now_ns * self.rate_ppm // PPM
 
     def world_ns(self, node_ns: int) -> int:
@@ -281,10 +296,13 @@ class ProcessLoop(_Loop):  # type: ignore[misc]
 
     # asyncio's side
 
+    get_debug = bool  # `bool()` is False. Every future and every task asks, and this answer runs no Python.
+
     def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> asyncio.Handle:
-        handle = SimHandle(callback, args, self, self.world.now_ns, context or copy_context())
+        world = self.world
+        handle = SimHandle(callback, args, self, world.now_ns, copy_context() if context is None else context)
         if not self.is_dead:
-            self.world._ready.append(handle)
+            world._ready.append(handle)
         return handle
 
     call_soon_threadsafe = call_soon
@@ -303,12 +321,15 @@ class ProcessLoop(_Loop):  # type: ignore[misc]
     def _call_at_ns(
         self, node_ns: int, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
     ) -> SimHandle:
-        when_ns = max(self.world.now_ns, self.world_ns(node_ns))
-        handle = SimHandle(callback, args, self, when_ns, context or copy_context())
-        return handle if self.is_dead else self.world.schedule(handle)
-
-    def create_future(self) -> asyncio.Future[Any]:
-        return asyncio.Future(loop=self)
+        world = self.world
+        when_ns = -(-node_ns * PPM // (PPM + self.rate_ppm))  # as `world_ns` has it
+        if when_ns < world.now_ns:
+            when_ns = world.now_ns
+        handle = SimHandle(callback, args, self, when_ns, copy_context() if context is None else context)
+        if not self.is_dead:
+            world._count += 1
+            heapq.heappush(world._later, (when_ns, world._count, handle))
+        return handle
 
     def create_task(
         self,
@@ -329,9 +350,6 @@ class ProcessLoop(_Loop):  # type: ignore[misc]
 
     def set_exception_handler(self, handler: object) -> None:
         """Not kept: a callback that raises ends the run, which is more than any handler could do."""
-
-    def get_debug(self) -> bool:
-        return False
 
     def is_running(self) -> bool:
         return True

@@ -23,10 +23,14 @@ AHEAD_NS_MAX = 200_000
 class Meter:
     """`percent` is how slow the machine is: 100 is as the table of prices has it."""
 
-    __slots__ = ("busy_until_ns", "longest_ns", "on_hold", "percent", "runs", "spent_ns", "where", "works_elsewhere")
+    __slots__ = (
+        "busy_until_ns", "callback_ns", "longest_ns", "on_hold", "percent", "runs", "spent_ns", "where",
+        "works_elsewhere",
+    )  # fmt: skip
 
     def __init__(self, percent: int, on_hold: Callable[[int, str], None]) -> None:
         self.percent = percent
+        self.callback_ns = CALLBACK_NS * percent // 100
         self.on_hold = on_hold  # told of each callback that held the loop for longer than it may: how long, and where
         self.busy_until_ns = 0  # of the world's time
         self.spent_ns = 0  # in the callback that runs
@@ -42,8 +46,9 @@ class Meter:
                 self.where = _callers()
 
     def begin(self, now_ns: int) -> None:
-        self.busy_until_ns = max(self.busy_until_ns, now_ns)
-        self.spent_ns = CALLBACK_NS * self.percent // 100
+        if now_ns > self.busy_until_ns:
+            self.busy_until_ns = now_ns
+        self.spent_ns = self.callback_ns
         self.where = ""
         self.runs = True
 
@@ -51,15 +56,15 @@ class Meter:
         """The world's time as it is for the process: later than the world's own while it computes."""
         return self.busy_until_ns + self.spent_ns if self.runs else now_ns
 
-    def end(self) -> None:
-        self.runs = False
-        self.busy_until_ns += self.spent_ns
-        self.longest_ns = max(self.longest_ns, self.spent_ns)
-        if self.spent_ns > HOLD_NS_MAX:
-            self.on_hold(self.spent_ns, self.where)
-
-    def is_ahead(self, now_ns: int) -> bool:
+    def end(self, now_ns: int) -> bool:
         """Whether the process must let the world catch up before it does anything else."""
+        self.runs = False
+        spent_ns = self.spent_ns
+        self.busy_until_ns += spent_ns
+        if spent_ns > self.longest_ns:
+            self.longest_ns = spent_ns
+        if spent_ns > HOLD_NS_MAX:
+            self.on_hold(spent_ns, self.where)
         return self.busy_until_ns - now_ns > AHEAD_NS_MAX
 
 

@@ -168,13 +168,8 @@ class RecordClients:
 
 def are_served(history: History, since_ns: int, partition_count: int) -> bool:
     """Whether a record that was sent since then was acknowledged in every partition."""
-    served: set[str] = set()
-    for operation in reversed(history.operations):
-        if operation.invoked_ns <= since_ns or len(served) == partition_count:
-            break
-        if operation.kind == "produce" and operation.status == OK:
-            served.add(operation.key)
-    return len(served) == partition_count
+    served = [key for (kind, key), at_ns in history.newest_ok.items() if kind == "produce" and at_ns > since_ns]
+    return len(served) >= partition_count
 
 
 async def read(

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 WINDOW_BYTES = 256 * 1024  # on their way or unread: what the systems at both ends keep
 HIGH_BYTES = 64 * 1024  # asyncio's own default
-SPLIT_ODDS = 40  # one packet in so many arrives in two parts
 FIN, RST = b"FIN", b"RST"  # told from data by identity
 
 
@@ -46,19 +45,24 @@ class Pipe:
             self.launch(data)
 
     def launch(self, packet: bytes) -> None:
-        if self.wires.tap is None or packet is FIN or packet is RST:
+        tap = self.wires.tap
+        if tap is not None and packet is not FIN and packet is not RST:
+            for delivered in tap(self, packet):
+                self._launch(delivered)
+        else:
             self._launch(packet)
-            return
-        for delivered in self.wires.tap(self, packet):
-            self._launch(delivered)
 
     def _launch(self, packet: bytes) -> None:
         wires = self.wires
-        self.window_bytes += len(packet)
-        wires.bytes_carried += len(packet)
-        delay_ns = wires.delay_ns(*self.link)
-        self._last_ns = max(self._last_ns, wires.time.present_ns + delay_ns)
-        wires.time.at(self._last_ns, self._arrive, packet)
+        size_bytes = len(packet)
+        self.window_bytes += size_bytes
+        wires.bytes_carried += size_bytes
+        source, target = self.link
+        time = wires.time
+        at_ns = time.present_ns + wires.delay_ns(source, target)
+        if at_ns > self._last_ns:
+            self._last_ns = at_ns
+        time.at(self._last_ns, self._arrive, packet)
 
     def taken(self, count: int) -> None:
         """The protocol read so much: there is room for more."""
@@ -67,7 +71,9 @@ class Pipe:
             data = self.unsent.popleft()
             self._count_unsent(-len(data))
             self.launch(data)
-        self.source.has_drained()
+        source = self.source
+        if source._peer_is_slow or source._wrote_eof or source._is_closing:  # few are
+            source.has_drained()
 
     def drop_unsent(self) -> None:
         self.unsent.clear()
@@ -78,18 +84,15 @@ class Pipe:
         self.source.network.here.unsent_bytes += more_bytes
 
     def revive(self) -> None:
-        if self._is_cut():
+        if self.wires.is_cut(*self.link):
             self.wires.hold(self)
             return
         held, self.held = self.held, []
         for packet in held:
             self._arrive(packet)
 
-    def _is_cut(self) -> bool:
-        return self.wires.is_cut(*self.link)
-
     def _arrive(self, packet: bytes) -> None:
-        if self.held or self._is_cut():
+        if self.held or self.wires.is_cut(*self.link):
             self.held.append(packet)
             self.wires.hold(self)
             return
@@ -97,7 +100,7 @@ class Pipe:
         if target.is_gone:
             self._find_nobody(packet)
             return
-        if len(packet) > 1 and packet is not FIN and packet is not RST and self.wires.random.randrange(SPLIT_ODDS) == 0:
+        if len(packet) > 1 and packet is not FIN and packet is not RST and self.wires.splits():
             at = self.wires.random.randrange(1, len(packet))
             self.arrived += (packet[:at], packet[at:])
             target.may_read(in_parts=True)
@@ -171,6 +174,7 @@ class SimTransport(asyncio.Transport):
     def _read(self, in_parts: bool) -> None:  # noqa: FBT001 - called by the loop
         self._read_is_due = False
         arrived = self.incoming.arrived
+        meter = self._loop.meter
         while arrived and self._is_reading and not self._is_lost:
             packet = arrived.popleft()
             if packet is RST:
@@ -181,22 +185,23 @@ class SimTransport(asyncio.Transport):
                 self.incoming.taken(len(FIN))
                 self._eof()
                 return
-            if self._loop.meter is not None:
-                self._loop.meter.charge(SOCKET_CALL_NS + len(packet) * SOCKET_PS_PER_BYTE // 1000)
+            if meter is not None:
+                meter.charge(SOCKET_CALL_NS + len(packet) * SOCKET_PS_PER_BYTE // 1000)
             self._hand_over(packet)
             self.incoming.taken(len(packet))
             if in_parts:
                 break
-        self.may_read()
+        if arrived:
+            self.may_read()
 
     def _hand_over(self, data: bytes) -> None:
         protocol = self._protocol
         if not isinstance(protocol, asyncio.BufferedProtocol):
-            cast(asyncio.Protocol, protocol).data_received(data)
+            protocol.data_received(data)  # type: ignore[union-attr]
             return
         view = memoryview(data)
         while view and not self._is_lost:
-            room = cast(memoryview, protocol.get_buffer(-1))
+            room: memoryview = protocol.get_buffer(-1)  # type: ignore[assignment]
             count = min(len(room), len(view))
             room[:count] = view[:count]
             protocol.buffer_updated(count)

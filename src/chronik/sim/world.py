@@ -34,17 +34,19 @@ class World:
         """Ends the run at the next moment. Not raised here: this is called from inside the product, which may catch."""
         if self.violation is None:
             self.violation = Violation(invariant, what)
+            self.time.is_over = True
             self.note("world", f"VIOLATED {self.violation}")
 
     def run_until(self, holds: Callable[[], bool], *, within_ms: int) -> bool:
-        held = self.time.run_until(lambda: self.violation is not None or holds(), within_ms=within_ms)
+        held = self.time.run_until(holds, within_ms=within_ms)
         if self.violation is not None:
             raise self.violation
         return held
 
     def run_for(self, duration_ms: int) -> None:
         end_ns = self.time.now_ns + duration_ms * NS_PER_MS
-        self.run_until(lambda: self.time.now_ns >= end_ns, within_ms=duration_ms)
+        time = self.time
+        self.run_until(lambda: time.now_ns >= end_ns, within_ms=duration_ms)
 
     def random(self, purpose: str) -> Random:
         return stream(self.seed, purpose)

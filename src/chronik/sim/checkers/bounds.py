@@ -24,8 +24,12 @@ class MemoryBounds(Checker):
         if node is None:
             return
         memory = node.memory
-        unsent_bytes = max(memory.unsent_bytes, self.world.wires.host(machine.host).unsent_bytes)
+        unsent_bytes = self.world.wires.hosts[machine.host].unsent_bytes
+        if memory.unsent_bytes > unsent_bytes:
+            unsent_bytes = memory.unsent_bytes
         held_bytes = memory.used_bytes + memory.kept_bytes + unsent_bytes
+        if held_bytes + memory.small_bytes <= memory.size_bytes:
+            return  # within the bounds below, too, and nearly always so
         if held_bytes > memory.size_bytes + BESIDE_BYTES:
             self._too_much(machine, held_bytes, memory.size_bytes + BESIDE_BYTES)
         if held_bytes + memory.small_bytes > memory.size_bytes + BESIDE_BYTES + OBJECTS_BYTES:

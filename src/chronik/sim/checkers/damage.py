@@ -69,7 +69,6 @@ class CommittedIsKept(Checker):
             self._marks.pop(machine.node_id, None)
 
     def looked(self, machine: Machine) -> None:
-        self._see_image(machine)
         if self._starts.get(machine.node_id) == machine.starts:
             return
         logs = getattr(node_of(machine), "logs", None)
@@ -84,9 +83,11 @@ class CommittedIsKept(Checker):
 
     def _see_image(self, machine: Machine) -> None:
         store = machine.program.store if machine.program is not None else None
-        if store is None or store.image is self._images.get(machine.node_id):
-            return
-        image = self._images[machine.node_id] = store.image
+        if store is not None and store.image is not self._images.get(machine.node_id):
+            self.saw_image(machine, store.image)
+
+    def saw_image(self, machine: Machine, image: Image) -> None:
+        self._images[machine.node_id] = image
         for topic_id in image.topics:
             self._versions[topic_id] = min(image.version, self._versions.get(topic_id, image.version))
         self._forget_gone(machine.node_id, image)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from chronik.metadata.image import Image
 from chronik.raft.driver import RaftNode
 from chronik.raft.messages import Role
 from chronik.sim.cluster import Cluster, Machine
@@ -48,6 +49,9 @@ class Checker:
 
     def changed(self, machine: Machine, raft: RaftNode, before: Quorum, now: Quorum) -> None:
         """Something of it is different after a callback of this process."""
+
+    def saw_image(self, machine: Machine, image: Image) -> None:
+        """After a callback of a process whose metadata are not what they were before it; also after its first."""
 
     def looked(self, machine: Machine) -> None:
         """After every callback of a process, whatever it did. Only who overrides this is called, so it may be dear."""

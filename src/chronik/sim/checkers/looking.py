@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from chronik.metadata.image import Image
+from chronik.metadata.store import MetadataStore
 from chronik.raft.driver import RaftNode
 from chronik.raft.messages import Role
 from chronik.sim.checkers.interface import NOTHING_SEEN, Checker, Quorum
@@ -15,25 +17,33 @@ def look_at(machine: Machine, checkers: Sequence[Checker]) -> Callable[[], None]
     assert program is not None
     raft: RaftNode | None = None
     before = NOTHING_SEEN
+    store: MetadataStore | None = None
+    image: Image | None = None
     always = [checker.looked for checker in checkers if type(checker).looked is not Checker.looked]
 
     def look() -> None:
-        nonlocal raft, before
+        nonlocal raft, before, store, image
         if raft is None:
             raft = program.raft
             if raft is None:
                 return
+            store = program.store
             before = Quorum._make(_seen(raft))
             for checker in checkers:
                 checker.started(machine, raft, before)
             return
-        found = _seen(raft)
+        core = raft._core  # as `_seen` has it, without the call: this runs after every callback
+        found = core.term, core.vote, core.role, core.log.committed, raft._applied_index, raft._lease.until_ns
         if found != before:
             seen, before = before, (now := Quorum._make(found))
             if now.role is not seen.role or now.term != seen.term:
                 machine.world.note(machine.host, f"is {now.role.name.lower()} in term {now.term}")
             for checker in checkers:
                 checker.changed(machine, raft, seen, now)
+        if store is not None and store.image is not image:
+            image = store.image
+            for checker in checkers:
+                checker.saw_image(machine, image)
         for looked in always:
             looked(machine)
 

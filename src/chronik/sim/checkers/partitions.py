@@ -16,6 +16,7 @@ from chronik.wire.records import iterate
 
 READ_BYTES = 1 << 30
 INTERNAL = "__"  # how the names of internal topics begin
+NOT_SEEN = (None, 0)
 
 
 def node_of(machine: Machine) -> Node | None:
@@ -57,9 +58,10 @@ class Watermarks(Checker):
         return max(log.durable_offset, min(log.end_offset, before))
 
     def looked(self, machine: Machine) -> None:
+        seen = self._seen
         for key, replica in replicas_of(machine).items():
             mark = replica.high_watermark
-            before, mended_count = self._seen.get(replica, (None, 0))
+            before, mended_count = seen.get(replica, NOT_SEEN)
             if mark == before:
                 continue
             self._seen[replica] = (mark, replica.mended_count)
@@ -100,9 +102,11 @@ class Followers(Checker):
         ends = self._ends.setdefault((machine.node_id, machine.starts), {})
         for key, replica in replicas.items():
             end = replica.log.end_offset
-            before = ends.get(key, end)
+            before = ends.get(key)
+            if end == before:
+                continue
             ends[key] = end
-            if end > before and not replica.is_leader:
+            if before is not None and end > before and not replica.is_leader:
                 self._compare(machine, key, replica)
 
     def _compare(self, machine: Machine, key: tuple[bytes, int], replica: Replica) -> None:
@@ -131,14 +135,8 @@ class Elections(Checker):
         self._images: dict[int, tuple[int, Image]] = {}  # by node: start, image
         self._leaders: dict[tuple[bytes, int, int], int] = {}  # by partition and epoch
 
-    def looked(self, machine: Machine) -> None:
-        store = machine.program.store if machine.program is not None else None
-        if store is None:
-            return
-        image = store.image
+    def saw_image(self, machine: Machine, image: Image) -> None:
         start, before = self._images.get(machine.node_id, (0, None))
-        if image is before:
-            return
         self._images[machine.node_id] = (machine.starts, image)
         for topic in image.all_topics():
             old = before.topic(topic.topic_id) if before is not None and start == machine.starts else None
