@@ -40,14 +40,14 @@ unexport PYTHONPATH PYTHONHOME
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test spark quick lint fmt bench compat fuzz hostile kills sim setup jars lock clean venv jdk
+.PHONY: help demo test spark quick lint fmt bench compat fuzz hostile kills sim sim-night setup jars lock clean venv jdk
 
 # A command whose subject has not been written yet says so, and fails.
 exists = @test -e $(1) || { echo "chronik: nothing to $@ yet: there is no $(1)" >&2; exit 1; }
 
 help:  ## this list
 	@echo "Chronik. Needs Python 3.11+, a JDK 17+ with Maven for the tests against real Kafka; the rest it sets up itself."
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: venv  ## shows what works today
 	@$(BIN)/python tools/demo.py $(ARGS)
@@ -97,6 +97,9 @@ sim: venv  ## runs whole clusters in virtual time under faults; SEEDS=1000 for m
 	for scenario in $(SCENARIOS); do \
 		$(BIN)/chronik sim --scenario $$scenario --seeds $(SEEDS) --first $(FIRST) --jobs $(JOBS) $(ARGS) || exit 1; \
 	done
+
+sim-night: venv  ## thousands of seeds of every storage fault and scenario, for hours; stops at Ctrl-C and continues when run again
+	$(BIN)/chronik sim night $(ARGS)
 
 setup:  ## makes .venv with broker, dev and spark extras
 	@$(PREPARE) all

@@ -12,7 +12,9 @@ import pytest
 
 from tests.house.repository import ROOT
 
-WANTED = ("setup", "demo", "test", "quick", "lint", "fmt", "bench", "compat", "fuzz", "sim", "clean", "help")
+WANTED = (
+    "setup", "demo", "test", "quick", "lint", "fmt", "bench", "compat", "fuzz", "sim", "sim-night", "clean", "help",
+)  # fmt: skip
 DOCUMENTS = ("README.md", "CONTRIBUTING.md", "DESIGN.md", "CHANGELOG.md")
 
 
@@ -33,7 +35,7 @@ def machine_with(folder: Path, **programs: str) -> str:
 
 def targets() -> set[str]:
     benchmarks = {f"bench-{path.stem}" for path in (ROOT / "benchmarks").glob("*.py")}
-    return benchmarks | set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    return benchmarks | set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
 
 def test_make_alone_teaches_every_command() -> None:

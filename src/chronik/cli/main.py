@@ -32,7 +32,7 @@ COMMANDS: Final = {
     "storage": "chronik.cli.storage:app",
     "compat": "chronik.cli.compat:compat",
     "debug": "chronik.cli.debug:app",
-    "sim": "chronik.cli.sim:sim",
+    "sim": "chronik.cli.sim:app",
     "sql": "chronik.cli.sql:sql",
     "pipeline": "chronik.cli.pipeline:app",
     "dlq": "chronik.cli.dlq:app",

@@ -5,13 +5,18 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-from cyclopts import Parameter
+from cyclopts import App, Parameter
 
+from chronik.cli.sim_night import night
 from chronik.runtime.wording import counted
 
 FAILED = 1
 
+app = App(name="sim")
+app.command(night)
 
+
+@app.default
 def sim(
     *,
     scenario: str = "topics",
@@ -29,6 +34,7 @@ def sim(
       chronik sim --seeds 1000
       chronik sim --scenario metadata --seed 383 --log
       chronik sim --scenario loss --fault lost-journal --seeds 50
+      chronik sim night --results night.jsonl
 
     Parameters
     ----------

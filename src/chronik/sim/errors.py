@@ -5,7 +5,8 @@ SimError
 ├── Livelock     time stands still: callbacks call each other for ever
 ├── Violation    an invariant did not hold; the checker's name and what it saw
 ├── UnknownScenario   the operator's: there is no scenario of that name
-└── UnknownFault      the operator's: the scenario has no fault of that name to choose
+├── UnknownFault      the operator's: the scenario has no fault of that name to choose
+└── BadResults        the operator's: the file for the results holds something else
 """
 
 from __future__ import annotations
@@ -36,4 +37,8 @@ class UnknownScenario(SimError):
 
 
 class UnknownFault(SimError):
+    pass
+
+
+class BadResults(SimError):
     pass

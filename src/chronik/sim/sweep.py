@@ -6,8 +6,10 @@ as a test. It never stops at the first failure: a sweep shows how many there are
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
@@ -29,6 +31,7 @@ class Result(NamedTuple):
     operation_count: int
     virtual_ms: int
     log_hash: str
+    cpu_s: float
 
 
 def sweep(scenario: str, seeds: Iterable[int], *, jobs: int = 0, only: str = "") -> Iterator[Result]:
@@ -36,7 +39,7 @@ def sweep(scenario: str, seeds: Iterable[int], *, jobs: int = 0, only: str = "")
     jobs = jobs or os.cpu_count() or 1
     work = [(scenario, seed, only) for seed in seeds]
     if jobs == 1 or len(work) == 1:
-        yield from map(_run_one, work)
+        yield from itertools.starmap(run_one, work)
         return
     # A fresh interpreter per worker: a fork would carry over whatever the parent has imported and started.
     with multiprocessing.get_context("spawn").Pool(jobs) as pool:
@@ -44,7 +47,11 @@ def sweep(scenario: str, seeds: Iterable[int], *, jobs: int = 0, only: str = "")
 
 
 def _run_one(work: tuple[str, int, str]) -> Result:
-    scenario, seed, only = work
+    return run_one(*work)
+
+
+def run_one(scenario: str, seed: int, only: str = "") -> Result:
+    begun_s = time.process_time()
     outcome = run_named(scenario, seed, only=only)
     return Result(
         outcome.seed,
@@ -53,6 +60,7 @@ def _run_one(work: tuple[str, int, str]) -> Result:
         outcome.operation_count,
         outcome.virtual_ms,
         outcome.log_hash,
+        time.process_time() - begun_s,
     )
 
 

@@ -21,6 +21,7 @@ class WireScenario(TopicsScenario):
     name = "wire"
     fault_count = (0, 4)
     selectable = tuple(WIRE_FAULTS)
+    by_name_only = tuple(kind for kind in WIRE_FAULTS if kind not in DRAWN)
 
     def configure(self, world: World) -> Mapping[str, object]:
         self.first_id = world.random("ids").choice(FIRST_IDS)
