@@ -1,7 +1,7 @@
 """`chronik sim night`: many seeds of every storage fault and every scenario, for hours. Exit code 1 when a seed failed.
 
-Results are on disk after each chunk of seeds. Ctrl-C waits for the seeds that run, prints the table and keeps the file;
-the same command continues.
+Results are written to disk after each chunk of seeds. Ctrl-C waits for the seeds that are running, then prints the
+table. The same command continues from the results file.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _code() -> Code:
 
 
 def _git(directory: Path, *words: str) -> str:
-    """What git says; nothing where there is no git, or no repository."""
+    """Output of git; empty if git or the repository is missing."""
     try:
         done = subprocess.run(["git", *words], cwd=directory, capture_output=True, text=True, check=False)  # noqa: S603, S607
     except OSError:
@@ -129,7 +129,7 @@ def _run(planned: Night, workers: Workers) -> None:
 
 
 def _tell(planned: Night, chunk: Chunk, count: int, elapsed_s: float, cpu_s: float) -> None:
-    """One line, which the next one replaces on a terminal."""
+    """Prints one line; on a terminal it replaces the line before."""
     done = sum(line.count for line in planned.lines.values())
     left = sum(planned.left(subject) for subject in planned.lines)
     hours, minutes = divmod(round(planned.left_cpu_s() * elapsed_s / max(cpu_s, 0.001) / 60), 60)

@@ -69,7 +69,7 @@ class VirtualTime:
 
     def __init__(self) -> None:
         self.now_ns = 0
-        self.is_over = False  # whoever runs the world has seen enough: `run_until` returns at the next moment
+        self.is_over = False  # `run_until` returns at the next moment
         self._count = 0
         self._later: list[tuple[int, int, SimHandle]] = []
         self._ready: deque[SimHandle] = deque()
@@ -283,7 +283,7 @@ class ProcessLoop(_Loop):  # type: ignore[misc]
 
     def node_ns(self) -> int:
         meter = self.meter
-        # As `Meter.present_ns` has it, without the call: nothing is asked for as often as the time.
+        # Inlines `Meter.present_ns`: the time is read more often than anything else.
         now_ns = self.world.now_ns if meter is None or not meter.runs else meter.busy_until_ns + meter.spent_ns
         return now_ns + now_ns * self.rate_ppm // PPM
 
@@ -296,7 +296,7 @@ class ProcessLoop(_Loop):  # type: ignore[misc]
 
     # asyncio's side
 
-    get_debug = bool  # `bool()` is False. Every future and every task asks, and this answer runs no Python.
+    get_debug = bool  # `bool()` is False. Every future and task calls this; a type needs no Python frame.
 
     def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> asyncio.Handle:
         world = self.world
@@ -322,7 +322,7 @@ class ProcessLoop(_Loop):  # type: ignore[misc]
         self, node_ns: int, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
     ) -> SimHandle:
         world = self.world
-        when_ns = -(-node_ns * PPM // (PPM + self.rate_ppm))  # as `world_ns` has it
+        when_ns = -(-node_ns * PPM // (PPM + self.rate_ppm))  # inlines `world_ns`
         if when_ns < world.now_ns:
             when_ns = world.now_ns
         handle = SimHandle(callback, args, self, when_ns, copy_context() if context is None else context)

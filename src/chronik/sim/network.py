@@ -146,7 +146,7 @@ class Wires:
     def delay_ns(self, source: str, target: str) -> int:
         low, high = LATENCY_NS
         link = source, target
-        # By `get`: what a Counter lacks it looks up in a function of Python, and most links are whole.
+        # `get`, because a Counter calls a Python function for each missing key, and most links have no fault.
         delay_ns = low + int(self.random.random() * (high - low)) + self._extra_ns.get(link, 0)
         loss = self._loss_permille.get(link, 0)
         while loss and self.random.randrange(1000) < loss:

@@ -38,7 +38,7 @@ class Subject(NamedTuple):
 
     @property
     def seeds(self) -> int:
-        """How many a night runs unless told otherwise."""
+        """Default number of seeds."""
         return FAULT_SEEDS if self.scenario == LossScenario.name else SCENARIO_SEEDS
 
     @property
@@ -58,7 +58,7 @@ def all_subjects() -> list[Subject]:
 
 
 def subjects_named(names: Iterable[str]) -> list[Subject]:
-    """All, or those of these names: `loss`, `lost-journal`, `swarm`, `wire/played-back`."""
+    """Subjects with names such as `loss`, `lost-journal`, `swarm` or `wire/played-back`; all if no name is given."""
     found: dict[Subject, None] = {}
     for name in names:
         scenario, _, fault = name.partition("/")
@@ -81,7 +81,7 @@ def _storage_fault(name: str) -> Subject:
 
 
 class Code(NamedTuple):
-    """What ran. `digest` tells two versions apart also where they have the same commit."""
+    """The version that runs. `digest` also distinguishes versions that have the same commit."""
 
     commit: str
     is_dirty: bool
@@ -89,7 +89,7 @@ class Code(NamedTuple):
 
 
 def digest_of(package: Path) -> str:
-    """Of all Python files below a directory, by path and content."""
+    """Covers the path and the content of every Python file below a directory."""
     found = hashlib.blake2b(digest_size=16)
     for path in sorted(package.rglob("*.py")):
         data = path.read_bytes()
@@ -99,7 +99,7 @@ def digest_of(package: Path) -> str:
 
 @dataclass
 class Line:
-    """What is known of one subject: `count` seeds from `first` on have run."""
+    """The results of one subject: `count` seeds have run, starting at `first`."""
 
     scenario: str
     fault: str
@@ -129,7 +129,7 @@ class Chunk(NamedTuple):
 
 
 class Night:
-    """`seeds` is how many each subject runs; None: its own number."""
+    """`seeds` is the number of seeds of each subject; None: the default of each."""
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class Night:
     ) -> None:
         self._path, self._seeds = path, seeds
         self.lines = {subject: Line(*subject, code.commit, code.is_dirty, code.digest, first) for subject in subjects}
-        self._others: list[Line] = []  # of other code, other first seeds, and subjects that do not run now
+        self._others: list[Line] = []  # other code, other first seeds, or subjects that do not run now
         for line in _read(path):
             if line.subject not in self.lines or (line.code, line.first) != (code.digest, first):
                 self._others.append(line)
@@ -162,7 +162,7 @@ class Night:
         return sum(len(line.failed) for line in self.lines.values())
 
     def next_chunk(self) -> Chunk | None:
-        """None: all is done."""
+        """None when all seeds have run."""
         waiting = [line for subject, line in self.lines.items() if self.left(subject)]
         if not waiting:
             return None
@@ -171,7 +171,7 @@ class Night:
         return Chunk(line.subject, range(start, start + min(CHUNK_SEEDS, self.left(line.subject))))
 
     def finish(self, chunk: Chunk, results: Sequence[Result]) -> None:
-        """The chunk has run, all of it: from now on it is in the file."""
+        """Adds the results of a whole chunk and writes the file."""
         self.lines[chunk.subject].add(results)
         kept = [*self._others, *(line for line in self.lines.values() if line.count)]
         self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -180,7 +180,7 @@ class Night:
         os.replace(made, self._path)
 
     def left_cpu_s(self) -> float:
-        """What is still to do, by what each subject has cost so far, or by what all have."""
+        """CPU seconds that remain, estimated from the cost of each subject so far, or from the average of all."""
         count = sum(line.count for line in self.lines.values())
         average_s = sum(line.cpu_s for line in self.lines.values()) / count if count else 0.0
         return sum(

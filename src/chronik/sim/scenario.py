@@ -97,7 +97,7 @@ class Scenario:
     checkers: Sequence[type[Checker]] = ()
     answered_ms_max = HEALED_MS_MAX  # so long after the last question every client has an answer, or gave up
     selectable: Sequence[str] = ()  # kinds of fault of which a run has one
-    by_name_only: Sequence[str] = ()  # of those, what no seed draws: the product does not promise to survive it
+    by_name_only: Sequence[str] = ()  # those of them that no seed draws: the product does not promise to survive them
     slowness_percent = 0  # what computing costs, of the table of prices; 0: no callback takes any time
     only = ""  # the one of those that every run has; empty: the seed says which
 

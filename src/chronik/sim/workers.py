@@ -1,7 +1,7 @@
-"""Processes that run seeds for hours: niced, deaf to Ctrl-C, and replaced when one dies.
+"""Processes that run seeds for hours. They run at low priority, ignore Ctrl-C, and are replaced when they die.
 
-A seed that ends its process, or computes for longer than any seed should, is a failed seed and does not end the rest.
-Whoever closes the workers waits for the seeds that run, and for no others.
+A seed that kills its process or does not end is recorded as failed, and the other seeds still run. `close` waits for
+the seeds that are running and cancels the others.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ Run = Callable[[str, int, str], Result]
 
 NICENESS = 10
 SEED_S_MAX = 900  # of real time; the slowest scenario takes a few seconds
-SEEDS_PER_PROCESS = 2000  # then a fresh one takes its place: nothing that it kept by mistake grows for a night
-DIED = "the process that ran the seed died, or took longer than 15 minutes"
+SEEDS_PER_PROCESS = 2000  # then a new process replaces it, so that a memory leak cannot grow all night
+DIED = "the process that ran this seed died, or ran for more than 15 minutes"
 
 
 class Workers:
@@ -37,7 +37,7 @@ class Workers:
                 done.add(result.seed)
                 yield result
         except BrokenProcessPool:
-            # One of those without a result did it. Each gets a process of its own, which tells.
+            # A seed without a result did this. Running each in a process of its own shows which one.
             self._pool.shutdown()
             self._pool = self._make_pool(self._jobs)
             for seed in seeds:
@@ -79,18 +79,18 @@ def _failed(seed: int, failure: str) -> Result:
 
 
 def _begin() -> None:
-    """Ctrl-C reaches every process of a terminal. Only the one that keeps the results acts on it."""
+    """A terminal sends Ctrl-C to every process. Only the parent, which writes the results, handles it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(NICENESS)
 
 
 def _run_guarded(run: Run, scenario: str, seed: int, fault: str) -> Result:
-    """A seed that hangs ends its process, which prints where it was. An error of the simulator itself is a failure of
-    the seed that met it."""
+    """A seed that hangs ends its process, which prints a traceback. An error of the simulator itself is recorded as a
+    failure of the seed."""
     faulthandler.dump_traceback_later(SEED_S_MAX, exit=True)
     try:
         return run(scenario, seed, fault)
-    except Exception as error:  # noqa: BLE001 - whatever it is, the other seeds are to run
+    except Exception as error:  # noqa: BLE001 - the other seeds must still run
         return _failed(seed, f"{type(error).__name__}: {error}")
     finally:
         faulthandler.cancel_dump_traceback_later()

@@ -29,7 +29,7 @@ class MemoryBounds(Checker):
             unsent_bytes = memory.unsent_bytes
         held_bytes = memory.used_bytes + memory.kept_bytes + unsent_bytes
         if held_bytes + memory.small_bytes <= memory.size_bytes:
-            return  # within the bounds below, too, and nearly always so
+            return  # both bounds below hold; this is nearly always the case
         if held_bytes > memory.size_bytes + BESIDE_BYTES:
             self._too_much(machine, held_bytes, memory.size_bytes + BESIDE_BYTES)
         if held_bytes + memory.small_bytes > memory.size_bytes + BESIDE_BYTES + OBJECTS_BYTES:

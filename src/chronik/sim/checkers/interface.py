@@ -51,7 +51,7 @@ class Checker:
         """Something of it is different after a callback of this process."""
 
     def saw_image(self, machine: Machine, image: Image) -> None:
-        """After a callback of a process whose metadata are not what they were before it; also after its first."""
+        """A callback has replaced the metadata image of this process. Also called for its first image."""
 
     def looked(self, machine: Machine) -> None:
         """After every callback of a process, whatever it did. Only who overrides this is called, so it may be dear."""

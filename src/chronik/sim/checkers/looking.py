@@ -32,7 +32,7 @@ def look_at(machine: Machine, checkers: Sequence[Checker]) -> Callable[[], None]
             for checker in checkers:
                 checker.started(machine, raft, before)
             return
-        core = raft._core  # as `_seen` has it, without the call: this runs after every callback
+        core = raft._core  # inlines `_seen`: this runs after every callback
         found = core.term, core.vote, core.role, core.log.committed, raft._applied_index, raft._lease.until_ns
         if found != before:
             seen, before = before, (now := Quorum._make(found))
