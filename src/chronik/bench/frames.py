@@ -10,7 +10,7 @@ from struct import Struct
 from typing import Any, Final
 
 from chronik.bench.errors import BenchError
-from chronik.client.connection import Connection
+from chronik.peer.connection import Connection
 from chronik.wire.batches import CRC_COVERS_FROM, build
 from chronik.wire.checksums import crc32c
 from chronik.wire.compiler import encoder_of

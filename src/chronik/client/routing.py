@@ -14,9 +14,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from chronik.client.addresses import Address, parse_addresses
-from chronik.client.connection import CONNECT_TIMEOUT_MS, Connection, connect
 from chronik.client.errors import ClientError, Closed, Refused, Unreachable, refuse
 from chronik.client.topology import Topic, Topology
+from chronik.peer.connection import CONNECT_TIMEOUT_MS, Connection, connect
 from chronik.runtime.invariants import check
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.framing import make_scratch

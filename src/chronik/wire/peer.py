@@ -172,7 +172,7 @@ class Peer:
         """
         if not self.is_ready:
             raise self.fault or Closed(f"a request to {self.address} before it is ready for requests")
-        if not self.has_room:
+        if response is not None and not self.has_room:
             raise InFlightFull(
                 f"{self.address} has not answered {len(self._waiting)} requests of {self.in_flight_bytes} bytes: "
                 "wait for responses before more is sent"
