@@ -21,6 +21,7 @@ from itertools import islice
 from typing import cast
 
 from chronik.metadata.image import Endpoint
+from chronik.peer.addresses import Address
 from chronik.replication.credentials import sign
 from chronik.replication.errors import LeaderLost, ReplicationError
 from chronik.replication.follower import NOT_NAMED, Follower, Outcome, cuts
@@ -41,6 +42,7 @@ from chronik.wire.messages.fetch import (
     PartitionData,
     ReplicaState,
 )
+from chronik.wire.peer_errors import PeerError
 from chronik.wire.uuids import uuid_text
 
 logger = logging.getLogger("chronik.replication")
@@ -154,7 +156,7 @@ class Fetcher:
                 await link.closed
             except (StorageFailed, InvariantBroken):
                 raise
-            except (OSError, TimeoutError, ReplicationError) as fault:
+            except (OSError, TimeoutError, PeerError, ReplicationError) as fault:
                 logger.info("fetching from broker %d: %s; retrying in %d ms", self.leader_id, fault, pause_ms)
             except Exception:  # the edge: a follower that gives up for good would be worse than one that complains
                 logger.exception("fetching from broker %d failed; retrying in %d ms", self.leader_id, pause_ms)
@@ -168,8 +170,10 @@ class Fetcher:
         endpoint = self._endpoint_of(self.leader_id)
         if endpoint is None:
             raise LeaderLost("the image does not show where it is")
+        link.peer.address = Address(endpoint.host, endpoint.port)
         async with asyncio.timeout(CONNECT_MS_MAX / 1000):
             await self._network.connect(endpoint.host, endpoint.port, lambda: cast(asyncio.Protocol, link))
+            await link.begin()
         self._link = link
         self._session_id = self._session_epoch = 0
         self._forgotten.clear()

@@ -30,9 +30,10 @@ SMALL_REQUEST_BYTES: Final = 16 * 1024  # up to here, joining the parts is cheap
 CORRELATION_ID_MAX: Final = 2**31 - 1
 _TOO_NEW: Final = int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2, "big")
 _START: Final = Packing(">ihhi")  # size, API key, API version, correlation id
+_pack_start: Final = _START.pack
 _SIZE_BYTES: Final = 4
-_NUMBER: Final = Packing(">i")
-_NUMBER_BYTES: Final = _NUMBER.size
+_NUMBER_BYTES: Final = 4
+_number_of: Final = Packing(">i").unpack_from
 
 
 class Call:
@@ -42,8 +43,9 @@ class Call:
         "_client_id",
         "_decode",
         "_encode",
+        "_header_bytes",
         "_is_api_versions",
-        "_is_header_flexible",
+        "_start_bytes",
         "api_key",
         "name",
         "response",
@@ -61,28 +63,28 @@ class Call:
         )
         # What follows the correlation id: the client id and, in a flexible header, an empty tag section.
         self._client_id = encode(header, request_header_version(request, version))[_START.size - _SIZE_BYTES :]
+        self._start_bytes = _START.size + len(self._client_id)
         self._decode = None if response is None else decoder_of(response, version)
-        self._is_header_flexible = response is not None and response_header_version(response, version) > 0
+        # Version 1 of the response header adds a tag section, which is one byte if it is empty.
+        self._header_bytes = _NUMBER_BYTES + (0 if response is None else response_header_version(response, version))
         self._is_api_versions = request.api_key == API_VERSIONS
 
     def frame(self, request: Request, correlation_id: int) -> tuple[list[Buffer], int]:
         """The buffers to write, in order, and their size. A small request is one buffer. Raises Unencodable."""
         parts: list[Any] = [b""]
         self._encode(request, parts)
-        size_bytes = sum(map(len, parts)) + _START.size + len(self._client_id)
-        parts[0] = _START.pack(size_bytes - _SIZE_BYTES, self.api_key, self.version, correlation_id) + self._client_id
+        size_bytes = sum(map(len, parts)) + self._start_bytes
+        parts[0] = _pack_start(size_bytes - _SIZE_BYTES, self.api_key, self.version, correlation_id) + self._client_id
         if size_bytes <= SMALL_REQUEST_BYTES:
             return [b"".join(parts)], size_bytes
         return parts, size_bytes
 
     def read(self, frame: memoryview, correlation_id: int, decode_bytes_max: int) -> Response:
         """The response in a frame. Raises Malformed if its bytes are wrong or its correlation id is another."""
-        at = _NUMBER_BYTES
-        if self._is_header_flexible:
-            at += 1
-        if len(frame) < at or (self._is_header_flexible and frame[_NUMBER_BYTES]):  # cut short, or with tagged fields
-            _, at = decoder_of(ResponseHeader, int(self._is_header_flexible))(frame, 0, decode_bytes_max)
-        (number,) = _NUMBER.unpack_from(frame)
+        at = self._header_bytes
+        if len(frame) < at or (at > _NUMBER_BYTES and frame[_NUMBER_BYTES]):  # cut short, or with tagged fields
+            _, at = decoder_of(ResponseHeader, at - _NUMBER_BYTES)(frame, 0, decode_bytes_max)
+        (number,) = _number_of(frame)
         if number != correlation_id:
             raise Malformed(f"{self.name} response", 0, f"correlation id {number}, where {correlation_id} is due")
         decode = self._decode

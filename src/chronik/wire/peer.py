@@ -94,6 +94,8 @@ class Peer:
         "_calls",
         "_correlation_id",
         "_decode_bytes_max",
+        "_in_flight_bytes_max",
+        "_in_flight_max",
         "_login_steps",
         "_mechanism",
         "_outgoing",
@@ -104,6 +106,7 @@ class Peer:
         "fault",
         "in_flight_bytes",
         "is_ready",
+        "room",
         "served",
         "session_lifetime_ms",
         "state",
@@ -129,12 +132,15 @@ class Peer:
         self.session_lifetime_ms = 0  # from the login: when the broker wants another one; 0: never
         self.in_flight_bytes = 0
         self._bounds = bounds or Bounds()
+        self._in_flight_max = self._bounds.in_flight_max
+        self._in_flight_bytes_max = self._bounds.in_flight_bytes_max
         self._decode_bytes_max = self._bounds.decode_bytes_max
         self._mechanism = mechanism
         self._login_steps = 0
         self._reader = FrameReader(
             min(self._bounds.handshake_bytes_max, self._bounds.response_bytes_max), scratch=scratch
         )
+        self.room = self._reader.room  # where the next bytes go; never empty, and valid until `received`
         self._waiting: deque[tuple[int, Call, Any, int]] = deque()  # correlation id, call, tag, bytes of the request
         self._calls: dict[tuple[type[Request], type[Response] | None, int, int], Call] = {}
         self._correlation_id = 0
@@ -148,9 +154,7 @@ class Peer:
 
     @property
     def has_room(self) -> bool:
-        return (
-            len(self._waiting) < self._bounds.in_flight_max and self.in_flight_bytes < self._bounds.in_flight_bytes_max
-        )
+        return len(self._waiting) < self._in_flight_max and self.in_flight_bytes < self._in_flight_bytes_max
 
     @property
     def oldest(self) -> str | None:
@@ -170,17 +174,44 @@ class Peer:
         `response` is None for a request that gets none. Raises Unsupported, Unencodable, InFlightFull, or why the peer
         ended; then nothing has changed.
         """
-        if not self.is_ready:
-            raise self.fault or Closed(f"a request to {self.address} before it is ready for requests")
-        if response is not None and not self.has_room:
-            raise InFlightFull(
-                f"{self.address} has not answered {len(self._waiting)} requests of {self.in_flight_bytes} bytes: "
-                "wait for responses before more is sent"
-            )
         call = self._calls.get((type(request), response, version_min, version_max))
         if call is None:
-            call = self._call(type(request), response, version_min, version_max)
-        return self._send(call, request, tag)
+            call = self.call_of(type(request), response, version_min, version_max)
+        return self.send_call(call, request, tag)
+
+    def call_of(
+        self,
+        request: type[Request],
+        response: type[Response] | None,
+        version_min: int = 0,
+        version_max: int = VERSION_MAX,
+    ) -> Call:
+        """For `send_call`, where one kind of request is sent again and again."""
+        if not self.is_ready:
+            raise self._unready()
+        return self._call(request, response, version_min, version_max)
+
+    def send_call(self, call: Call, request: Request, tag: object = None) -> list[Buffer]:
+        """As `send`, of a request whose version is known already."""
+        if not self.is_ready and tag is not _OWN:
+            raise self._unready()
+        waiting = self._waiting
+        is_answered = call.response is not None
+        if is_answered and (len(waiting) >= self._in_flight_max or self.in_flight_bytes >= self._in_flight_bytes_max):
+            raise InFlightFull(
+                f"{self.address} has not answered {len(waiting)} requests of {self.in_flight_bytes} bytes: "
+                "wait for responses before more is sent"
+            )
+        correlation_id = self._correlation_id
+        parts, size_bytes = call.frame(request, correlation_id)
+        self._correlation_id = 0 if correlation_id == CORRELATION_ID_MAX else correlation_id + 1
+        if is_answered:
+            waiting.append((correlation_id, call, tag, size_bytes))
+            self.in_flight_bytes += size_bytes
+        return parts
+
+    def _unready(self) -> PeerError:
+        return self.fault or Closed(f"a request to {self.address} before it is ready for requests")
 
     def version_of(self, request: type[Request], version_min: int = 0, version_max: int = VERSION_MAX) -> int:
         """The highest version of this API that both sides know."""
@@ -205,20 +236,7 @@ class Peer:
         )
         return made
 
-    def _send(self, call: Call, request: Request, tag: object) -> list[Buffer]:
-        correlation_id = self._correlation_id
-        parts, size_bytes = call.frame(request, correlation_id)
-        self._correlation_id = 0 if correlation_id == CORRELATION_ID_MAX else correlation_id + 1
-        if call.response is not None:
-            self._waiting.append((correlation_id, call, tag, size_bytes))
-            self.in_flight_bytes += size_bytes
-        return parts
-
     # --- responses
-
-    def room(self) -> memoryview:
-        """Where the next bytes go; never empty. Valid until `received`."""
-        return self._reader.room()
 
     def received(self, count: int) -> Iterator[tuple[Any, Response]]:
         """`count` bytes were put into `room()`: the responses that are whole now, as (tag, response).
@@ -275,7 +293,7 @@ class Peer:
     def _ask_for_versions(self, version: int) -> None:
         call = Call(ApiVersionsRequest, ApiVersionsResponse, version, self.client_id)
         request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=__version__)
-        self._outgoing += self._send(call, request, _OWN)
+        self._outgoing += self.send_call(call, request, _OWN)
 
     def _versions_arrived(self, response: ApiVersionsResponse) -> None:
         is_too_new = response.error_code == ErrorCode.UNSUPPORTED_VERSION
@@ -296,7 +314,7 @@ class Peer:
         self._enter(State.MECHANISM)
         request = SaslHandshakeRequest(mechanism=self._mechanism.name)
         call = self._call(SaslHandshakeRequest, SaslHandshakeResponse, TOKENS_IN_REQUESTS, VERSION_MAX)
-        self._outgoing += self._send(call, request, _OWN)
+        self._outgoing += self.send_call(call, request, _OWN)
 
     def _mechanism_chosen(self, response: SaslHandshakeResponse) -> None:
         assert self._mechanism is not None
@@ -311,7 +329,7 @@ class Peer:
         if self._login_steps > LOGIN_STEPS_MAX:
             raise LoginFailed(f"{self.address} did not end the login within {LOGIN_STEPS_MAX} steps")
         call = self._call(SaslAuthenticateRequest, SaslAuthenticateResponse, 0, VERSION_MAX)
-        self._outgoing += self._send(call, SaslAuthenticateRequest(auth_bytes=token), _OWN)
+        self._outgoing += self.send_call(call, SaslAuthenticateRequest(auth_bytes=token), _OWN)
 
     def _challenged(self, response: SaslAuthenticateResponse) -> None:
         assert self._mechanism is not None
