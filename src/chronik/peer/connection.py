@@ -108,6 +108,20 @@ class Connection(PeerProtocol):
         timeout_ms: int = REQUEST_TIMEOUT_MS,
     ) -> A:
         """The broker's answer; its error codes are the caller's to read. `version_*` narrow what both sides know."""
+        return await (
+            await self.send(request, answer, version_min=version_min, version_max=version_max, timeout_ms=timeout_ms)
+        )
+
+    async def send(
+        self,
+        request: Request,
+        answer: type[A],
+        *,
+        version_min: int = 0,
+        version_max: int = VERSION_MAX,
+        timeout_ms: int = REQUEST_TIMEOUT_MS,
+    ) -> asyncio.Future[A]:
+        """Returns once the request is sent: the future of its answer. If this raises, the request was not sent."""
         await self._turns.acquire()
         try:
             while not (self._may_write.is_set() and self._has_room.is_set()):
@@ -129,7 +143,7 @@ class Connection(PeerProtocol):
             address=self.address,
             count=self.peer.in_flight_count,
         )
-        return cast(A, await waiting.future)
+        return waiting.future
 
     async def tell(self, request: Request, *, version_max: int = VERSION_MAX) -> None:
         """Sends a request that has no answer: a produce with acks=0."""
