@@ -20,7 +20,6 @@ from functools import partial
 from itertools import islice
 from typing import cast
 
-from chronik.metadata.image import Endpoint
 from chronik.peer.addresses import Address
 from chronik.replication.credentials import sign
 from chronik.replication.errors import LeaderLost, ReplicationError
@@ -73,7 +72,7 @@ class Fetcher:
         network: Network,
         config: FetchConfig,
         *,
-        endpoint_of: Callable[[int], Endpoint | None],
+        address_of: Callable[[int], Address | None],
         broker_epoch: Callable[[], int],
         incarnation_id: Callable[[], bytes],
     ) -> None:
@@ -83,7 +82,7 @@ class Fetcher:
         self._node_id = node_id
         self._network = network
         self._config = config
-        self._endpoint_of = endpoint_of
+        self._address_of = address_of
         self._broker_epoch, self._incarnation_id = broker_epoch, incarnation_id
         self._loop = asyncio.get_running_loop()
         self._followers: dict[Key, Follower] = {}
@@ -167,12 +166,12 @@ class Fetcher:
             pause_ms = min(2 * pause_ms, RECONNECT_MS_MAX)
 
     async def _connect(self, link: LeaderLink) -> None:
-        endpoint = self._endpoint_of(self.leader_id)
-        if endpoint is None:
+        address = self._address_of(self.leader_id)
+        if address is None:
             raise LeaderLost("the image does not show where it is")
-        link.peer.address = Address(endpoint.host, endpoint.port)
+        link.peer.address = address
         async with asyncio.timeout(CONNECT_MS_MAX / 1000):
-            await self._network.connect(endpoint.host, endpoint.port, lambda: cast(asyncio.Protocol, link))
+            await self._network.connect(address.host, address.port, lambda: cast(asyncio.Protocol, link))
             await link.begin()
         self._link = link
         self._session_id = self._session_epoch = 0
