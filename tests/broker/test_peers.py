@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from chronik.broker.image_directory import ImageDirectory
 from chronik.broker.node import Node
 from chronik.metadata.commands import CreateTopics, NewTopic
+from chronik.metadata.image import NO_LEADER
 from chronik.peer.addresses import Address
 from chronik.peer.errors import NotSent
 from chronik.sim import scenario
@@ -156,6 +158,14 @@ def test_a_node_that_stops_leaves_nobody_waiting() -> None:
 
     play(lambda cluster: run(cluster, cluster.numbered(2), work))
     assert [type(each) for each in ended] == [Closed]
+
+
+def test_a_partition_that_nobody_leads_has_no_leader_to_ask() -> None:
+    """The image says -1, which is no node."""
+    partition = SimpleNamespace(leader=NO_LEADER)
+    topic = SimpleNamespace(partition=lambda index: partition)
+    image: Any = SimpleNamespace(topic_named=lambda name: topic)
+    assert ImageDirectory(lambda: image, lambda: "PLAINTEXT").leader_of("orders", 0) is None
 
 
 def test_the_directory_reads_the_image_of_the_moment() -> None:

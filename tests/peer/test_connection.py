@@ -232,6 +232,21 @@ def test_a_login_that_fails_leaves_no_connection_behind() -> None:
     machine.run(work())
 
 
+def test_a_caller_that_gives_up_while_it_connects_leaves_no_connection_behind() -> None:
+    """A node that tries again and again must not pile up sockets."""
+    machine, _ = serve()
+    machine.network.silent.add(BROKER)
+
+    async def work() -> None:
+        connecting = asyncio.create_task(connected(machine))
+        await asyncio.sleep(1)
+        connecting.cancel()
+        await asyncio.wait([connecting])
+        assert [link.is_open for link in machine.network.links] == [False]
+
+    machine.run(work())
+
+
 def test_an_overdue_answer_ends_the_connection_and_says_where() -> None:
     """Answers behind it cannot come either, and the one who waits must learn which broker hangs."""
     machine, _ = serve({HeartbeatRequest: lambda request, version: NO_ANSWER})

@@ -274,9 +274,98 @@ def test_a_peer_that_moved_is_asked_at_its_new_address() -> None:
         assert await ask(peers) == 1
         machines.addresses[2] = there
         assert await ask(peers) == 2
+        await asyncio.sleep(0.1)
+        assert not machines.wires.host("two").transports, "the old connection is closed"
 
     there = machines.start("elsewhere", new)
     machines.run(work())
+
+
+def test_what_was_asked_at_the_old_address_is_told_that_the_peer_moved() -> None:
+    """An answer from there would be somebody else's. It may have been applied, and trying again may help."""
+    machines = Machines()
+    machines.addresses[2] = machines.start("two", broker(lambda request, version: NO_ANSWER))
+
+    async def work() -> None:
+        peers = machines.peers()
+        old = asyncio.create_task(ask(peers))
+        await asyncio.sleep(1)
+        machines.addresses[2] = there
+        assert await ask(peers) == 0
+        with pytest.raises(Unreachable, match="broker 2 is no longer at two:9092"):
+            await old
+
+    there = machines.start("elsewhere", broker())
+    machines.run(work())
+
+
+def test_a_new_address_is_tried_at_once() -> None:
+    """However long the pause at the old one had become."""
+    machines = Machines()
+    machines.addresses[2] = Address("gone", 9092)
+    machines.wires.host("gone")
+
+    async def work() -> None:
+        peers = machines.peers()
+        with pytest.raises(NotSent, match="broker 2 at gone:9092 within 9000 ms"):
+            await ask(peers, timeout_ms=9_000)
+        machines.addresses[2] = there
+        before_ms = machines.time.now_ms
+        await ask(peers)
+        assert machines.time.now_ms - before_ms < 20
+
+    there = machines.start("two", broker())
+    machines.run(work())
+
+
+def test_two_nodes_that_exchange_addresses_do_not_disturb_each_other() -> None:
+    """Connections belong to a node and an address: what one node leaves, another may be using."""
+    machines = Machines()
+    two, three = (
+        machines.start(host, broker(lambda request, version, n=n: groups(n))) for n, host in ((2, "two"), (3, "three"))
+    )
+
+    async def work() -> None:
+        peers = machines.peers()
+        for here, there in ((two, three), (three, two)) * 3:
+            machines.addresses |= {2: here, 3: there}
+            assert await asyncio.gather(ask(peers, 2), ask(peers, 3)) == [2, 3] if here is two else [3, 2]
+
+    machines.run(work())
+
+
+def test_a_peer_that_has_answered_is_tried_at_once_when_its_connection_ends() -> None:
+    """However long it had been away before: pauses are for peers that do not answer."""
+    machines = Machines()
+    machines.addresses[2] = Address("two", 9092)
+    machines.wires.host("two")
+    attempts = attempts_of(machines)
+
+    async def begin() -> None:
+        await ask(peers, timeout_ms=30_000)
+
+    async def again() -> None:
+        machines.wires.reset("asker", "two")
+        await asyncio.sleep(0.001)
+        before_ms = machines.time.now_ms
+        await ask(peers)
+        assert machines.time.now_ms - before_ms < 20
+
+    async def without() -> None:
+        await asyncio.sleep(0.1)
+        attempts.clear()
+        with pytest.raises(NotSent):
+            await ask(peers, timeout_ms=1_000)
+
+    peers = machines.peers()
+    task = machines.loop.create_task(begin())
+    machines.time.run_until(lambda: machines.time.now_ms >= 9_000, within_ms=10_000)
+    machines.start("two", broker())
+    assert machines.time.run_until(task.done, within_ms=2_000)
+    machines.run(again())
+    machines.kill("two")
+    machines.run(without())
+    assert len(attempts) >= 4, "pauses begin anew, with the shortest"
 
 
 def test_what_waits_for_an_unreachable_peer_follows_it_to_its_new_address() -> None:

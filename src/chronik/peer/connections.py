@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from chronik.peer.connection import CONNECT_TIMEOUT_MS, Connection, connect
 from chronik.wire.framing import make_scratch
-from chronik.wire.peer_errors import Closed
+from chronik.wire.peer_errors import Closed, PeerError
 
 if TYPE_CHECKING:
     from chronik.peer.addresses import Address
@@ -74,11 +74,11 @@ class Connections:
     def any_open(self) -> Connection | None:
         return next((connection for connection in self._open.values() if connection.is_open), None)
 
-    def drop(self, address: Address, purpose: str = "") -> None:
-        """Nobody needs it any more. Whoever waits on it gets Closed."""
+    def drop(self, address: Address, purpose: str, why: PeerError) -> None:
+        """Nobody should use it any more. Whoever waits on it gets the reason."""
         connection = self._open.pop((address, purpose), None)
         if connection is not None:
-            connection.close()
+            connection.fail(why)
 
     def close(self) -> None:
         self._is_closed = True

@@ -125,6 +125,7 @@ class _Channel:
     ) -> None:
         self.under_way_count = 0
         self._node_id, self._connections, self._directory = node_id, connections, directory
+        self._name = f"broker {node_id}"  # connections are kept by node: two may have had the same address
         self._clock = runtime.clock
         self._under_way_max = under_way_max
         self._backoff = Backoff(runtime.randomness)
@@ -152,6 +153,7 @@ class _Channel:
             self.under_way_count -= 1
             check(self.under_way_count >= 0, "26 requests under way are counted", node_id=self._node_id)
         self._backoff.reset()
+        self._not_before_ns = 0
         return response
 
     async def _send(
@@ -171,23 +173,22 @@ class _Channel:
         self._woken.set()
 
     def _place(self) -> str:
-        return f"broker {self._node_id}" + (f" at {self._address}" if self._address is not None else "")
+        return self._name + (f" at {self._address}" if self._address is not None else "")
 
     async def _connected(self) -> Connection:
         """Raises what another attempt would not mend: a login that is refused, connections that were closed."""
         address = self._directory.address_of(self._node_id)
-        if address is not None and address == self._address:
-            present = self._connections.present(address)
-            if present is not None:
-                return present
+        if address is not None and (present := self._connections.present(address, self._name)) is not None:
+            return present
         async with self._connecting:
             while True:
                 address = self._directory.address_of(self._node_id)
                 if address != self._address and self._address is not None:
-                    self._connections.drop(self._address)
+                    moved = Unreachable(f"{self._name} is no longer at {self._address}")
+                    self._connections.drop(self._address, self._name, moved)
                     self._not_before_ns = 0  # what was wrong there need not be wrong here
                 self._address = address
-                if address is not None and (present := self._connections.present(address)) is not None:
+                if address is not None and (present := self._connections.present(address, self._name)) is not None:
                     return present
                 if self._not_before_ns > self._clock.monotonic_ns():
                     await self._pause()
@@ -197,7 +198,7 @@ class _Channel:
                     self._fault = Unreachable("its address is not known")
                     continue
                 try:
-                    connection = await self._connections.to(address)
+                    connection = await self._connections.to(address, self._name)
                 except PeerError as fault:
                     self._fault = fault
                     if not fault.retriable:
@@ -212,4 +213,4 @@ class _Channel:
                 await self._woken.wait()
         except TimeoutError:
             return
-        raise Closed(f"the connections of this node were closed while a request waited for broker {self._node_id}")
+        raise Closed(f"the connections of this node were closed while a request waited for {self._name}")

@@ -10,6 +10,7 @@ Versions are agreed on elsewhere, by a `Peer` to the same cluster.
 
 from __future__ import annotations
 
+from functools import cache
 from struct import Struct as Packing
 from typing import Final
 
@@ -26,8 +27,13 @@ _number_of: Final = Packing(">i").unpack_from
 
 
 def frame_of(request: Request, version: int, client_id: str) -> bytes:
-    parts, _ = Call(type(request), None, version, client_id).frame(request, CORRELATION_ID)
+    parts, _ = _call_of(type(request), version, client_id).frame(request, CORRELATION_ID)
     return b"".join(parts)
+
+
+@cache  # a fetch is encoded anew for each offset
+def _call_of(request: type[Request], version: int, client_id: str) -> Call:
+    return Call(request, None, version, client_id)
 
 
 def _foreign(number: int) -> Malformed:
