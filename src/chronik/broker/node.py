@@ -268,6 +268,7 @@ class Node:
             metrics=self.metrics,
             memory=self.memory,
             turns=self.turns,
+            peers=self.peers,
             record_lane=self.record_lane,
         )
 
