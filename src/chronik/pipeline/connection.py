@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 A = TypeVar("A", bound=Response)
 
 ANSWER_TIMEOUT_MS: Final = 40_000
+# Answers are megabytes, and what is read into the scratch buffer is copied once more: so it is small.
+SCRATCH_BYTES: Final = 16 * 1024
 
 
 class Connection:
@@ -38,7 +40,8 @@ class Connection:
         mechanism: Mechanism | None = None,
     ) -> None:
         self.address = address
-        self._peer = Peer(address, client_id, mechanism=mechanism)
+        scratch = memoryview(bytearray(SCRATCH_BYTES))
+        self._peer = Peer(address, client_id, mechanism=mechanism, scratch=scratch)
         self._arrived: deque[Response] = deque()  # answers that nobody has asked for yet
         self._timeout_ms = connect_timeout_ms
         try:
