@@ -11,8 +11,9 @@ import pytest
 from chronik.client.admin import offsets
 from chronik.client.errors import ClientError, Closed, Refused, Unreachable
 from chronik.client.leaders import ask_leaders
-from chronik.client.routing import METADATA_AGE_MS_MAX, Backoff, Cluster
+from chronik.client.routing import METADATA_AGE_MS_MAX, Cluster
 from chronik.client.topology import TopicPartition
+from chronik.peer.backoff import Backoff
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from chronik.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse

@@ -13,8 +13,8 @@ from collections import defaultdict
 from random import Random
 
 from chronik.client.addresses import Address
-from chronik.client.connection import Connection, connect
 from chronik.client.errors import ClientError
+from chronik.peer.connection import Connection, connect
 from chronik.runtime.real import real_runtime
 from chronik.sim.checkers.linearizability import find_order, topic
 from chronik.sim.history import OK, UNKNOWN, Operation

@@ -15,9 +15,17 @@ from chronik.wire.compiler import decoder_of, encode
 from chronik.wire.errors import Malformed, MalformedMessage
 from chronik.wire.explain import read_slowly
 from chronik.wire.framing import FrameReader
-from chronik.wire.notation import Struct
+from chronik.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from chronik.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from chronik.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from chronik.wire.notation import Response, Struct
+from chronik.wire.peer import Bounds, Peer
+from chronik.wire.peer_errors import PeerError
 from tests.fuzz import targets_records
+from tests.wire.brokers import api_versions, reply
 from tests.wire.instances import Anything, all_messages, layout, make
+
+RESPONSES = 3
 
 
 class Target(NamedTuple):
@@ -37,6 +45,7 @@ def all_targets() -> Iterator[Target]:
                 f"{name} v{version}", partial(decode_both_ways, message, version), partial(valid, message, version)
             )
     yield Target("frames", read_frames, lambda random: b"\x00\x00\x00\x04" + random.randbytes(4))
+    yield Target("responses", read_responses, valid_responses)
     for name, run in targets_records.TARGETS:
         yield Target(name, run, lambda random: random.choice(targets_records.SEEDS))
 
@@ -62,6 +71,50 @@ def decode_both_ways(message: type[Struct], version: int, data: bytes) -> object
 
 def read_frames(data: bytes) -> object:
     return FrameReader(1 << 20).feed(data)
+
+
+class _Patient:
+    """A login that never ends by itself."""
+
+    name = "PATIENT"
+
+    def first(self) -> bytes:
+        return b""
+
+    def answer(self, challenge: bytes) -> bytes | None:
+        return None if challenge == b"enough" else challenge
+
+
+def read_responses(data: bytes) -> object:
+    """A whole conversation as a client hears it: versions, a login, then responses to three requests."""
+    peer = Peer(
+        "broker", "fuzz", mechanism=_Patient(), bounds=Bounds(response_bytes_max=1 << 20, decode_bytes_max=1 << 22)
+    )
+    peer.begin()
+    heard: list[object] = []
+    at = 0
+    try:
+        for end in [*range(7, len(data), 7), len(data)]:
+            heard += peer.feed(data[at:end])
+            at = end
+            peer.take_outgoing()
+            if peer.is_ready and not peer.in_flight_count and len(heard) < RESPONSES:
+                peer.send(ListGroupsRequest(), ListGroupsResponse)
+    except PeerError as fault:
+        peer.end(fault)
+    return heard
+
+
+def valid_responses(random: Random) -> bytes:
+    served = {request.api_key: request.versions for request in (SaslHandshakeRequest, SaslAuthenticateRequest)}
+    challenges = [b"again"] * random.randrange(3) + [b"enough"]
+    told: list[tuple[Response, int]] = [
+        (api_versions(served | {ListGroupsRequest.api_key: ListGroupsRequest.versions}), 4),
+        (SaslHandshakeResponse(error_code=0, mechanisms=["PATIENT"]), 1),
+        *((SaslAuthenticateResponse(error_code=0, error_message=None, auth_bytes=each), 2) for each in challenges),
+        *((ListGroupsResponse(error_code=0, groups=[]), 5) for _ in range(RESPONSES)),
+    ]
+    return b"".join(reply(response, version, number) for number, (response, version) in enumerate(told))
 
 
 REFUSALS = (Malformed,)

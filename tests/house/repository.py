@@ -11,6 +11,7 @@ SOURCE = ROOT / "src"
 LAYERS = (
     "wire",
     "runtime",
+    "peer",
     "storage",
     "raft",
     "metadata",

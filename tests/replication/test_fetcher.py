@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from chronik.metadata.image import Endpoint
+from chronik.peer.addresses import Address
 from chronik.replication.fetcher import CUTS_AT_ONCE, FetchConfig, Fetcher
 from chronik.replication.follower import Follower, Outcome
 from chronik.replication.link import LeaderLink
@@ -38,7 +38,7 @@ class Link:
         return len(self.sent)
 
 
-HERE = Endpoint("PLAINTEXT", "host", 1, 0)
+HERE = Address("host", 1)
 
 
 class Network:
@@ -70,7 +70,7 @@ def test_an_answer_that_could_only_be_taken_in_part_is_made_durable_before_more_
             2,
             None,
             FetchConfig(retry_ms=100),
-            endpoint_of=lambda _: None,
+            address_of=lambda _: None,
             broker_epoch=lambda: 7,  # type: ignore[arg-type]
             incarnation_id=lambda: bytes(16),
         )
@@ -110,7 +110,7 @@ def test_an_answer_to_a_request_of_an_earlier_connection_is_not_taken_for_one_of
             2,
             Network(),
             FetchConfig(),
-            endpoint_of=lambda _: HERE,
+            address_of=lambda _: HERE,
             broker_epoch=lambda: 7,  # type: ignore[arg-type]
             incarnation_id=lambda: bytes(16),
         )
@@ -156,7 +156,7 @@ def test_an_answer_that_cuts_many_logs_cuts_a_few_and_names_the_others_again() -
             2,
             None,
             FetchConfig(),
-            endpoint_of=lambda _: None,
+            address_of=lambda _: None,
             broker_epoch=lambda: 7,  # type: ignore[arg-type]
             incarnation_id=lambda: bytes(16),
         )

@@ -73,7 +73,7 @@ def test_an_invitation_may_come_before_the_image_that_shows_the_partition() -> N
             2,
             cast(Network, None),
             FetchConfig(),
-            endpoint_of=lambda broker_id: None,
+            address_of=lambda broker_id: None,
             broker_epoch=lambda: 1,
             incarnation_id=lambda: bytes(16),
         )

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from chronik.replication.link import FETCH_VERSION, REQUEST_HEADER_VERSION, RESPONSE_HEADER_VERSION
+from chronik.replication.link import FETCH_VERSION
 from chronik.storage.errors import StorageError
 from chronik.storage.unread import Unread
 from chronik.wire.compiler import decoder_of, encoder_of
@@ -17,6 +17,8 @@ from chronik.wire.messages.fetch import FetchRequest, FetchResponse
 
 if TYPE_CHECKING:
     from tests.replication.world import World
+
+REQUEST_HEADER_VERSION, RESPONSE_HEADER_VERSION = 2, 1  # of a flexible version
 
 
 class Wires:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, cast
 
+from chronik.broker.image_directory import ImageDirectory
 from chronik.metadata.commands import (
     AlterPartition,
     BrokerHeartbeat,
@@ -139,7 +140,7 @@ class Node:
                 leader_id,
                 runtime.network,
                 config,
-                endpoint_of=lambda broker_id: self.image.brokers[broker_id].endpoint(LISTENER),
+                address_of=ImageDirectory(lambda: self.image, lambda: LISTENER).address_of,
                 broker_epoch=lambda: self.broker_epoch,
                 incarnation_id=lambda: self.incarnation_id,
             ),

@@ -7,28 +7,25 @@ beforehand. Every broker from Kafka 2.1 to 4.3 serves them.
 from __future__ import annotations
 
 from struct import Struct
-from typing import Any, Final
+from typing import Final
 
 from chronik.bench.errors import BenchError
-from chronik.client.connection import Connection
+from chronik.peer.connection import Connection
 from chronik.wire.batches import CRC_COVERS_FROM, build
 from chronik.wire.checksums import crc32c
-from chronik.wire.compiler import encoder_of
 from chronik.wire.compression import Codec
-from chronik.wire.framing import pack_size
-from chronik.wire.headers import RequestHeader, request_header_version
 from chronik.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from chronik.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from chronik.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from chronik.wire.notation import Request
 from chronik.wire.records import Record
+from chronik.wire.stop_and_wait import HEADER_BYTES, frame_of
 
 PRODUCE_VERSION: Final = 7
 FETCH_VERSION: Final = 11
 METADATA_VERSION: Final = 8
 CLIENT_ID: Final = "chronik-bench"
 PRODUCE_TIMEOUT_MS: Final = 30_000
-SIZE_AND_CORRELATION_BYTES: Final = 8
 _INT64: Final = Struct(">q")
 _CRC: Final = Struct(">I")
 
@@ -44,15 +41,7 @@ def require_versions(connection: Connection) -> None:
 
 
 def frame(request: Request, version: int) -> bytes:
-    """A request with correlation id 0: one is in flight on a connection, so nothing has to be told apart."""
-    header = RequestHeader(
-        request_api_key=request.api_key, request_api_version=version, correlation_id=0, client_id=CLIENT_ID
-    )
-    parts: list[Any] = []
-    encoder_of(RequestHeader, request_header_version(type(request), version))(header, parts)
-    encoder_of(type(request), version)(request, parts)
-    body = b"".join(parts)
-    return pack_size(len(body)) + body
+    return frame_of(request, version, CLIENT_ID)
 
 
 def produce_frame(topic: str, partition: int, batch: bytes, acks: int) -> bytes:
@@ -64,7 +53,7 @@ def produce_frame(topic: str, partition: int, batch: bytes, acks: int) -> bytes:
 def produce_error_at(topic: str) -> int:
     """Where the error code stands in the answer to a `produce_frame`, counted from the size."""
     counts_and_index = 4 + 2 + len(topic.encode()) + 4 + 4
-    return SIZE_AND_CORRELATION_BYTES + counts_and_index
+    return HEADER_BYTES + counts_and_index
 
 
 def fetch_frame(topic: str, partition: int, offset: int, *, max_wait_ms: int, max_bytes: int) -> bytes:

@@ -1,20 +1,18 @@
 """One connection with one request in flight: the smallest client there can be, so that the broker is what is measured.
 
-A line sends a whole frame and hands over the whole answer, without decoding either. It never retries; when it is cut it
-says so, and whoever owns it opens it again.
+A line sends a whole frame and hands over the whole answer, without decoding either. The protocol is
+`wire.stop_and_wait`; a line owns the transport. It never retries. It reports a lost connection, also one that it ended
+because the answer was not the one that was due, and its owner opens it again.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final, cast
+from typing import cast
 
 from chronik.wire.errors import Malformed
-from chronik.wire.framing import FrameReader
-
-SIZE_BYTES: Final = 4
-ANSWER_BYTES_MAX: Final = 512 << 20
+from chronik.wire.stop_and_wait import LargeResponses, SmallResponses
 
 
 class SmallLine(asyncio.Protocol):
@@ -22,7 +20,7 @@ class SmallLine(asyncio.Protocol):
 
     def __init__(self, answered: Callable[[bytes], None], lost: Callable[[], None]) -> None:
         self._answered, self._lost = answered, lost
-        self._rest = b""
+        self._responses = SmallResponses()
         self._transport: asyncio.Transport | None = None
         self._is_full = False
         self._when_writable: Callable[[], None] | None = None
@@ -60,13 +58,13 @@ class SmallLine(asyncio.Protocol):
             call()
 
     def data_received(self, data: bytes) -> None:
-        if self._rest:
-            data = self._rest + data
-            self._rest = b""
-        if len(data) < SIZE_BYTES or len(data) - SIZE_BYTES < int.from_bytes(data[:SIZE_BYTES], "big"):
-            self._rest = data
+        try:
+            answer = self._responses.received(data)
+        except Malformed:
+            cast(asyncio.Transport, self._transport).abort()
             return
-        self._answered(data)
+        if answer is not None:
+            self._answered(answer)
 
 
 class LargeLine(asyncio.BufferedProtocol):
@@ -74,7 +72,7 @@ class LargeLine(asyncio.BufferedProtocol):
 
     def __init__(self, answered: Callable[[memoryview], None], lost: Callable[[], None], scratch: memoryview) -> None:
         self._answered, self._lost = answered, lost
-        self._reader = FrameReader(ANSWER_BYTES_MAX, scratch=scratch)
+        self._responses = LargeResponses(scratch)
         self._transport: asyncio.Transport | None = None
 
     def send(self, frame: bytes) -> None:
@@ -94,16 +92,16 @@ class LargeLine(asyncio.BufferedProtocol):
         self._lost()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._reader.room()
+        return self._responses.room()
 
     def buffer_updated(self, nbytes: int) -> None:
         try:
-            frames = self._reader.received(nbytes)
+            answer = self._responses.received(nbytes)
         except Malformed:
-            cast(Any, self._transport).abort()
+            cast(asyncio.Transport, self._transport).abort()
             return
-        for frame in frames:
-            self._answered(frame)
+        if answer is not None:
+            self._answered(answer)
 
 
 def _nothing() -> None:

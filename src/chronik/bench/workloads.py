@@ -17,9 +17,11 @@ from chronik.wire.batches import split
 from chronik.wire.compiler import decoder_of
 from chronik.wire.compression import Codec
 from chronik.wire.error_codes import ErrorCode
+from chronik.wire.framing import SIZE_BYTES
 from chronik.wire.messages.fetch import FetchResponse
 from chronik.wire.messages.metadata import MetadataResponse
 from chronik.wire.records import iterate
+from chronik.wire.stop_and_wait import HEADER_BYTES
 
 if TYPE_CHECKING:
     from chronik.bench.load import Load
@@ -140,7 +142,7 @@ class FetchWorker(_OnLine):
         )
 
     def answered(self, answer: memoryview) -> None:
-        response, _ = self._decode(answer, 4, DECODE_BYTES_MAX)
+        response, _ = self._decode(answer, HEADER_BYTES - SIZE_BYTES, DECODE_BYTES_MAX)
         told = response.responses[0].partitions[0]
         if told.error_code or response.error_code:
             self.load.failed(self, ErrorCode.of(told.error_code or response.error_code).name)
@@ -173,9 +175,7 @@ class MetadataWorker(_OnLine):
     def answered(self, answer: bytes) -> None:
         if len(answer) != self._good_bytes:
             view = memoryview(answer)
-            response, _ = decoder_of(MetadataResponse, frames.METADATA_VERSION)(
-                view, frames.SIZE_AND_CORRELATION_BYTES, DECODE_BYTES_MAX
-            )
+            response, _ = decoder_of(MetadataResponse, frames.METADATA_VERSION)(view, HEADER_BYTES, DECODE_BYTES_MAX)
             code = next((topic.error_code for topic in response.topics), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             if code:
                 self.load.failed(self, ErrorCode.of(code).name)
@@ -224,7 +224,7 @@ class Reader(_OnLine):
         )
 
     def answered(self, answer: memoryview) -> None:
-        response, _ = self._decode(answer, 4, DECODE_BYTES_MAX)
+        response, _ = self._decode(answer, HEADER_BYTES - SIZE_BYTES, DECODE_BYTES_MAX)
         told = response.responses[0].partitions[0]
         if told.error_code:
             self.lost()

@@ -32,6 +32,7 @@ from chronik.broker.features import AT_FOUNDING
 from chronik.broker.fetch_sessions import FetchSessions
 from chronik.broker.following import Following
 from chronik.broker.identity import keep_used, read_identity, require_disk, settle_identity
+from chronik.broker.image_directory import ImageDirectory
 from chronik.broker.lifecycle import Lifecycle
 from chronik.broker.live_settings import LiveSettings
 from chronik.broker.memory import MemoryBudget
@@ -55,6 +56,7 @@ from chronik.metadata.decisions.decision import Rules, TopicShape
 from chronik.metadata.errors import MetadataError
 from chronik.metadata.store import MetadataStore
 from chronik.metadata.store_config import StoreConfig
+from chronik.peer.peers import Peers
 from chronik.raft.addresses import Address
 from chronik.raft.config import RaftConfig
 from chronik.raft.errors import RaftError
@@ -103,6 +105,8 @@ class Node:
         self.tasks = Tasks(f"node {settings.node_id}", self._task_failed)  # each for one client, topic or partition
         self.scratch = make_scratch()  # of all connections: they share this node's event loop
         self.sends = runtime.network.sends()
+        directory = ImageDirectory(lambda: self.store.image, lambda: self.settings.inter_broker_listener_name)
+        self.peers = Peers(runtime, directory, client_id=f"broker-{self.node_id}", scratch=self.scratch)
         self.alarms = Alarms(runtime.clock)
         self.conditions = Conditions(self)
         self.awaited = Awaited()
@@ -264,6 +268,7 @@ class Node:
             metrics=self.metrics,
             memory=self.memory,
             turns=self.turns,
+            peers=self.peers,
             record_lane=self.record_lane,
         )
 
@@ -369,6 +374,7 @@ class Node:
         self.connections.close_all("the node is stopping")
         if hasattr(self, "replication"):
             self.replication.stop()
+        self.peers.close()
         await self.tasks.stop()
         await self.duties.stop()
         for _ in range(TURNS_TO_CLOSE):  # the loop must let go of its transports before anybody closes it

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
         ReportLostReplicas,
         ReportLostReplicasReply,
     )
-    from chronik.metadata.image import Endpoint
 
 
 class Replication:
@@ -75,14 +74,10 @@ class Replication:
             leader_id,
             node.runtime.network,
             self._fetch_config,
-            endpoint_of=self._endpoint_of,
+            address_of=node.peers.directory.address_of,
             broker_epoch=lambda: node.broker_epoch,
             incarnation_id=lambda: node.incarnation_id,
         )
 
     def _start_fetcher(self, name: str, fetcher: Fetcher) -> asyncio.Task[None]:
         return self._node.duties.start(name, fetcher.run())
-
-    def _endpoint_of(self, broker_id: int) -> Endpoint | None:
-        broker = self._node.store.image.brokers.get(broker_id)
-        return None if broker is None else broker.endpoint(self._node.settings.inter_broker_listener_name)

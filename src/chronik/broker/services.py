@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from chronik.broker.turns import Turns
     from chronik.coordinator.groups.coordinator import GroupCoordinator
     from chronik.metadata.store import MetadataStore
+    from chronik.peer.peers import Peers
     from chronik.replication.assignment import Replicas
     from chronik.runtime.interfaces import Lane, Runtime
     from chronik.storage.logs import Logs
@@ -38,6 +39,7 @@ class Services:
     metrics: Metrics
     memory: MemoryBudget
     turns: Turns
+    peers: Peers  # requests to other nodes
     record_lane: Lane  # where batches are taken apart that would hold up the loop
 
     @property

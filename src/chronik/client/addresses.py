@@ -1,22 +1,15 @@
-"""Addresses of brokers: `host:port`, and the comma-separated lists that users write. Never resolves a name."""
+"""Addresses as users write them: `host:port`, in comma-separated lists. Never resolves a name."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from chronik.client.errors import BadAddress
+from chronik.peer.addresses import Address
+
+__all__ = ["PORT_DEFAULT", "Address", "parse_address", "parse_addresses"]
 
 PORT_DEFAULT = 9092
 PORT_MAX = 65_535
 LABEL_MAX = 63  # characters between two dots of a host name, by DNS
-
-
-class Address(NamedTuple):
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 def parse_addresses(text: str) -> tuple[Address, ...]:

@@ -7,11 +7,13 @@
         OffsetOutOfRange ... namely that a partition has no such offset, any more or yet
       Unsupported        the broker serves no version of an API that this client knows
       BadAnswer          what came back cannot be read, or contradicts itself
+      LoginFailed        the broker's part of a login was wrong
       Unsendable         the caller's: a record that has no form on the wire
       DeliveryFailed     records that a producer gave up on; its cause is one of the above
       Closed             used after it was closed
 
-Every message says what was being done, where, and what to do about it.
+Every message says what was being done, where, and what to do about it. What a connection raises comes from
+`wire.peer_errors`; its base is this tree's base, so a caller needs to catch one class.
 """
 
 from __future__ import annotations
@@ -19,39 +21,40 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from chronik.wire.error_codes import ErrorCode
+from chronik.wire.peer_errors import (
+    BadAnswer,
+    Closed,
+    LoginFailed,
+    PeerError,
+    Refused,
+    Unreachable,
+    Unsupported,
+    refuse,
+)
 
 if TYPE_CHECKING:
     from chronik.client.topology import TopicPartition
 
+__all__ = [
+    "BadAddress",
+    "BadAnswer",
+    "ClientError",
+    "Closed",
+    "DeliveryFailed",
+    "LoginFailed",
+    "OffsetOutOfRange",
+    "Refused",
+    "Unreachable",
+    "Unsendable",
+    "Unsupported",
+    "refuse",
+]
 
-class ClientError(Exception):
-    """Base of this package's errors."""
-
-    retriable = False  # whether the same call may succeed a little later
+ClientError = PeerError
 
 
 class BadAddress(ClientError):
     """Text that is no list of host:port."""
-
-
-class Unreachable(ClientError):
-    """Nobody answered."""
-
-    retriable = True
-
-
-class Refused(ClientError):
-    """The cluster said no. `what` is what was asked for, `detail` the broker's own words."""
-
-    def __init__(self, kafka_error: ErrorCode, what: str, detail: str | None = None) -> None:
-        super().__init__(kafka_error, what, detail)
-        self.kafka_error = kafka_error
-        self.what = what
-        self.detail = detail
-        self.retriable = kafka_error.retriable
-
-    def __str__(self) -> str:
-        return f"{self.what}: {self.kafka_error.name} ({self.detail or self.kafka_error.message})"
 
 
 class OffsetOutOfRange(Refused):
@@ -62,14 +65,6 @@ class OffsetOutOfRange(Refused):
         super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, f"cannot read {at} at offset {offset}", detail)
         self.at = at
         self.offset = offset
-
-
-class Unsupported(ClientError):
-    """The broker is too old, or too new, for what was asked."""
-
-
-class BadAnswer(ClientError):
-    """The peer does not keep to the protocol; its connection is closed."""
 
 
 class Unsendable(ClientError):
@@ -89,13 +84,3 @@ class DeliveryFailed(ClientError):
     def __str__(self) -> str:
         records = "1 record" if self.record_count == 1 else f"{self.record_count} records"
         return f"{records} for {self.topic}-{self.partition} not delivered: {self.cause}"
-
-
-class Closed(ClientError):
-    """A bug of the caller: the object was closed before."""
-
-
-def refuse(code: int, what: str, detail: str | None = None) -> None:
-    """Raises Refused unless `code` is 0."""
-    if code:
-        raise Refused(ErrorCode.of(code), what, detail)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from chronik.client.errors import ClientError, Refused, Unreachable
 from chronik.client.fetch_answers import Chunk, Fetched, FetchOptions, fetch
-from chronik.client.routing import Backoff
+from chronik.peer.backoff import Backoff
 from chronik.runtime.invariants import broken, check
 from chronik.runtime.tasks import Tasks
 from chronik.wire.error_codes import ErrorCode

@@ -12,7 +12,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, TypeVar
 
 from chronik.client.errors import ClientError, Refused
-from chronik.client.routing import RETRY_TIMEOUT_MS, Backoff
+from chronik.client.routing import RETRY_TIMEOUT_MS
+from chronik.peer.backoff import Backoff
 from chronik.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from chronik.client.admin.groups import CONSUMER_PROTOCOL, assigned_partitions
 from chronik.client.assignors import Assignor, Subscription, assignor_named
 from chronik.client.errors import BadAnswer, ClientError, Refused, Unreachable
 from chronik.client.leaders import by_topic
-from chronik.client.routing import Backoff
 from chronik.client.topology import TopicPartition
+from chronik.peer.backoff import Backoff
 from chronik.runtime.invariants import check
 from chronik.runtime.tasks import Tasks
 from chronik.wire.compiler import decoder_of, encode

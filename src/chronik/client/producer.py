@@ -17,12 +17,12 @@ import asyncio
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from chronik.client.batching import NOBODY, Batch, Delivery, Identity, PartitionQueue, Written, record_bytes
-from chronik.client.connection import REQUEST_TIMEOUT_MS
 from chronik.client.errors import ClientError, Closed, DeliveryFailed, Refused, refuse
 from chronik.client.partitioners import Sticky, partition_of_key
-from chronik.client.routing import Backoff
 from chronik.client.sending import Answer, produce
 from chronik.client.topology import NO_LEADER, Topic, TopicPartition
+from chronik.peer.backoff import Backoff
+from chronik.peer.connection import REQUEST_TIMEOUT_MS
 from chronik.runtime.invariants import broken, check
 from chronik.runtime.tasks import Tasks
 from chronik.wire.batches import HEADER_BYTES

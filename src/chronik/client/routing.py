@@ -1,9 +1,8 @@
 """Which broker to ask: bootstrap, metadata, leaders, coordinators, and when to try again.
 
-A `Cluster` owns all connections of one client and what it knows of the cluster. It opens a connection when somebody
-needs it, one per node and purpose (answers come in order, so what the broker holds back must not hold back the rest),
-and learns metadata when it does not know a topic or was told that what it knows is out of date. It never decides what
-an answer means; callers raise Refused, and `retrying` tries again for as long as Kafka calls the error retriable.
+A `Cluster` owns all connections of one client (`peer.connections`) and what it knows of the cluster. It learns metadata
+when it does not know a topic, or when it was told that what it knows is out of date. It never decides what an answer
+means: callers raise Refused, and `retrying` tries again for as long as Kafka calls the error retriable.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from chronik.client.addresses import Address, parse_addresses
-from chronik.client.connection import CONNECT_TIMEOUT_MS, Connection, connect
-from chronik.client.errors import ClientError, Closed, Refused, Unreachable, refuse
+from chronik.client.errors import ClientError, Refused, Unreachable, refuse
 from chronik.client.topology import Topic, Topology
-from chronik.runtime.invariants import check
+from chronik.peer.backoff import Backoff
+from chronik.peer.connection import CONNECT_TIMEOUT_MS, Connection
+from chronik.peer.connections import Connections, Login, no_login
 from chronik.wire.error_codes import ErrorCode
-from chronik.wire.framing import make_scratch
 from chronik.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from chronik.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from chronik.wire.notation import Request, Response
@@ -31,8 +30,6 @@ A = TypeVar("A", bound=Response)
 T = TypeVar("T")
 
 RETRY_TIMEOUT_MS: Final = 30_000
-BACKOFF_MS_MIN: Final = 50
-BACKOFF_MS_MAX: Final = 1_000
 METADATA_AGE_MS_MAX: Final = 300_000  # leaders that moved are told by errors; this finds new partitions
 GROUP: Final = 0  # FindCoordinator's key types
 TRANSACTION: Final = 1
@@ -50,6 +47,7 @@ class Cluster:
         *,
         client_id: str = "chronik",
         connect_timeout_ms: int = CONNECT_TIMEOUT_MS,
+        login: Login = no_login,
     ) -> None:
         self.network: Network = runtime.network
         self.clock: Clock = runtime.clock
@@ -57,13 +55,10 @@ class Cluster:
         self.bootstrap = parse_addresses(bootstrap) if isinstance(bootstrap, str) else tuple(bootstrap)
         self.client_id = client_id
         self.topology = Topology()
-        self.scratch = make_scratch()  # of all connections of this client, which share an event loop
-        self._connect_timeout_ms = connect_timeout_ms
-        self._open: dict[tuple[Address, str], Connection] = {}
-        self._opening: dict[tuple[Address, str], asyncio.Lock] = {}
+        self._connections = Connections(self.network, client_id, connect_timeout_ms=connect_timeout_ms, login=login)
+        self.scratch = self._connections.scratch  # for whoever opens connections beside these in the same event loop
         self._coordinators: dict[tuple[int, str], int] = {}
         self._stale_from_ns = 0  # when topics have to be learnt anew, whatever is known of them
-        self._is_closed = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -72,25 +67,22 @@ class Cluster:
         await self.close()
 
     async def close(self) -> None:
-        self._is_closed = True
-        for connection in self._open.values():
-            connection.close()
-        self._open.clear()
+        self._connections.close()
         await asyncio.sleep(0)  # lets the transports finish closing before the loop may end
 
     # --- connections
 
     async def to_any(self) -> Connection:
         """Some broker: one we talk to already, else the first of those we know of that answers."""
-        for connection in self._open.values():
-            if connection.is_open:
-                return connection
+        connection = self._connections.any_open()
+        if connection is not None:
+            return connection
         known = [broker.address for broker in self.topology.brokers.values()]
         start = self.randomness.below(len(known)) if known else 0
         faults: list[ClientError] = []
         for address in dict.fromkeys([*known[start:], *known[:start], *self.bootstrap]):
             try:
-                return await self._to(address)
+                return await self._connections.to(address)
             except Unreachable as fault:
                 faults.append(fault)
         raise faults[0] if len(faults) == 1 else Unreachable("; ".join(map(str, faults)))
@@ -99,10 +91,10 @@ class Cluster:
         """The broker of that id; asks for metadata when it is not known yet."""
         if node_id not in self.topology.brokers:
             await self.refresh([])
-        broker = self.topology.brokers.get(node_id)
-        if broker is None:
+        address = self.topology.address_of(node_id)
+        if address is None:
             raise Refused(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {node_id}", "the cluster does not list it as alive")
-        return await self._to(broker.address, purpose)
+        return await self._connections.to(address, purpose)
 
     async def to_controller(self) -> Connection:
         """The broker that takes changes. Every broker of a KRaft cluster forwards them, so any other will do when the
@@ -113,30 +105,6 @@ class Cluster:
             with suppress(Unreachable):
                 return await self.to_node(self.topology.controller_id)
         return await self.to_any()
-
-    async def _to(self, address: Address, purpose: str = "") -> Connection:
-        self._require_open()
-        at = address, purpose
-        async with self._opening.setdefault(at, asyncio.Lock()):
-            connection = self._open.get(at)
-            if connection is None or not connection.is_open:
-                connection = await connect(
-                    self.network,
-                    address,
-                    client_id=self.client_id,
-                    timeout_ms=self._connect_timeout_ms,
-                    scratch=self.scratch,
-                )
-                self._open[at] = connection
-                self._require_open()
-            return connection
-
-    def _require_open(self) -> None:
-        """Nothing outlives `close`, not even a connection that was being made meanwhile."""
-        if self._is_closed:
-            for connection in self._open.values():
-                connection.close()
-            raise Closed("the cluster's client was closed")
 
     # --- metadata
 
@@ -234,27 +202,3 @@ class Cluster:
                 if not fault.retriable or self.clock.monotonic_ns() + wait_ms * _NS_PER_MS >= end_ns:
                     raise
             await asyncio.sleep(wait_ms / 1000)
-
-
-class Backoff:
-    """How long to wait before the next attempt: doubling, with a fifth of chance so that clients do not march."""
-
-    def __init__(self, randomness: Randomness, ms_min: int = BACKOFF_MS_MIN, ms_max: int = BACKOFF_MS_MAX) -> None:
-        self._randomness = randomness
-        self._ms_min, self._ms_max = ms_min, ms_max
-        self._ms = ms_min
-
-    def next_ms(self) -> int:
-        wait_ms = self._ms
-        self._ms = min(2 * self._ms, self._ms_max)
-        check(
-            self._ms_min <= wait_ms <= self._ms <= self._ms_max,
-            "25 pauses grow up to their bound",
-            pause_ms=wait_ms,
-            next_ms=self._ms,
-        )
-        spread_ms = max(1, wait_ms // 5)
-        return wait_ms - spread_ms + self._randomness.below(2 * spread_ms + 1)
-
-    def reset(self) -> None:
-        self._ms = self._ms_min

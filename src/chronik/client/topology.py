@@ -72,10 +72,22 @@ class Topology:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {at}")
         return partition
 
+    def address_of(self, node_id: int) -> Address | None:
+        """As `peer.directory.Directory`."""
+        broker = self.brokers.get(node_id)
+        return None if broker is None else broker.address
+
+    def leader_of(self, topic: str, partition: int) -> int | None:
+        """As `peer.directory.Directory`. A leader whose address is not known cannot be asked, so it counts as none."""
+        known = self.topics.get(topic)
+        told = None if known is None else known.partitions.get(partition)
+        return None if told is None or told.leader_id not in self.brokers else told.leader_id
+
     def leader(self, at: TopicPartition) -> int:
-        """The node that leads a partition."""
-        leader_id = self.partition(at).leader_id
-        if leader_id == NO_LEADER or leader_id not in self.brokers:
+        """The node that leads a partition. Raises Refused, with the reason why none is known."""
+        self.partition(at)
+        leader_id = self.leader_of(at.topic, at.partition)
+        if leader_id is None:
             raise Refused(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {at}")
         return leader_id
 

@@ -20,7 +20,7 @@ from functools import partial
 from itertools import islice
 from typing import cast
 
-from chronik.metadata.image import Endpoint
+from chronik.peer.addresses import Address
 from chronik.replication.credentials import sign
 from chronik.replication.errors import LeaderLost, ReplicationError
 from chronik.replication.follower import NOT_NAMED, Follower, Outcome, cuts
@@ -41,6 +41,7 @@ from chronik.wire.messages.fetch import (
     PartitionData,
     ReplicaState,
 )
+from chronik.wire.peer_errors import PeerError
 from chronik.wire.uuids import uuid_text
 
 logger = logging.getLogger("chronik.replication")
@@ -71,7 +72,7 @@ class Fetcher:
         network: Network,
         config: FetchConfig,
         *,
-        endpoint_of: Callable[[int], Endpoint | None],
+        address_of: Callable[[int], Address | None],
         broker_epoch: Callable[[], int],
         incarnation_id: Callable[[], bytes],
     ) -> None:
@@ -81,7 +82,7 @@ class Fetcher:
         self._node_id = node_id
         self._network = network
         self._config = config
-        self._endpoint_of = endpoint_of
+        self._address_of = address_of
         self._broker_epoch, self._incarnation_id = broker_epoch, incarnation_id
         self._loop = asyncio.get_running_loop()
         self._followers: dict[Key, Follower] = {}
@@ -154,7 +155,7 @@ class Fetcher:
                 await link.closed
             except (StorageFailed, InvariantBroken):
                 raise
-            except (OSError, TimeoutError, ReplicationError) as fault:
+            except (OSError, TimeoutError, PeerError, ReplicationError) as fault:
                 logger.info("fetching from broker %d: %s; retrying in %d ms", self.leader_id, fault, pause_ms)
             except Exception:  # the edge: a follower that gives up for good would be worse than one that complains
                 logger.exception("fetching from broker %d failed; retrying in %d ms", self.leader_id, pause_ms)
@@ -165,11 +166,13 @@ class Fetcher:
             pause_ms = min(2 * pause_ms, RECONNECT_MS_MAX)
 
     async def _connect(self, link: LeaderLink) -> None:
-        endpoint = self._endpoint_of(self.leader_id)
-        if endpoint is None:
+        address = self._address_of(self.leader_id)
+        if address is None:
             raise LeaderLost("the image does not show where it is")
+        link.peer.address = address
         async with asyncio.timeout(CONNECT_MS_MAX / 1000):
-            await self._network.connect(endpoint.host, endpoint.port, lambda: cast(asyncio.Protocol, link))
+            await self._network.connect(address.host, address.port, lambda: cast(asyncio.Protocol, link))
+            await link.begin()
         self._link = link
         self._session_id = self._session_epoch = 0
         self._forgotten.clear()

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 from random import Random
 
-from chronik.client.connection import Connection
 from chronik.client.errors import ClientError
+from chronik.peer.connection import Connection
 from chronik.sim.clock import WALL_MS
 from chronik.sim.cluster import Cluster
 from chronik.sim.wire_clients import ClientTasks, WireClient, make_client

@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from random import Random
 from typing import NamedTuple
 
-from chronik.client.connection import Connection
 from chronik.client.errors import ClientError
 from chronik.metadata.image import ResourceType
+from chronik.peer.connection import Connection
 from chronik.sim.cluster import Cluster
 from chronik.sim.history import OK, REFUSED, UNKNOWN, Operation
 from chronik.sim.programs import host_of

@@ -11,9 +11,9 @@ from collections.abc import Coroutine
 from typing import Any
 
 from chronik.client.addresses import Address
-from chronik.client.connection import Connection, connect
 from chronik.client.errors import ClientError
 from chronik.metadata.image import ResourceType
+from chronik.peer.connection import Connection, connect
 from chronik.sim.cluster import Cluster
 from chronik.sim.history import OK, UNKNOWN, History, Operation
 from chronik.sim.loop import ProcessLoop

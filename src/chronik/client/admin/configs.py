@@ -24,8 +24,8 @@ from chronik.wire.messages.incremental_alter_configs import (
 )
 
 if TYPE_CHECKING:
-    from chronik.client.connection import Connection
     from chronik.client.routing import Cluster
+    from chronik.peer.connection import Connection
 
 
 class ResourceKind(IntEnum):

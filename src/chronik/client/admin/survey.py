@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 from chronik.client.addresses import Address
 from chronik.client.admin.quorum import ADMIN_LISTENER, METADATA_TOPIC
 from chronik.client.admin.status import status
-from chronik.client.connection import connect
 from chronik.client.errors import ClientError
+from chronik.peer.connection import connect
 from chronik.wire.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumRequestPartition,

@@ -9,16 +9,20 @@ from typing import Any
 import pytest
 
 from chronik.client.addresses import Address
-from chronik.client.connection import IN_FLIGHT_MAX, Connection, connect
-from chronik.client.errors import BadAnswer, ClientError, Closed, Unreachable, Unsupported
+from chronik.client.errors import BadAnswer, ClientError, Closed, Refused, Unreachable, Unsupported
+from chronik.peer.connection import IN_FLIGHT_MAX, Connection, connect
 from chronik.wire.framing import pack_size
 from chronik.wire.messages.api_versions import ApiVersionsRequest
 from chronik.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from chronik.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from chronik.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from chronik.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from chronik.wire.peer import Bounds
 from tests.client.machine import Machine
 from tests.client.scripted import HANG_UP, NO_ANSWER, Handler, ScriptedBroker
 
 BROKER = Address("broker", 9092)
+SASL_AUTHENTICATION_FAILED = 58
 HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
 
 
@@ -35,6 +39,34 @@ def serve(
     )
     machine.network.listening[BROKER] = broker
     return machine, broker
+
+
+class Password:
+    """A toy of a login: one message, and the broker's consent."""
+
+    name = "TOY"
+
+    def __init__(self, password: bytes) -> None:
+        self._password = password
+
+    def first(self) -> bytes:
+        return self._password
+
+    def answer(self, challenge: bytes) -> bytes | None:
+        return None
+
+
+def guarded() -> tuple[Machine, ScriptedBroker]:
+    """A broker that wants the password "sesame"."""
+
+    def handshake(request: SaslHandshakeRequest, version: int) -> SaslHandshakeResponse:
+        return SaslHandshakeResponse(error_code=0, mechanisms=["TOY"])
+
+    def authenticate(request: SaslAuthenticateRequest, version: int) -> SaslAuthenticateResponse:
+        code = 0 if bytes(request.auth_bytes) == b"sesame" else SASL_AUTHENTICATION_FAILED
+        return SaslAuthenticateResponse(error_code=code, error_message=None, auth_bytes=b"")
+
+    return serve({SaslHandshakeRequest: handshake, SaslAuthenticateRequest: authenticate})
 
 
 def connected(machine: Machine) -> Coroutine[Any, Any, Connection]:
@@ -130,6 +162,87 @@ def test_no_more_requests_are_in_flight_than_allowed() -> None:
         connection.close()
         results = await asyncio.gather(*tasks, return_exceptions=True)
         assert all(isinstance(result, Closed) for result in results)
+
+    machine.run(work())
+
+
+def test_requests_wait_while_too_many_bytes_are_in_flight() -> None:
+    """Three large requests, of which one fits: each goes out when the one before it is answered."""
+    seen: list[int] = []
+
+    async def slowly(request: Any, version: int) -> HeartbeatResponse:
+        seen.append(connection.in_flight_count)
+        await asyncio.sleep(0.1)
+        return HeartbeatResponse(error_code=0)
+
+    machine, _ = serve({HeartbeatRequest: slowly})
+    large = HeartbeatRequest(group_id="g" * 2000, generation_id=1, member_id="m")
+
+    async def work() -> None:
+        nonlocal connection
+        connection = await connect(
+            machine.network, BROKER, client_id="test", bounds=Bounds(in_flight_bytes_max=1000, in_flight_max=2)
+        )
+        await asyncio.gather(*(connection.ask(large, HeartbeatResponse) for _ in range(3)))
+
+    connection: Connection = None  # type: ignore[assignment]
+    machine.run(work())
+    assert seen == [1, 1, 1]
+
+
+def test_whoever_waits_for_room_hears_that_the_connection_ended() -> None:
+    """Nobody may wait at a gate that will never open."""
+    machine, _ = serve({HeartbeatRequest: lambda request, version: NO_ANSWER})
+
+    async def work() -> None:
+        bounds = Bounds(in_flight_bytes_max=10)
+        connection = await connect(machine.network, BROKER, client_id="test", bounds=bounds)
+        tasks = [asyncio.create_task(connection.ask(HEARTBEAT, HeartbeatResponse)) for _ in range(3)]
+        await asyncio.sleep(1)
+        assert connection.in_flight_count == 1
+        machine.network.cut(*BROKER)
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [type(result) for result in results] == [Unreachable] * 3
+
+    machine.run(work())
+
+
+def test_a_login_comes_before_the_first_request() -> None:
+    """Whoever connects with credentials gets a connection that is logged in."""
+    machine, broker = guarded()
+
+    async def work() -> None:
+        connection = await connect(machine.network, BROKER, client_id="test", mechanism=Password(b"sesame"))
+        await connection.ask(ListGroupsRequest(), ListGroupsResponse)
+
+    machine.run(work())
+    asked = [type(request).__name__.removesuffix("Request") for request, _ in broker.asked]
+    assert asked == ["ApiVersions", "SaslHandshake", "SaslAuthenticate", "ListGroups"]
+
+
+def test_a_login_that_fails_leaves_no_connection_behind() -> None:
+    """A node that tries again and again must not pile up sockets."""
+    machine, _ = guarded()
+
+    async def work() -> None:
+        with pytest.raises(Refused, match=r"cannot log in at broker:9092 with SASL mechanism TOY"):
+            await connect(machine.network, BROKER, client_id="test", mechanism=Password(b"guess"))
+        assert [link.is_open for link in machine.network.links] == [False]
+
+    machine.run(work())
+
+
+def test_a_caller_that_gives_up_while_it_connects_leaves_no_connection_behind() -> None:
+    """A node that tries again and again must not pile up sockets."""
+    machine, _ = serve()
+    machine.network.silent.add(BROKER)
+
+    async def work() -> None:
+        connecting = asyncio.create_task(connected(machine))
+        await asyncio.sleep(1)
+        connecting.cancel()
+        await asyncio.wait([connecting])
+        assert [link.is_open for link in machine.network.links] == [False]
 
     machine.run(work())
 

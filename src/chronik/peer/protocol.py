@@ -1,0 +1,92 @@
+"""asyncio's side of a `Peer`: what every connection to a broker has in common.
+
+A subclass says what happens with a response (`deliver`) and with requests that get none (`ended`). It decides how long
+to wait. Nothing here retries.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+from chronik.wire.calls import Buffer
+from chronik.wire.notation import Response
+from chronik.wire.peer import Peer
+from chronik.wire.peer_errors import PeerError
+
+
+class PeerProtocol(asyncio.BufferedProtocol):
+    def __init__(self, peer: Peer) -> None:
+        self.peer = peer
+        self._transport: asyncio.Transport | None = None  # from connection_made to connection_lost
+        self._begun: asyncio.Future[None] | None = None  # while the handshake is under way
+
+    @property
+    def is_open(self) -> bool:
+        return self._transport is not None and self.peer.is_ready
+
+    async def begin(self) -> None:
+        """Agrees on versions and logs in. Raises why that failed; then the connection is closed."""
+        self.write(self.peer.begin())
+        if not self.peer.is_ready:
+            self._begun = asyncio.get_running_loop().create_future()
+            await self._begun
+
+    def write(self, parts: list[Buffer]) -> None:
+        if self._transport is None or not parts:
+            return
+        if len(parts) == 1:
+            self._transport.write(parts[0])
+        else:
+            self._transport.writelines(parts)
+
+    def fail(self, fault: PeerError) -> None:
+        """Ends the connection. The first reason stays."""
+        tags = self.peer.end(fault)
+        if self._transport is not None:
+            self._transport.abort()
+        if self._begun is not None and not self._begun.done():
+            self._begun.set_exception(self.peer.fault or fault)
+            self._begun.exception()  # read here: whoever began may have been cancelled
+        self.ended(tags)
+
+    # --- for subclasses
+
+    def deliver(self, tag: Any, response: Response) -> None:
+        """The response to the request that was sent with this tag."""
+        raise NotImplementedError
+
+    def ended(self, tags: list[Any]) -> None:
+        """Requests with these tags get no response; `peer.fault` says why. May be called more than once."""
+        raise NotImplementedError
+
+    # --- asyncio's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self.peer.room()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        try:
+            for tag, response in self.peer.received(nbytes):
+                self.deliver(tag, response)
+        except PeerError as fault:
+            self.fail(fault)
+            return
+        if self._begun is not None:
+            self._step()
+
+    def _step(self) -> None:
+        """The handshake goes on, or is over."""
+        assert self._begun is not None
+        self.write(self.peer.take_outgoing())
+        if self.peer.is_ready:
+            if not self._begun.done():
+                self._begun.set_result(None)
+            self._begun = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self.fail(self.peer.hung_up(exc))

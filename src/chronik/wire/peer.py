@@ -1,0 +1,397 @@
+"""The client side of a Kafka connection without I/O: requests become bytes, bytes become responses.
+
+A driver owns the socket and the clock. It does this, in any style (callbacks, threads, coroutines):
+
+    peer = Peer(address, client_id)
+    write(peer.begin())                             # once the connection is open; may be nothing
+    ...
+    room = peer.room(); count = recv_into(room)     # whenever bytes arrive
+    for tag, response in peer.received(count): ...  # the tag is what the driver gave to `send`
+    write(peer.take_outgoing())                     # until `is_ready`: the next step of the handshake
+    ...
+    write(peer.send(request, Response, tag))        # once it is ready, while `has_room`
+
+Before it is ready, the peer agrees on versions (ApiVersions, once more in version 0 if the broker is too old) and logs
+in (SASL, if there is a mechanism). `NEXT` below is the whole sequence. A driver that knows beforehand what the broker
+serves passes `served`, and ApiVersions is not asked.
+
+Responses arrive in the order of their requests, and each must carry the correlation id that is due. Anything else ends
+the peer: `received` raises BadAnswer. After any error, call `end`: it returns the tags that will get no response.
+
+Bounds: the size that a response may announce (small until the peer is ready), the memory that decoding may use, and
+the number and bytes of requests in flight.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from typing import Any, Final, NamedTuple
+
+from chronik import __version__
+from chronik.wire.calls import CORRELATION_ID_MAX, Buffer, Call
+from chronik.wire.error_codes import ErrorCode
+from chronik.wire.errors import Malformed
+from chronik.wire.framing import FrameReader
+from chronik.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from chronik.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from chronik.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from chronik.wire.notation import VERSION_MAX, Request, Response, Versions
+from chronik.wire.peer_errors import (
+    BadAnswer,
+    Closed,
+    InFlightFull,
+    LoginFailed,
+    PeerError,
+    Refused,
+    Unreachable,
+    Unsupported,
+    refuse,
+)
+from chronik.wire.sasl import LOGIN_STEPS_MAX, Mechanism
+
+SOFTWARE_NAME: Final = "chronik"
+TOKENS_IN_REQUESTS: Final = 1  # from this version of SaslHandshake on, tokens travel in SaslAuthenticate
+
+
+class Bounds(NamedTuple):
+    # A fetch may return 50 MiB and one batch more. A larger size is another protocol, read as Kafka's.
+    response_bytes_max: int = 512 << 20
+    # A broker that is not yet known to be one gets less: ApiVersions and SASL take a few kilobytes.
+    handshake_bytes_max: int = 1 << 20
+    # What decoding one response may allocate. We chose the broker and trust it, so this only ends a runaway.
+    decode_bytes_max: int = 4 << 30
+    in_flight_max: int = 64
+    # Requests whose responses have not arrived. One request may exceed it, so that a large one can be sent at all.
+    in_flight_bytes_max: int = 256 << 20
+
+
+class State(Enum):
+    FRESH = "nothing was sent"
+    VERSIONS = "ApiVersions awaits its response"
+    MECHANISM = "SaslHandshake awaits its response"
+    LOGIN = "SaslAuthenticate awaits its response"
+    READY = "requests may be sent"
+    ENDED = "nothing more is sent or read"
+
+
+NEXT: Final[Mapping[State, frozenset[State]]] = {
+    State.FRESH: frozenset({State.VERSIONS, State.MECHANISM, State.READY, State.ENDED}),
+    State.VERSIONS: frozenset({State.VERSIONS, State.MECHANISM, State.READY, State.ENDED}),
+    State.MECHANISM: frozenset({State.LOGIN, State.ENDED}),
+    State.LOGIN: frozenset({State.LOGIN, State.READY, State.ENDED}),
+    State.READY: frozenset({State.ENDED}),
+    State.ENDED: frozenset(),
+}
+
+_OWN: Final = object()  # the tag of the peer's own requests
+
+
+class Peer:
+    __slots__ = (
+        "_bounds",
+        "_calls",
+        "_correlation_id",
+        "_decode_bytes_max",
+        "_in_flight_bytes_max",
+        "_in_flight_max",
+        "_login_steps",
+        "_mechanism",
+        "_outgoing",
+        "_reader",
+        "_waiting",
+        "address",
+        "client_id",
+        "fault",
+        "in_flight_bytes",
+        "is_ready",
+        "room",
+        "served",
+        "session_lifetime_ms",
+        "state",
+    )
+
+    def __init__(
+        self,
+        address: object,
+        client_id: str,
+        *,
+        served: Mapping[int, Versions] | None = None,
+        mechanism: Mechanism | None = None,
+        bounds: Bounds | None = None,
+        scratch: memoryview | None = None,
+    ) -> None:
+        """`address` is only for messages. `scratch` may be shared by the peers of one thread (see `wire.framing`)."""
+        self.address = address
+        self.client_id = client_id
+        self.state = State.FRESH
+        self.is_ready = False
+        self.fault: PeerError | None = None  # why it ended
+        self.served: Mapping[int, Versions] = {} if served is None else served  # by API key
+        self.session_lifetime_ms = 0  # from the login: when the broker wants another one; 0: never
+        self.in_flight_bytes = 0
+        self._bounds = bounds or Bounds()
+        self._in_flight_max = self._bounds.in_flight_max
+        self._in_flight_bytes_max = self._bounds.in_flight_bytes_max
+        self._decode_bytes_max = self._bounds.decode_bytes_max
+        self._mechanism = mechanism
+        self._login_steps = 0
+        self._reader = FrameReader(
+            min(self._bounds.handshake_bytes_max, self._bounds.response_bytes_max), scratch=scratch
+        )
+        self.room = self._reader.room  # where the next bytes go; never empty, and valid until `received`
+        self._waiting: deque[tuple[int, Call, Any, int]] = deque()  # correlation id, call, tag, bytes of the request
+        self._calls: dict[tuple[type[Request], type[Response] | None, int, int], Call] = {}
+        self._correlation_id = 0
+        self._outgoing: list[Buffer] = []
+
+    # --- requests
+
+    @property
+    def in_flight_count(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def has_room(self) -> bool:
+        return len(self._waiting) < self._in_flight_max and self.in_flight_bytes < self._in_flight_bytes_max
+
+    @property
+    def oldest(self) -> str | None:
+        """The name of the request whose response is due next."""
+        return self._waiting[0][1].name if self._waiting else None
+
+    def send(
+        self,
+        request: Request,
+        response: type[Response] | None,
+        tag: object = None,
+        version_min: int = 0,
+        version_max: int = VERSION_MAX,
+    ) -> list[Buffer]:
+        """The bytes of a request in the highest version that both sides know; `version_*` narrow what we know.
+
+        `response` is None for a request that gets none. Raises Unsupported, Unencodable, InFlightFull, or why the peer
+        ended; then nothing has changed.
+        """
+        call = self._calls.get((type(request), response, version_min, version_max))
+        if call is None:
+            call = self.call_of(type(request), response, version_min, version_max)
+        return self.send_call(call, request, tag)
+
+    def call_of(
+        self,
+        request: type[Request],
+        response: type[Response] | None,
+        version_min: int = 0,
+        version_max: int = VERSION_MAX,
+    ) -> Call:
+        """For `send_call`, where one kind of request is sent again and again."""
+        if not self.is_ready:
+            raise self._unready()
+        return self._call(request, response, version_min, version_max)
+
+    def send_call(self, call: Call, request: Request, tag: object = None) -> list[Buffer]:
+        """As `send`, of a request whose version is known already."""
+        if not self.is_ready and tag is not _OWN:
+            raise self._unready()
+        waiting = self._waiting
+        is_answered = call.response is not None
+        if is_answered and (len(waiting) >= self._in_flight_max or self.in_flight_bytes >= self._in_flight_bytes_max):
+            raise InFlightFull(
+                f"{self.address} has not answered {len(waiting)} requests of {self.in_flight_bytes} bytes: "
+                "wait for responses before more is sent"
+            )
+        correlation_id = self._correlation_id
+        parts, size_bytes = call.frame(request, correlation_id)
+        self._correlation_id = 0 if correlation_id == CORRELATION_ID_MAX else correlation_id + 1
+        if is_answered:
+            waiting.append((correlation_id, call, tag, size_bytes))
+            self.in_flight_bytes += size_bytes
+        return parts
+
+    def _unready(self) -> PeerError:
+        return self.fault or Closed(f"a request to {self.address} before it is ready for requests")
+
+    def version_of(self, request: type[Request], version_min: int = 0, version_max: int = VERSION_MAX) -> int:
+        """The highest version of this API that both sides know."""
+        name = request.__name__.removesuffix("Request")
+        served = self.served.get(request.api_key)
+        if served is None:
+            raise Unsupported(f"{self.address} does not serve {name}; another broker version may")
+        version = min(served.last, request.versions.last, version_max)
+        if version < max(served.first, request.versions.first, version_min):
+            known = Versions(max(request.versions.first, version_min), min(request.versions.last, version_max))
+            raise Unsupported(
+                f"{self.address} serves {name} {served}, this client needs {known}: upgrade the older one"
+            )
+        return version
+
+    def _call(
+        self, request: type[Request], response: type[Response] | None, version_min: int, version_max: int
+    ) -> Call:
+        version = self.version_of(request, version_min, version_max)
+        made = self._calls[request, response, version_min, version_max] = Call(
+            request, response, version, self.client_id
+        )
+        return made
+
+    # --- responses
+
+    def received(self, count: int) -> Iterator[tuple[Any, Response]]:
+        """`count` bytes were put into `room()`: the responses that are whole now, as (tag, response).
+
+        Iterate to the end. Each response is decoded when it is asked for, so a bad one takes none of those before it.
+        The caller may send, or end the peer, between two of them. Raises BadAnswer; and during the handshake Refused,
+        Unsupported or LoginFailed.
+        """
+        try:
+            for frame in self._reader.received(count):
+                if self.fault is not None:
+                    return
+                if not self._waiting:
+                    raise Malformed("response", 0, "nobody asked for it")
+                correlation_id, call, tag, size_bytes = self._waiting[0]
+                response = call.read(frame, correlation_id, self._decode_bytes_max)
+                self._waiting.popleft()
+                self.in_flight_bytes -= size_bytes
+                if tag is _OWN:
+                    STEPS[self.state](self, response)
+                else:
+                    yield tag, response
+        except Malformed as fault:
+            raise BadAnswer(f"{self.address}: {fault}; is this a plaintext Kafka listener?") from None
+
+    def feed(self, data: bytes) -> list[tuple[Any, Response]]:
+        """`room` and `received` for bytes that are already somewhere else."""
+        replies: list[tuple[Any, Response]] = []
+        view = memoryview(data)
+        while view:
+            room = self.room()
+            count = min(len(room), len(view))
+            room[:count] = view[:count]
+            replies += self.received(count)
+            view = view[count:]
+        return replies
+
+    # --- the handshake
+
+    def begin(self) -> list[Buffer]:
+        """What to write first. Afterwards the peer may already be ready."""
+        if self.served:
+            self._log_in()
+        else:
+            self._enter(State.VERSIONS)
+            self._ask_for_versions(ApiVersionsRequest.versions.last)
+        return self.take_outgoing()
+
+    def take_outgoing(self) -> list[Buffer]:
+        """What the handshake has to send now."""
+        outgoing, self._outgoing = self._outgoing, []
+        return outgoing
+
+    def _ask_for_versions(self, version: int) -> None:
+        call = Call(ApiVersionsRequest, ApiVersionsResponse, version, self.client_id)
+        request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=__version__)
+        self._outgoing += self.send_call(call, request, _OWN)
+
+    def _versions_arrived(self, response: ApiVersionsResponse) -> None:
+        is_too_new = response.error_code == ErrorCode.UNSUPPORTED_VERSION
+        if is_too_new and ApiVersionsRequest.api_key not in self.served:
+            # Version 0 is served by every broker. Remember that it was tried: a broker that refuses it too is given up.
+            self.served = {ApiVersionsRequest.api_key: Versions(0, 0)}
+            self._enter(State.VERSIONS)
+            self._ask_for_versions(0)
+            return
+        refuse(response.error_code, f"cannot ask {self.address} for its API versions")
+        self.served = {each.api_key: Versions(each.min_version, each.max_version) for each in response.api_keys}
+        self._log_in()
+
+    def _log_in(self) -> None:
+        if self._mechanism is None:
+            self._become_ready()
+            return
+        self._enter(State.MECHANISM)
+        request = SaslHandshakeRequest(mechanism=self._mechanism.name)
+        call = self._call(SaslHandshakeRequest, SaslHandshakeResponse, TOKENS_IN_REQUESTS, VERSION_MAX)
+        self._outgoing += self.send_call(call, request, _OWN)
+
+    def _mechanism_chosen(self, response: SaslHandshakeResponse) -> None:
+        assert self._mechanism is not None
+        if response.error_code:
+            what = f"{self.address} does not accept SASL mechanism {self._mechanism.name}"
+            raise Refused(ErrorCode.of(response.error_code), what, f"it offers {', '.join(response.mechanisms)}")
+        self._authenticate(self._mechanism.first())
+
+    def _authenticate(self, token: bytes) -> None:
+        self._enter(State.LOGIN)
+        self._login_steps += 1
+        if self._login_steps > LOGIN_STEPS_MAX:
+            raise LoginFailed(f"{self.address} did not end the login within {LOGIN_STEPS_MAX} steps")
+        call = self._call(SaslAuthenticateRequest, SaslAuthenticateResponse, 0, VERSION_MAX)
+        self._outgoing += self.send_call(call, SaslAuthenticateRequest(auth_bytes=token), _OWN)
+
+    def _challenged(self, response: SaslAuthenticateResponse) -> None:
+        assert self._mechanism is not None
+        what = f"cannot log in at {self.address} with SASL mechanism {self._mechanism.name}"
+        refuse(response.error_code, what, response.error_message)
+        try:
+            token = self._mechanism.answer(bytes(response.auth_bytes))
+        except LoginFailed as fault:
+            raise LoginFailed(f"{what}: {fault}") from None
+        if token is not None:
+            self._authenticate(token)
+            return
+        self.session_lifetime_ms = response.session_lifetime_ms
+        self._become_ready()
+
+    def _become_ready(self) -> None:
+        self._enter(State.READY)
+        self._mechanism = None  # it holds a secret
+        self._reader.size_bytes_max = self._bounds.response_bytes_max
+        self.is_ready = True
+
+    def _enter(self, state: State) -> None:
+        assert state in NEXT[self.state], f"{self.address}: {self.state.name} -> {state.name}"
+        self.state = state
+
+    # --- the end
+
+    def end(self, fault: PeerError) -> list[Any]:
+        """Nothing more is sent or read. Returns the tags of requests that will get no response.
+
+        The first reason stays. Memory for a response that was arriving is let go.
+        """
+        if self.fault is None:
+            self.fault = fault
+            self._enter(State.ENDED)
+        self.is_ready = False
+        self._mechanism = None
+        self._outgoing = []
+        self._reader.end()
+        tags = [tag for _, _, tag, _ in self._waiting if tag is not _OWN]
+        self._waiting.clear()
+        self.in_flight_bytes = 0
+        return tags
+
+    def hung_up(self, reason: object = None) -> Unreachable:
+        """The error for a connection that ended from the other side."""
+        asked = f" before it answered {self.oldest}" if self._waiting else ""
+        said = f": {reason}" if reason is not None else ""
+        return Unreachable(
+            f"{self.address} closed the connection{asked}{said}; it stopped, or does not take this request"
+        )
+
+    def overdue(self, timeout_ms: int, name: str | None = None) -> Unreachable:
+        """The error for a response that did not arrive in time."""
+        return Unreachable(
+            f"{self.address} left a {name or self.oldest} request without answer for {timeout_ms} ms: "
+            "the broker is overloaded, stopped, or cut off"
+        )
+
+
+STEPS: Final[Mapping[State, Any]] = {
+    State.VERSIONS: Peer._versions_arrived,
+    State.MECHANISM: Peer._mechanism_chosen,
+    State.LOGIN: Peer._challenged,
+}
