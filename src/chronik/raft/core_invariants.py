@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 def check_core(core: Core) -> None:
     log = core.log
+    if log.last_index != log.held_to:
+        broken("28 a log ends where its entries end", end=log.last_index, held_to=log.held_to)
     if not log.applied <= log.applying <= log.committed <= log.last_index:
         broken(
             "3 applied <= applying <= committed <= end of the log",
