@@ -317,13 +317,8 @@ class Fetchers:
             if not when_invited and not self._fetchers[leader_id][0].follows(key):
                 self._begin(key)
             return
-        check(
-            before is None or before[1] <= leader_epoch,
-            "11 a partition is followed in rising epochs",
-            index=key[1],
-            before=before,
-            now=leader_epoch,
-        )
+        if before is not None and before[1] > leader_epoch:
+            broken("11 a partition is followed in rising epochs", index=key[1], before=before, now=leader_epoch)
         if before is not None and before[0] != leader_id:
             self.forget(key)
         self._lead(key, leader_id, leader_epoch)
