@@ -261,18 +261,19 @@ class Fetcher:
             for answer in topic.partitions:
                 key = (topic.topic_id, answer.partition_index)
                 follower = self._followers.get(key)
-                if follower is not None and FETCHED_IGNORED.is_on and FETCHED_IGNORED.fires():
+                if follower is None:
+                    if not self.on_invitation(self.leader_id, key):
+                        self._invited[key] = None
+                    continue
+                if FETCHED_IGNORED.is_on and FETCHED_IGNORED.fires():
                     self._unnamed[key] = None
                     continue
-                if follower is not None and cuts(answer):
+                if cuts(answer):
                     cut_count += 1
                     if cut_count > CUTS_AT_ONCE:
                         self._unnamed[key] = None  # the leader will say the same of it once more
                         continue
-                if follower is not None:
-                    self._apply(follower, answer, number)
-                elif not self.on_invitation(self.leader_id, key):
-                    self._invited[key] = None
+                self._apply(follower, answer, number)
         self._settle()
 
     def _apply(self, follower: Follower, answer: PartitionData, number: int) -> None:
