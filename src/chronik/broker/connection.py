@@ -270,11 +270,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def _start(self, frame: memoryview) -> _Reply:
         self._turns.spend()
-        reply = _Reply(len(frame))
+        request_bytes = len(frame)
+        reply = _Reply(request_bytes)
         self._replies.append(reply)
-        self._in_flight_bytes += reply.request_bytes
-        if reply.request_bytes <= SCRATCH_BYTES:
-            self.node.memory.small_bytes += reply.request_bytes
+        self._in_flight_bytes += request_bytes
+        if request_bytes <= SCRATCH_BYTES:
+            self.node.memory.small_bytes += request_bytes
         try:
             answer = self.node.dispatcher.answer(frame, self)
         except Exception as fault:  # noqa: BLE001 - the edge: see _failed
