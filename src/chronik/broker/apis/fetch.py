@@ -155,10 +155,13 @@ class _Fetch:
             self.answers.append((wanted, self._read_partition(wanted)))
 
     def read(self) -> Work[None]:
+        """In turns. Its memory is taken before, so that others who read meanwhile do not count on it."""
         self._begin_reading()
+        self.bytes_max = self.context.connection.reserve_answer(self.bytes_allowed)
         for wanted in self.wanted:
             self.answers.append((wanted, self._read_partition(wanted)))
             yield 1
+        self.context.connection.hold_answer(self.bytes_read)
 
     def _begin_reading(self) -> None:
         self.is_counting = False
@@ -201,6 +204,7 @@ class _Fetch:
     def wait(self) -> Coroutine[Any, Any, FetchResponse]:
         """Watches from now on, not from when the coroutine starts: what moves in between would not be seen."""
         self.answers, self.sizes_bytes, self.too_new = [], [], []  # a wait may be long, and what was read large
+        self.context.connection.hold_answer(0)
         self.has_waited = True
         self.moved, self.moved_replicas = asyncio.Event(), {}
         places: dict[Replica, list[int]] = {}  # in `wanted`
@@ -260,6 +264,7 @@ class _Fetch:
     async def _converted(self) -> FetchResponse:
         """What lies in the log as old clients can read it; where that takes long, it is made away from the loop."""
         services = self.context.services
+        self.context.connection.hold_answer(self.bytes_read)
         magic = 1 if self.context.version >= VERSION_MAGIC_1 else 0
         for index, replica, found in self.too_new:
             wanted, answer = self.answers[index]
