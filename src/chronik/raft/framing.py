@@ -66,14 +66,16 @@ class FrameReader:
     def feed(self, data: bytes) -> Iterator[bytes]:
         """The frames that are whole by now. Raises MalformedMessage; nothing behind that is to be trusted."""
         if not self._unread:  # as mostly: whole small frames need not be gathered
-            at = 0
-            while len(data) - at >= _FRAME.size:
+            at, data_bytes = 0, len(data)
+            while data_bytes - at >= _FRAME.size:
                 size_bytes, crc = _FRAME.unpack_from(data, at)
                 end = at + _FRAME.size + size_bytes
-                if end > len(data) or size_bytes > SMALL_BYTES_MAX or size_bytes > self.bytes_max:
+                if end > data_bytes or size_bytes > SMALL_BYTES_MAX or size_bytes > self.bytes_max:
                     break
                 body, at = data[at + _FRAME.size : end], end
                 yield _checked(body, crc)
+            if at == data_bytes:
+                return
             data = data[at:] if at else data
         self._unread += data
         while len(self._unread) >= _FRAME.size:
