@@ -19,6 +19,12 @@ from chronik.broker.session import Session
 from chronik.broker.turns import Turns
 from chronik.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from chronik.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from chronik.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 from chronik.wire.notation import Versions
 from chronik.wire.primitives import TAGS_MAX
 from tests.broker.harness import NOW_MS, TestClock
@@ -36,6 +42,7 @@ ASKER = SimpleNamespace(
 
 def dispatcher(handle: Callable[[Any, Context], Any]) -> Dispatcher:
     apis = [
+        Api(0, "Produce", Versions.parse("3-13"), ProduceRequest, ProduceResponse, handle, "", NOTHING),
         Api(12, "Heartbeat", Versions.parse("0-4"), HeartbeatRequest, HeartbeatResponse, handle, "", NOTHING),
         Api(18, "ApiVersions", Versions.parse("0-4"), ApiVersionsRequest, ApiVersionsResponse, handle, "", NOTHING),
     ]
@@ -100,6 +107,34 @@ def test_a_handler_may_answer_later_in_three_ways() -> None:
     asyncio.run(test())
 
 
+@pytest.mark.parametrize(("partition_count", "is_in_pieces"), [(1, False), (3_000, True)])
+def test_a_large_request_is_read_in_pieces_only_if_it_has_many_elements(
+    partition_count: int, is_in_pieces: bool
+) -> None:
+    """Producers send large frames all day, with the records of a few partitions in each. Only what is read in pieces
+    is counted by its objects, which shows here which way it went."""
+    counted: list[int] = []
+    asked: list[int] = []
+    partitions = [
+        PartitionProduceData(index=n, records=bytes(100_000 // partition_count)) for n in range(partition_count)
+    ]
+    topic = TopicProduceData(name="t", topic_id=bytes(16), partition_data=partitions)
+    data = frame(ProduceRequest(acks=1, timeout_ms=1, topic_data=[topic]), 8, 7)[4:]
+
+    def handle(request: ProduceRequest, context: Context) -> ProduceResponse:
+        asked.append(len(request.topic_data[0].partition_data))
+        return ProduceResponse(responses=[])
+
+    async def test() -> None:
+        asker = SimpleNamespace(**{**vars(ASKER), "hold_objects": counted.append}, hold_back=int, go_on=int)
+        answer = dispatcher(handle).answer(memoryview(bytearray(data)), cast(Any, asker))
+        if not isinstance(answer, list):
+            await cast(Any, answer)
+
+    asyncio.run(test())
+    assert (asked, bool(counted)) == ([partition_count], is_in_pieces)
+
+
 def test_none_sends_nothing() -> None:
     assert dispatch(lambda *_: None, request(4)) is None
 
@@ -137,6 +172,16 @@ def test_header_tags_that_nobody_knows_are_skipped() -> None:
     """Also just as many as are allowed."""
     for tags in (b"\x00", b"\x02\x00\x01a\x05\x03abc", b"\x90\x4e" + bytes(2 * TAGS_MAX)):
         assert b"".join(dispatch(rebalancing, GOOD[:TAGS_AT] + tags + GOOD[TAGS_AT + 1 :])) == ANSWER_V4
+
+
+def test_a_large_request_that_is_cut_off_is_refused() -> None:
+    """The quick reader gives up without a reason, and the one in pieces says it."""
+    topic = TopicProduceData(
+        name="t", topic_id=bytes(16), partition_data=[PartitionProduceData(index=0, records=bytes(100_000))]
+    )
+    data = frame(ProduceRequest(acks=1, timeout_ms=1, topic_data=[topic]), 8, 7)[4:]
+    with pytest.raises(Unanswerable, match="ProduceRequest"):
+        dispatch(rebalancing, data[:-1])
 
 
 def test_every_prefix_of_a_request_is_refused() -> None:

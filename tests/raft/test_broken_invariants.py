@@ -55,6 +55,7 @@ LEADERS: dict[str, tuple[str, Break]] = {
     "committed behind the end": ("3 what is committed", ready_after(set_in_log("committed", 99))),
     "it follows another": ("1 a leader follows", ready_after(set_("leader", 2))),
     "applied ahead of committed": ("3 applied <=", tick_after(set_in_log("applied", 9))),
+    "an end that is not where its entries end": ("28 a log ends where", tick_after(set_in_log("last_index", 7))),
     "a peer ahead of its leader": ("3 no peer holds", tick_after(peer("match", 50))),
     "a peer that is sent what it holds": ("3 no peer holds", tick_after(peer("next", 2))),
     "members nobody follows": ("1 every member", tick_after(set_("members", Membership((1, 2, 3, 4))))),
@@ -113,7 +114,7 @@ def test_a_log_on_disk_has_no_holes() -> None:
     stable.compact(2)
     with pytest.raises(InvariantBroken, match="2 a log never restarts before its base"):
         stable.restart_behind(1, 1)
-    stable._entries = [Entry(1, 7)]
+    stable._entries, stable.last_index = [Entry(1, 7)], 3
     with pytest.raises(InvariantBroken, match="28 the log holds an entry at its index"):
         Log(stable, applying_bytes_max=1 << 20).entries(3, 1 << 20)
 

@@ -48,11 +48,15 @@ def test_a_frame_above_the_bound_is_refused_before_it_is_read() -> None:
         list(FrameReader(HELLO_BYTES_MAX).feed(b"\xff\xff\xff\xff\x00\x00\x00\x00"))
 
 
-def test_an_altered_frame_is_refused() -> None:
+@pytest.mark.parametrize("first_bytes", [0, 3, 10])
+def test_an_altered_frame_is_refused(first_bytes: int) -> None:
+    """Whether it arrives whole or in two pieces: the reader cuts these two ways."""
     data = bytearray(frame(b"payload"))
     data[-1] ^= 1
+    reader = FrameReader(1000)
+    assert list(reader.feed(bytes(data[:first_bytes]))) == []
     with pytest.raises(MalformedMessage, match="checksum"):
-        list(FrameReader(1000).feed(bytes(data)))
+        list(reader.feed(bytes(data[first_bytes:])))
 
 
 @pytest.mark.parametrize("size", range(len(Hello(1, 2, "k").encode()) - 1))

@@ -11,13 +11,22 @@ from typing import Any, ClassVar
 import pytest
 
 from chronik.runtime.pieces import at_once
-from chronik.wire.compiler import decode, decoder_of, encode, encoder_of, pieces_decoder_of, pieces_encoder_of
+from chronik.wire.compiler import (
+    TooMany,
+    brief_decoder_of,
+    decode,
+    decoder_of,
+    encode,
+    encoder_of,
+    pieces_decoder_of,
+    pieces_encoder_of,
+)
 from chronik.wire.decoding import ELEMENTS_PER_PIECE
 from chronik.wire.errors import MalformedMessage, Unencodable
 from chronik.wire.explain import read_slowly
 from chronik.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from chronik.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from chronik.wire.messages.produce import ProduceResponse
+from chronik.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from chronik.wire.notation import ListOf, Request, Scalar, Struct
 from tests.wire.instances import Anything, Draw, all_messages, edges, layout, make
 
@@ -62,6 +71,22 @@ def test_a_long_message_is_read_and_written_in_many_pieces() -> None:
     parts: list[Any] = []
     assert sum(pieces_encoder_of(FetchRequest, 11)(value, parts)) == elements // ELEMENTS_PER_PIECE
     assert sum(pieces_decoder_of(FetchRequest, 11)(memoryview(data))) == elements // ELEMENTS_PER_PIECE
+
+
+def test_a_brief_reader_takes_long_values_and_gives_up_on_many_elements() -> None:
+    """The size of a frame does not tell how many objects it becomes: one batch of 1 MB is one object."""
+
+    def produced(partition_count: int, records: bytes) -> ProduceRequest:
+        partitions = [PartitionProduceData(index=n, records=records) for n in range(partition_count)]
+        topic = TopicProduceData(name="t", topic_id=bytes(16), partition_data=partitions)
+        return ProduceRequest(acks=1, timeout_ms=1, topic_data=[topic])
+
+    read = brief_decoder_of(ProduceRequest, 8)
+    data = encode(produced(2, bytes(1 << 20)), 8)
+    assert read(memoryview(data), 0, 16_384) == (decode(ProduceRequest, 8, data), len(data))
+    for refused in (encode(produced(1_000, b""), 8), data[:-1]):
+        with pytest.raises(TooMany):
+            read(memoryview(refused), 0, 16_384)
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: message.__name__)

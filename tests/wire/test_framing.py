@@ -87,6 +87,14 @@ def test_a_size_out_of_bounds_is_refused_before_anything_is_allocated(size: str)
         FrameReader(1024).feed(bytes.fromhex(size))
 
 
+def test_without_a_budget_a_large_frame_is_received_into_all_of_its_memory() -> None:
+    """A follower's link has no budget to ask: its fetch responses should take few reads."""
+    reader = FrameReader(4 << 20)
+    data = frame(bytes(3 << 20))
+    assert reader.feed(data[:100]) == []
+    assert len(reader.room()) == len(data) - 100
+
+
 def test_a_large_frame_waits_until_it_is_admitted() -> None:
     """The budget is asked before memory is taken, and nothing that arrived meanwhile is lost."""
     is_open = False

@@ -64,6 +64,7 @@ class Connection(asyncio.BufferedProtocol):
         self._alone_count = 0  # how often ALONE was asked for
         self.slow_since_ns = 0  # since when the peer does not read its replies; 0 when it does
         self._unsent_bytes = 0  # of them, counted in the node's memory
+        self._answer_bytes = 0  # of the fetch response that is being made, counted there as well
         self._is_granted = False  # the frame that waited for memory has it
 
     @property
@@ -97,6 +98,7 @@ class Connection(asyncio.BufferedProtocol):
         self.node.connections.forget(self)
         self.node.memory.forget(self._memory_is_granted)
         self._count_unsent(0)
+        self.hold_answer(0)
         for frame in self._arrived:
             self._give_back(len(frame))
         self._arrived.clear()
@@ -116,10 +118,11 @@ class Connection(asyncio.BufferedProtocol):
         )
         check(self._held_bytes == 0, "26 nothing is held of a lost connection", peer=self.peer, held=self._held_bytes)
         check(
-            self._unsent_bytes == 0,
+            self._unsent_bytes == self._answer_bytes == 0,
             "26 nothing is unsent of a lost connection",
             peer=self.peer,
             unsent=self._unsent_bytes,
+            answer=self._answer_bytes,
         )
         self._replies.clear()
 
@@ -244,6 +247,21 @@ class Connection(asyncio.BufferedProtocol):
             self._replies[-1].objects_bytes = size_bytes
             self.node.memory.small_bytes += size_bytes
 
+    def reserve_answer(self, size_bytes: int) -> int:
+        """Memory for the response to the fetch under way, as much as there is room for. It is held until the response
+        leaves. There is one at most: a fetch starts only when nothing is in progress (`_must_wait`)."""
+        self.hold_answer(0)
+        self.hold_answer(min(size_bytes, max(0, self.node.memory.room_bytes)))
+        return self._answer_bytes
+
+    def hold_answer(self, size_bytes: int) -> None:
+        """The response to the fetch under way takes so much."""
+        if self._is_lost:
+            size_bytes = 0
+        if size_bytes != self._answer_bytes:
+            more_bytes, self._answer_bytes = size_bytes - self._answer_bytes, size_bytes
+            self.node.memory.hold_unsent(more_bytes)
+
     def _next_turn(self) -> None:
         self._reasons &= ~TURN
         self._serve()
@@ -270,11 +288,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def _start(self, frame: memoryview) -> _Reply:
         self._turns.spend()
-        reply = _Reply(len(frame))
+        request_bytes = len(frame)
+        reply = _Reply(request_bytes)
         self._replies.append(reply)
-        self._in_flight_bytes += reply.request_bytes
-        if reply.request_bytes <= SCRATCH_BYTES:
-            self.node.memory.small_bytes += reply.request_bytes
+        self._in_flight_bytes += request_bytes
+        if request_bytes <= SCRATCH_BYTES:
+            self.node.memory.small_bytes += request_bytes
         try:
             answer = self.node.dispatcher.answer(frame, self)
         except Exception as fault:  # noqa: BLE001 - the edge: see _failed
@@ -370,6 +389,8 @@ class Connection(asyncio.BufferedProtocol):
             self._send_by_pieces(parts, self._transport)
         if self._reasons & SLOW_PEER and self._transport is not None:
             self._count_unsent(self._transport.get_write_buffer_size())
+        if self._answer_bytes:
+            self.hold_answer(0)  # it was the first of what was sent
 
     def _send_by_pieces(self, parts: Parts, transport: asyncio.Transport) -> None:
         """Piece by piece: the peer takes one while the next is read."""

@@ -1,8 +1,9 @@
 """From a frame to the handler of its API and version, and from the response to the parts of a frame.
 
-Small requests are decoded, handled and encoded at once. A large frame is decoded in pieces, a handler that is a
-generator works in pieces, and what took more than a turn is encoded in pieces (`turns`). Until the handler has
-returned, no later request of the connection starts: requests take effect in the order in which they came.
+Small requests are decoded, handled and encoded at once, and so are large frames with few elements, such as the records
+of one partition. A large frame with many elements is decoded in pieces, a handler that is a generator works in pieces,
+and what took more than a turn is encoded in pieces (`turns`). Until the handler has returned, no later request of the
+connection starts: requests take effect in the order in which they came.
 
 A frame that Kafka's protocol has no answer for (unknown key, unsupported version, malformed body) raises Unanswerable:
 Kafka closes such connections, and so do we.
@@ -20,12 +21,25 @@ from typing import TYPE_CHECKING, Any
 from chronik.broker.api import Api, Later
 from chronik.broker.context import Context
 from chronik.broker.errors import Unanswerable
-from chronik.broker.limits import AT_ONCE_BYTES, HUGE_AT_ONCE, HUGE_BYTES, REQUEST_OBJECT_BYTES_MAX
+from chronik.broker.limits import (
+    AT_ONCE_BYTES,
+    BRIEF_OBJECT_BYTES_MAX,
+    HUGE_AT_ONCE,
+    HUGE_BYTES,
+    REQUEST_OBJECT_BYTES_MAX,
+)
 from chronik.broker.turns import PIECES_FIRST, Turns
 from chronik.runtime.buggify import IN_PIECES
 from chronik.runtime.pieces import Work, is_work
 from chronik.storage.unread import Unread
-from chronik.wire.compiler import decoder_of, encoder_of, pieces_decoder_of, pieces_encoder_of
+from chronik.wire.compiler import (
+    TooMany,
+    brief_decoder_of,
+    decoder_of,
+    encoder_of,
+    pieces_decoder_of,
+    pieces_encoder_of,
+)
 from chronik.wire.errors import Malformed
 from chronik.wire.framing import SCRATCH_BYTES
 from chronik.wire.notation import Struct
@@ -81,11 +95,16 @@ class Dispatcher:
         try:
             if served.request_is_flexible:
                 at = at + 1 if not frame[at] else _skip_tags(frame, at)
-            if len(frame) > AT_ONCE_BYTES or (IN_PIECES.is_on and IN_PIECES.fires()):
-                context = Context(self._services, connection, version, client_id)
-                work = _decoded_and_handled(served, frame, at, context)
-                return self._long(served, work, correlation_id, context, is_huge=len(frame) > HUGE_BYTES)
-            request, _ = served.decode(frame, at)
+            if IN_PIECES.is_on and IN_PIECES.fires():
+                raise TooMany
+            if len(frame) <= AT_ONCE_BYTES:
+                request, _ = served.decode(frame, at)
+            else:
+                request, _ = served.decode_brief(frame, at, BRIEF_OBJECT_BYTES_MAX)
+        except TooMany:
+            context = Context(self._services, connection, version, client_id)
+            work = _decoded_and_handled(served, frame, at, context)
+            return self._long(served, work, correlation_id, context, is_huge=len(frame) > HUGE_BYTES)
         except (Malformed, Refused, IndexError) as fault:
             raise Unanswerable(str(fault) or "malformed request header") from fault
         context = Context(self._services, connection, version, client_id)
@@ -95,9 +114,11 @@ class Dispatcher:
             return response.future, partial(served.settled, response.respond, correlation_id, since_ns)
         if response is None or isinstance(response, (bytes, Struct)):
             return served.parts(response, correlation_id, since_ns)
+        if isinstance(response, asyncio.Future):
+            return response, partial(served.settled, asyncio.Future.result, correlation_id, since_ns)
         if is_work(response):
             return self._long(served, response, correlation_id, context)
-        return self._awaited(served, response, correlation_id, since_ns)
+        return served.parts_in_turns(response, correlation_id, since_ns, self._turns)
 
     def _long(
         self, served: _Served, work: Work[Any], correlation_id: int, context: Context, *, is_huge: bool = False
@@ -174,6 +195,7 @@ class _Served:
     __slots__ = (
         "api",
         "decode",
+        "decode_brief",
         "encode",
         "now_ns",
         "request_is_flexible",
@@ -191,6 +213,7 @@ class _Served:
         self.request_is_flexible = version in api.request.flexible
         self.response_is_flexible = version in api.response.flexible and api.key != API_VERSIONS_KEY
         self.decode: Any = _decode_nothing if unsupported else decoder_of(api.request, version)
+        self.decode_brief: Any = _decode_nothing if unsupported else partial(_decode_brief, self)
         self.encode = encoder_of(api.response, version)
 
     def settled(
@@ -238,6 +261,12 @@ class _Served:
 
 def _decode_nothing(frame: memoryview, at: int, budget: int = 0) -> tuple[None, int]:
     return None, at
+
+
+def _decode_brief(served: _Served, frame: memoryview, at: int, budget: int) -> tuple[Any, int]:
+    """The decoder, made when it is first needed: most APIs never get a large frame."""
+    served.decode_brief = brief_decoder_of(served.api.request, served.version)
+    return served.decode_brief(frame, at, budget)  # type: ignore[no-any-return]
 
 
 def _decoded_and_handled(served: _Served, frame: memoryview, at: int, context: Context) -> Work[Any]:

@@ -97,7 +97,8 @@ class FetchSessions:
     def open(self, request: FetchRequest, *, by_id: bool) -> Opened:
         """As `opening`, for few partitions."""
         if request.session_epoch == EPOCH_FINAL:
-            self._forget(request.session_id)
+            if request.session_id:
+                self._forget(request.session_id)
             return None, [Wanted(t.topic, t.topic_id, p) for t in request.topics for p in t.partitions]
         return at_once(self.opening(request, by_id=by_id))
 

@@ -7,7 +7,9 @@ otherwise frames that have all begun could wait for each other forever.
 
 Frames that fit the shared scratch buffer do not wait. They are counted while their handlers work, and a connection
 with requests in progress starts no more of them while the budget is used up. Responses are counted when a peer does
-not read them. A fetch that finds no memory reads one batch, so that its consumer always makes progress.
+not read them. A fetch response that is made over several turns of the loop is counted from the moment at which its size
+is chosen, so that two of them never share the same room. A fetch that finds no memory reads one batch, so that its
+consumer always makes progress.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ class MemoryBudget:
         self.size_bytes = size_bytes
         self.used_bytes = 0  # of large frames, granted and not yet given back
         self.small_bytes = 0  # of frames that did not have to ask, and of what long requests are decoded into
-        self.unsent_bytes = 0  # of replies that their peers do not read
+        self.unsent_bytes = 0  # of replies that their peers do not read, and of those that are being made
         self.kept_bytes = 0  # of what is remembered between requests: fetch sessions, group members
         self.overdrawn_by: Granted | None = None  # the frame that may exceed the budget
         self._host_bytes_max = size_bytes if host_bytes_max is None else host_bytes_max

@@ -85,8 +85,10 @@ class Delta(View):
         self.topics[topic.topic_id] = self.topics_by_name[topic.name] = topic
 
     def _begin_topic(self, topic_id: bytes, name: str) -> None:
-        check(topic_id not in self.topics and topic_id not in self._open, "8 a topic id is given once", topic=topic_id)
-        check(name not in self.topics_by_name, "29 a topic's name is taken once", name=name, topic=topic_id)
+        if topic_id in self.topics or topic_id in self._open:
+            broken("8 a topic id is given once", topic=topic_id)
+        if name in self.topics_by_name:
+            broken("29 a topic's name is taken once", name=name, topic=topic_id)
         self._topics_touched[topic_id] = None
         if (alike := lookalike(name)) is not None:
             self.lookalikes[alike] = (*self.lookalikes.get(alike, ()), name)
@@ -106,24 +108,21 @@ class Delta(View):
     def seal(self) -> None:
         """Makes the open topics readable."""
         for topic_id, (name, partitions) in self._open.items():
-            check(len(partitions) > 0, "29 a topic comes with its partitions", topic=topic_id, name=name)
+            if not partitions:
+                broken("29 a topic comes with its partitions", topic=topic_id, name=name)
             before = self.topics.get(topic_id)
-            check(
-                before is None or (before.name == name and len(before.partitions) <= len(partitions)),
-                "29 a topic keeps its name and its partitions",
-                topic=topic_id,
-                name=name,
-                before=before and len(before.partitions),
-                now=len(partitions),
-            )
+            if before is not None and (before.name != name or len(before.partitions) > len(partitions)):
+                broken(
+                    "29 a topic keeps its name and its partitions",
+                    topic=topic_id,
+                    name=name,
+                    before=len(before.partitions),
+                    now=len(partitions),
+                )
             self.topics[topic_id] = self.topics_by_name[name] = Topic(topic_id, name, tuple(partitions))
         self._open.clear()
-        check(
-            len(self.topics) == len(self.topics_by_name),
-            "29 every topic is known by id and by name",
-            ids=len(self.topics),
-            names=len(self.topics_by_name),
-        )
+        if len(self.topics) != len(self.topics_by_name):
+            broken("29 every topic is known by id and by name", ids=len(self.topics), names=len(self.topics_by_name))
 
     def remove_topic(self, topic_id: bytes) -> None:
         self.seal()
@@ -190,19 +189,16 @@ class Delta(View):
             if self._brokers_touched
             else self.base.live_brokers
         )
-        check(
-            self.broker_epoch_last >= self.base.broker_epoch_last
-            and self.next_producer_id >= self.base.next_producer_id,
-            "15 epochs and producer ids are never given again",
-            broker_epoch=self.broker_epoch_last,
-            before=self.base.broker_epoch_last,
-            producer_id=self.next_producer_id,
-        )
-        check(
-            not self._brokers_touched or all(each.epoch <= self.broker_epoch_last for each in self.brokers.values()),
-            "15 no broker has an epoch that was not given",
-            last=self.broker_epoch_last,
-        )
+        base = self.base
+        if self.broker_epoch_last < base.broker_epoch_last or self.next_producer_id < base.next_producer_id:
+            broken(
+                "15 epochs and producer ids are never given again",
+                broker_epoch=self.broker_epoch_last,
+                before=base.broker_epoch_last,
+                producer_id=self.next_producer_id,
+            )
+        if self._brokers_touched and any(each.epoch > self.broker_epoch_last for each in self.brokers.values()):
+            broken("15 no broker has an epoch that was not given", last=self.broker_epoch_last)
         image.broker_epoch_last = self.broker_epoch_last
         image.features = self.features
         image.next_producer_id = self.next_producer_id
@@ -220,14 +216,14 @@ class Delta(View):
                 removed.append(before)
             elif before is not None and after is not None and before != after:
                 changed.append((before, after))
-        check(
-            len(image.topics) - len(self.base.topics) == len(added) - len(removed),
-            "29 topics come and go by what is told of them",
-            before=len(self.base.topics),
-            now=len(image.topics),
-            added=len(added),
-            removed=len(removed),
-        )
+        if len(image.topics) - len(self.base.topics) != len(added) - len(removed):
+            broken(
+                "29 topics come and go by what is told of them",
+                before=len(self.base.topics),
+                now=len(image.topics),
+                added=len(added),
+                removed=len(removed),
+            )
         return Changes(
             topics_added=tuple(added),
             topics_removed=tuple(removed),

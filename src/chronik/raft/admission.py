@@ -51,7 +51,7 @@ class Admission:
 
     def is_member(self, node_id: int) -> bool:
         """Of somebody whose hello was admitted."""
-        return self.knows(node_id) or self.waits_to_be_added
+        return node_id in self._members or self.knows(node_id) or self.waits_to_be_added
 
     def check(self, hello: Hello, own: Hello) -> None:
         """Raises MalformedMessage unless the sender may be greeted, as a member or as a guest."""

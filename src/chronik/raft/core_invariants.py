@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 def check_core(core: Core) -> None:
     log = core.log
+    if log.last_index != log.held_to:
+        broken("28 a log ends where its entries end", end=log.last_index, held_to=log.held_to)
     if not log.applied <= log.applying <= log.committed <= log.last_index:
         broken(
             "3 applied <= applying <= committed <= end of the log",
@@ -33,10 +35,11 @@ def check_core(core: Core) -> None:
     if core.election_timeout_ticks < core.config.election_ticks:
         broken("6 no node stands before promises are over", ticks=core.election_timeout_ticks)
     members = core.members
-    if core.progress.keys() != {*members.voters, *members.learners}:
+    if len(core.progress) != len(members.voters) + len(members.learners):
         broken("1 every member is followed once", followed=sorted(core.progress), members=members)
-    if any(peer.is_learner != (peer_id in members.learners) for peer_id, peer in core.progress.items()):
-        broken("1 only voters count for a majority", members=members)
+    for peer_id, peer in core.progress.items():
+        if peer_id not in (members.learners if peer.is_learner else members.voters):
+            broken("1 only voters count for a majority", peer=peer_id, members=members)
     if core.role is Role.LEADER:
         _check_leader(core)
         return

@@ -323,7 +323,8 @@ class RaftNode:
     def _receive(self, message: Message) -> None:
         if message.to == self._core.id:
             why = implausible(message, term=self._core.term, last_index=self._core.log.last_index)
-            why = why or self._unreadable(message)
+            if why is None and (message.entries or message.snapshot is not None):
+                why = self._unreadable(message)
             if why is not None:
                 self.refusals.note(f"{message.kind.name} from", f"node {message.sender}", why)
                 return
@@ -441,12 +442,8 @@ class RaftNode:
         self._guarded(lambda: self._keep_promises(ready))
 
     def _keep_promises(self, ready: Ready) -> None:
-        check(
-            ready.hard_state is None or ready.hard_state.term <= self._core.term,
-            "2 a term never goes back",
-            written=ready.hard_state,
-            term=self._core.term,
-        )
+        if ready.hard_state is not None and ready.hard_state.term > self._core.term:
+            broken("2 a term never goes back", written=ready.hard_state, term=self._core.term)
         if ready.snapshot:
             check(
                 ready.snapshot.index > self._applied_index,
@@ -458,11 +455,8 @@ class RaftNode:
             self._applied_index = ready.snapshot.index
             self._transport.update_peers(self._peers())
             self._reads.leader_changed()  # a node that did not know its leader for a member has not heard the answers
-        check(
-            not ready.entries or self._stable.last_index >= ready.entries[-1].index,
-            "3 a promise leaves once what it promises is durable",
-            end=self._stable.last_index,
-        )
+        if ready.entries and self._stable.last_index < ready.entries[-1].index:
+            broken("3 a promise leaves once what it promises is durable", end=self._stable.last_index)
         for message in ready.after_persist:
             if message.to == self._core.id:
                 self._core.step(message)
@@ -488,12 +482,8 @@ class RaftNode:
                 self._machine.apply(entry.index, entry.term, entry.data)
             self._proposals.applied(entry)
         self._core.applied(committed)
-        check(
-            self._core.log.applied == self._applied_index,
-            "4 core and machine have applied the same",
-            core=self._core.log.applied,
-            machine=self._applied_index,
-        )
+        if self._core.log.applied != self._applied_index:
+            broken("4 core and machine have applied the same", core=self._core.log.applied, machine=self._applied_index)
         self._reads.applied(self._applied_index)
         if self._core.role is Role.LEADER and committed[-1].term == self._core.term:
             self._announce(self._core.id)

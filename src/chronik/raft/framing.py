@@ -65,6 +65,18 @@ class FrameReader:
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         """The frames that are whole by now. Raises MalformedMessage; nothing behind that is to be trusted."""
+        if not self._unread:  # as mostly: whole small frames need not be gathered
+            at, data_bytes = 0, len(data)
+            while data_bytes - at >= _FRAME.size:
+                size_bytes, crc = _FRAME.unpack_from(data, at)
+                end = at + _FRAME.size + size_bytes
+                if end > data_bytes or size_bytes > SMALL_BYTES_MAX or size_bytes > self.bytes_max:
+                    break
+                body, at = data[at + _FRAME.size : end], end
+                yield _checked(body, crc)
+            if at == data_bytes:
+                return
+            data = data[at:] if at else data
         self._unread += data
         while len(self._unread) >= _FRAME.size:
             size_bytes, crc = _FRAME.unpack_from(self._unread)
@@ -74,9 +86,7 @@ class FrameReader:
                 return
             body = bytes(memoryview(self._unread)[_FRAME.size : end])
             del self._unread[:end]
-            if zlib.crc32(body) != crc:
-                raise MalformedMessage("a frame with a wrong checksum")
-            yield body
+            yield _checked(body, crc)
 
     def _check_size(self, size_bytes: int) -> None:
         bytes_max = self.bytes_max
@@ -85,6 +95,12 @@ class FrameReader:
             bytes_max = min(bytes_max, self.bytes_max_of(kind))
         if size_bytes > bytes_max:
             raise MalformedMessage(f"a frame of {size_bytes} bytes, {bytes_max} are allowed here")
+
+
+def _checked(body: bytes, crc: int) -> bytes:
+    if zlib.crc32(body) != crc:
+        raise MalformedMessage("a frame with a wrong checksum")
+    return body
 
 
 class Hello(NamedTuple):

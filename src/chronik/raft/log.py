@@ -48,6 +48,7 @@ class Log:
     def __init__(self, stable: Stable, *, applying_bytes_max: int) -> None:
         self.stable = stable
         self.applying_bytes_max = applying_bytes_max
+        self.last_index = stable.last_index  # kept, not computed: it is asked for with every message
         self.offset = self.in_progress = stable.last_index + 1
         self.unstable: list[Entry] = []
         self.snapshot: Snapshot | None = None
@@ -69,7 +70,8 @@ class Log:
         return self.snapshot.index + 1 if self.snapshot else self.stable.first_index
 
     @property
-    def last_index(self) -> int:
+    def held_to(self) -> int:
+        """Where the entries held end, which is `last_index`."""
         if self.unstable:
             return self.offset + len(self.unstable) - 1
         return self.snapshot.index if self.snapshot else self.stable.last_index
@@ -143,6 +145,7 @@ class Log:
             broken("3 a committed entry is never replaced", first=first, committed=self.committed)
         if entries[-1].index - first != len(entries) - 1 or first > self.last_index + 1:
             broken("28 entries join the log without a hole", first=first, count=len(entries), end=self.last_index)
+        self.last_index = entries[-1].index
         if first == self.offset + len(self.unstable):
             self.unstable.extend(entries)
         elif first <= self.offset:
@@ -153,9 +156,7 @@ class Log:
             self.unstable.extend(entries)
             # What was handed out from here on is void; the new entries must be handed out again.
             self.in_progress = min(self.in_progress, first)
-            check(
-                self.last_index == entries[-1].index, "28 a log ends with what was appended last", end=self.last_index
-            )
+            check(self.held_to == self.last_index, "28 a log ends with what was appended last", end=self.last_index)
             check(
                 self.offset <= self.in_progress <= self.last_index + 1,
                 "21 what was handed out for writing lies in the log",
@@ -189,9 +190,8 @@ class Log:
         self.offset = self.in_progress = snapshot.index + 1
         self.unstable = []
         self.snapshot, self.snapshot_in_progress = snapshot, False
-        check(
-            self.last_index == self.committed, "28 a log ends with the snapshot it restarts from", end=self.last_index
-        )
+        self.last_index = snapshot.index
+        check(self.held_to == self.last_index, "28 a log ends with the snapshot it restarts from", end=self.held_to)
 
     # Handing out for writing
 
@@ -220,12 +220,8 @@ class Log:
         del self.unstable[: index + 1 - self.offset]
         self.offset = index + 1
         self.in_progress = max(self.in_progress, self.offset)
-        check(
-            self.last_index >= self.committed,
-            "3 what is committed stays in the log",
-            end=self.last_index,
-            committed=self.committed,
-        )
+        if self.held_to < self.committed:
+            broken("3 what is committed stays in the log", end=self.held_to, committed=self.committed)
 
     def stable_snapshot_to(self, index: int) -> None:
         if self.snapshot and self.snapshot.index == index:
@@ -247,17 +243,18 @@ class Log:
         return self.applying < self._appliable(include_unstable=include_unstable)
 
     def accept_applying(self, index: int, size_bytes: int, *, include_unstable: bool) -> None:
-        check(
-            self.applying < index <= self._appliable(include_unstable=include_unstable),
-            "3 only committed entries are handed out for applying, each once",
-            applying=self.applying,
-            index=index,
-            committed=self.committed,
-        )
+        appliable = self._appliable(include_unstable=include_unstable)
+        if not self.applying < index <= appliable:
+            broken(
+                "3 only committed entries are handed out for applying, each once",
+                applying=self.applying,
+                index=index,
+                committed=self.committed,
+            )
         self.applying = index
         self.applying_bytes += size_bytes
         # Cut off by the limit: hand out no more until some of it is applied, so that `Ready` stays bounded.
-        cut_off = index < self._appliable(include_unstable=include_unstable)
+        cut_off = index < appliable
         self.applying_paused = cut_off or self.applying_bytes >= self.applying_bytes_max
 
     def applied_to(self, index: int, size_bytes: int) -> None:
@@ -272,13 +269,13 @@ class Log:
         self.applying = max(self.applying, index)
         self.applying_bytes = max(0, self.applying_bytes - size_bytes)
         self.applying_paused = self.applying_bytes >= self.applying_bytes_max
-        check(
-            self.applied <= self.applying <= max(self.committed, self.applied),
-            "3 applied <= applying <= committed",
-            applied=self.applied,
-            applying=self.applying,
-            committed=self.committed,
-        )
+        if not self.applied <= self.applying <= self.committed:
+            broken(
+                "3 applied <= applying <= committed",
+                applied=self.applied,
+                applying=self.applying,
+                committed=self.committed,
+            )
 
     def _appliable(self, *, include_unstable: bool) -> int:
         return self.committed if include_unstable else min(self.committed, self.offset - 1)

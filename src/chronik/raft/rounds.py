@@ -131,15 +131,12 @@ class Rounds:
             self._require_newer(ready)
             self._hard_state = ready.hard_state or self._hard_state
         entries = [entry for ready in taken for entry in ready.entries]
-        check(not self._busy, "21 one round writes at a time", entries=len(entries))
+        if self._busy:
+            broken("21 one round writes at a time", entries=len(entries))
         snapshot = taken[0].snapshot
         end = entries[-1].index if entries else snapshot.index if snapshot else self._stable.last_index
-        check(
-            self._hard_state.commit <= end,
-            "2 no commit index is written ahead of its entries",
-            commit=self._hard_state.commit,
-            end=end,
-        )
+        if self._hard_state.commit > end:
+            broken("2 no commit index is written ahead of its entries", commit=self._hard_state.commit, end=end)
         if snapshot is None:
             work = partial(self._append, entries)
         else:
@@ -222,7 +219,8 @@ class Rounds:
         if error is not None:
             self._failed(error)
             return
-        check(self._busy, "21 a round of writing ends once", entries=self._stable.last_index)
+        if not self._busy:
+            broken("21 a round of writing ends once", entries=self._stable.last_index)
         self._busy = False
         self.refusals = 0
         if self._hard_state.term < self._durable_state.term or self._hard_state.commit < self._durable_state.commit:

@@ -16,15 +16,12 @@ class StableLog:
     def __init__(self, snapshot: Callable[[], Snapshot | None]) -> None:
         self._snapshot = snapshot
         self.base_index = self.base_term = 0
+        self.last_index = 0  # kept, not computed: it is asked for with every message
         self._entries: list[Entry] = []
 
     @property
     def first_index(self) -> int:
         return self.base_index + 1
-
-    @property
-    def last_index(self) -> int:
-        return self.base_index + len(self._entries)
 
     def term(self, index: int) -> int | None:
         if index == self.base_index:
@@ -51,23 +48,23 @@ class StableLog:
             broken("28 the log has no holes", first=first, count=len(entries), end=self.last_index)
         del self._entries[first - self.base_index - 1 :]
         self._entries.extend(entries)
-        if self.last_index != entries[-1].index:
-            broken("28 the log ends with what was appended last", end=self.last_index, last=entries[-1].index)
+        self.last_index = entries[-1].index
+        if self.last_index != self.base_index + len(self._entries):
+            broken("28 the log ends with what was appended last", end=self.last_index, held=len(self._entries))
 
     def compact(self, index: int) -> None:
         """Forgets entries up to `index`. What is gone already, or not there yet, stays as it is."""
         term = self.term(index)
         if index <= self.base_index or term is None:
             return
-        last_index = self.last_index
         del self._entries[: index - self.base_index]
         self.base_index, self.base_term = index, term
         check(
-            self.last_index == last_index and self.first_index == index + 1,
+            self.base_index + len(self._entries) == self.last_index,
             "28 compaction takes entries from the front only",
-            first=self.first_index,
+            base=self.base_index,
+            held=len(self._entries),
             end=self.last_index,
-            before=last_index,
         )
 
     def restart_behind(self, index: int, term: int) -> None:
@@ -75,3 +72,4 @@ class StableLog:
         check(index >= self.base_index, "2 a log never restarts before its base", index=index, base=self.base_index)
         self._entries.clear()
         self.base_index, self.base_term = index, term
+        self.last_index = index

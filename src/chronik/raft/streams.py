@@ -80,9 +80,10 @@ class Stream(asyncio.Protocol):
             return False
         queued_bytes = self._stream.get_write_buffer_size() + self._unsent_bytes
         data = frame(body)
-        bytes_max = QUEUE_BYTES_MAX if self.is_members else GUEST_QUEUE_BYTES_MAX
-        if queued_bytes and queued_bytes + len(data) > bytes_max:
-            return False
+        if queued_bytes and queued_bytes + len(data) > GUEST_QUEUE_BYTES_MAX:  # else there is room for anybody
+            bytes_max = QUEUE_BYTES_MAX if self.is_members else GUEST_QUEUE_BYTES_MAX
+            if queued_bytes + len(data) > bytes_max:
+                return False
         if FULL_QUEUE.is_on and FULL_QUEUE.fires():
             return False
         if not self._unsent:
@@ -114,7 +115,8 @@ class Stream(asyncio.Protocol):
                     self._greet(body)
                 if self._stream is None:
                     return  # what was said closed it
-            self._hold(self._reader.unread_bytes)
+            if self._reader.unread_bytes != self._held_bytes:
+                self._hold(self._reader.unread_bytes)
         except MalformedMessage as error:
             self._refuse(str(error))
 
@@ -242,9 +244,11 @@ class Link(Stream):
         return await self._ended
 
     def send(self, message: Message) -> bool:
-        if not self.is_up and message.kind in VOTES:
+        if self.is_up:
+            return self.send_frame(encode_message(message))
+        if message.kind in VOTES:
             self._votes[message.kind] = (self._clock.monotonic_ns(), message)
-        return super().send(message)
+        return False
 
     def close(self) -> None:
         if self.task is not None:

@@ -234,8 +234,9 @@ class Replicas:
     def _take(self, key: Key, partition: Partition) -> None:
         log = self.logs.get(*key)
         replica = self._replicas.get(key)
-        check(replica is None or replica.log is log, "9 a partition has one log on a node", index=key[1], log=log)
         if replica is not None:
+            if replica.log is not log:
+                broken("9 a partition has one log on a node", index=key[1], log=log)
             replica.is_elr_kept = self.image.features.get(ELR_FEATURE, 0) > 0
             if partition != replica.state:
                 replica.change(partition)

@@ -29,5 +29,7 @@ def is_signed_by(request: FetchRequest, broker: Broker) -> bool:
     """Whether the newest registered process of the broker sent it."""
     if request.replica_state.replica_epoch != broker.epoch:
         return False
-    shown = next((data for tag, data in request.unknown_tags if tag == TAG), b"")
-    return hmac.compare_digest(shown, broker.incarnation_id)
+    for tag, data in request.unknown_tags:
+        if tag == TAG:
+            return hmac.compare_digest(data, broker.incarnation_id)
+    return False

@@ -264,18 +264,19 @@ class Fetcher:
             for answer in topic.partitions:
                 key = (topic.topic_id, answer.partition_index)
                 follower = self._followers.get(key)
-                if follower is not None and FETCHED_IGNORED.is_on and FETCHED_IGNORED.fires():
+                if follower is None:
+                    if not self.on_invitation(self.leader_id, key):
+                        self._invited[key] = None
+                    continue
+                if FETCHED_IGNORED.is_on and FETCHED_IGNORED.fires():
                     self._unnamed[key] = None
                     continue
-                if follower is not None and cuts(answer):
+                if cuts(answer):
                     cut_count += 1
                     if cut_count > CUTS_AT_ONCE:
                         self._unnamed[key] = None  # the leader will say the same of it once more
                         continue
-                if follower is not None:
-                    self._apply(follower, answer, number)
-                elif not self.on_invitation(self.leader_id, key):
-                    self._invited[key] = None
+                self._apply(follower, answer, number)
         self._settle()
 
     def _apply(self, follower: Follower, answer: PartitionData, number: int) -> None:
@@ -320,13 +321,8 @@ class Fetchers:
             if not when_invited and not self._fetchers[leader_id][0].follows(key):
                 self._begin(key)
             return
-        check(
-            before is None or before[1] <= leader_epoch,
-            "11 a partition is followed in rising epochs",
-            index=key[1],
-            before=before,
-            now=leader_epoch,
-        )
+        if before is not None and before[1] > leader_epoch:
+            broken("11 a partition is followed in rising epochs", index=key[1], before=before, now=leader_epoch)
         if before is not None and before[0] != leader_id:
             self.forget(key)
         self._lead(key, leader_id, leader_epoch)

@@ -388,7 +388,7 @@ class Replica:
                 return
             if progress.end_offset < committed:
                 committed = progress.end_offset
-        has_enough = len(state.isr) >= self.isr_size_min
+        has_enough = len(state.isr) == len(state.replicas) or len(state.isr) >= self.isr_size_min
         if state.elr or (self.is_elr_kept and not has_enough):
             # Replicas that left stay eligible: nothing may be committed without them, whatever the configuration says
             # by now, until the controller no longer counts on them.

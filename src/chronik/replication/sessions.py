@@ -13,6 +13,7 @@ or when their session begins later: an answer with nothing in it but the partiti
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from chronik.replication.credentials import is_signed_by
@@ -47,25 +48,34 @@ class FollowerSessions:
         self._replicas = replicas
         self._sessions: dict[int, FollowerSession] = {}
 
-    def fetch(self, request: FetchRequest) -> FetchResponse | asyncio.Future[FetchResponse]:
-        """Of a broker, v18+: it says what it thinks is committed (KIP-1166)."""
+    def fetch(
+        self, request: FetchRequest, when_known: Callable[[], None] = lambda: None
+    ) -> FetchResponse | asyncio.Future[FetchResponse]:
+        """Of a broker, v18+: it says what it thinks is committed (KIP-1166).
+
+        `when_known` is called before the request is served, if the broker proved who it is.
+        """
         replicas = self._replicas
         broker_id, broker_epoch = request.replica_state.replica_id, request.replica_state.replica_epoch
         if not self.knows(request):
             return FetchResponse(error_code=ErrorCode.STALE_BROKER_EPOCH, responses=[])
+        when_known()
         session = self._sessions.get(broker_id)
         if request.session_epoch == EPOCH_INITIAL:
             if session is not None:
                 session.end()
             session_id = replicas.draw_session_id()
             session = self._sessions[broker_id] = FollowerSession(replicas, broker_id, broker_epoch, session_id)
-        elif session is None or session.session_id != request.session_id or _is_forgotten():
+        elif (
+            session is None
+            or session.session_id != request.session_id
+            or (FOLLOWER_SESSION_LOST.is_on and FOLLOWER_SESSION_LOST.fires())
+        ):
             return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=[])
         elif session.next_epoch != request.session_epoch or session.broker_epoch != broker_epoch:
             return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH, responses=[])
-        check(
-            session.broker_id == broker_id, "9 a session is of one broker", broker=broker_id, session=session.broker_id
-        )
+        if session.broker_id != broker_id:
+            broken("9 a session is of one broker", broker=broker_id, session=session.broker_id)
         if request.session_epoch == EPOCH_INITIAL:
             for key in replicas.led_with_log(broker_id):
                 session.invite(key)
@@ -141,7 +151,8 @@ class FollowerSession:
         answers = self._collect()
         if answers or request.max_wait_ms <= 0 or (ANSWERED_EMPTY.is_on and ANSWERED_EMPTY.fires()):
             return self._response(answers)
-        check(self._waiting is None, "27 one request of a session waits", broker=self.broker_id)
+        if self._waiting is not None:
+            broken("27 one request of a session waits", broker=self.broker_id)
         self._waiting = self._loop.create_future()
         wait_ms = min(request.max_wait_ms, WAIT_MS_MAX)
         self._timer = self._loop.call_later(wait_ms / 1000, self._answer, [])
@@ -372,10 +383,6 @@ class FollowerSession:
         progress.awaits_follower = True
         answer = self._refused[progress] = _refusal(progress.key[1], error)
         answer.current_leader = LeaderIdAndEpoch(leader_id=state.leader, leader_epoch=state.leader_epoch)
-
-
-def _is_forgotten() -> bool:
-    return FOLLOWER_SESSION_LOST.is_on and FOLLOWER_SESSION_LOST.fires()
 
 
 def _invitation(key: Key) -> PartitionData:

@@ -15,7 +15,7 @@ import os
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from chronik.runtime.invariants import check
+from chronik.runtime.invariants import broken
 from chronik.runtime.kernel_io import EVENT, REQUEST, SLOTS, KernelIo
 
 _FDSYNC: Final = 3
@@ -60,7 +60,8 @@ class KernelSync:
             fields = (self._count, 0, 0, _FDSYNC, 0, fd, 0, 0, 0, 0, _TELL_EVENTFD, self._eventfd)
             REQUEST.pack_into(self._io.requests, slot * REQUEST.size, *fields)
         accepted = self._io.submit(count) if count else 0
-        check(accepted <= count, "21 the kernel syncs what it was given", accepted=accepted, given=count)
+        if accepted > count:
+            broken("21 the kernel syncs what it was given", accepted=accepted, given=count)
         waiting = Waiting(synced, max(0, accepted), files)
         if accepted > 0:
             self._in_flight += accepted
@@ -80,12 +81,8 @@ class KernelSync:
         for index in range(self._io.collect(at_least)):
             number, _, result, _ = EVENT.unpack_from(self._io.events, index * EVENT.size)
             self._in_flight -= 1
-            check(
-                self._in_flight >= 0 and number in self._waiting,
-                "21 the kernel tells of each sync once",
-                number=number,
-                in_flight=self._in_flight,
-            )
+            if self._in_flight < 0 or number not in self._waiting:
+                broken("21 the kernel tells of each sync once", number=number, in_flight=self._in_flight)
             waiting = self._waiting[number]
             waiting.by_kernel_count -= 1
             if not waiting.by_kernel_count:
@@ -118,11 +115,8 @@ class Waiting:
 
     def one_ended(self, error: BaseException | None) -> None:
         self._left_count -= 1
-        check(
-            self._left_count >= 0 and not (self._synced.done() and not self._synced.cancelled()),
-            "21 a sync ends when all of its files are synced",
-            left=self._left_count,
-        )
+        if self._left_count < 0 or (self._synced.done() and not self._synced.cancelled()):
+            broken("21 a sync ends when all of its files are synced", left=self._left_count)
         self._error = self._error or error
         if self._left_count or self._synced.cancelled():
             return

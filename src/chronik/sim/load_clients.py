@@ -37,7 +37,8 @@ PRODUCED_PARTITIONS_MAX = 60  # of one request
 VALUE_BYTES = (10, 10, 1000, 20_000)
 LOOKED_UP = (500, 3000, 12_000)  # entries of one request
 NAMED_TOPICS = (200, 3000, 12_000)
-FETCH_BYTES = 1 << 20
+PARTITION_BYTES = 1 << 20  # of one partition in a fetch response
+FETCH_BYTES = 1 << 30  # of all of them: more than a node has memory for
 
 
 class Asked:
@@ -61,7 +62,7 @@ def _produce(random: Random, partition_count: int) -> Asked:
 def _fetch(random: Random, partition_count: int) -> Asked:
     """Everything from the start, or a long wait for more than there is."""
     wanted = [
-        FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=FETCH_BYTES)
+        FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=PARTITION_BYTES)
         for index in range(partition_count)
     ]
     min_bytes, wait_ms = random.choice(((1, 0), (1 << 30, 1500)))

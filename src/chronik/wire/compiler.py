@@ -4,6 +4,7 @@
     decode(ListOffsetsRequest, 4, data)       -> ListOffsetsRequest
     encoder_of / decoder_of                   -> the bare functions, for hot paths
     pieces_encoder_of / pieces_decoder_of     -> generators, for messages that may be so long that others must not wait
+    brief_decoder_of                          -> the bare function, for messages that are mostly one long value
 
 Reading raises MalformedMessage, writing raises Unencodable; nothing else comes out of either.
 """
@@ -27,6 +28,7 @@ PiecesEncoder = Callable[[M, list[Any]], Generator[int, None, None]]
 
 _decoders: dict[tuple[type[Struct], int], Any] = {}
 _encoders: dict[tuple[type[Struct], int], Any] = {}
+_brief_decoders: dict[tuple[type[Struct], int], Any] = {}
 _pieces_decoders: dict[tuple[type[Struct], int], Any] = {}
 _pieces_encoders: dict[tuple[type[Struct], int], Any] = {}
 
@@ -37,6 +39,20 @@ def decoder_of(message: type[M], version: int) -> Decoder[M]:
     if made is None:
         _require(message, version)
         made = _decoders[message, version] = make_decoder(message, version, explain)
+    return made
+
+
+class TooMany(Exception):
+    """A message of more elements than were allowed, or a malformed one."""
+
+
+def brief_decoder_of(message: type[M], version: int) -> Decoder[M]:
+    """As `decoder_of`, but raises TooMany instead of explaining. With a small budget it gives up early, before it has
+    made many objects: what is too much for one go is then read in pieces."""
+    made: Decoder[M] | None = _brief_decoders.get((message, version))
+    if made is None:
+        _require(message, version)
+        made = _brief_decoders[message, version] = make_decoder(message, version, lambda *_: TooMany())
     return made
 
 

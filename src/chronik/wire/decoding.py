@@ -31,7 +31,6 @@ def make_decoder(message: type[Struct], version: int, explain: Any, *, in_pieces
     source.names.update(
         new=object.__new__,
         Refused=primitives.Refused,
-        read_varint=primitives.read_varint,
         read_varint_rest=primitives.read_varint_rest,
         struct_of_many=primitives.struct_of_many,
         faults=(struct_error, IndexError, UnicodeDecodeError, primitives.Refused),
@@ -240,8 +239,11 @@ class DecoderWriter:
         line(f"for _ in range({count}):")
         self.source.indent += 1
         self.piece()
-        line(f"{tag}, at = read_varint(buffer, at)")
-        line(f"{end}, at = read_varint(buffer, at)")
+        for number in (tag, end):
+            line(f"{number} = buffer[at]")
+            line("at += 1")
+            line(f"if {number} > 127:")
+            line(f"    {number}, at = read_varint_rest(buffer, at, {number})")
         line(f"{end} += at")
         line(f"if {end} > limit:")
         line("    raise Refused")

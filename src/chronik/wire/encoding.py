@@ -10,6 +10,7 @@ of them that writing them at once would hold the event loop.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import groupby
 from struct import Struct as Packing
 from struct import error as struct_error
@@ -64,9 +65,14 @@ def records_of(value: Any) -> tuple[int, list[Any]]:
 
 def write_tags(known: list[tuple[int, bytes]], unknown: tuple[tuple[int, bytes], ...]) -> bytes:
     """The tag section: known ones, which come in ascending order, and kept unknown ones together in that order."""
-    tags = sorted([*known, *unknown]) if unknown else known
-    write = primitives.write_varint
-    return b"".join([write(len(tags)), *[write(tag) + write(len(data)) + data for tag, data in tags]])
+    tags = sorted([*known, *unknown]) if unknown and (known or len(unknown) > 1) else known or unknown
+    return b"".join([primitives.write_varint(len(tags)), *[_tag_start(tag, len(data)) + data for tag, data in tags]])
+
+
+@lru_cache(maxsize=256)
+def _tag_start(tag: int, size_bytes: int) -> bytes:
+    """What stands before a tag's data. Few are in use, and most are used again and again."""
+    return primitives.write_varint(tag) + primitives.write_varint(size_bytes)
 
 
 class EncoderWriter:

@@ -54,7 +54,7 @@ class FrameReader:
 
     `admit(size_bytes)` is asked before memory is used for a frame that does not fit the scratch buffer: first for a
     part, then for as much again as has arrived. While it says no, `waiting_bytes` tells the size wanted: stop reading,
-    and call `go_on()` when there may be room.
+    and call `go_on()` when there may be room. Without `admit` there is always room.
     """
 
     __slots__ = ("_admit", "_filled", "_frame", "_granted", "_rest", "_scratch", "size_bytes_max", "waiting_bytes")
@@ -62,7 +62,7 @@ class FrameReader:
     def __init__(
         self,
         size_bytes_max: int,
-        admit: Callable[[int], bool] = lambda size_bytes: True,
+        admit: Callable[[int], bool] | None = None,
         scratch: memoryview | None = None,
     ) -> None:
         self.size_bytes_max = size_bytes_max
@@ -125,12 +125,13 @@ class FrameReader:
                 frames.append(memoryview(bytearray(scratch[at : at + size_bytes])))
                 at += size_bytes
                 continue
-            first_bytes = min(size_bytes, FIRST_GRANT_BYTES)
-            if size_bytes > SCRATCH_BYTES and not self._admit(first_bytes):
-                self.waiting_bytes = first_bytes
-                self._rest = bytes(scratch[at - SIZE_BYTES : end])
-                return frames
-            self._granted = first_bytes
+            self._granted = size_bytes
+            if size_bytes > SCRATCH_BYTES and self._admit is not None:
+                self._granted = min(size_bytes, FIRST_GRANT_BYTES)
+                if not self._admit(self._granted):
+                    self.waiting_bytes = self._granted
+                    self._rest = bytes(scratch[at - SIZE_BYTES : end])
+                    return frames
             self._frame = memoryview(_unfilled(size_bytes))
             self._filled = end - at
             self._frame[: self._filled] = scratch[at:end]
@@ -140,7 +141,7 @@ class FrameReader:
 
     def _ask_for_more(self, size_bytes: int) -> None:
         more_bytes = min(size_bytes - self._granted, self._granted)
-        if self._admit(more_bytes):
+        if self._admit is None or self._admit(more_bytes):
             self._granted += more_bytes
         else:
             self.waiting_bytes = more_bytes

@@ -289,6 +289,34 @@ def test_a_fetch_of_many_partitions_does_not_wait_when_memory_is_spent() -> None
     hostile.run(story())
 
 
+def test_long_fetches_that_are_read_at_the_same_time_share_the_memory() -> None:
+    """Each is read in turns. If all were sized by the same free room, together they would hold several times of it."""
+
+    async def story() -> None:
+        world = await World.make()
+        await world.create(partitions=MANY, chronik_durability="os")
+        value = bytes(20_000)
+        for partition in range(0, MANY, 10):
+            await world.produce(value, partition=partition)
+        memory = world.node.memory
+        total_bytes = len(value) * len(range(0, MANY, 10))
+        memory.size_bytes = memory.kept_bytes + total_bytes
+        readers = [Client(world.node) for _ in range(4)]
+        asked = waiting_for_many(1 << 30)
+        asked.max_wait_ms, asked.max_bytes = 10, 1 << 30
+        answers = await asyncio.gather(*[reader.ask(asked, FetchResponse, 11) for reader in readers])
+        sizes_bytes = [
+            sum(len(partition.records or b"") for partition in answer.responses[0].partitions) for answer in answers
+        ]
+        assert all(sizes_bytes), "each makes progress"
+        one_batch_each = len(readers) * (len(value) + 1_000)
+        assert sum(sizes_bytes) <= total_bytes + one_batch_each, sizes_bytes
+        assert memory.unsent_bytes == 0, "what has left is given back"
+        await world.node.stop()
+
+    hostile.run(story())
+
+
 def test_later_requests_of_a_connection_do_not_overtake_a_long_one() -> None:
     """A commit of many offsets takes turns, and the one behind it must not be undone by it."""
 

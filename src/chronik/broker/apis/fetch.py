@@ -48,7 +48,6 @@ from chronik.wire.messages.fetch import (
 
 if TYPE_CHECKING:
     from chronik.broker.context import Context
-    from chronik.broker.portions import Portions
     from chronik.metadata.errors import MetadataError
     from chronik.metadata.image import Image
     from chronik.replication.errors import ReplicationError
@@ -66,30 +65,23 @@ VERSION_MAGIC_1, VERSION_WHOLE_BATCHES, VERSION_MAGIC_2, VERSION_RACKS, VERSION_
 @api(FetchRequest, FetchResponse, needs=(READ.on(TOPIC), CLUSTER_ACTION.on(CLUSTER, "followers")))
 def fetch(request: FetchRequest, context: Context) -> FetchResponse | Awaitable[FetchResponse] | Work[Any]:
     if request.replica_state.replica_id >= 0:
-        followers = context.services.replicas.sessions
-        if followers.knows(request):
-            context.connection.serve_follower()
-        return followers.fetch(request)
+        return context.services.replicas.sessions.fetch(request, context.connection.serve_follower)
     context.connection.portions.asked(context.connection.last_request_ns)
     sessions, by_id = context.services.fetch_sessions, context.version >= VERSION_TOPIC_IDS
     if sum([len(topic.partitions) for topic in request.topics]) > PIECES_FIRST:
         return _answered(sessions.opening(request, by_id=by_id), request, context)
-    work = _opened(sessions.open(request, by_id=by_id), request, context)
-    if isinstance(work, FetchResponse):
-        return work
+    opened = sessions.open(request, by_id=by_id)
+    if not isinstance(opened, tuple):  # cheaper to ask than of an enumeration
+        return FetchResponse(error_code=opened, responses=[])
+    work = _Fetch(request, context, *opened)
     return work.answer() if work.is_long else work.answer_now()
 
 
 def _answered(opening: Work[Opened], request: FetchRequest, context: Context) -> Work[Any]:
-    work = _opened((yield from opening), request, context)
-    return work if isinstance(work, FetchResponse) else (yield from work.answer())
-
-
-def _opened(opened: Opened, request: FetchRequest, context: Context) -> _Fetch | FetchResponse:
-    if isinstance(opened, ErrorCode):
+    opened = yield from opening
+    if not isinstance(opened, tuple):
         return FetchResponse(error_code=opened, responses=[])
-    session, wanted = opened
-    return _Fetch(request, context, session, wanted, context.connection.portions)
+    return (yield from _Fetch(request, context, *opened).answer())
 
 
 class _Fetch:
@@ -105,14 +97,13 @@ class _Fetch:
         context: Context,
         session: Session | None,
         wanted: list[Wanted],
-        portions: Portions,
     ) -> None:
-        self.request, self.context, self.session, self.portions = request, context, session, portions
-        self.is_incremental = session is not None and request.session_epoch > 0
+        self.request, self.context, self.session = request, context, session
+        portions = self.portions = context.connection.portions
         self.bytes_allowed = min(request.max_bytes, context.services.settings.fetch_max_bytes)
         if SMALL_PORTION.is_on and context.version >= VERSION_WHOLE_BATCHES and SMALL_PORTION.fires():
             self.bytes_allowed = 1
-        self.wanted, self.turned_by = wanted, 0
+        self.wanted = wanted
         # Older clients never pass a batch that is larger than allowed, and who waits for much wants much at once.
         takes_portions = context.version >= VERSION_WHOLE_BATCHES and request.min_bytes <= 1
         if takes_portions and portions.size_bytes < self.bytes_allowed:
@@ -123,23 +114,29 @@ class _Fetch:
                 self.turned_by = context.services.runtime.randomness.below(len(wanted))
                 self.wanted = wanted[self.turned_by :] + wanted[: self.turned_by]
         self.is_long = len(wanted) > PIECES_FIRST
-        self.has_waited = False
         self.bytes_min = min(request.min_bytes, max(1, self.bytes_allowed))
-        self.bytes_max = 0  # as of the last reading
-        self.answers: list[tuple[Wanted, PartitionData]] = []
-        self.replicas: list[Replica] = []  # of the last reading; as long as `wanted`, unless one was refused
-        self.moved_replicas: dict[Replica, None] = {}  # since they were last counted
-        self.moved: asyncio.Event  # set when one has; made when it waits
-        self.bytes_read = 0  # or counted
         self.counted_bytes: dict[int, int] = {}  # by place in `wanted`; of the others nothing can be read
-        self.sizes_bytes: list[tuple[str, int]] = []  # by topic, of what was read
-        self.too_new: list[tuple[int, Replica, LogRead]] = []  # of answers, by index: what an old client cannot read
-        self.must_return = False  # an error or a divergence, which no waiting will mend
-        self.is_counting = False
+
+    turned_by = 0  # places by which `wanted` is turned
+    has_waited = False
+    must_return = False  # an error or a divergence, which no waiting will mend
+    is_counting = False
+    # Of the last reading:
+    bytes_max: int
+    bytes_read: int  # or counted
+    answers: list[tuple[Wanted, PartitionData]]
+    replicas: list[Replica]  # as long as `wanted`, unless one was refused
+    sizes_bytes: list[tuple[str, int]]  # by topic, of what was read
+    too_new: list[tuple[int, Replica, LogRead]]  # of answers, by index: what an old client cannot read
+    # While it waits:
+    moved_replicas: dict[Replica, None]  # since they were last counted
+    moved: asyncio.Event  # set when one has
 
     def answer_now(self) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
         """Of few partitions, as most are: without the cost of pieces."""
-        self.read_now()
+        self._begin_reading()
+        for wanted in self.wanted:
+            self.answers.append((wanted, self._read_partition(wanted)))
         if self.is_enough() or (self.bytes_read and at_once(self.is_all_that_fits())):
             return self._converted() if self.too_new else self.response_now()
         return self.wait()
@@ -158,10 +155,13 @@ class _Fetch:
             self.answers.append((wanted, self._read_partition(wanted)))
 
     def read(self) -> Work[None]:
+        """In turns. Its memory is taken before, so that others who read meanwhile do not count on it."""
         self._begin_reading()
+        self.bytes_max = self.context.connection.reserve_answer(self.bytes_allowed)
         for wanted in self.wanted:
             self.answers.append((wanted, self._read_partition(wanted)))
             yield 1
+        self.context.connection.hold_answer(self.bytes_read)
 
     def _begin_reading(self) -> None:
         self.is_counting = False
@@ -204,8 +204,9 @@ class _Fetch:
     def wait(self) -> Coroutine[Any, Any, FetchResponse]:
         """Watches from now on, not from when the coroutine starts: what moves in between would not be seen."""
         self.answers, self.sizes_bytes, self.too_new = [], [], []  # a wait may be long, and what was read large
+        self.context.connection.hold_answer(0)
         self.has_waited = True
-        self.moved = asyncio.Event()
+        self.moved, self.moved_replicas = asyncio.Event(), {}
         places: dict[Replica, list[int]] = {}  # in `wanted`
         for place, replica in enumerate(self.replicas):
             places.setdefault(replica, []).append(place)
@@ -263,6 +264,7 @@ class _Fetch:
     async def _converted(self) -> FetchResponse:
         """What lies in the log as old clients can read it; where that takes long, it is made away from the loop."""
         services = self.context.services
+        self.context.connection.hold_answer(self.bytes_read)
         magic = 1 if self.context.version >= VERSION_MAGIC_1 else 0
         for index, replica, found in self.too_new:
             wanted, answer = self.answers[index]
@@ -279,14 +281,14 @@ class _Fetch:
         topics: list[FetchableTopicResponse] = []
         for wanted, answer in self._leaving():
             self._tell(topics, wanted, answer)
-        return self._respond(topics)
+        return FetchResponse(session_id=self.session.session_id if self.session else NO_SESSION, responses=topics)
 
     def response(self) -> Work[FetchResponse]:
         topics: list[FetchableTopicResponse] = []
         for wanted, answer in self._leaving():
             self._tell(topics, wanted, answer)
             yield 1
-        return self._respond(topics)
+        return FetchResponse(session_id=self.session.session_id if self.session else NO_SESSION, responses=topics)
 
     def _leaving(self) -> list[tuple[Wanted, PartitionData]]:
         """The answers in the order in which they were asked for."""
@@ -304,15 +306,11 @@ class _Fetch:
             is_news = self.session.is_news(wanted, answer)
             if answer.records:
                 self.session.served(wanted)
-            if self.is_incremental and not is_news:
+            if self.request.session_epoch > 0 and not is_news:
                 return
-        if not topics or (topics[-1].topic, topics[-1].topic_id) != (wanted.name, wanted.topic_id):
+        if not topics or topics[-1].topic != wanted.name or topics[-1].topic_id != wanted.topic_id:
             topics.append(FetchableTopicResponse(topic=wanted.name, topic_id=wanted.topic_id, partitions=[]))
         topics[-1].partitions.append(answer)
-
-    def _respond(self, topics: list[FetchableTopicResponse]) -> FetchResponse:
-        session_id = self.session.session_id if self.session else NO_SESSION
-        return FetchResponse(session_id=session_id, responses=topics)
 
     def _count(self) -> None:
         """Bytes as they leave, by topic. A partition that the client got wrong belongs to no topic we know."""
@@ -337,7 +335,7 @@ class _Fetch:
         try:
             if self.context.version < VERSION_RACKS:
                 replica.require_leader(asked.current_leader_epoch)
-                if replica.awaits_proof and asked.fetch_offset > replica.log.end_offset:
+                if asked.fetch_offset > replica.log.end_offset and replica.awaits_proof:
                     raise NotLeader(
                         replica.name, replica.state.leader
                     )  # these versions do not know OFFSET_NOT_AVAILABLE
