@@ -11,6 +11,7 @@ SOURCE = ROOT / "src"
 LAYERS = (
     "wire",
     "runtime",
+    "catalogue",
     "storage",
     "raft",
     "metadata",

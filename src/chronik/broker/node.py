@@ -42,7 +42,6 @@ from chronik.broker.registrations import Registrations
 from chronik.broker.replication import Replication
 from chronik.broker.services import Services
 from chronik.broker.settings import Settings
-from chronik.broker.settings.keys import BROKER_KEYS
 from chronik.broker.settings.listeners import EVERYWHERE, are_all_own
 from chronik.broker.settings.resolving import LOOPBACK
 from chronik.broker.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
@@ -457,7 +456,6 @@ def store_config(settings: Settings, raft: RaftConfig | None = None) -> StoreCon
             topic_default=TopicShape(settings.num_partitions, settings.default_replication_factor),
             coordinator_topics={OFFSETS_TOPIC: offsets, TRANSACTIONS_TOPIC: transactions},
             static_configs=settings.layers.static,
-            broker_keys=frozenset(each.name for each in BROKER_KEYS),
         ),
         raft=replace(
             raft or RaftConfig(), snapshot_every_bytes=settings.metadata_log_max_record_bytes_between_snapshots

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from chronik.broker.errors import BadSetting
-from chronik.broker.settings.acted_on import ACTED_ON
-from chronik.broker.settings.keys import BROKER_KEYS, OWN_PREFIX
 from chronik.broker.settings.properties import parse_properties
-from chronik.broker.settings.without_effect import DYNAMIC_ONLY, FORMER
+from chronik.catalogue.broker_keys import BROKER_KEYS, OWN_PREFIX
+from chronik.catalogue.broker_values import ACTED_ON
+from chronik.catalogue.without_effect import DYNAMIC_ONLY, FORMER
 from tests.oracle.jars import kafka_jars
 
 pytestmark = pytest.mark.java
