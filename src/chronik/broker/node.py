@@ -59,7 +59,7 @@ from chronik.raft.config import RaftConfig
 from chronik.raft.errors import RaftError
 from chronik.raft.transport import TcpTransport
 from chronik.replication.assignment import Replicas
-from chronik.runtime.alarms import Alarms
+from chronik.runtime.alarms import DISK_FULL, Alarms
 from chronik.runtime.errors import RuntimeFault
 from chronik.runtime.interfaces import Lane, Listener, Runtime
 from chronik.runtime.invariants import InvariantBroken, hear_of_broken
@@ -75,6 +75,7 @@ log = logging.getLogger("chronik.broker")
 TURNS_TO_CLOSE = 10
 WATCH_FILES_S = 2.0
 LOGS_PER_LOOK = 200  # before the loop gets its turn: about a millisecond
+MAINTENANCE_MS = 15_000  # between steps of compaction and checkpoints, if retention is not due earlier
 BEGIN_PAUSE_S = 0.05  # between steps of taking up topics
 
 
@@ -324,9 +325,19 @@ class Node:
             self.replicas.opened((log.topic_id, log.partition))
 
     async def _maintain(self) -> None:
+        """Retention runs every log.retention.check.interval.ms, and soon after a start.
+
+        While the disk is full it runs at every step, because it makes space.
+        """
+        until_check_ms = 0
         while True:
-            await asyncio.sleep(min(self.settings.log_retention_check_interval_ms, 15_000) / 1000)
-            await self.logs.maintain(self.runtime.clock.wall_ms(), self.conditions.wall_clock.now_ms)
+            interval_ms = self.settings.log_retention_check_interval_ms
+            step_ms = min(until_check_ms or interval_ms, MAINTENANCE_MS)
+            await asyncio.sleep(step_ms / 1000)
+            until_check_ms = max(until_check_ms - step_ms, 0)
+            retains = until_check_ms == 0 or self.alarms.is_active(DISK_FULL, self.settings.log_dir)
+            await self.logs.maintain(self.runtime.clock.wall_ms(), self.conditions.wall_clock.now_ms, retains=retains)
+            until_check_ms = until_check_ms or interval_ms
 
     async def _watch_files(self) -> None:
         """Files that somebody removes under a running node take what is written to them along, and no write fails."""
