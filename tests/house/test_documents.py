@@ -47,3 +47,12 @@ def test_the_licence_is_whole() -> None:
     text = (ROOT / "LICENSE").read_text()
     assert "Apache License" in text
     assert "END OF TERMS AND CONDITIONS" in text
+
+
+def test_contributing_describes_the_folders_of_tests() -> None:
+    """Whoever looks for the tests of a package finds them by its name, and every other folder in the table."""
+    folders = {path.name for path in (ROOT / "tests").iterdir() if any(path.glob("**/test_*.py"))}
+    described = set(re.findall(r"^\| `tests/(\w+)` \|", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE))
+    packages = {each for each in PACKAGES if any((SOURCE / "chronik" / each).glob("[a-z]*.py"))}
+    assert packages <= folders
+    assert folders - packages == described
