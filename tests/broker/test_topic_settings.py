@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+from pathlib import Path
 
 import pytest
 
+import chronik
 from chronik.broker.settings import Settings
 from chronik.broker.topic_settings import LOG_KEYS, topic_settings
 from chronik.catalogue.definitions import field_of
@@ -50,6 +53,13 @@ def test_every_field_of_a_log_has_a_key() -> None:
     """A field that no key reaches could never be configured."""
     fields = {each.name for each in dataclasses.fields(LogConfig)}
     assert fields == set(LOG_KEYS.values())
+
+
+@pytest.mark.parametrize("field", LOG_KEYS.values())
+def test_every_field_of_a_log_is_read(field: str) -> None:
+    """A key is said to have an effect because LogConfig has its field, so something must read that field."""
+    modules = Path(chronik.__file__).parent.rglob("*.py")
+    assert any(re.search(rf"\bconfig\.{field}\b|\bself\.{field}\b", path.read_text()) for path in modules)
 
 
 @pytest.mark.parametrize("key", LOG_KEYS)

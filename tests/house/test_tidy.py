@@ -118,7 +118,7 @@ STARTS_TASKS = {
 
 
 def test_only_known_modules_start_tasks() -> None:
-    """A task that nobody waits for dies silently. Start it with `chronik.runtime.tasks.Tasks`, which logs how it ends."""
+    """A task that nobody waits for dies silently. `chronik.runtime.tasks.Tasks` starts tasks and logs how they end."""
     package = SOURCE / "chronik"
     starting = {
         path.relative_to(package).as_posix()

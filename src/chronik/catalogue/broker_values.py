@@ -313,10 +313,6 @@ class BrokerValues:
         "log.roll.hours  int  168  read-only  1..",
         "Maximum age of the active segment, in hours.",
     )
-    log_segment_delete_delay_ms: int = key(
-        "log.segment.delete.delay.ms  long  60000  cluster-wide  0..",
-        "How long the file of a deleted segment stays, for consumers that still read it.",
-    )
     log_index_interval_bytes: int = key(
         "log.index.interval.bytes  int  4096  cluster-wide  0..",
         "Bytes of records between two entries of the offset index.",

@@ -252,6 +252,9 @@ log.flush.start.offset.checkpoint.interval.ms  int  60000  read-only  0..
 log.preallocate  boolean  false  cluster-wide
 replica.high.watermark.checkpoint.interval.ms  long  5000  read-only
 
+[Deleted segments: their files are removed at once]
+log.segment.delete.delay.ms  long  60000  cluster-wide  0..
+
 [Kafka's implementation of the metadata log: Chronik has its own]
 controller.quorum.auto.join.enable  boolean  false  read-only
 controller.quorum.election.backoff.max.ms  int  1000  read-only  0..

@@ -163,10 +163,6 @@ class MetadataStore:
         return self._raft.leader_id if self._raft is not None else None  # a peer may ask before the raft node is open
 
     @property
-    def controller_epoch(self) -> int:
-        return self._node.term
-
-    @property
     def lease_expirations(self) -> int:
         """How often a read lease of this node ran out before the next came."""
         return self._leased.lease.expirations if self._leased is not None else 0
@@ -186,9 +182,6 @@ class MetadataStore:
         It runs inside the apply, so it must be short and must not raise: an error stops the node.
         """
         self._listeners.append(listener)
-
-    def unsubscribe(self, listener: Listener) -> None:
-        self._listeners.remove(listener)
 
     async def ready(self) -> None:
         """Returns when the cluster is known here, that is, when its id is."""

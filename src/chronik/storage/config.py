@@ -29,7 +29,6 @@ class LogConfig:
     message_timestamp_before_max_ms: int = of_topic("message.timestamp.before.max.ms")
     message_timestamp_after_max_ms: int = of_topic("message.timestamp.after.max.ms")
     index_interval_bytes: int = of_topic("index.interval.bytes")
-    file_delete_delay_ms: int = of_topic("file.delete.delay.ms")
     durability: str = of_topic("chronik.durability")  # "fsync", or "os": acknowledged from the page cache as in Kafka
 
     @property
