@@ -127,3 +127,22 @@ def test_only_known_modules_start_tasks() -> None:
         if re.search(r"\b(create_task|ensure_future|TaskGroup)\(", path.read_text())
     }
     assert starting == set(STARTS_TASKS)
+
+
+SHARED = ("runtime/units.py", "wire/isolation.py")
+
+
+def test_units_and_kafkas_constants_are_defined_once() -> None:
+    """Two definitions of one name can differ. Import it instead."""
+    package = SOURCE / "chronik"
+    names = "|".join(
+        re.findall(r"^([A-Z_]+) = ", "".join((package / each).read_text() for each in SHARED), re.MULTILINE)
+    )
+    definition = re.compile(rf"^(?:[A-Z_]+, )*_?({names})\b(?:, [A-Z_]+)*(?:: \w+)? = ", re.MULTILINE)
+    again = [
+        f"{path.relative_to(package)}: {found}"
+        for path in sorted(package.rglob("*.py"))
+        if path.relative_to(package).as_posix() not in SHARED
+        for found in definition.findall(path.read_text())
+    ]
+    assert again == []

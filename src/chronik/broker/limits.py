@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from chronik.runtime.invariants import check
-
-KIB, MIB = 1 << 10, 1 << 20
+from chronik.runtime.units import KIB, MIB
 
 IN_FLIGHT_REQUESTS_MAX = 128  # per connection; clients send 5, librdkafka may send many
 IN_FLIGHT_BYTES_HIGH = 64 * MIB  # per connection; reading stops above and goes on below the low mark

@@ -46,7 +46,7 @@ from chronik.broker.settings.listeners import EVERYWHERE, are_all_own
 from chronik.broker.settings.resolving import LOOPBACK
 from chronik.broker.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from chronik.broker.turns import Turns
-from chronik.coordinator.groups.config import MINUTE_MS, GroupsConfig
+from chronik.coordinator.groups.config import GroupsConfig
 from chronik.coordinator.groups.coordinator import GroupCoordinator
 from chronik.coordinator.groups.member_memory import MemberMemory
 from chronik.metadata.commands import PREFERRED, ElectLeaders
@@ -64,6 +64,7 @@ from chronik.runtime.errors import RuntimeFault
 from chronik.runtime.interfaces import Lane, Listener, Runtime
 from chronik.runtime.invariants import InvariantBroken, hear_of_broken
 from chronik.runtime.tasks import Tasks
+from chronik.runtime.units import MINUTE_MS
 from chronik.storage.config import LogsConfig
 from chronik.storage.errors import StorageError, StorageFailed
 from chronik.storage.logs import Logs

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 from chronik.catalogue.definitions import Definition, Synonym
 from chronik.catalogue.resource_keys import inherits, own
+from chronik.runtime.units import HOUR_MS, MINUTE_MS
 
 LONG_MAX, INT_MAX = 2**63 - 1, 2**31 - 1
-HOUR_MS, MINUTE_MS = 3_600_000, 60_000
 _throttled = re.compile(r"[0-9]+:[0-9]+", re.ASCII)
 
 

@@ -46,13 +46,13 @@ from chronik.raft.interfaces import Notes, Transport
 from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Runtime
 from chronik.runtime.invariants import InvariantBroken, check
+from chronik.runtime.units import NS_PER_MS
 from chronik.wire.error_codes import ErrorCode
 
 Listener: TypeAlias = Callable[[Image, Image, Changes], None]
 
 logger = logging.getLogger("chronik.metadata")
 
-NS_PER_MS = 1_000_000
 WATCH_S = 0.1  # how often the controller looks for brokers that have gone
 DEAF_SHARE = 2 / 3  # of a session, after which a broker that takes no metadata is fenced, whatever it says
 PAUSE_S = 0.05  # before a command looks for a controller again, unless one is elected meanwhile

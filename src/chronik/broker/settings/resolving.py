@@ -29,7 +29,8 @@ from chronik.broker.settings.listeners import (
 )
 from chronik.catalogue.topic_keys import TOPIC_CONFIGS
 from chronik.catalogue.values import split_list
-from chronik.runtime.machine import GIB, Machine
+from chronik.runtime.machine import Machine
+from chronik.runtime.units import GIB
 
 ROLES = ("broker", "controller")
 LOOPBACK = "127.0.0.1"

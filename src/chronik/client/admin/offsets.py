@@ -13,6 +13,7 @@ from chronik.client.errors import ClientError, Refused, refuse
 from chronik.client.leaders import ask_leaders, by_topic
 from chronik.client.topology import TopicPartition
 from chronik.wire.error_codes import ErrorCode
+from chronik.wire.isolation import READ_UNCOMMITTED
 from chronik.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 LATEST: Final = -1
 EARLIEST: Final = -2
 LARGEST_TIMESTAMP: Final = -3
-READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 NONE: Final = -1  # no such offset: the log has no record at or after the time
 TIMEOUT_MS: Final = 30_000
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from chronik.catalogue.defaults import of_broker
-
-MINUTE_MS = 60_000
+from chronik.runtime.units import MINUTE_MS
 
 
 @dataclass(frozen=True, slots=True)
