@@ -56,3 +56,22 @@ def test_contributing_describes_the_folders_of_tests() -> None:
     packages = {each for each in PACKAGES if any((SOURCE / "chronik" / each).glob("[a-z]*.py"))}
     assert packages <= folders
     assert folders - packages == described
+
+
+MODULES = {"pyyaml": "yaml"}  # where the name of the package to install differs
+
+
+def test_the_design_says_who_uses_each_dependency() -> None:
+    """A dependency that spreads is hard to replace."""
+    table = DESIGN.split("## Dependencies")[1].split("\n## ")[0]
+    rows = [line.split("|")[1:4] for line in table.splitlines() if line.startswith("| ") and "`" in line]
+    assert len(rows) >= 8
+    for names, _, users in rows:
+        modules = "|".join(MODULES.get(name.strip(), name.strip()) for name in names.split(","))
+        statement = re.compile(rf"^ *(?:from|import) (?:{modules})\b", re.MULTILINE)
+        found = {
+            path.relative_to(SOURCE / "chronik").parts[0]
+            for path in (SOURCE / "chronik").rglob("*.py")
+            if statement.search(path.read_text())
+        }
+        assert found == set(re.findall(r"`(\w+)`", users)), names
