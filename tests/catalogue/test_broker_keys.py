@@ -127,7 +127,7 @@ def test_an_attribute_has_the_name_and_the_type_of_its_key(field: str) -> None:
 
 
 def test_settings_hold_the_value_of_every_attribute() -> None:
-    """An attribute that is not filled would show its row instead of a value."""
+    """An attribute that is not filled would fail when it is first read, perhaps hours after the start."""
     settings = Settings.default()
     for field, key in FIELDS.items():
         assert getattr(settings, field) == BROKER_KEYS[key].parsed_default()

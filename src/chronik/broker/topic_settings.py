@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 GZIP_LEVEL_DEFAULT = -1  # Kafka's way to say: as the library does
 SEGMENT_BYTES_FOR_TESTS = "internal.segment.bytes"
 
-# Keys of the topic that say how its logs are kept. LogConfig names its fields as the keys.
+# Key of the topic: field of Settings that counts where the topic does not set it.
+_settings_fields = {key: field_of(each.synonyms[0].key) for key, each in TOPIC_CONFIGS.items() if each.synonyms}
+# Key of the topic that says how its logs are kept: field of LogConfig.
 LOG_KEYS = {key: field_of(key) for key in TOPIC_CONFIGS if field_of(key) in {each.name for each in fields(LogConfig)}}
 
 
@@ -50,5 +52,4 @@ def topic_default(settings: Settings, name: str) -> str:
 
 
 def _value(key: str, settings: Settings, own: Mapping[str, str]) -> Any:
-    definition = TOPIC_CONFIGS[key]
-    return definition.parse(own[key]) if key in own else getattr(settings, field_of(definition.synonyms[0].key))
+    return TOPIC_CONFIGS[key].parse(own[key]) if key in own else getattr(settings, _settings_fields[key])

@@ -5,7 +5,8 @@ Names, types, defaults and limits are Kafka's; `chronik.` keys are Chronik's own
 noticed within 3 s; `node.id`, `process.roles` and `controller.listener.names` are optional; and listeners are opened
 once, so their keys are read-only.
 
-A key without an attribute is combined with others; `chronik.broker.settings.resolving` does that.
+A key without an attribute is combined with others by `chronik.broker.settings.resolving`, or read by the controller as
+the default of a topic's key.
 """
 
 from __future__ import annotations
@@ -439,3 +440,5 @@ class BrokerValues:
 
 ACTED_ON = _rows.definitions
 FIELDS = {field: each.name for field, each in vars(BrokerValues).items() if isinstance(each, Key)}  # attribute: key
+for _field in FIELDS:
+    delattr(BrokerValues, _field)  # the class keeps the annotation; an instance that has no value raises AttributeError

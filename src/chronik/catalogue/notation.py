@@ -49,7 +49,7 @@ def read_table(text: str) -> dict[str, Definition]:
 
 
 class Key(NamedTuple):
-    """Stands in a class for the value that its instances have."""
+    """Stands in a class body for the value that its instances have."""
 
     name: str
 

@@ -18,7 +18,7 @@ from tests.oracle.jars import kafka_jars
 
 pytestmark = pytest.mark.java
 
-# Ours on purpose; acted_on.py says why.
+# Ours on purpose; broker_values.py says why.
 # A hang is noticed in 3 s, not in 9.
 OWN_DEFAULTS = {
     "log.dir": "/tmp/chronik-logs",
