@@ -7,8 +7,8 @@ from typing import cast
 
 import pytest
 
-from chronik.broker.wall_clock import DAY_MS
 from chronik.runtime.alarms import CLOCK_JUMP
+from chronik.runtime.units import DAY_MS
 from chronik.sim.disk import SimDisk
 from tests.broker.harness import start_node
 from tests.broker.hostile import World, WorldClock, run

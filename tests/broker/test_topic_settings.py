@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+from pathlib import Path
 
 import pytest
 
+import chronik
 from chronik.broker.settings import Settings
-from chronik.broker.topic_settings import LOG_KEYS, OTHER_KEYS, topic_settings
-from chronik.metadata.config_definitions import ConfigType
-from chronik.metadata.topic_configs import TOPIC_CONFIGS
+from chronik.broker.topic_settings import LOG_KEYS, topic_settings
+from chronik.catalogue.definitions import field_of
+from chronik.catalogue.topic_keys import TOPIC_CONFIGS
+from chronik.catalogue.values import ConfigType
 from chronik.storage.config import LogConfig
 
 ANOTHER = {
@@ -17,6 +21,13 @@ ANOTHER = {
     ConfigType.LONG: "4321",
     ConfigType.DOUBLE: "0.25",
 }
+OTHER_KEYS = [
+    "min.insync.replicas",
+    "compression.type",
+    "compression.gzip.level",
+    "compression.lz4.level",
+    "compression.zstd.level",
+]
 WORDS = {
     "cleanup.policy": "compact",
     "message.timestamp.type": "LogAppendTime",
@@ -41,7 +52,14 @@ def test_without_any_setting_a_log_is_kept_as_kafka_keeps_it() -> None:
 def test_every_field_of_a_log_has_a_key() -> None:
     """A field that no key reaches could never be configured."""
     fields = {each.name for each in dataclasses.fields(LogConfig)}
-    assert fields == {key.removeprefix("chronik.").replace(".", "_") for key in LOG_KEYS}
+    assert fields == set(LOG_KEYS.values())
+
+
+@pytest.mark.parametrize("field", LOG_KEYS.values())
+def test_every_field_of_a_log_is_read(field: str) -> None:
+    """A key is said to have an effect because LogConfig has its field, so something must read that field."""
+    modules = Path(chronik.__file__).parent.rglob("*.py")
+    assert any(re.search(rf"\bconfig\.{field}\b|\bself\.{field}\b", path.read_text()) for path in modules)
 
 
 @pytest.mark.parametrize("key", LOG_KEYS)
@@ -64,9 +82,8 @@ def test_the_nodes_value_counts_where_the_topic_is_silent(key: str) -> None:
         Settings.default().with_dynamic({}, {broker_key: another(key)}),
         Settings.default(),
     ):
-        typed = getattr(settings, (LOG_KEYS | OTHER_KEYS)[key])
-        shown = TOPIC_CONFIGS[key].parse(settings.topic_default(key))
-        assert typed == (tuple(shown) if isinstance(shown, list) else shown)
+        typed = getattr(settings, field_of(broker_key))
+        assert typed == TOPIC_CONFIGS[key].parse(settings.topic_default(key))
 
 
 UNITS = [

@@ -7,8 +7,9 @@ import logging
 
 import pytest
 
-from chronik.broker.wall_clock import DAY_MS, JUMP_MS_MAX, MINUTE_MS, STAMP, WallClock
+from chronik.broker.wall_clock import JUMP_MS_MAX, STAMP, WallClock
 from chronik.runtime.alarms import CLOCK_JUMP, Alarms
+from chronik.runtime.units import DAY_MS, MINUTE_MS
 from chronik.sim.disk import SimDisk
 
 START_MS = 1_700_000_000_000

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from random import Random
 
 import pytest
 
-from chronik.client.admin.balance import CannotPlace, plan, uneven
+from chronik.client.admin.balance import CannotPlace, plan
 from chronik.client.topology import TopicPartition
 
 Cluster = dict[TopicPartition, tuple[int, ...]]
@@ -19,6 +20,15 @@ def topic(*replicas: tuple[int, ...], name: str = "t") -> Cluster:
 
 def applied(before: Cluster, moves: Cluster) -> Cluster:
     return before | moves
+
+
+def uneven(racks: Iterable[int], partitions: Iterable[Sequence[int]]) -> tuple[int, int]:
+    """By how much brokers differ: in replicas held, in partitions preferred to lead."""
+    held, led = Counter(dict.fromkeys(racks, 0)), Counter(dict.fromkeys(racks, 0))
+    for replicas in partitions:
+        held.update(broker for broker in replicas if broker in held)
+        led.update(broker for broker in replicas[:1] if broker in led)
+    return max(held.values()) - min(held.values()), max(led.values()) - min(led.values())
 
 
 def test_a_balanced_cluster_is_left_alone() -> None:

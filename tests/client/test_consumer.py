@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 
 from chronik.client.consumer import EARLIEST, LATEST, AtTime, Consumer
 from chronik.client.errors import BadAnswer, ClientError, OffsetOutOfRange, Refused
-from chronik.client.fetch_answers import READ_COMMITTED, FetchOptions
+from chronik.client.fetch_answers import FetchOptions
 from chronik.client.fetching import DAMAGED_S_MAX
 from chronik.client.producer import Producer
 from chronik.client.topology import TopicPartition
 from chronik.wire import batches
 from chronik.wire.error_codes import ErrorCode
+from chronik.wire.isolation import READ_COMMITTED
 from chronik.wire.messages.fetch import AbortedTransaction, FetchRequest, FetchResponse
 from chronik.wire.records import ControlType, Record, marker
 from tests.client.fake_cluster import FakeCluster, on_cluster

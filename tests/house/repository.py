@@ -12,6 +12,7 @@ LAYERS = (
     "wire",
     "runtime",
     "peer",
+    "catalogue",
     "storage",
     "raft",
     "metadata",

@@ -47,3 +47,31 @@ def test_the_licence_is_whole() -> None:
     text = (ROOT / "LICENSE").read_text()
     assert "Apache License" in text
     assert "END OF TERMS AND CONDITIONS" in text
+
+
+def test_contributing_describes_the_folders_of_tests() -> None:
+    """Whoever looks for the tests of a package finds them by its name, and every other folder in the table."""
+    folders = {path.name for path in (ROOT / "tests").iterdir() if any(path.glob("**/test_*.py"))}
+    described = set(re.findall(r"^\| `tests/(\w+)` \|", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE))
+    packages = {each for each in PACKAGES if any((SOURCE / "chronik" / each).glob("[a-z]*.py"))}
+    assert packages <= folders
+    assert folders - packages == described
+
+
+MODULES = {"pyyaml": "yaml"}  # where the name of the package to install differs
+
+
+def test_the_design_says_who_uses_each_dependency() -> None:
+    """A dependency that spreads is hard to replace."""
+    table = DESIGN.split("## Dependencies")[1].split("\n## ")[0]
+    rows = [line.split("|")[1:4] for line in table.splitlines() if line.startswith("| ") and "`" in line]
+    assert len(rows) >= 8
+    for names, _, users in rows:
+        modules = "|".join(MODULES.get(name.strip(), name.strip()) for name in names.split(","))
+        statement = re.compile(rf"^ *(?:from|import) (?:{modules})\b", re.MULTILINE)
+        found = {
+            path.relative_to(SOURCE / "chronik").parts[0]
+            for path in (SOURCE / "chronik").rglob("*.py")
+            if statement.search(path.read_text())
+        }
+        assert found == set(re.findall(r"`(\w+)`", users)), names

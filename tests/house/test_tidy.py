@@ -102,3 +102,47 @@ def test_no_file_names_a_registry() -> None:
         text = path.read_bytes().decode("utf-8", "replace")
         found += [f"{path.relative_to(ROOT)}: {match}: leave it out" for match in REGISTRIES.findall(text)]
     assert found == []
+
+
+# They wait for the task that they start, or read its result in a callback.
+STARTS_TASKS = {
+    "broker/apis/produce.py": "waits for several appends at once; the reply reads the results",
+    "broker/lifecycle.py": "waits for the first of two events",
+    "broker/node.py": "waits for the start or a failure, whichever comes first",
+    "broker/process.py": "waits for the first of signal, start and end",
+    "metadata/quorum.py": "keeps the answer for requests that are repeated; a callback reads it",
+    "metadata/store.py": "ready() waits for it",
+    "metadata/writer.py": "a callback reads the result",
+    "runtime/tasks.py": "the owner of all others",
+}
+
+
+def test_only_known_modules_start_tasks() -> None:
+    """A task that nobody waits for dies silently. `chronik.runtime.tasks.Tasks` starts tasks and logs how they end."""
+    package = SOURCE / "chronik"
+    starting = {
+        path.relative_to(package).as_posix()
+        for layer in layers_present()
+        for path in (package / layer).rglob("*.py")
+        if re.search(r"\b(create_task|ensure_future|TaskGroup)\(", path.read_text())
+    }
+    assert starting == set(STARTS_TASKS)
+
+
+SHARED = ("runtime/units.py", "wire/isolation.py")
+
+
+def test_units_and_kafkas_constants_are_defined_once() -> None:
+    """Two definitions of one name can differ. Import it instead."""
+    package = SOURCE / "chronik"
+    names = "|".join(
+        re.findall(r"^([A-Z_]+) = ", "".join((package / each).read_text() for each in SHARED), re.MULTILINE)
+    )
+    definition = re.compile(rf"^(?:[A-Z_]+, )*_?({names})\b(?:, [A-Z_]+)*(?:: \w+)? = ", re.MULTILINE)
+    again = [
+        f"{path.relative_to(package)}: {found}"
+        for path in sorted(package.rglob("*.py"))
+        if path.relative_to(package).as_posix() not in SHARED
+        for found in definition.findall(path.read_text())
+    ]
+    assert again == []

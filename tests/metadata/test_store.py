@@ -102,7 +102,7 @@ def test_a_new_directory_becomes_a_cluster_and_stays_it() -> None:
         store = await opened(disk, cluster_id=None, features={"metadata.version": 30})
         drawn = store.image.cluster_id
         assert len(drawn) == 22
-        assert (store.is_controller, store.leader_id, store.controller_epoch > 0) == (True, 1, True)
+        assert (store.is_controller, store.leader_id) == (True, 1)
         assert dict(store.image.features) == {"metadata.version": 30}
         await store.close()
         store = await opened(disk, cluster_id=drawn)
@@ -232,9 +232,6 @@ def test_listeners_hear_of_a_change_before_its_asker_does() -> None:
         await store.submit(creation("t", "u"))
         assert [names for _, _, names in heard] == [["t", "u"]]
         assert heard[0][1] == store.image.version > heard[0][0]
-        store.unsubscribe(listen)
-        await store.submit(creation("v"))
-        assert len(heard) == 1
         await store.close()
 
     run(test)

@@ -11,7 +11,7 @@ import pytest
 
 from chronik.pipeline.conditions import CONDITIONS, PipelineFault
 from chronik.pipeline.declarations import Bronze, Declaration, Gold, Silver, SourceLine, ToTopic
-from chronik.pipeline.expectations import Expectation, OnFail, expect, worst
+from chronik.pipeline.expectations import Expectation, OnFail
 from chronik.pipeline.registry import load
 from tests.house.repository import SOURCE
 
@@ -175,21 +175,6 @@ def test_a_file_that_is_not_there_is_said_to_be_not_there(tmp_path: Path) -> Non
     with pytest.raises(PipelineFault) as told:
         load(tmp_path)
     assert told.value.condition == "FILE_NOT_READABLE"
-
-
-@pytest.mark.parametrize(
-    ("outcomes", "expected"),
-    [
-        ((), None),
-        (("warn",), "warn"),
-        (("warn", "dlq", "drop"), "dlq"),
-        (("fail", "dlq"), "fail"),
-        (("warn", "drop"), "drop"),
-    ],
-)
-def test_the_hardest_outcome_wins(outcomes: tuple[str, ...], expected: str | None) -> None:
-    """A row that must not be written is not written because something milder was said of it too."""
-    assert worst(tuple(expect(f"e{i}", "x", on_fail=each) for i, each in enumerate(outcomes))) == expected
 
 
 def test_declaring_needs_no_spark(tmp_path: Path) -> None:

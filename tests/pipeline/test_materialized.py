@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from chronik.metadata.topic_configs import TOPIC_CONFIGS
+from chronik.catalogue.topic_keys import TOPIC_CONFIGS
 from chronik.pipeline.declarations import Bronze, Silver
 from chronik.pipeline.materialized import State, TableSettings, TableState, schema_of_columns, state_of
 from chronik.pipeline.supervisor import HEALTHY_S, Supervisor, application

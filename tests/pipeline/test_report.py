@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 from chronik.pipeline import charts
-from chronik.pipeline.events import BATCH, STARTED, STOPPED, Event, last_of_each, parse
+from chronik.pipeline.events import BATCH, STARTED, STOPPED, Event, parse
 from chronik.pipeline.report import report, write_report
 
 
@@ -102,4 +102,3 @@ def test_events_survive_their_records_and_rubbish_is_none() -> None:
         assert parse(json.dumps(asdict(each) | {"later": 1}).encode()) == each
     for rubbish in (None, b"", b"[]", b"{}", b"\xff"):
         assert parse(rubbish) is None
-    assert [each.kind for each in last_of_each(EVENTS)] == [STOPPED, BATCH]

@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
+from chronik.runtime.units import NS_PER_MS, NS_PER_S
 from chronik.sim.errors import Deadlock, Livelock
-from chronik.sim.loop import NS_PER_MS, NS_PER_S, ProcessLoop, VirtualTime
+from chronik.sim.loop import ProcessLoop, VirtualTime
 
 
 def make(rate_ppm: int = 0) -> tuple[VirtualTime, ProcessLoop]:

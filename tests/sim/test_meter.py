@@ -7,10 +7,11 @@ import asyncio
 import pytest
 
 from chronik.broker.turns import Turns
+from chronik.runtime.units import NS_PER_MS
 from chronik.sim import charging
 from chronik.sim.clock import SimClock
 from chronik.sim.disk import SimDisk
-from chronik.sim.loop import NS_PER_MS, ProcessLoop, VirtualTime
+from chronik.sim.loop import ProcessLoop, VirtualTime
 from chronik.sim.meter import CALLBACK_NS, HOLD_NS_MAX, Meter
 from chronik.sim.prices import PIECE_NS
 

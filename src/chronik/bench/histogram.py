@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from typing import Final
 
 SUB_BITS: Final = 7
-SUB_COUNT: Final = 1 << SUB_BITS
 VALUE_BITS_MAX: Final = 36  # 19 hours in microseconds; longer counts as that
 BUCKET_COUNT: Final = (VALUE_BITS_MAX - SUB_BITS + 2) << SUB_BITS
 STEPS_MAX: Final = 4096

@@ -19,11 +19,11 @@ from typing import Final, Protocol
 
 from chronik.bench.histogram import Histogram
 from chronik.client.errors import ClientError
+from chronik.runtime.units import NS_PER_S
 
 TICK_S: Final = 0.001
 REPAIR_S: Final = 0.1
 DRAIN_S: Final = 5
-_NS_PER_S: Final = 1_000_000_000
 
 
 class Worker(Protocol):
@@ -171,9 +171,9 @@ class Load:
         if self.is_over:
             return
         elapsed_ns = self._clock_ns() - self._started_ns
-        due_count = elapsed_ns * self._rate // _NS_PER_S + 1
+        due_count = elapsed_ns * self._rate // NS_PER_S + 1
         for index in range(self._due_count, due_count):
-            due_ns = self._started_ns + index * _NS_PER_S // self._rate
+            due_ns = self._started_ns + index * NS_PER_S // self._rate
             if self._idle:
                 self._idle.popleft().begin(due_ns)
             else:
@@ -187,7 +187,7 @@ class Load:
         request_count = self.latency.count
         for due_ns in [worker.due_ns for worker in self._workers if worker.due_ns] + list(self._late):
             self.latency.add((ended_ns - due_ns) // 1000)
-        seconds = (ended_ns - self._started_ns) / _NS_PER_S
+        seconds = (ended_ns - self._started_ns) / NS_PER_S
         latency = self.latency
         if self._rate is None and request_count:
             usual_us = int(seconds * 1e6 * len(self._workers) / request_count)

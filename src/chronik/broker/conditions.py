@@ -16,6 +16,7 @@ from chronik.broker.metadata_mark import write_mark
 from chronik.broker.wall_clock import WallClock, write_stamp
 from chronik.runtime.alarms import DAMAGED_LOG, DESCRIPTORS, DISK_FULL, STRAY_LOG
 from chronik.runtime.errors import NameTooLong, NoDescriptor
+from chronik.runtime.units import NS_PER_MS
 from chronik.runtime.wording import counted, was_or_were
 from chronik.storage.logs import RESERVE_BYTES
 
@@ -28,7 +29,6 @@ START_BYTES_MIN = 256 << 10  # free when the quorum's log is opened: a snapshot'
 MARK_MS = 10_000  # the least time between two marks of the metadata, where other nodes have copies of it
 NEAR_LIMIT, FAR_FROM_LIMIT = 0.9, 0.8  # of the connections that there can be
 MORE = "raise the limit of open files (ulimit -n, LimitNOFILE)"
-NS_PER_MS = 1_000_000
 
 
 class Conditions:

@@ -16,9 +16,9 @@ from chronik.broker import log_levels
 from chronik.broker.config_entries import require_this_broker
 from chronik.broker.errors import BadSetting
 from chronik.broker.live_settings import CLUSTER_DEFAULT
-from chronik.broker.settings.definitions import UpdateMode
-from chronik.broker.settings.keys import BROKER_KEYS, is_known
 from chronik.broker.topics import refused_by
+from chronik.catalogue.broker_keys import BROKER_KEYS, is_known
+from chronik.catalogue.definitions import UpdateMode
 from chronik.metadata.commands import DELETE, SET, AlterConfigs, AlteredResource, ConfigChange, ResourceChange
 from chronik.metadata.decisions.topics import why_not_a_topic_name
 from chronik.metadata.errors import MetadataError, MetadataRefused, refuse

@@ -11,34 +11,32 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from chronik.broker import log_levels
 from chronik.broker.settings import Settings
-from chronik.broker.settings.definitions import Definition, UpdateMode
-from chronik.broker.settings.keys import BROKER_KEYS
 from chronik.broker.settings.layers import Layers, Setting
-from chronik.broker.settings.values import parse_value, show_value
-from chronik.broker.settings.without_effect import DYNAMIC_ONLY
-from chronik.broker.topic_settings import KEYS_WITHOUT_EFFECT
-from chronik.metadata.config_definitions import Definition as ResourceDefinition
+from chronik.broker.settings.values import parse_value
+from chronik.catalogue.broker_keys import BROKER_KEYS
+from chronik.catalogue.definitions import Definition, UpdateMode
+from chronik.catalogue.group_keys import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS
+from chronik.catalogue.topic_keys import TOPIC_CONFIGS
+from chronik.catalogue.values import show_value
+from chronik.catalogue.without_effect import DYNAMIC_ONLY
+from chronik.metadata.config_layers import ConfigSource
 from chronik.metadata.errors import refuse
-from chronik.metadata.group_configs import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS
-from chronik.metadata.topic_configs import TOPIC_CONFIGS, ConfigSource
 from chronik.wire.error_codes import ErrorCode
 
 UNKNOWN_TYPE = 0
 WITHOUT_EFFECT = "Without effect."  # how the documentation of such a key begins; `chronik config set` looks for it
 DYNAMIC_BROKER_LOGGER, DYNAMIC_CLIENT_METRICS, DYNAMIC_GROUP = 6, 7, 8  # sources that only one kind of resource has
 
-# Keys that stand for one another, the finest unit first.
-ALIKE = (
-    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
-    ("log.roll.ms", "log.roll.hours"),
-    ("log.roll.jitter.ms", "log.roll.jitter.hours"),
-    ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
-)
-_alike = {name: names for names in ALIKE for name in names}
+# Broker keys that give the same topic key its default, the finest unit first.
+_alike = {
+    synonym.key: tuple(each.key for each in definition.synonyms)
+    for definition in TOPIC_CONFIGS.values()
+    for synonym in definition.synonyms
+}
 
 
 class Synonym(NamedTuple):
@@ -82,12 +80,12 @@ def _inherited_by_topics(settings: Settings) -> tuple[Entry, ...]:
     return tuple(_topic_entry(definition, settings, {}) for definition in TOPIC_CONFIGS.values())
 
 
-def _topic_entry(definition: ResourceDefinition, settings: Settings, own: Mapping[str, str]) -> Entry:
+def _topic_entry(definition: Definition, settings: Settings, own: Mapping[str, str]) -> Entry:
     name = definition.name
     text = own[name] if name in own else settings.topic_default(name)
     inherited = _synonyms(definition.synonyms[0].key, settings.layers) if definition.synonyms else ()
     entry = _of_resource(definition, text, ConfigSource.TOPIC if name in own else None, inherited)
-    if name not in KEYS_WITHOUT_EFFECT:
+    if definition.has_effect:
         return entry
     return entry._replace(documentation=f"{WITHOUT_EFFECT} In Kafka: {entry.documentation}")
 
@@ -95,8 +93,8 @@ def _topic_entry(definition: ResourceDefinition, settings: Settings, own: Mappin
 def group_entries(settings: Settings, own: Mapping[str, str]) -> list[Entry]:
     entries = []
     for name, definition in GROUP_CONFIGS.items():
-        broker_key = f"group.{name}"
-        if broker_key in BROKER_KEYS:
+        if definition.synonyms:
+            broker_key = definition.synonyms[0].key
             text, inherited = settings.layers.value(broker_key), _synonyms(broker_key, settings.layers)
         else:
             text, inherited = definition.default, (Synonym(name, definition.default, ConfigSource.DEFAULT),)
@@ -114,25 +112,21 @@ def client_metrics_entries(own: Mapping[str, str]) -> list[Entry]:
 
 
 def _of_resource(
-    definition: ResourceDefinition, text: str | None, own_source: int | None, inherited: tuple[Synonym, ...]
+    definition: Definition, text: str | None, own_source: int | None, inherited: tuple[Synonym, ...]
 ) -> Entry:
     """`own_source` is that of a value set on the resource itself; without one the first of the inherited counts."""
-    value = None if text is None else show_value(_shown(definition.parse(text)))
+    value = None if text is None else show_value(definition.parse(text))
     synonyms = inherited if own_source is None else (Synonym(definition.name, value, own_source), *inherited)
     return Entry(
         name=definition.name,
         value=value,
         config_source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
         read_only=False,
-        is_sensitive=definition.sensitive,
+        is_sensitive=definition.is_sensitive,
         config_type=definition.type,
         synonyms=synonyms,
-        documentation=definition.doc,
+        documentation=definition.words,
     )
-
-
-def _shown(value: Any) -> Any:
-    return tuple(dict.fromkeys(value)) if isinstance(value, list) else value
 
 
 def broker_entries(settings: Settings) -> list[Entry]:

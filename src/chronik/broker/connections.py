@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 from chronik.broker.limits import FRAME_SECONDS_MAX, UNREAD_SECONDS_MAX
 from chronik.runtime.invariants import check
+from chronik.runtime.units import NS_PER_MS, NS_PER_S
 
 if TYPE_CHECKING:
     from chronik.broker.connection import Connection
     from chronik.runtime.interfaces import Clock
 
 SWEEP_SECONDS = 5
-NS_PER_SECOND, NS_PER_MS = 1_000_000_000, 1_000_000
 
 
 class Connections:
@@ -93,7 +93,7 @@ class Connections:
             await asyncio.sleep(SWEEP_SECONDS)
             now_ns = self._clock.monotonic_ns()
             for connection in list(self._open):
-                if connection.frame_since_ns and now_ns - connection.frame_since_ns > FRAME_SECONDS_MAX * NS_PER_SECOND:
+                if connection.frame_since_ns and now_ns - connection.frame_since_ns > FRAME_SECONDS_MAX * NS_PER_S:
                     connection.close(f"a request was begun and not finished within {FRAME_SECONDS_MAX} s")
                 elif connection.slow_since_ns and self._is_unread_too_long(now_ns - connection.slow_since_ns):
                     connection.close(
@@ -103,7 +103,7 @@ class Connections:
                     connection.close(f"idle for more than connections.max.idle.ms={self._idle_ms_max}", logging.INFO)
 
     def _is_unread_too_long(self, unread_ns: int) -> bool:
-        return unread_ns > UNREAD_SECONDS_MAX * NS_PER_SECOND and self._is_memory_short()
+        return unread_ns > UNREAD_SECONDS_MAX * NS_PER_S and self._is_memory_short()
 
     def refuse_all(self, why: str) -> None:
         """Clients go to other nodes until `accept`: whoever is answered with errors here would ask here again."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from chronik import __version__
 from chronik.broker.metrics import Census, Histogram, Traffic
 from chronik.raft.messages import Role
+from chronik.runtime.units import NS_PER_MS
 
 if TYPE_CHECKING:
     from chronik.broker.node import Node
@@ -23,7 +24,6 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 SHOWN_OCTAVES = range(7, 25)  # bounds of 128 us to 16.8 s; what is quicker or slower shows in the first and the last
 US_PER_MS = 1000
-NS_PER_MS = 1_000_000
 METADATA_READS = ("Metadata", "DescribeTopicPartitions", "DescribeCluster")
 
 TRAFFIC = (

@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 from chronik.runtime.invariants import check
-
-KIB, MIB = 1 << 10, 1 << 20
-
-FRAME_BYTES_MAX = 100 * MIB  # Kafka's socket.request.max.bytes
-FRAME_BYTES_MAX_BEFORE_LOGIN = 64 * KIB  # SASL tokens fit; anything larger from a stranger is an attack
-check(FRAME_BYTES_MAX_BEFORE_LOGIN < FRAME_BYTES_MAX, "23 a stranger may not cost more than a user")
+from chronik.runtime.units import KIB, MIB
 
 IN_FLIGHT_REQUESTS_MAX = 128  # per connection; clients send 5, librdkafka may send many
 IN_FLIGHT_BYTES_HIGH = 64 * MIB  # per connection; reading stops above and goes on below the low mark

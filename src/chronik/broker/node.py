@@ -43,12 +43,11 @@ from chronik.broker.registrations import Registrations
 from chronik.broker.replication import Replication
 from chronik.broker.services import Services
 from chronik.broker.settings import Settings
-from chronik.broker.settings.keys import BROKER_KEYS
 from chronik.broker.settings.listeners import EVERYWHERE, are_all_own
 from chronik.broker.settings.resolving import LOOPBACK
 from chronik.broker.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from chronik.broker.turns import Turns
-from chronik.coordinator.groups.config import MINUTE_MS, GroupsConfig
+from chronik.coordinator.groups.config import GroupsConfig
 from chronik.coordinator.groups.coordinator import GroupCoordinator
 from chronik.coordinator.groups.member_memory import MemberMemory
 from chronik.metadata.commands import PREFERRED, ElectLeaders
@@ -62,11 +61,12 @@ from chronik.raft.config import RaftConfig
 from chronik.raft.errors import RaftError
 from chronik.raft.transport import TcpTransport
 from chronik.replication.assignment import Replicas
-from chronik.runtime.alarms import Alarms
+from chronik.runtime.alarms import DISK_FULL, Alarms
 from chronik.runtime.errors import RuntimeFault
 from chronik.runtime.interfaces import Lane, Listener, Runtime
 from chronik.runtime.invariants import InvariantBroken, hear_of_broken
 from chronik.runtime.tasks import Tasks
+from chronik.runtime.units import MINUTE_MS
 from chronik.storage.config import LogsConfig
 from chronik.storage.errors import StorageError, StorageFailed
 from chronik.storage.logs import Logs
@@ -78,6 +78,7 @@ log = logging.getLogger("chronik.broker")
 TURNS_TO_CLOSE = 10
 WATCH_FILES_S = 2.0
 LOGS_PER_LOOK = 200  # before the loop gets its turn: about a millisecond
+MAINTENANCE_MS = 15_000  # between steps of compaction and checkpoints, if retention is not due earlier
 BEGIN_PAUSE_S = 0.05  # between steps of taking up topics
 
 
@@ -330,9 +331,19 @@ class Node:
             self.replicas.opened((log.topic_id, log.partition))
 
     async def _maintain(self) -> None:
+        """Retention runs every log.retention.check.interval.ms, and soon after a start.
+
+        While the disk is full it runs at every step, because it makes space.
+        """
+        until_check_ms = 0
         while True:
-            await asyncio.sleep(min(self.settings.log_retention_check_interval_ms, 15_000) / 1000)
-            await self.logs.maintain(self.runtime.clock.wall_ms(), self.conditions.wall_clock.now_ms)
+            interval_ms = self.settings.log_retention_check_interval_ms
+            step_ms = min(until_check_ms or interval_ms, MAINTENANCE_MS)
+            await asyncio.sleep(step_ms / 1000)
+            until_check_ms = max(until_check_ms - step_ms, 0)
+            retains = until_check_ms == 0 or self.alarms.is_active(DISK_FULL, self.settings.log_dir)
+            await self.logs.maintain(self.runtime.clock.wall_ms(), self.conditions.wall_clock.now_ms, retains=retains)
+            until_check_ms = until_check_ms or interval_ms
 
     async def _watch_files(self) -> None:
         """Files that somebody removes under a running node take what is written to them along, and no write fails."""
@@ -463,7 +474,6 @@ def store_config(settings: Settings, raft: RaftConfig | None = None) -> StoreCon
             topic_default=TopicShape(settings.num_partitions, settings.default_replication_factor),
             coordinator_topics={OFFSETS_TOPIC: offsets, TRANSACTIONS_TOPIC: transactions},
             static_configs=settings.layers.static,
-            broker_keys=frozenset(each.name for each in BROKER_KEYS),
         ),
         raft=replace(
             raft or RaftConfig(), snapshot_every_bytes=settings.metadata_log_max_record_bytes_between_snapshots

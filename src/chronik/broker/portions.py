@@ -11,8 +11,8 @@ A response always contains a complete batch. A consumer with min_bytes above 1 g
 
 from __future__ import annotations
 
-from chronik.broker.limits import KIB, MIB
 from chronik.runtime.invariants import check
+from chronik.runtime.units import KIB, MIB
 
 SMALLEST_BYTES = 512 * KIB
 LARGEST_BYTES = 64 * MIB  # more than any client asks for by default

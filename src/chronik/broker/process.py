@@ -1,4 +1,4 @@
-"""A node as a process: event loop, signals, log lines, exit code. The only place where the real machine is chosen."""
+"""A node as a process: event loop, signals, log lines, exit code. It gives the node the real machine."""
 
 from __future__ import annotations
 

@@ -25,11 +25,10 @@ from chronik.runtime.alarms import CLOCK_JUMP, Alarms
 from chronik.runtime.errors import RuntimeFault
 from chronik.runtime.interfaces import Clock, Disk
 from chronik.runtime.invariants import check
+from chronik.runtime.units import DAY_MS, MINUTE_MS, NS_PER_MS
 
 log = logging.getLogger("chronik.broker")
 
-MINUTE_MS, DAY_MS = 60_000, 86_400_000
-NS_PER_MS = 1_000_000
 JUMP_MS_MAX = 10 * MINUTE_MS  # by which the clocks may differ: more than any correction that is made step by step
 STAMP_EVERY_MS = MINUTE_MS
 STAMP = "last-alive"

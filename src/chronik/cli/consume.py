@@ -108,7 +108,8 @@ def consume(
 
     async def work(cluster: Cluster) -> None:
         from chronik.client.consumer import EARLIEST, LATEST, Consumer
-        from chronik.client.fetch_answers import READ_COMMITTED, READ_UNCOMMITTED, FetchOptions
+        from chronik.client.fetch_answers import FetchOptions
+        from chronik.wire.isolation import READ_COMMITTED, READ_UNCOMMITTED
 
         default = LATEST if follow else EARLIEST
         start: Start = default if begin is None else begin

@@ -50,7 +50,7 @@ def parse_settings(pairs: Iterable[str], option: str) -> dict[str, str]:
 
 def nearest_topic_config(fault: Refused, keys: Iterable[str]) -> str:
     """The end of a sentence for a refused setting: the nearest key for one that does not exist."""
-    from chronik.metadata.topic_configs import TOPIC_CONFIGS
+    from chronik.catalogue.topic_keys import TOPIC_CONFIGS
     from chronik.wire.error_codes import ErrorCode
 
     if fault.kafka_error not in (ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_REQUEST):

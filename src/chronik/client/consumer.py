@@ -22,6 +22,7 @@ from chronik.client.fetching import Fetcher
 from chronik.client.membership import REJOIN, Membership
 from chronik.client.topology import TopicPartition
 from chronik.runtime.invariants import check
+from chronik.runtime.units import NS_PER_MS
 
 if TYPE_CHECKING:
     from chronik.client.routing import Cluster
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 LATEST, EARLIEST = offsets.LATEST, offsets.EARLIEST
 AUTO_COMMIT_MS: Final = 5_000
 POLL_TIMEOUT_MS: Final = 500
-_NS_PER_MS: Final = 1_000_000
 
 Told = Callable[[Sequence[TopicPartition]], Awaitable[None]]
 
@@ -229,7 +229,7 @@ class Consumer:
     async def _commit_when_due(self) -> None:
         now_ns = self._cluster.clock.monotonic_ns()
         if self._auto_commit_ms is not None and now_ns >= self._next_commit_ns:
-            self._next_commit_ns = now_ns + self._auto_commit_ms * _NS_PER_MS
+            self._next_commit_ns = now_ns + self._auto_commit_ms * NS_PER_MS
             await self._commit_quietly()
 
     async def _commit_quietly(self) -> None:

@@ -19,6 +19,7 @@ from chronik.wire import records as record_codec
 from chronik.wire.batches import BatchView, crc_holds, split
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.errors import Malformed
+from chronik.wire.isolation import READ_COMMITTED, READ_UNCOMMITTED
 from chronik.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from chronik.wire.notation import VERSION_MAX, ZERO_UUID
 from chronik.wire.records import ControlType, Record
@@ -26,7 +27,6 @@ from chronik.wire.records import ControlType, Record
 if TYPE_CHECKING:
     from chronik.client.routing import Cluster
 
-READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 MAGIC_2: Final = 4  # the version from which on every broker answers in batches of magic 2
 NAMES: Final = 12  # the last version that names topics; from 13 on it is their ids
 # A batch of 1 MiB that holds this much is a bomb; a client trusts its broker, but its memory has an end.

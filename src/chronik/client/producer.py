@@ -25,6 +25,7 @@ from chronik.peer.backoff import Backoff
 from chronik.peer.connection import REQUEST_TIMEOUT_MS
 from chronik.runtime.invariants import broken, check
 from chronik.runtime.tasks import Tasks
+from chronik.runtime.units import NS_PER_MS
 from chronik.wire.batches import HEADER_BYTES
 from chronik.wire.compression import Codec
 from chronik.wire.error_codes import ErrorCode
@@ -42,7 +43,6 @@ BATCHES_PER_REQUEST_MAX: Final = 16  # so that a request stays below socket.requ
 LINGER_MS: Final = 5
 DELIVERY_TIMEOUT_MS: Final = 120_000
 TOPIC_TIMEOUT_MS: Final = 60_000
-_NS_PER_MS: Final = 1_000_000
 
 # The broker has lost, or never had, the sequence that a batch continues.
 SEQUENCE_LOST: Final = frozenset(
@@ -169,7 +169,7 @@ class Producer:
             batch = queue.in_flight or (queue.batches[0] if queue.batches else None)
             if batch is None:
                 continue
-            waited_ms = (now_ns - batch.born_ns) // _NS_PER_MS
+            waited_ms = (now_ns - batch.born_ns) // NS_PER_MS
             if waited_ms >= longer_than_ms:
                 node_id, fault = self._troubles.get(at, (None, None))
                 found.append(Stall(at, waited_ms, node_id, fault or self._identity_fault))
@@ -369,7 +369,7 @@ class Producer:
 
     def _left_ms(self, batch: Batch) -> int:
         """How much of its delivery time is left."""
-        waited_ms = (self._cluster.clock.monotonic_ns() - batch.born_ns) // _NS_PER_MS
+        waited_ms = (self._cluster.clock.monotonic_ns() - batch.born_ns) // NS_PER_MS
         return self._delivery_timeout_ms - waited_ms
 
     def _release(self, batch: Batch) -> None:

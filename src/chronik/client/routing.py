@@ -18,6 +18,7 @@ from chronik.client.topology import Topic, Topology
 from chronik.peer.backoff import Backoff
 from chronik.peer.connection import CONNECT_TIMEOUT_MS, Connection
 from chronik.peer.connections import Connections, Login, no_login
+from chronik.runtime.units import NS_PER_MS
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from chronik.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -34,7 +35,6 @@ METADATA_AGE_MS_MAX: Final = 300_000  # leaders that moved are told by errors; t
 GROUP: Final = 0  # FindCoordinator's key types
 TRANSACTION: Final = 1
 MOVED: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
-_NS_PER_MS: Final = 1_000_000
 
 
 class Cluster:
@@ -131,7 +131,7 @@ class Cluster:
         now_ns = self.clock.monotonic_ns()
         if now_ns >= self._stale_from_ns:
             self.topology = Topology(self.topology.cluster_id, self.topology.controller_id, self.topology.brokers)
-            self._stale_from_ns = now_ns + METADATA_AGE_MS_MAX * _NS_PER_MS
+            self._stale_from_ns = now_ns + METADATA_AGE_MS_MAX * NS_PER_MS
         if name not in self.topology.topics:
             await self.refresh([name], creates=creates)
         return self.topology.topic(name)
@@ -192,13 +192,13 @@ class Cluster:
 
     async def retrying(self, work: Callable[[], Awaitable[T]], *, timeout_ms: int = RETRY_TIMEOUT_MS) -> T:
         """Runs `work` until it succeeds, fails for good, or the time is up; then its last error is raised."""
-        end_ns = self.clock.monotonic_ns() + timeout_ms * _NS_PER_MS
+        end_ns = self.clock.monotonic_ns() + timeout_ms * NS_PER_MS
         backoff = Backoff(self.randomness)
         while True:
             try:
                 return await work()
             except ClientError as fault:
                 wait_ms = backoff.next_ms()
-                if not fault.retriable or self.clock.monotonic_ns() + wait_ms * _NS_PER_MS >= end_ns:
+                if not fault.retriable or self.clock.monotonic_ns() + wait_ms * NS_PER_MS >= end_ns:
                     raise
             await asyncio.sleep(wait_ms / 1000)

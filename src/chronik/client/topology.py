@@ -14,7 +14,6 @@ from chronik.client.addresses import Address
 from chronik.client.errors import Refused
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
-from chronik.wire.notation import ZERO_UUID
 
 NO_LEADER = -1
 
@@ -47,10 +46,6 @@ class Topic(NamedTuple):
     topic_id: bytes  # ZERO_UUID when the broker is too old to tell
     is_internal: bool
     partitions: Mapping[int, Partition]
-
-    @property
-    def has_id(self) -> bool:
-        return self.topic_id != ZERO_UUID
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,11 +21,12 @@ from typing import Generic, TypeVar
 from chronik.coordinator.errors import Loading, NotCoordinator, told_to_clients
 from chronik.coordinator.records import decode_record, encode_records
 from chronik.coordinator.shard import Record, Shard, StatePartition, Writer, Written
-from chronik.coordinator.timers import NS_PER_MS, Timers
+from chronik.coordinator.timers import Timers
 from chronik.runtime.buggify import SMALL_LOADS, STILL_LOADING
 from chronik.runtime.interfaces import Clock
 from chronik.runtime.invariants import broken, check
 from chronik.runtime.pieces import ITEMS_PER_PIECE, Work
+from chronik.runtime.units import NS_PER_MS
 from chronik.wire import batches, records
 from chronik.wire.error_codes import ErrorCode
 

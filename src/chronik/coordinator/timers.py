@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 from chronik.runtime.interfaces import Clock
 from chronik.runtime.invariants import broken, check
+from chronik.runtime.units import NS_PER_MS
 
 ACTIONS_PER_SLICE = 64
-NS_PER_MS = 1_000_000
 
 
 class _Deadline(NamedTuple):

@@ -25,12 +25,12 @@ from chronik.raft.interfaces import Notes
 from chronik.runtime.buggify import FOLLOWER_LEASE_UNUSED, LEASE_REFUSED
 from chronik.runtime.interfaces import Clock
 from chronik.runtime.invariants import check
+from chronik.runtime.units import NS_PER_MS
 
 logger = logging.getLogger("chronik.metadata")
 
 LEASE_ASK, LEASE_GRANT = b"L", b"G"  # first byte of a note
 ASKS_PER_LEASE = 3
-NS_PER_MS = 1_000_000
 
 
 class LeasedReads:

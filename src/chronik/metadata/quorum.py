@@ -34,6 +34,7 @@ from chronik.raft.errors import Dropped, MembershipRefused, NotLeader, OutcomeUn
 from chronik.raft.messages import Role
 from chronik.runtime.interfaces import Clock
 from chronik.runtime.invariants import check
+from chronik.runtime.units import NS_PER_MS
 from chronik.wire.error_codes import ErrorCode
 
 QUORUM_COMMANDS = (DescribeQuorum, AddVoter, RemoveVoter)
@@ -41,7 +42,6 @@ REMEMBERED_MAX = 64  # answers that a node may ask for again
 LOOK_EVERY_S = 0.02  # how far a node that joins has come
 NOWHERE = Address("", 0)  # of a founder that nobody could join
 ABSENT_MS = 1_000  # many heartbeats; a voter that is silent or lags for so long cannot be counted on
-NS_PER_MS = 1_000_000
 
 
 class QuorumDuties:

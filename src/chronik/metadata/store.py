@@ -46,13 +46,13 @@ from chronik.raft.interfaces import Notes, Transport
 from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Runtime
 from chronik.runtime.invariants import InvariantBroken, check
+from chronik.runtime.units import NS_PER_MS
 from chronik.wire.error_codes import ErrorCode
 
 Listener: TypeAlias = Callable[[Image, Image, Changes], None]
 
 logger = logging.getLogger("chronik.metadata")
 
-NS_PER_MS = 1_000_000
 WATCH_S = 0.1  # how often the controller looks for brokers that have gone
 DEAF_SHARE = 2 / 3  # of a session, after which a broker that takes no metadata is fenced, whatever it says
 PAUSE_S = 0.05  # before a command looks for a controller again, unless one is elected meanwhile
@@ -163,10 +163,6 @@ class MetadataStore:
         return self._raft.leader_id if self._raft is not None else None  # a peer may ask before the raft node is open
 
     @property
-    def controller_epoch(self) -> int:
-        return self._node.term
-
-    @property
     def lease_expirations(self) -> int:
         """How often a read lease of this node ran out before the next came."""
         return self._leased.lease.expirations if self._leased is not None else 0
@@ -186,9 +182,6 @@ class MetadataStore:
         It runs inside the apply, so it must be short and must not raise: an error stops the node.
         """
         self._listeners.append(listener)
-
-    def unsubscribe(self, listener: Listener) -> None:
-        self._listeners.remove(listener)
 
     async def ready(self) -> None:
         """Returns when the cluster is known here, that is, when its id is."""

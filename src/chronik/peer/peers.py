@@ -21,6 +21,7 @@ from chronik.peer.backoff import Backoff
 from chronik.peer.connections import Connections, Login, no_login
 from chronik.peer.errors import NotSent, QueueFull
 from chronik.runtime.invariants import check
+from chronik.runtime.units import NS_PER_MS
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.notation import VERSION_MAX, Request, Response
 from chronik.wire.peer import Bounds
@@ -38,7 +39,6 @@ TIMEOUT_MS: Final = 10_000
 CONNECT_MS_MAX: Final = 2_000
 UNDER_WAY_MAX: Final = 1_000  # requests to one node that are waiting or in flight
 BOUNDS: Final = Bounds(response_bytes_max=64 << 20, decode_bytes_max=1 << 30, in_flight_bytes_max=32 << 20)
-NS_PER_MS: Final = 1_000_000
 
 
 class Peers:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -104,9 +104,3 @@ def _shaped(name: str, given: Any) -> Any:
 
 
 _FIELDS: Final = frozenset(Event.__dataclass_fields__)
-
-
-def last_of_each(events: list[Event]) -> Iterator[Event]:
-    """The newest batch or stop of each flow."""
-    newest = {event.key: event for event in events}
-    yield from newest.values()

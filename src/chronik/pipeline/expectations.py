@@ -31,9 +31,3 @@ def expect(name: str, condition: str, *, on_fail: str = "warn") -> Expectation:
     except ValueError:
         allowed = ", ".join(OnFail)
         raise ValueError(f"expectation {name!r}: on_fail is {on_fail!r}; it must be one of {allowed}") from None
-
-
-def worst(failed: tuple[Expectation, ...]) -> OnFail | None:
-    """What happens to a row that failed all of these: the hardest outcome wins."""
-    order = list(OnFail)
-    return max((each.on_fail for each in failed), key=order.index, default=None)

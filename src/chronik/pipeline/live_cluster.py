@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from chronik.client.admin import configs, lag, offsets, topics
 from chronik.client.consumer import EARLIEST, Consumer
 from chronik.client.errors import ClientError, Refused, Unreachable
-from chronik.client.fetch_answers import READ_COMMITTED, FetchOptions
+from chronik.client.fetch_answers import FetchOptions
 from chronik.client.producer import Producer
 from chronik.client.routing import Cluster
 from chronik.client.topology import TopicPartition
@@ -22,6 +22,7 @@ from chronik.pipeline.conditions import PipelineFault
 from chronik.pipeline.plan import TopicFacts
 from chronik.runtime.real import real_runtime
 from chronik.wire.error_codes import ErrorCode
+from chronik.wire.isolation import READ_COMMITTED
 from chronik.wire.uuids import uuid_text
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ class LiveCluster:
 async def _ends(cluster: Cluster, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, offsets.OffsetAt]:
     found = {}
     asked = dict.fromkeys(partitions, offsets.LATEST)
-    answers = await offsets.look_up(cluster, asked, isolation_level=offsets.READ_COMMITTED)
+    answers = await offsets.look_up(cluster, asked, isolation_level=READ_COMMITTED)
     for at, told in answers.items():
         if isinstance(told, ClientError):
             raise told

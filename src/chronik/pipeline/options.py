@@ -20,11 +20,11 @@ from chronik.client.errors import BadAddress
 from chronik.client.topology import TopicPartition
 from chronik.pipeline.errors import PipelineError, hint_for
 from chronik.pipeline.topic_pattern import topic_pattern
+from chronik.wire.isolation import READ_COMMITTED, READ_UNCOMMITTED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 LATEST: Final = -1
 EARLIEST: Final = -2
 GROUP_ID_PREFIX: Final = "spark"

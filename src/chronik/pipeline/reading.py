@@ -19,7 +19,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from chronik.client.addresses import Address, parse_addresses
-from chronik.client.admin.offsets import EARLIEST, LATEST, READ_COMMITTED
+from chronik.client.admin.offsets import EARLIEST, LATEST
 from chronik.client.errors import ClientError, Refused, Unreachable, refuse
 from chronik.client.topology import NO_LEADER, Topology
 from chronik.pipeline.columns import COLUMNS
@@ -30,6 +30,7 @@ from chronik.runtime.invariants import check
 from chronik.wire.batches import BatchView, split
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.errors import Malformed
+from chronik.wire.isolation import READ_COMMITTED
 from chronik.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from chronik.wire.messages.list_offsets import (
     ListOffsetsPartition,

@@ -35,9 +35,6 @@ class Admission:
         if len(self._vouched) > VOUCHED_MAX:
             del self._vouched[next(iter(self._vouched))]
 
-    def is_configured(self, node_id: int) -> bool:
-        return node_id in self._configured
-
     def vouches_for(self, node_id: int) -> bool:
         """What this node answers others who ask: only what its own log says."""
         return node_id in self._members and node_id != self._node_id

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from chronik.raft.core import CoreConfig
 from chronik.runtime.interfaces import Randomness
 from chronik.runtime.invariants import check
-
-MIB = 1 << 20
+from chronik.runtime.units import MIB
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""One node of the quorum: the core, its journal on a lane, its peers by a transport, ticks by the loop. The only I/O.
+"""One node of the quorum: the core, its journal on a lane, its peers by a transport, ticks by the loop.
 
 Order is kept here and nowhere else: promises leave after the round that holds them is durable; entries are applied in
 order on the loop; a proposal is answered when it is committed and applied here. Proposals of one turn of the loop share

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from chronik.raft.errors import MalformedMessage
 from chronik.raft.messages import NOBODY, Kind
+from chronik.runtime.units import KIB, MIB
 
 _FRAME = struct.Struct(">II")  # body size, CRC
 _HELLO = struct.Struct(">4sBqq16s")  # magic, format, sender, wanted, nonce; the cluster's id follows
@@ -30,7 +31,6 @@ WHO = b"W"  # the sender asks whether a node is a member
 MEMBER = b"V"  # the answer: it is one
 ABOUT = struct.Struct(">q")  # behind WHO and MEMBER: the node's id
 
-KIB, MIB = 1 << 10, 1 << 20
 HELLO_BYTES_MAX = 512  # a stranger may not cost more
 SMALL_BYTES_MAX = 66 * KIB  # any message without entries and snapshot: its context is at most 64 KiB
 LARGE_BYTES_MAX = 128 * MIB  # an append or a note: the largest request of a client, and what belongs to it

@@ -34,12 +34,12 @@ from chronik.raft.messages import NOBODY, Kind, Message
 from chronik.runtime.buggify import FULL_QUEUE, STREAM_DROPPED
 from chronik.runtime.interfaces import Clock, Network
 from chronik.runtime.invariants import check
+from chronik.runtime.units import MIB
 
 if TYPE_CHECKING:
     from chronik.raft.transport import TcpTransport
 
 logger = logging.getLogger("chronik.raft")
-MIB = 1 << 20
 BACKOFF_MS_MIN, BACKOFF_MS_MAX = 50, 1000
 CONNECT_TIMEOUT_S = 2.0
 HELLO_TIMEOUT_S = 2.0

@@ -17,6 +17,7 @@ from chronik.metadata.errors import MetadataError, MetadataRefused
 from chronik.replication.progress import Progress
 from chronik.runtime.buggify import ISR_SHRUNK, LATE_ISR_CHANGE
 from chronik.runtime.invariants import check
+from chronik.runtime.units import NS_PER_MS
 from chronik.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("chronik.replication")
 
-NS_PER_MS = 1_000_000
 RETRY_MS_MIN, RETRY_MS_MAX = 50, 1_000
 REFUSED_PAUSE_MS = 500  # before the next try for a partition whose change was refused
 PARTITIONS_PER_COMMAND = 1_000

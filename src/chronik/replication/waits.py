@@ -13,8 +13,8 @@ from itertools import pairwise
 
 from chronik.runtime.interfaces import Clock
 from chronik.runtime.invariants import check
+from chronik.runtime.units import NS_PER_MS
 
-NS_PER_MS = 1_000_000
 NEVER_NS = 2**63
 
 

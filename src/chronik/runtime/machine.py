@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-GIB = 1 << 30
+from chronik.runtime.units import GIB
+
 _cgroup_limits = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 

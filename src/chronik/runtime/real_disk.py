@@ -23,6 +23,7 @@ from chronik.runtime.errors import DiskInUse, Refusals, refusal
 from chronik.runtime.interfaces import File, Lane
 from chronik.runtime.kernel_sync import KernelSync
 from chronik.runtime.real_file import AheadFile, RealFile, fdatasync
+from chronik.runtime.units import NS_PER_MS
 
 T = TypeVar("T")
 
@@ -31,7 +32,6 @@ T = TypeVar("T")
 SWITCH_INTERVAL_S = 0.0002
 # Records and metadata are nobody's business but the broker's own user.
 FILE_MODE, DIRECTORY_MODE = 0o600, 0o700
-NS_PER_MS = 1_000_000
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 

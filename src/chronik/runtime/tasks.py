@@ -1,7 +1,8 @@
 """Background tasks with an owner, a name and an end that somebody hears of.
 
-No other module starts a task and no other catches Exception: a task that ends by an error is logged here with its name,
-and its owner is told, so nothing dies silently and nothing runs on half dead.
+Work that nobody waits for is started here. A task that ends by an error is logged with its name, and its owner is told,
+so nothing dies silently. A module that starts a task by itself waits for it or reads its result in a callback; a house
+test lists those modules.
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@ machines alike. The monotonic clock begins anew when the power comes back, as CL
 
 from __future__ import annotations
 
-from chronik.sim.loop import NS_PER_MS, ProcessLoop
+from chronik.runtime.units import NS_PER_MS
+from chronik.sim.loop import ProcessLoop
 
 WALL_MS = 1_700_000_000_000  # when every world begins
 

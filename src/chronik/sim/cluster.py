@@ -18,12 +18,13 @@ from chronik.raft.messages import Role
 from chronik.runtime.errors import DiskFull, RuntimeFault
 from chronik.runtime.interfaces import Runtime
 from chronik.runtime.invariants import InvariantBroken
+from chronik.runtime.units import NS_PER_MS, NS_PER_S
 from chronik.sim.clock import SimClock
 from chronik.sim.disk import PowerCut, SimDisk
 from chronik.sim.durable_log import DurableLog
 from chronik.sim.history import History
 from chronik.sim.inodes import Directory
-from chronik.sim.loop import NS_PER_MS, NS_PER_S, ProcessLoop
+from chronik.sim.loop import ProcessLoop
 from chronik.sim.meter import Meter
 from chronik.sim.network import SimNetwork
 from chronik.sim.programs import FIRST_ID, Maker, Program, host_of

@@ -14,9 +14,9 @@ from random import Random
 from typing import NamedTuple
 
 from chronik.client.topology import TopicPartition
+from chronik.runtime.units import NS_PER_MS
 from chronik.sim import intruders, operators, topic_operators
 from chronik.sim.cluster import Cluster, Machine
-from chronik.sim.loop import NS_PER_MS
 from chronik.sim.losses import CRC_COVERS_FROM, LIVE_LOSSES, LOSSES, batches_in
 from chronik.sim.platter import Platter, image_of
 

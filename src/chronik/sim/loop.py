@@ -21,12 +21,11 @@ from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context, copy_context
 from typing import Any, TypeVar
 
+from chronik.runtime.units import NS_PER_MS, NS_PER_S
 from chronik.sim.errors import Deadlock, Livelock
 from chronik.sim.meter import Meter
 
 T = TypeVar("T")
-NS_PER_S = 1_000_000_000
-NS_PER_MS = 1_000_000
 PPM = 1_000_000
 CALLBACKS_PER_INSTANT_MAX = 100_000  # more at one moment of virtual time, and time stands still
 

@@ -26,7 +26,6 @@ from chronik.sim.scenario import HEALED_MS_MAX, PACES_MS, Clients, end_half_open
 from chronik.sim.world import World
 
 FAULTS = (*LOSSES, *LIVE_LOSSES, "lost write")
-SERVES = "25 two good replicas serve within 10 s"
 SCRUB_MS = 2000
 WHOLE = "25 a damaged node holds everything again, or does not run"
 

@@ -11,7 +11,8 @@ import sys
 from collections.abc import Callable
 from types import FrameType
 
-NS_PER_MS = 1_000_000
+from chronik.runtime.units import NS_PER_MS
+
 HOLD_NS_MAX = 100 * NS_PER_MS
 CALLBACK_NS = 15_000
 CALLERS_MAX = 5

@@ -15,7 +15,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from random import Random
 
-from chronik.sim.loop import NS_PER_MS, ProcessLoop, VirtualTime
+from chronik.runtime.units import NS_PER_MS
+from chronik.sim.loop import ProcessLoop, VirtualTime
 from chronik.sim.transport import Pipe, SimTransport
 
 LATENCY_NS = (100_000, 500_000)  # one way, within a data centre

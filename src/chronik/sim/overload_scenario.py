@@ -16,6 +16,7 @@ from chronik.client.admin.topics import NewTopic
 from chronik.client.errors import ClientError
 from chronik.client.producer import Producer
 from chronik.metadata.image import NO_LEADER
+from chronik.runtime.units import NS_PER_MS
 from chronik.sim.broker_scenarios import RecordsScenario, create_topic, run_in, settled_image
 from chronik.sim.checkers.interface import Checker
 from chronik.sim.checkers.sets import OVERLOAD_CHECKERS
@@ -23,7 +24,6 @@ from chronik.sim.cluster import Cluster
 from chronik.sim.faults import Fault, Weight
 from chronik.sim.history import History
 from chronik.sim.load_clients import LOAD_TOPIC, LoadClients
-from chronik.sim.loop import NS_PER_MS
 from chronik.sim.record_clients import routing_of
 from chronik.sim.scenario import Clients, Together
 from chronik.sim.wire_clients import WireClient, make_client

@@ -12,7 +12,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, cast
 
-from chronik.sim.loop import NS_PER_MS, ProcessLoop
+from chronik.runtime.units import NS_PER_MS
+from chronik.sim.loop import ProcessLoop
 from chronik.sim.prices import SOCKET_CALL_NS, SOCKET_PS_PER_BYTE
 
 if TYPE_CHECKING:

@@ -13,9 +13,10 @@ from asyncio import events
 from collections.abc import Callable
 from random import Random
 
+from chronik.runtime.units import NS_PER_MS
 from chronik.sim.buggifying import Buggify
 from chronik.sim.errors import Violation
-from chronik.sim.loop import NS_PER_MS, ProcessLoop, VirtualTime
+from chronik.sim.loop import ProcessLoop, VirtualTime
 from chronik.sim.network import Wires
 from chronik.sim.randomness import stream
 

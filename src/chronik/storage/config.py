@@ -1,35 +1,35 @@
 """Settings of a log: Kafka's topic settings under their own names, and settings that a node applies to all its logs.
 
-Values are validated where they are parsed. A log's config can be replaced at any time; it applies from the next append
-or maintenance step.
+Defaults are the catalogue's. Values are validated where they are parsed. A log's config can be replaced at any time; it
+applies from the next append or maintenance step.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-FOREVER = 2**63 - 1
-DAY_MS = 86_400_000
+from chronik.catalogue.defaults import of_broker, of_topic
+
+FOREVER = 2**63 - 1  # ms
 
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    segment_bytes: int = 1 << 30
-    segment_ms: int = 7 * DAY_MS
-    retention_ms: int = 7 * DAY_MS  # -1: for ever
-    retention_bytes: int = -1  # -1: without bound
-    cleanup_policy: str = "delete"  # "delete", "compact" or "delete,compact", as written
-    delete_retention_ms: int = DAY_MS
-    min_compaction_lag_ms: int = 0
-    max_compaction_lag_ms: int = FOREVER
-    min_cleanable_dirty_ratio: float = 0.5
-    max_message_bytes: int = 1_048_588
-    message_timestamp_type: str = "CreateTime"  # or "LogAppendTime"
-    message_timestamp_before_max_ms: int = FOREVER
-    message_timestamp_after_max_ms: int = 3_600_000
-    index_interval_bytes: int = 4096
-    file_delete_delay_ms: int = 60_000
-    durability: str = "fsync"  # "os": acknowledged from the page cache, as Kafka does (chronik.durability)
+    segment_bytes: int = of_topic("segment.bytes")
+    segment_ms: int = of_topic("segment.ms")
+    retention_ms: int = of_topic("retention.ms")  # -1: for ever
+    retention_bytes: int = of_topic("retention.bytes")  # -1: without bound
+    cleanup_policy: str = ",".join(of_topic("cleanup.policy"))  # "delete", "compact" or "delete,compact", as written
+    delete_retention_ms: int = of_topic("delete.retention.ms")
+    min_compaction_lag_ms: int = of_topic("min.compaction.lag.ms")
+    max_compaction_lag_ms: int = of_topic("max.compaction.lag.ms")
+    min_cleanable_dirty_ratio: float = of_topic("min.cleanable.dirty.ratio")
+    max_message_bytes: int = of_topic("max.message.bytes")
+    message_timestamp_type: str = of_topic("message.timestamp.type")  # "CreateTime" or "LogAppendTime"
+    message_timestamp_before_max_ms: int = of_topic("message.timestamp.before.max.ms")
+    message_timestamp_after_max_ms: int = of_topic("message.timestamp.after.max.ms")
+    index_interval_bytes: int = of_topic("index.interval.bytes")
+    durability: str = of_topic("chronik.durability")  # "fsync", or "os": acknowledged from the page cache as in Kafka
 
     @property
     def deletes(self) -> bool:
@@ -44,7 +44,9 @@ class LogConfig:
 class LogsConfig:
     journal_bytes_max: int = 64 << 20  # a longer journal is cut: it bounds both the disk it takes and recovery
     unsynced_bytes_max: int = 256 << 20  # more appended since the last checkpoint makes a new one, for recovery's sake
-    producer_id_expiration_ms: int = DAY_MS
-    compacts: bool = True
+    producer_id_expiration_ms: int = of_broker("producer.id.expiration.ms")
+    compacts: bool = of_broker("log.cleaner.enable")
     compaction_keys_max: int = 200_000  # keys held at once by a compaction, about 180 bytes each
-    stray_retention_ms: int = 7 * DAY_MS  # directories of unknown logs are removed after this time
+    stray_retention_ms: int = of_broker(
+        "chronik.stray.retention.ms"
+    )  # directories of unknown logs are removed after this time

@@ -335,8 +335,10 @@ class Logs:
             await self._journal.flush_notes()
             await self._lane.run(lambda: self._disk.remove_tree(doomed))
 
-    async def maintain(self, now_ms: int, judged_at: Callable[[int], int] | None = None) -> None:
-        """One step of everything that is due: retention, compaction, checkpoint. Never two at a time.
+    async def maintain(
+        self, now_ms: int, judged_at: Callable[[int], int] | None = None, *, retains: bool = True
+    ) -> None:
+        """One step of everything that is due: retention (if `retains`), compaction, checkpoint. Never two at a time.
 
         `judged_at` tells the time by which to judge what is to be kept for so many ms, `now_ms` unless given.
         A full disk puts off what needs space until the next step; retention, which makes some, has a reserve. What is
@@ -344,7 +346,7 @@ class Logs:
         """
         async with self._maintaining:
             try:
-                await self._maintain(now_ms, judged_at or (lambda _: now_ms))
+                await self._maintain(now_ms, judged_at or (lambda _: now_ms), retains=retains)
             except (DiskFull, LogFull) as error:
                 logger.debug("maintenance of %s waits for space: %s", self.directory, error)
                 self._checkpoint_due = True
@@ -352,8 +354,9 @@ class Logs:
                 logger.error("maintenance of %s failed and will be retried: %s", self.directory, error)
                 self._checkpoint_due = True
 
-    async def _maintain(self, now_ms: int, judged_at: Callable[[int], int]) -> None:
-        await self._retain(judged_at)
+    async def _maintain(self, now_ms: int, judged_at: Callable[[int], int], *, retains: bool) -> None:
+        if retains:
+            await self._retain(judged_at)
         due: list[Log] = []
         for log in self._logs.values():
             with self._told_of(log, "compacted"):

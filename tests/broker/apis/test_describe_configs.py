@@ -7,10 +7,10 @@ import logging
 import pytest
 
 from chronik.broker.settings import Settings
-from chronik.broker.settings.keys import BROKER_KEYS
+from chronik.catalogue.broker_keys import BROKER_KEYS
+from chronik.catalogue.topic_keys import TOPIC_CONFIGS
 from chronik.metadata.commands import AlterConfigs, ConfigChange, ResourceChange
 from chronik.metadata.image import ResourceType
-from chronik.metadata.topic_configs import TOPIC_CONFIGS
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.describe_configs import (
     DescribeConfigsRequest,

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from chronik.broker.errors import BadSetting
-from chronik.broker.settings.acted_on import ACTED_ON
-from chronik.broker.settings.keys import BROKER_KEYS, OWN_PREFIX
 from chronik.broker.settings.properties import parse_properties
-from chronik.broker.settings.without_effect import DYNAMIC_ONLY, FORMER
+from chronik.catalogue.broker_keys import BROKER_KEYS, OWN_PREFIX
+from chronik.catalogue.broker_values import ACTED_ON
+from chronik.catalogue.without_effect import DYNAMIC_ONLY, FORMER
 from tests.oracle.jars import kafka_jars
 
 pytestmark = pytest.mark.java
 
-# Ours on purpose; acted_on.py says why.
+# Ours on purpose; broker_values.py says why.
 # A hang is noticed in 3 s, not in 9.
 OWN_DEFAULTS = {
     "log.dir": "/tmp/chronik-logs",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from chronik.broker.settings.document import document
-from chronik.broker.settings.keys import BROKER_KEYS
-from chronik.metadata.topic_configs import TOPIC_CONFIGS
+from chronik.catalogue.broker_keys import BROKER_KEYS
+from chronik.catalogue.topic_keys import TOPIC_CONFIGS
 
 PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
 

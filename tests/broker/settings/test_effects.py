@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from chronik.metadata.commands import BrokerHeartbeat, FenceBroker
 from chronik.metadata.decisions.decision import Rules
 from chronik.metadata.image import NO_LEADER
+from chronik.runtime.alarms import DISK_FULL
+from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
 )
 from chronik.wire.messages.produce import ProduceResponse
 from tests.broker.hostile import TOPIC, World, batch, produce_request, run
+from tests.broker.test_disk_trouble import used_bytes
 from tests.metadata.clusters import cluster, create, new_topic
 
 PRODUCE = (ProduceResponse, 9)
@@ -43,6 +48,46 @@ def test_max_request_partition_size_limit_is_the_size_of_a_page() -> None:
         assert [len(topic.partitions) for topic in answer.topics] == [3]
         assert answer.next_cursor is not None
         assert (answer.next_cursor.topic_name, answer.next_cursor.partition_index) == ("wide", 3)
+        await world.node.stop()
+
+    run(test())
+
+
+def test_retention_runs_at_the_interval_of_its_key() -> None:
+    """An operator who lengthens the interval keeps deleted records readable for that long. Compaction does not wait.
+
+    The first check comes soon after a start.
+    """
+
+    async def test() -> None:
+        world = await World.make(log_retention_check_interval_ms=50_000)
+        await world.create(retention_ms="1000")
+        await asyncio.sleep(16)
+        await world.produce(b"kept until the next check")
+        await asyncio.sleep(45)
+        assert (await world.fetch()).error_code == ErrorCode.NONE
+        await asyncio.sleep(10)
+        assert (await world.fetch()).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+        await world.node.stop()
+
+    run(test())
+
+
+def test_retention_does_not_wait_while_the_disk_is_full() -> None:
+    """Retention is what makes space."""
+
+    async def test() -> None:
+        world = await World.make(log_retention_check_interval_ms=3_600_000)
+        await world.create(retention_ms="1000")
+        await asyncio.sleep(16)
+        await world.produce(b"old")
+        await asyncio.sleep(20)
+        assert (await world.fetch()).error_code == ErrorCode.NONE
+        world.disk.capacity_bytes = used_bytes(world.disk)
+        assert (await world.produce(bytes(900_000))).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        await asyncio.sleep(20)
+        assert world.node.alarms.is_active(DISK_FULL, world.node.settings.log_dir)
+        assert (await world.fetch()).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
         await world.node.stop()
 
     run(test())

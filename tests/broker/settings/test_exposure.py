@@ -11,7 +11,8 @@ from chronik.broker.errors import BadSetting
 from chronik.broker.settings import Settings
 from chronik.broker.settings.exposure import require_kept
 from chronik.broker.settings.listeners import Address, Listener, are_all_own, is_loopback
-from chronik.runtime.machine import GIB, Machine
+from chronik.runtime.machine import Machine
+from chronik.runtime.units import GIB
 
 HERE = Machine(memory_bytes=GIB, host_name="this-host")
 LOOPBACK = "listeners=PLAINTEXT://127.0.0.1:9092"

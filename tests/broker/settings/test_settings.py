@@ -10,11 +10,10 @@ import pytest
 from chronik.broker.errors import BadSetting, CannotStart
 from chronik.broker.node import store_config
 from chronik.broker.settings import Listener, Machine, Settings, Voter
-from chronik.broker.settings.acted_on import ACTED_ON
-from chronik.broker.settings.definitions import Definition
 from chronik.broker.settings.listeners import Address
-from chronik.broker.settings.without_effect import WITHOUT_EFFECT
-from chronik.metadata.config_definitions import ConfigType
+from chronik.catalogue.broker_values import ACTED_ON
+from chronik.catalogue.without_effect import WITHOUT_EFFECT
+from tests.broker.settings.values import another_value
 
 FILES = Path(__file__).with_name("files")
 MACHINE = Machine(memory_bytes=8 << 30, host_name="box")
@@ -149,18 +148,6 @@ CHANGES = {
 }
 
 
-def another_value(definition: Definition) -> str:
-    """A value that is allowed and not the default."""
-    if definition.type is ConfigType.BOOLEAN:
-        return "false" if definition.default == "true" else "true"
-    if definition.type is ConfigType.DOUBLE:
-        return "0.25"
-    if definition.type in (ConfigType.INT, ConfigType.LONG, ConfigType.SHORT):
-        number = int(definition.default or "7")
-        return str(number - 1 if number >= 500 else number + 1)
-    return next((each for each in definition.allowed if each != definition.default), "other")
-
-
 UNCLEAN = "unclean.leader.election.enable"  # topics that do not set it have it from here, and only elections ask
 
 
@@ -187,7 +174,7 @@ def test_a_key_without_effect_changes_nothing(name: str) -> None:
 
 
 def without_layers(settings: Settings) -> dict[str, object]:
-    return {name: getattr(settings, name) for name in settings.__slots__ if name != "layers"}
+    return {name: value for name, value in vars(settings).items() if name != "layers"}
 
 
 RETENTION = [
@@ -288,7 +275,7 @@ CONTRADICTIONS = [
     ("log.dir=", "log.dir", "name a directory"),
     ("log.retention.ms=0", "log.retention.ms", "1 or more, or -1"),
     ("log.retention.hours=0", "log.retention.hours", "1 or more, or -1"),
-    ("log.roll.ms=0", "log.roll.ms", "allowed is 1 or more"),
+    ("log.roll.ms=0", "log.roll.ms", "allowed: 1 or more"),
     ("authorizer.class.name=x.Y", "authorizer.class.name", "nothing is authorised"),
     ("group.min.session.timeout.ms=7 group.max.session.timeout.ms=6", "group.min.session.timeout.ms", "may not exceed"),
     ("group.max.session.timeout.ms=6", "group.max.session.timeout.ms", "may not exceed"),

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chronik.broker.errors import BadSetting
-from chronik.broker.settings.definitions import read_table
-from chronik.broker.settings.values import Value, parse_value
+from chronik.broker.settings.values import parse_value
+from chronik.catalogue.notation import read_table
+from chronik.catalogue.values import Value
 
 DEFINITIONS = read_table("""
 [All types]
@@ -33,6 +34,7 @@ GOOD: list[tuple[str, str | None, Value]] = [
     ("number", "+7", 7),
     ("number", " 007 ", 7),
     ("number", "2147483647", 2**31 - 1),
+    ("number", "\u0661", 1),  # Java reads digits of any script
     ("number", None, None),
     ("counted", "1", 1),
     ("level", "-1", -1),
@@ -41,6 +43,7 @@ GOOD: list[tuple[str, str | None, Value]] = [
     ("share", "0.5", 0.5),
     ("share", "1", 1.0),
     ("share", "5e-1", 0.5),
+    ("share", "0.5d", 0.5),  # Java reads its own suffixes
     ("word", " a b ", "a b"),
     ("word", "", ""),
     ("choice", "os", "os"),
@@ -68,11 +71,11 @@ BAD = [
     ("number", "", "a whole number is needed"),
     ("number", "1.0", "a whole number is needed"),
     ("number", "1_000", "a whole number is needed"),
-    ("number", "\u0661", "a whole number is needed"),
     ("number", "0x10", "a whole number is needed"),
     ("number", "2147483648", "the number does not fit 32 bits"),
     ("small", "32768", "the number does not fit 16 bits"),
     ("large", "9223372036854775808", "the number does not fit 64 bits"),
+    ("large", "9" * 5000, "the number does not fit 64 bits"),
     ("counted", "0", "allowed: 1 or more"),
     ("level", "0", "allowed: -1, 1 to 9"),
     ("level", "10", "allowed: -1, 1 to 9"),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from chronik.catalogue.topic_keys import TOPIC_CONFIGS
 from chronik.metadata.commands import BrokerHeartbeat, ConfigValue, ElectLeaders, FenceBroker, UnregisterBroker
 from chronik.metadata.errors import MetadataRefused
 from chronik.metadata.image import NO_LEADER
-from chronik.metadata.topic_configs import TOPIC_CONFIGS
 from tests.metadata.clusters import SESSION_NS, Cluster, cluster, create, new_topic, registration
 
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import pytest
 
 from chronik.metadata.commands import APPEND, DELETE, SET, SUBTRACT, AlterConfigs, ConfigChange, ResourceChange
-from chronik.metadata.decisions.decision import Rules
 from chronik.wire.error_codes import ErrorCode
 from tests.metadata.clusters import Cluster, cluster, create, new_topic
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
-RULES = Rules(broker_keys=frozenset({"node.id", "num.partitions", "log.retention.hours", "log.retention.ms"}))
 
 
 def resource(kind: int, name: str, *changes: tuple[str, int, str | None]) -> ResourceChange:
@@ -24,7 +22,7 @@ def alter(on: Cluster, *resources: ResourceChange, incremental: bool = True, val
 
 
 def prepared() -> Cluster:
-    on = cluster(1, rules=RULES)
+    on = cluster(1)
     create(on, new_topic("t"))
     return on
 
@@ -147,4 +145,4 @@ def test_a_refusal_names_key_value_and_reason_and_hides_secrets() -> None:
     asked = AlterConfigs(resources=[resource(TOPIC, "t", ("retention.ms", SET, "soon"))], incremental=True)
     (reply,) = on.ask(asked).resources
     assert reply.error_message is not None
-    assert all(part in reply.error_message for part in ("retention.ms", "'soon'", "LONG"))
+    assert all(part in reply.error_message for part in ("retention.ms", "'soon'", "a whole number is needed"))

@@ -36,6 +36,7 @@ from chronik.runtime.pieces import Work, at_once
 from chronik.storage.errors import OffsetOutOfRange
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.errors import UnsupportedCompression
+from chronik.wire.isolation import READ_COMMITTED
 from chronik.wire.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -58,7 +59,6 @@ if TYPE_CHECKING:
 
     Refusal = StorageError | ReplicationError | WireError | MetadataError
 
-READ_COMMITTED = 1
 VERSION_MAGIC_1, VERSION_WHOLE_BATCHES, VERSION_MAGIC_2, VERSION_RACKS, VERSION_TOPIC_IDS = 2, 3, 4, 11, 13
 
 

@@ -21,6 +21,7 @@ from chronik.broker.topics import find_replica, find_topic
 from chronik.replication.errors import NotYetAvailable
 from chronik.storage.time_lookup import Lookup, Stamp, TimestampedOffset, first_at_or_after, latest
 from chronik.wire.error_codes import ErrorCode
+from chronik.wire.isolation import READ_COMMITTED
 from chronik.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -46,7 +47,6 @@ SINCE_VERSION = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
-READ_COMMITTED = 1
 NO_OFFSET = (-1, -1, -1)  # offset, timestamp, leader epoch
 
 

@@ -9,19 +9,18 @@ import sys
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
-from chronik.broker.settings.acted_on import ACTED_ON
-from chronik.broker.settings.definitions import Definition, UpdateMode
-from chronik.broker.settings.values import describe_allowed
-from chronik.broker.settings.without_effect import WITHOUT_EFFECT
-from chronik.broker.topic_settings import KEYS_WITHOUT_EFFECT, LOG_KEYS, OTHER_KEYS, TABLE_KEYS
-from chronik.metadata.topic_configs import TOPIC_CONFIGS
+from chronik.catalogue.broker_values import ACTED_ON
+from chronik.catalogue.definitions import Definition, UpdateMode
+from chronik.catalogue.topic_keys import TOPIC_CONFIGS
+from chronik.catalogue.without_effect import WITHOUT_EFFECT
 
+TABLE_PREFIX = "chronik.table."  # the broker checks and stores these; `chronik materialize` acts on them
 LONG_MAX, INT_MAX = str(2**63 - 1), str(2**31 - 1)
 
 OPENING = """\
 # Configuration
 
-*Made from the tables in `src/chronik/broker/settings` by `python -m chronik.broker.settings.document`; do not edit.*
+*Made from the tables in `src/chronik/catalogue` by `python -m chronik.broker.settings.document`; do not edit.*
 
 `chronik server FILE` reads an unchanged KRaft `server.properties`. Settings are applied in this order; later ones win:
 
@@ -63,19 +62,19 @@ def _acting() -> Iterator[str]:
     for section, definitions in _sections(ACTED_ON.values()):
         yield f"\n## {section}\n\n| key | type | default | change | what it does |\n|---|---|---|---|---|\n"
         for each in definitions:
-            allowed = f" Allowed: {describe_allowed(each)}." if each.allowed else ""
+            allowed = f" Allowed: {each.describe_allowed()}." if each.allowed else ""
             row = f"| `{each.name}` | {each.type.name.lower()} | {_shown(each.default)} | {CHANGES[each.mode]}"
             yield f"{row} | {each.words}{allowed} |\n"
 
 
 def _topics() -> Iterator[str]:
     yield "\n| key | type | default | node's key | what it does |\n|---|---|---|---|---|\n"
-    for name in sorted(LOG_KEYS | OTHER_KEYS):
-        each = TOPIC_CONFIGS[name]
+    acting = [each for each in TOPIC_CONFIGS.values() if each.has_effect and not each.name.startswith(TABLE_PREFIX)]
+    for each in sorted(acting):
         behind = ", ".join(f"`{synonym.key}`" for synonym in each.synonyms)
-        yield f"| `{name}` | {each.type.name.lower()} | {_shown(each.default)} | {behind} | {each.doc} |\n"
-    yield f"\nFor `chronik materialize`: {_listed(TABLE_KEYS)}.\n"
-    yield f"\nAccepted without effect: {_listed(KEYS_WITHOUT_EFFECT)}.\n"
+        yield f"| `{each.name}` | {each.type.name.lower()} | {_shown(each.default)} | {behind} | {each.words} |\n"
+    yield f"\nFor `chronik materialize`: {_listed(name for name in TOPIC_CONFIGS if name.startswith(TABLE_PREFIX))}.\n"
+    yield f"\nAccepted without effect: {_listed(each.name for each in TOPIC_CONFIGS.values() if each.is_idle)}.\n"
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from chronik.broker.errors import BadSetting
-from chronik.broker.settings.keys import BROKER_KEYS
 from chronik.broker.settings.listeners import is_loopback
+from chronik.catalogue.broker_keys import BROKER_KEYS
 from chronik.runtime.permissions import others_may_read
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from chronik.broker.settings.definitions import UpdateMode
-from chronik.broker.settings.keys import BROKER_KEYS
-from chronik.metadata.topic_configs import BrokerConfigs, ConfigSource
+from chronik.catalogue.broker_keys import BROKER_KEYS
+from chronik.catalogue.definitions import UpdateMode
+from chronik.metadata.config_layers import BrokerConfigs, ConfigSource
 
 
 class Setting(NamedTuple):

@@ -11,7 +11,7 @@ from ipaddress import ip_address
 from typing import NamedTuple
 
 from chronik.broker.errors import BadSetting
-from chronik.broker.settings.values import parse_list
+from chronik.catalogue.values import split_list
 
 PORT_MAX = 65_535
 PLAINTEXT = "PLAINTEXT"
@@ -79,7 +79,7 @@ def require_distinct_ports(key: str, listeners: Sequence[Listener]) -> None:
 def parse_protocol_map(key: str, text: str) -> dict[str, str]:
     """Protocol by listener name, in upper case."""
     found = {}
-    for item in parse_list(text):
+    for item in split_list(text):
         name, _, protocol = item.partition(":")
         if not name.strip() or protocol.strip().upper() not in PROTOCOLS:
             raise BadSetting(key, item, f"write NAME:PROTOCOL, where PROTOCOL is one of {', '.join(PROTOCOLS)}")

@@ -27,10 +27,11 @@ from chronik.broker.settings.listeners import (
     parse_voters,
     require_distinct_ports,
 )
-from chronik.broker.settings.values import parse_list
-from chronik.runtime.machine import GIB, Machine
+from chronik.catalogue.topic_keys import TOPIC_CONFIGS
+from chronik.catalogue.values import split_list
+from chronik.runtime.machine import Machine
+from chronik.runtime.units import GIB
 
-MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 ROLES = ("broker", "controller")
 LOOPBACK = "127.0.0.1"
 
@@ -41,7 +42,6 @@ AT_MOST = (
     ("broker.heartbeat.interval.ms", "broker.session.timeout.ms"),
     ("log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"),
 )
-RETENTION_KEYS = (("log.retention.ms", 1), ("log.retention.minutes", MINUTE_MS), ("log.retention.hours", HOUR_MS))
 POSITIVE = ("broker.heartbeat.interval.ms", "broker.session.timeout.ms", "request.timeout.ms")
 
 
@@ -95,19 +95,17 @@ def resolve(values: Mapping[str, Any], layers: Layers, machine: Machine) -> dict
 
 def retention_ms(values: Mapping[str, Any]) -> int:
     """Milliseconds win over minutes, minutes over hours. Anything negative is for ever; 0 would keep nothing."""
-    for key, unit_ms in RETENTION_KEYS:
+    for key, unit_ms, _ in TOPIC_CONFIGS["retention.ms"].synonyms:
         if values[key] is not None:
             if values[key] == 0:
                 raise BadSetting(key, 0, "keep records for 1 or more, or -1 for ever")
-            return -1 if values[key] < 0 else values[key] * unit_ms
+            return -1 if values[key] < 0 else int(values[key] * unit_ms)
     return -1
 
 
 def roll_ms(values: Mapping[str, Any]) -> int:
-    explicit = values["log.roll.ms"]
-    if explicit is not None and explicit < 1:
-        raise BadSetting("log.roll.ms", explicit, "allowed is 1 or more")
-    return int(values["log.roll.hours"] * HOUR_MS if explicit is None else explicit)
+    synonyms = TOPIC_CONFIGS["segment.ms"].synonyms
+    return next(int(values[key] * unit_ms) for key, unit_ms, _ in synonyms if values[key] is not None)
 
 
 def _require_order(values: Mapping[str, Any], layers: Layers) -> None:
@@ -242,7 +240,7 @@ def _quorum_secret(values: Mapping[str, Any]) -> bytes:
 def _overrides_per_ip(values: Mapping[str, Any]) -> dict[str, int]:
     key = "max.connections.per.ip.overrides"
     found = {}
-    for item in parse_list(values[key]):
+    for item in split_list(values[key]):
         host, _, count = item.rpartition(":")
         if not host or not count.isdecimal():
             raise BadSetting(key, item, "write host:count")

@@ -1,13 +1,12 @@
 """Everything a node is told, once and typed. The node is built from this object and from no other configuration.
 
-A field is named as its key, with `_` for `.` and without `chronik.`; fields made of several keys stand first. Values
-are layered as Kafka layers them: default, then file, environment and overrides, then what was set for all brokers at
-run time, then for this one. Settings never change; `with_dynamic` makes the next ones.
+The fields here are made of several keys. Every other attribute is the value of one key: `BrokerValues` in the catalogue
+defines both. Values are layered as Kafka layers them: default, then file, environment and overrides, then what was set
+for all brokers at run time, then for this one. Settings never change; `with_dynamic` makes the next ones.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,13 +14,14 @@ from typing import Any
 
 from chronik.broker.errors import BadSetting, CannotStart
 from chronik.broker.settings.exposure import SECRET
-from chronik.broker.settings.keys import BROKER_KEYS, note_keys
 from chronik.broker.settings.layers import Layers
 from chronik.broker.settings.listeners import Address, Listener, Voter
 from chronik.broker.settings.properties import parse_properties, settings_in_environment
 from chronik.broker.settings.resolving import resolve
 from chronik.broker.settings.values import parse_value
 from chronik.broker.topic_settings import log_config, topic_default
+from chronik.catalogue.broker_keys import BROKER_KEYS, is_known
+from chronik.catalogue.broker_values import FIELDS, BrokerValues
 from chronik.runtime.machine import SIMULATED, Machine
 from chronik.runtime.real_disk import RealDisk
 from chronik.storage.config import LogConfig
@@ -29,12 +29,11 @@ from chronik.storage.config import LogConfig
 log = logging.getLogger("chronik.broker.settings")
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+@dataclass(frozen=True)
+class Settings(BrokerValues):
     layers: Layers  # the values as text, and where each was set
     machine: Machine
 
-    # --- made of several keys
     node_id: int
     is_broker: bool
     is_controller: bool
@@ -53,85 +52,6 @@ class Settings:
     log_roll_ms: int
     max_connections_per_ip_overrides: Mapping[str, int]
     quorum_secret: bytes = field(repr=False)  # empty: the quorum's nodes prove nothing to each other
-
-    # --- one key each
-    insecure_listeners: bool
-    admin_hosts: tuple[str, ...]
-    controlled_shutdown_enable: bool
-    controller_quorum_request_timeout_ms: int
-    metadata_log_max_record_bytes_between_snapshots: int
-    broker_heartbeat_interval_ms: int
-    broker_session_timeout_ms: int
-    initial_broker_registration_timeout_ms: int
-    auto_leader_rebalance_enable: bool
-    leader_imbalance_check_interval_seconds: int
-    metadata_forwarding_enable: bool
-    metadata_batching_enable: bool
-    metadata_leases_enable: bool
-
-    socket_request_max_bytes: int
-    max_connections: int
-    max_connections_per_ip: int
-    connections_max_idle_ms: int
-    max_incremental_fetch_session_cache_slots: int
-    fetch_max_bytes: int
-    max_request_partition_size_limit: int
-
-    num_partitions: int
-    default_replication_factor: int
-    min_insync_replicas: int
-    auto_create_topics_enable: bool
-    delete_topic_enable: bool
-    message_max_bytes: int
-    compression_type: str
-    compression_gzip_level: int
-    compression_lz4_level: int
-    compression_zstd_level: int
-    log_message_timestamp_type: str
-    log_message_timestamp_before_max_ms: int
-    log_message_timestamp_after_max_ms: int
-
-    durability: str  # "fsync" or "os"
-    log_retention_bytes: int
-    log_retention_check_interval_ms: int
-    log_segment_bytes: int
-    log_segment_delete_delay_ms: int
-    log_index_interval_bytes: int
-    log_cleanup_policy: tuple[str, ...]
-    log_cleaner_enable: bool
-    log_cleaner_delete_retention_ms: int
-    log_cleaner_min_cleanable_ratio: float
-    log_cleaner_min_compaction_lag_ms: int
-    log_cleaner_max_compaction_lag_ms: int
-    producer_id_expiration_ms: int
-    stray_retention_ms: int
-    disk_hang_timeout_ms: int
-    lost_disk_accept: bool
-    scrub_interval_ms: int
-
-    replica_lag_time_max_ms: int
-    replica_fetch_min_bytes: int
-    replica_fetch_wait_max_ms: int
-    replica_fetch_max_bytes: int
-    replica_fetch_response_max_bytes: int
-    replica_fetch_backoff_ms: int
-
-    group_initial_rebalance_delay_ms: int
-    group_min_session_timeout_ms: int
-    group_max_session_timeout_ms: int
-    group_max_size: int
-    offsets_topic_replication_factor: int
-    offsets_topic_num_partitions: int
-    offsets_topic_segment_bytes: int
-    offsets_retention_minutes: int
-    offsets_retention_check_interval_ms: int
-    offsets_commit_timeout_ms: int
-    offset_metadata_max_bytes: int
-
-    transaction_state_log_replication_factor: int
-    transaction_state_log_num_partitions: int
-    transaction_state_log_min_isr: int
-    transaction_state_log_segment_bytes: int
 
     @classmethod
     def load(
@@ -152,7 +72,7 @@ class Settings:
             static[key], sources[key] = value, variable
         for key, value in overrides.items():
             static[key], sources[key] = value, "the command line"
-        note_keys(static, sources, log)
+        note_keys(static, sources)
         _read_secret(static)
         settings = cls.of(Layers(_with_both_ids(static)), machine or Machine.here())
         if "," in static.get("log.dirs", ""):
@@ -169,9 +89,9 @@ class Settings:
     def of(cls, layers: Layers, machine: Machine) -> Settings:
         """Of text that is already layered. Raises BadSetting."""
         values: dict[str, Any] = {each.name: parse_value(each, layers.value(each.name)) for each in BROKER_KEYS}
-        made = {"layers": layers, "machine": machine, **resolve(values, layers, machine)}
-        names = [each.name for each in dataclasses.fields(cls)]
-        return cls(**{name: made[name] if name in made else values[BROKER_KEYS.key_of(name)] for name in names})
+        settings = cls(layers=layers, machine=machine, **resolve(values, layers, machine))
+        vars(settings).update({name: values[key] for name, key in FIELDS.items()})
+        return settings
 
     def __hash__(self) -> int:
         """By what tells nodes apart: what is made of settings may be kept for as long as they hold."""
@@ -203,6 +123,20 @@ class Settings:
     def log_config(self, topic_overrides: Mapping[str, str]) -> LogConfig:
         """How a log is kept whose topic sets these keys."""
         return log_config(self, topic_overrides)
+
+
+def note_keys(keys: Mapping[str, str], sources: Mapping[str, str]) -> None:
+    """Logs a warning for each unknown key, with the nearest known name, and a debug line for a key without effect."""
+    for key in keys:
+        definition = BROKER_KEYS.get(key)
+        if not is_known(key):
+            near = BROKER_KEYS.nearest(key)
+            advice = f"did you mean {near}?" if near else "no known name is near; it changes nothing"
+            log.warning("unknown setting %s in %s: %s", key, sources[key], advice)
+        elif definition is None:
+            log.debug("%s in %s has no effect: Kafka 4 does not know it, or it belongs to a plugin", key, sources[key])
+        elif not definition.has_effect:
+            log.debug("%s in %s has no effect. %s", key, sources[key], definition.section)
 
 
 def _read(path: str) -> str:

@@ -8,7 +8,7 @@ same cluster gives the same plan, whoever asks.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from chronik.client.topology import TopicPartition
@@ -175,12 +175,3 @@ def _steps(
         steps.append((shared[before][end], end))
         end = before
     return steps
-
-
-def uneven(racks: Racks, partitions: Iterable[Sequence[int]]) -> tuple[int, int]:
-    """By how much brokers differ: in replicas held, in partitions preferred to lead."""
-    held, led = Counter(dict.fromkeys(racks, 0)), Counter(dict.fromkeys(racks, 0))
-    for replicas in partitions:
-        held.update(broker for broker in replicas if broker in racks)
-        led.update(broker for broker in replicas[:1] if broker in racks)
-    return max(held.values()) - min(held.values()), max(led.values()) - min(led.values())

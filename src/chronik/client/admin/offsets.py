@@ -6,13 +6,14 @@ in the result as its Refused, after the leaders were looked up anew as often as 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from chronik.client.errors import ClientError, Refused, refuse
 from chronik.client.leaders import ask_leaders, by_topic
 from chronik.client.topology import TopicPartition
 from chronik.wire.error_codes import ErrorCode
+from chronik.wire.isolation import READ_UNCOMMITTED
 from chronik.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -31,12 +32,6 @@ from chronik.wire.messages.offset_commit import (
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from chronik.wire.messages.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-    OffsetDeleteResponse,
-)
 from chronik.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
 
 if TYPE_CHECKING:
@@ -45,7 +40,6 @@ if TYPE_CHECKING:
 LATEST: Final = -1
 EARLIEST: Final = -2
 LARGEST_TIMESTAMP: Final = -3
-READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 NONE: Final = -1  # no such offset: the log has no record at or after the time
 TIMEOUT_MS: Final = 30_000
 
@@ -186,33 +180,3 @@ async def commit(
                 cluster.refuse_from_coordinator(group_id, told.error_code, what)
 
     await cluster.retrying(attempt)
-
-
-async def delete_committed(
-    cluster: Cluster, group_id: str, partitions: Iterable[TopicPartition]
-) -> dict[TopicPartition, Refused | None]:
-    """Makes a group forget partitions that no member of it reads."""
-    request = OffsetDeleteRequest(
-        group_id=group_id,
-        topics=[
-            OffsetDeleteRequestTopic(
-                name=topic,
-                partitions=[OffsetDeleteRequestPartition(partition_index=at.partition) for at in them],
-            )
-            for topic, them in by_topic(partitions).items()
-        ],
-    )
-
-    async def attempt() -> dict[TopicPartition, Refused | None]:
-        response = await cluster.ask_coordinator(group_id, request, OffsetDeleteResponse)
-        what = f"cannot delete offsets of group {group_id!r}"
-        cluster.refuse_from_coordinator(group_id, response.error_code, what)
-        return {
-            TopicPartition(topic.name, told.partition_index): Refused(ErrorCode.of(told.error_code), what)
-            if told.error_code
-            else None
-            for topic in response.topics
-            for told in topic.partitions
-        }
-
-    return await cluster.retrying(attempt)

@@ -10,7 +10,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
-from chronik.metadata.broker_configs import BROKER_CONFIGS, CLASSES, FOR_LISTENERS, LISTENER_ONLY, PER_BROKER
+from chronik.catalogue.broker_keys import BROKER_KEYS, CLASSES, LISTENER_ONLY, PER_BROKER, READ_ONLY
+from chronik.catalogue.definitions import Definition
+from chronik.catalogue.group_keys import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, METRICS_INTERVAL_MS
+from chronik.catalogue.topic_keys import INTERNAL_TOPIC_CONFIGS, TOPIC_CONFIGS
+from chronik.catalogue.values import ConfigType, InvalidValue, split_list
 from chronik.metadata.commands import (
     APPEND,
     DELETE,
@@ -22,14 +26,12 @@ from chronik.metadata.commands import (
     ConfigChange,
     ResourceChange,
 )
-from chronik.metadata.config_definitions import ConfigType, Definition, InvalidValue, split_list
+from chronik.metadata.config_layers import BrokerConfigs, resolve
 from chronik.metadata.decisions.decision import Decision, Rules
 from chronik.metadata.decisions.elections import Elections
 from chronik.metadata.errors import MetadataRefused, refuse
-from chronik.metadata.group_configs import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, METRICS_INTERVAL_MS
 from chronik.metadata.image import ResourceType, Topic, View
 from chronik.metadata.records import ConfigRecord, Record
-from chronik.metadata.topic_configs import INTERNAL_TOPIC_CONFIGS, TOPIC_CONFIGS, BrokerConfigs, resolve
 from chronik.wire.error_codes import ErrorCode
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
@@ -66,14 +68,14 @@ def _alter(view: View, asked: ResourceChange, rules: Rules, *, incremental: bool
     kind = KINDS.get(asked.resource_type)
     if kind is None:
         refuse(ErrorCode.INVALID_REQUEST, f"resource type {asked.resource_type} has no configs here")
-    definitions, require, check = kind
+    definition_of, require, check = kind
     if len({change.key for change in asked.configs}) < len(asked.configs):
         refuse(ErrorCode.INVALID_REQUEST, f"a key of {asked.resource_name!r} is in the request more than once")
     require(view, asked.resource_name)
     before = view.config(asked.resource_type, asked.resource_name)
     after = dict(before) if incremental else {}
     for change in asked.configs:
-        value = _changed(definitions.get(change.key), change, before)
+        value = _changed(definition_of(change.key), change, before)
         if value is None:
             after.pop(change.key, None)
         else:
@@ -129,7 +131,7 @@ def _check_value(definition: Definition | None, key: str, value: str, what: str)
     try:
         definition.parse(value)
     except InvalidValue as reason:
-        refuse(ErrorCode.INVALID_CONFIG, f"{key}={'[hidden]' if definition.sensitive else value!r}: {reason}")
+        refuse(ErrorCode.INVALID_CONFIG, f"{key}={'[hidden]' if definition.is_sensitive else value!r}: {reason}")
 
 
 def _require_topic(view: View, name: str) -> None:
@@ -161,20 +163,16 @@ def _check_broker(view: View, name: str, after: Mapping[str, str], touched: Mapp
         refuse(ErrorCode.INVALID_REQUEST, f"{bare[0]} is set for one listener, as listener.name.<listener>.{bare[0]}")
     if classes := sorted(CLASSES & set(touched)):
         refuse(ErrorCode.INVALID_REQUEST, f"{classes[0]} names a Java class, which cannot be loaded here")
-    changeable = BROKER_CONFIGS.keys() | FOR_LISTENERS
-    if fixed := sorted(key for key in touched if key in rules.broker_keys and key not in changeable):
-        refuse(
-            ErrorCode.INVALID_REQUEST,
-            f"{fixed[0]} needs a restart: set it in server.properties",
-        )
-    if not name and (personal := sorted((PER_BROKER | FOR_LISTENERS) & set(touched))):
+    if fixed := sorted(READ_ONLY & set(touched)):
+        refuse(ErrorCode.INVALID_REQUEST, f"{fixed[0]} needs a restart: set it in server.properties")
+    if not name and (personal := sorted(PER_BROKER & set(touched))):
         refuse(ErrorCode.INVALID_REQUEST, f"{personal[0]} is a per-broker setting: name the broker")
     for key, value in touched.items():
-        if definition := BROKER_CONFIGS.get(key):
+        if definition := BROKER_KEYS.get(key):
             try:
                 definition.parse(value)
             except InvalidValue as reason:
-                shown = "[hidden]" if definition.sensitive else repr(value)
+                shown = "[hidden]" if definition.is_sensitive else repr(value)
                 refuse(ErrorCode.INVALID_REQUEST, f"{key}={shown}: {reason}")
 
 
@@ -196,9 +194,9 @@ def _check_metrics(view: View, name: str, after: Mapping[str, str], touched: Map
 Require = Callable[[View, str], None]
 Check = Callable[[View, str, Mapping[str, str], Mapping[str, str], Rules], None]
 
-KINDS: dict[int, tuple[Mapping[str, Definition], Require, Check]] = {
-    ResourceType.TOPIC: (TOPIC_CONFIGS, _require_topic, _check_topic),
-    ResourceType.BROKER: (BROKER_CONFIGS, _require_broker, _check_broker),
-    ResourceType.CLIENT_METRICS: (CLIENT_METRICS_CONFIGS, _require_name, _check_metrics),
-    ResourceType.GROUP: (GROUP_CONFIGS, _require_name, _check_group),
+KINDS: dict[int, tuple[Callable[[str], Definition | None], Require, Check]] = {
+    ResourceType.TOPIC: (TOPIC_CONFIGS.get, _require_topic, _check_topic),
+    ResourceType.BROKER: (BROKER_KEYS.get, _require_broker, _check_broker),
+    ResourceType.CLIENT_METRICS: (CLIENT_METRICS_CONFIGS.get, _require_name, _check_metrics),
+    ResourceType.GROUP: (GROUP_CONFIGS.get, _require_name, _check_group),
 }

@@ -6,7 +6,7 @@ nothing, waits for nothing, and reads neither clock nor randomness.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Generic, NamedTuple, TypeVar
 
@@ -38,9 +38,6 @@ class Rules(NamedTuple):
     coordinator_topics: Mapping[str, TopicShape] = MappingProxyType({})
     # server.properties of this node, from which topic configs take their defaults
     static_configs: Mapping[str, str] = MappingProxyType({})
-
-    # every key that server.properties may have: what is not dynamic among them is refused as a dynamic config
-    broker_keys: Collection[str] = ()
 
     def shape_of(self, topic: str) -> TopicShape:
         return self.coordinator_topics.get(topic, self.topic_default)

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from chronik.metadata.config_layers import BrokerConfigs, resolve
 from chronik.metadata.decisions.decision import Rules
 from chronik.metadata.image import NO_LEADER, Partition, ResourceType, Topic, View
 from chronik.metadata.records import NOBODY, PARTITION, PartitionChangeRecord, PartitionsChangeRecord, Record
-from chronik.metadata.topic_configs import BrokerConfigs, resolve
 from chronik.runtime.invariants import broken, check
 
 ALIKE_MAX = 1_000  # partitions in one record: an entry of the log is made of whole records

@@ -197,8 +197,9 @@ class Catalog:
             return False
 
     def _extent(self, topic: str) -> TopicRange:
-        from chronik.client.admin.offsets import EARLIEST, LATEST, READ_COMMITTED
+        from chronik.client.admin.offsets import EARLIEST, LATEST
         from chronik.client.topology import TopicPartition
+        from chronik.wire.isolation import READ_COMMITTED
 
         partitions = [TopicPartition(topic, index) for index in self._known_topics()[topic]]
         starts = self._cluster.offsets(dict.fromkeys(partitions, EARLIEST), READ_COMMITTED)

@@ -21,10 +21,10 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from chronik.pipeline.tables.order import Keeping
 from chronik.pipeline.tables.place import Place
 from chronik.pipeline.tables.transactions import BatchName, commit_once
+from chronik.runtime.units import HOUR_MS
 
 FOLDER: Final = "_deletions"
 WRITTEN_AT: Final = "__written_at_ms__"
-HOUR_MS: Final = 3_600_000
 KEPT_HOURS: Final = 168
 TIDY_ABOVE: Final = 32  # files; then they are joined, and what is too old is left out
 

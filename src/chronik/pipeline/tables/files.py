@@ -20,8 +20,8 @@ from deltalake.transaction import AddAction
 from chronik.pipeline.tables.partitioning import PartitionValues, split
 from chronik.pipeline.tables.place import Place
 from chronik.pipeline.tables.statistics import file_statistics
+from chronik.runtime.units import MIB
 
-MIB: Final = 1 << 20
 FILE_BYTES_MAX: Final = 128 * MIB  # what a reader's task takes on well; a larger task writes several files
 ROW_GROUP_ROWS: Final = 1 << 17
 ROW_GROUP_BYTES: Final = 32 * MIB  # Spark hands over 10,000 rows at a time; row groups that small read slowly

@@ -121,7 +121,10 @@ TOPIC_STEPS: dict[tuple[str, str], Callable[[str | None, Operation], Sequence[st
 
 
 class LinearizableMetadata(Checker):
-    """Invariant 5: what clients were told about topics, through any node, fits one order; each write happens once."""
+    """Invariant 5: what clients were told about topics, through any node, fits one order; each write happens once.
+
+    Reads by a lease are part of that order, which is invariant 6 as clients see it.
+    """
 
     name = "5 metadata is linearizable"
 

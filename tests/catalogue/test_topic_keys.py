@@ -9,23 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from chronik.metadata.broker_configs import BROKER_CONFIGS, PER_BROKER, PER_LISTENER
-from chronik.metadata.config_definitions import Definition, InvalidValue
-from chronik.metadata.group_configs import GROUP_CONFIGS
-from chronik.metadata.topic_configs import (
-    INTERNAL_TOPIC_CONFIGS,
-    TOPIC_CONFIGS,
-    BrokerConfigs,
-    ConfigSource,
-    layers,
-    resolve,
-    settings,
-)
+from chronik.catalogue.broker_keys import BROKER_KEYS, CLASSES, READ_ONLY
+from chronik.catalogue.group_keys import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS
+from chronik.catalogue.resource_keys import in_own_unit
+from chronik.catalogue.topic_keys import INTERNAL_TOPIC_CONFIGS, TOPIC_CONFIGS
+from chronik.catalogue.without_effect import DYNAMIC_ONLY
+from chronik.metadata.config_layers import BrokerConfigs, ConfigSource, layers, resolve
+from tests.broker.settings.values import is_allowed
 from tests.oracle.jars import kafka_jars
 
 OURS = {name for name in TOPIC_CONFIGS if name.startswith("chronik.")}
-# Of tiered storage and of Java's own plug-ins; there is nothing here that they could change.
-NOT_OURS = ("remote.", "follower.fetch.last.tiered.")
+LISTENERS = {"listeners", "listener.security.protocol.map"}  # read-only here, not in Kafka
 
 NONE = BrokerConfigs({}, {}, {})
 VALUES = [
@@ -39,21 +33,13 @@ VALUES = [
 ]  # fmt: skip
 
 
-def accepted(definition: Definition, text: str) -> bool:
-    try:
-        definition.parse(text)
-    except InvalidValue:
-        return False
-    return True
-
-
 @pytest.mark.java
 def test_definitions_are_kafkas() -> None:
     """A key that means something else here, or takes other values, breaks whoever moves over from Kafka."""
     tables = {
         "topic": {**TOPIC_CONFIGS, **INTERNAL_TOPIC_CONFIGS},
         "group": GROUP_CONFIGS,
-        "broker": BROKER_CONFIGS,
+        "broker": {each.name: each for each in BROKER_KEYS if each.name not in (READ_ONLY - LISTENERS) | CLASSES},
     }
     questions = [(kind, name, text) for kind, table in tables.items() for name in table for text in VALUES]
     asked = "".join(f"{kind}\t{name}\t{text.encode().hex()}\n" for kind, name, text in questions)
@@ -80,25 +66,22 @@ def test_definitions_are_kafkas() -> None:
             synonyms.setdefault(name, []).append((key, int(factor)))
             continue
         kind, name, type_name, default, _ = fields
-        if (name.startswith(NOT_OURS) and kind == "broker") or name in PER_LISTENER:
-            continue
+        if name in CLASSES:
+            continue  # never changed at run time here
         definition = tables[kind][name]
         assert definition.type.name == type_name, name
-        if kind != "broker" or name not in {*PER_BROKER, "metric.reporters"}:
-            unset = (
-                kind == "broker" and default == ""
-            )  # Kafka derives it from a key in hours, we from the topic's default
-            assert unset or (definition.default or "") == default, name
+        if name not in DYNAMIC_ONLY:
+            assert (definition.default or "") == default, name
     for name, definition in TOPIC_CONFIGS.items():
         if name not in OURS:
-            assert [tuple(each) for each in definition.synonyms] == synonyms.get(name, []), name
+            assert [(each.key, each.factor) for each in definition.synonyms] == synonyms.get(name, []), name
 
     answers = tail.splitlines()
     assert len(answers) == len(questions)
     differing = [
         (kind, name, text, answer)
         for (kind, name, text), answer in zip(questions, answers, strict=True)
-        if (answer == "ok") != accepted(tables[kind][name], text) and not deliberate(kind, name, text)
+        if (answer == "ok") != is_allowed(tables[kind][name], text) and not deliberate(kind, name, text)
     ]
     assert not differing, "\n".join(map(str, differing))
 
@@ -107,8 +90,10 @@ def deliberate(kind: str, name: str, text: str) -> bool:
     """Where we refuse what Kafka takes and cannot obey, or judge keys together, as decisions/configs does."""
     if name in {*OURS, "remote.storage.enable", "remote.log.copy.disable"} or text == "NaN":
         return True
+    if name == "listeners" and not text.strip():
+        return True  # refused when all keys of listeners are read together
     # The topic's key has a lower limit; the broker's, which is its default, has none in Kafka.
-    unlimited = {"log.flush.interval.ms", "log.retention.ms", "log.roll.jitter.ms", "log.roll.ms"}
+    unlimited = {"log.flush.interval.ms", "log.roll.jitter.ms", "log.roll.ms"}
     negative = text.startswith("-") or text == "0"
     return negative and (name == "internal.segment.bytes" or (kind == "broker" and name in unlimited))
 
@@ -143,21 +128,40 @@ def test_the_finer_unit_wins_in_a_brokers_file(static: dict[str, str], retention
     assert resolve("retention.ms", {}, BrokerConfigs({}, {}, static)) == retention_ms
 
 
-def test_settings_are_values_not_texts() -> None:
+@pytest.mark.parametrize(
+    ("key", "own", "value"),
+    [
+        ("cleanup.policy", {"cleanup.policy": "compact, delete"}, ("compact", "delete")),
+        ("preallocate", {"preallocate": "True"}, True),
+        ("segment.bytes", {}, 1 << 30),
+        ("min.cleanable.dirty.ratio", {}, 0.5),
+        ("internal.segment.bytes", {}, None),
+        ("chronik.durability", {}, "fsync"),
+    ],
+)
+def test_a_resolved_value_is_typed(key: str, own: dict[str, str], value: object) -> None:
     """Storage compares numbers."""
-    found = settings({"cleanup.policy": "compact, delete", "preallocate": "True"}, NONE)
-    assert found["cleanup.policy"] == ["compact", "delete"]
-    assert found["preallocate"] is True
-    assert found["segment.bytes"] == 1 << 30
-    assert found["min.cleanable.dirty.ratio"] == 0.5
-    assert found["internal.segment.bytes"] is None
-    assert found["chronik.durability"] == "fsync"
+    assert resolve(key, own, NONE) == value
 
 
 def test_every_default_is_a_value_of_its_key() -> None:
     """A default that its own rule refuses would surface when a topic is created without configs."""
-    for table in (TOPIC_CONFIGS, BROKER_CONFIGS, GROUP_CONFIGS):
+    for table in (TOPIC_CONFIGS, GROUP_CONFIGS, CLIENT_METRICS_CONFIGS):
         for definition in table.values():
             assert definition.default is not None
             definition.parse(definition.default)
-            assert definition.doc.endswith("."), definition.name
+            assert definition.words.endswith("."), definition.name
+
+
+@pytest.mark.parametrize("key", [name for name, each in TOPIC_CONFIGS.items() if each.synonyms])
+def test_a_topic_can_inherit_every_value_that_a_broker_accepts(key: str) -> None:
+    """A value that the broker accepts and the topic refuses breaks every answer that shows the topic's configuration.
+
+    0 is left out for retention: the node refuses it when it starts.
+    """
+    definition = TOPIC_CONFIGS[key]
+    for synonym in definition.synonyms:
+        for text in (each for each in VALUES if is_allowed(BROKER_KEYS[synonym.key], each)):
+            inherited = in_own_unit(text, synonym)
+            assert inherited is not None
+            assert is_allowed(definition, inherited), (synonym.key, text)

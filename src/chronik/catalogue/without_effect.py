@@ -5,7 +5,7 @@ Their types and bounds are still checked, so that Chronik refuses every file tha
 
 from __future__ import annotations
 
-from chronik.broker.settings.definitions import read_table
+from chronik.catalogue.notation import read_table
 
 WITHOUT_EFFECT = read_table("""
 [Security: not implemented; a node does not start if sasl.*, ssl.*, delegation.token.* or principal.builder.class differ from their defaults]
@@ -245,12 +245,15 @@ replica.selector.class  string  -  read-only
 cordoned.log.dirs  list  ''  per-broker
 log.dir.failure.timeout.ms  long  30000  read-only  1..
 log.flush.interval.messages  long  9223372036854775807  cluster-wide  1..
-log.flush.interval.ms  long  -  cluster-wide
+log.flush.interval.ms  long  -  cluster-wide  0..
 log.flush.offset.checkpoint.interval.ms  int  60000  read-only  0..
-log.flush.scheduler.interval.ms  long  9223372036854775807  read-only
+log.flush.scheduler.interval.ms  long  9223372036854775807  read-only  0..
 log.flush.start.offset.checkpoint.interval.ms  int  60000  read-only  0..
 log.preallocate  boolean  false  cluster-wide
 replica.high.watermark.checkpoint.interval.ms  long  5000  read-only
+
+[Deleted segments: their files are removed at once]
+log.segment.delete.delay.ms  long  60000  cluster-wide  0..
 
 [Kafka's implementation of the metadata log: Chronik has its own]
 controller.quorum.auto.join.enable  boolean  false  read-only
@@ -286,7 +289,7 @@ log.cleaner.backoff.ms  long  15000  cluster-wide  0..
 log.cleaner.io.max.bytes.per.second  double  1.7976931348623157E308  cluster-wide
 log.index.size.max.bytes  int  10485760  cluster-wide  4..
 log.roll.jitter.hours  int  0  read-only  0..
-log.roll.jitter.ms  long  -  cluster-wide
+log.roll.jitter.ms  long  -  cluster-wide  0..
 offsets.topic.compression.codec  int  0  read-only  0..4
 transaction.partition.verification.enable  boolean  true  cluster-wide
 transaction.two.phase.commit.enable  boolean  false  read-only
