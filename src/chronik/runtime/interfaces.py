@@ -43,8 +43,8 @@ class File(Protocol):
     def read(self, position: int, size_bytes: int) -> memoryview:
         """Up to `size_bytes` from `position`; fewer only at the end of the file."""
 
-    def is_in_memory(self, position: int, size_bytes: int) -> bool:
-        """Whether the kernel holds these bytes, so that reading them now needs nothing from the disk."""
+    def read_noting_origin(self, position: int, size_bytes: int) -> tuple[memoryview, bool]:
+        """As `read`; and whether the kernel held all of it in memory, so that nothing came from the disk."""
 
     def truncate(self, size_bytes: int) -> None: ...
 

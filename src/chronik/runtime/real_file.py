@@ -8,17 +8,20 @@ consumer takes.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 from collections.abc import Sequence
 from functools import partial
 
-from chronik.runtime import page_cache, whole_reads
+from chronik.runtime import whole_reads
 from chronik.runtime.errors import FULL, DiskFull, Refusals
 from chronik.runtime.interfaces import Buffer
+from chronik.wire.framing import unfilled
 
 BUFFERS_PER_WRITE_MAX = 1024  # IOV_MAX of Linux
 COPY_BYTES = 4 << 20  # read and written at once
+_NOWAIT = getattr(os, "RWF_NOWAIT", 0)  # Linux
 
 
 class RealFile:
@@ -75,8 +78,22 @@ class RealFile:
             raise
         return memoryview(data)
 
-    def is_in_memory(self, position: int, size_bytes: int) -> bool:
-        return page_cache.holds(self._fd, position, min(position + size_bytes, self._size_bytes))
+    def read_noting_origin(self, position: int, size_bytes: int) -> tuple[memoryview, bool]:
+        """One system call for what is in memory: it is asked for on condition that it is (RWF_NOWAIT). A file system
+        that cannot tell counts as memory."""
+        wanted = min(size_bytes, self._size_bytes - position)
+        if wanted <= 0 or not _NOWAIT:
+            return self.read(position, size_bytes), True
+        data = unfilled(wanted)
+        try:
+            if os.preadv(self._fd, (data,), position, _NOWAIT) == wanted:
+                return memoryview(data), True
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            if error.errno == errno.EOPNOTSUPP:
+                return self.read(position, size_bytes), True
+        return self.read(position, size_bytes), False
 
     def truncate(self, size_bytes: int) -> None:
         os.ftruncate(self._fd, size_bytes)

@@ -71,8 +71,9 @@ class SimFile:
             return whole_reads.read_rest(self._read, data, position, end - position)
         return memoryview(data)
 
-    def is_in_memory(self, position: int, size_bytes: int) -> bool:
-        return self._inode.is_in_memory(position, position + size_bytes)
+    def read_noting_origin(self, position: int, size_bytes: int) -> tuple[memoryview, bool]:
+        was_in_memory = self._inode.is_in_memory(position, position + size_bytes)
+        return self.read(position, size_bytes), was_in_memory
 
     def _read(self, size_bytes: int, position: int) -> bytes:
         """As pread: it may return less, and nothing only at the end of the file."""

@@ -341,9 +341,9 @@ class Segment:
         """`file` is this segment's as somebody has it open, who may read on when it is removed."""
         try:
             file = self.file if file is None else file
-            if not file.is_in_memory(position, size_bytes):
-                self.doubt()  # what is read with it is in memory next time, and nobody has looked at it
-            data = file.read(position, size_bytes)
+            data, was_in_memory = file.read_noting_origin(position, size_bytes)
+            if not was_in_memory:
+                self.doubt()  # what was read with it is in memory next time, and nobody has looked at it
         except OSError as error:
             raise self.damaged(position, self._offset_near(position), f"it cannot be read: {error}") from error
         if len(data) < size_bytes and position + len(data) < self.size_bytes:

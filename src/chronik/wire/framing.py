@@ -26,10 +26,10 @@ def make_scratch() -> memoryview:
     What lands in it is consumed before the loop asks anybody else for room, because `received` never waits. Two loops
     in two threads need one each.
     """
-    return memoryview(_unfilled(SCRATCH_BYTES))
+    return memoryview(unfilled(SCRATCH_BYTES))
 
 
-def _unfilled(size_bytes: int) -> bytearray:
+def unfilled(size_bytes: int) -> bytearray:
     """Whatever the memory held before; nobody sees it until every byte of a frame has been received into it. Clearing a
     megabyte first is a tenth of what Python does to take in a request of that size."""
     made: bytearray = _make_bytearray(None, size_bytes)
@@ -132,7 +132,7 @@ class FrameReader:
                     self.waiting_bytes = self._granted
                     self._rest = bytes(scratch[at - SIZE_BYTES : end])
                     return frames
-            self._frame = memoryview(_unfilled(size_bytes))
+            self._frame = memoryview(unfilled(size_bytes))
             self._filled = end - at
             self._frame[: self._filled] = scratch[at:end]
             return frames
