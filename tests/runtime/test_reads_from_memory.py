@@ -1,4 +1,4 @@
-"""A read tells whether the kernel held the bytes: what it has evicted comes from the disk, and may have changed there."""
+"""A read tells whether the kernel held the bytes: what was evicted comes from the disk, where it may have changed."""
 
 from __future__ import annotations
 
