@@ -131,14 +131,6 @@ def validate_produced(buffer: memoryview, batch_bytes_max: int) -> BatchView:
     rewriting the batch, are refused. Whether all records have keys, and times within bounds, is a matter of the topic
     (`records.verify`); sequence numbers and transactions are the partition's.
     """
-    batch = produced_batch(buffer, batch_bytes_max)
-    if batch is None:
-        raise _why_not_produced(buffer, batch_bytes_max)
-    return batch
-
-
-def produced_batch(buffer: memoryview, batch_bytes_max: int) -> BatchView | None:
-    """The same for those who can leave it to others to say what is wrong: None."""
     size = len(buffer)
     if size >= HEADER_BYTES:
         fields = _unpack_header(buffer)
@@ -155,7 +147,7 @@ def produced_batch(buffer: memoryview, batch_bytes_max: int) -> BatchView | None
             and (producer_id < 0 or sequence >= 0)
         ):
             return _new(BatchView, (*fields, buffer))
-    return None
+    raise _why_not_produced(buffer, batch_bytes_max)
 
 
 def _why_not_produced(buffer: memoryview, batch_bytes_max: int) -> Malformed:
