@@ -222,7 +222,7 @@ class Journal:
                 # The segments have their space already, so syncing them is what still works. Declarations are lost,
                 # which a log that was declared in an earlier file survives, and a new one had its note refused.
                 for capture in captures:
-                    capture.by_sync = True
+                    capture.sync_segments()
                 # Whatever is written of those logs later declares them first.
                 self._handles = {log: handle for log, handle in self._handles.items() if handle < first_new_handle}
         files: list[File] = []
@@ -249,11 +249,13 @@ class Journal:
 
     def _capture(self, logs: dict[Log, None]) -> list[Capture]:
         """What each log has now, and who is made durable by syncing its segment."""
-        captures = [log.capture() for log in logs]
-        for capture in captures:
-            capture.by_sync = capture.size_bytes > self._disk.journal_bytes_max
-            if SYNCED_BY_FILE.is_on and SYNCED_BY_FILE.fires():
-                capture.by_sync = True
+        captures = []
+        for log in logs:
+            capture = log.capture()
+            by_chance = SYNCED_BY_FILE.is_on and SYNCED_BY_FILE.fires()
+            if by_chance or capture.size_bytes > self._disk.journal_bytes_max:
+                capture.sync_segments()
+            captures.append(capture)
         return captures
 
     def _collect(self, capture: Capture, parts: list[bytes | memoryview]) -> None:
