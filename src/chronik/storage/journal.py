@@ -70,6 +70,7 @@ class Journal:
         self._gathered: asyncio.Future[None] | None = None  # of the round that is next
         self._crowd = Crowd(self._loop, self._start)
         self._captures: list[Capture] = []
+        self._written_bytes = self._file.size_bytes()
         self._synced_bytes = 0
         self._syncing_bytes = 0
         self._notes_unsynced = False
@@ -229,7 +230,7 @@ class Journal:
         directories: list[str] = []
         if self._notes_unsynced:
             files.append(self._file)
-            self._syncing_bytes = self._file.size_bytes()
+            self._syncing_bytes = self._written_bytes
         self._notes_unsynced = False
         try:
             for capture in captures:
@@ -290,7 +291,7 @@ class Journal:
             return
         if self.failed is not None:
             broken("21 after a failed sync nothing is acknowledged", journal=self.path)
-        if self._syncing_bytes > self._file.size_bytes():
+        if self._syncing_bytes > self._written_bytes:
             broken("21 what a sync covers was written before it", journal=self.path, syncing=self._syncing_bytes)
         self._synced_bytes = max(self._synced_bytes, self._syncing_bytes)
         marks: list[bytes | memoryview] = []
@@ -324,11 +325,12 @@ class Journal:
             return
 
     def _write(self, parts: list[bytes | memoryview]) -> None:
-        position = self._file.size_bytes()
+        position = self._written_bytes
         if self._synced_bytes > position:
             broken("21 what was synced was written before", synced=self._synced_bytes, position=position)
         try:
             self._file.append(frame(parts, position, self._synced_bytes))
+            self._written_bytes = self._file.size_bytes()
         except OSError as error:
             raise self.fail(error) from error
 
@@ -357,7 +359,7 @@ class Journal:
         )
         self._handles.clear()
         self._handle_next = 0
-        self._synced_bytes = self._syncing_bytes = 0
+        self._written_bytes = self._synced_bytes = self._syncing_bytes = 0
         switched.set_result(None)
 
 

@@ -36,12 +36,12 @@ from chronik.wire.batches import (
     EPOCH_MAX,
     LENGTH_COVERS_FROM,
     NO_PRODUCER_ID,
+    STAMP,
     STAMP_BYTES,
     BatchView,
     crc_of,
     patch,
     patch_append_time,
-    stamped,
     validate_replicated,
 )
 
@@ -155,8 +155,9 @@ class Log:
                 buffers.append(data)
                 stamps.append((data[:STAMP_BYTES], crc_of(data)))
             else:
-                buffers += stamped(batch, offset, leader_epoch)
-                stamps.append((buffers[-2], batch.crc))
+                stamp: Buffer = STAMP.pack(offset, batch.length_bytes, leader_epoch)
+                buffers += (stamp, batch.data[STAMP_BYTES:])
+                stamps.append((stamp, batch.crc))
             size_bytes += batch.length_bytes + LENGTH_COVERS_FROM
             offset += batch.last_offset_delta + 1
         segment = self._room_for(size_bytes, offset, now_ms if stamps_time else batches[0].max_timestamp)
