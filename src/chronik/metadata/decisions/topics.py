@@ -45,7 +45,7 @@ _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def create_topics(view: View, command: CreateTopics, rules: Rules) -> Decision[CreateTopicsReply]:
-    asked = sum(_partitions_asked(topic, rules) for topic in command.topics)
+    asked = sum([_partitions_asked(topic, rules) for topic in command.topics])
     if asked > PARTITIONS_MAX_PER_COMMAND:
         refuse(
             ErrorCode.POLICY_VIOLATION,
