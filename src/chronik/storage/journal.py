@@ -330,9 +330,10 @@ class Journal:
             broken("21 what was synced was written before", synced=self._synced_bytes, position=position)
         try:
             self._file.append(frame(parts, position, self._synced_bytes))
-            self._written_bytes = self._file.size_bytes()
         except OSError as error:
             raise self.fail(error) from error
+        finally:
+            self._written_bytes = self._file.size_bytes()  # also of what a full disk took in part
 
     def _create(self, number: int) -> File:
         file = self._disk.create_ahead(journal_path(self.directory, number), AHEAD_BYTES)
