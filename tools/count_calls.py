@@ -113,10 +113,10 @@ class Client:
     def _take(self, size_bytes: int) -> bytes:
         data = b""
         while len(data) < size_bytes:
-            more = self._socket.recv(size_bytes - len(data))
-            if not more:
-                raise ConnectionError("the node closed the connection: its log says why")
-            data += more
+            part = self._socket.recv(size_bytes - len(data))
+            if not part:
+                raise ConnectionError("the node closed the connection; its log says why")
+            data += part
         return data
 
     def cheapest(self, requests: Iterator[Request], version: int) -> list[tuple[str, str]]:

@@ -84,9 +84,9 @@ def marker(producer_id: int, epoch: int, *, committed: bool, coordinator_epoch: 
     return split(memoryview(data))[0]
 
 
-def append(log: Log, *batches: BatchView, epoch: int = 0, now_ms: int = NOW_MS, from_client: bool = False) -> int:
+def append(log: Log, *batches: BatchView, epoch: int = 0, now_ms: int = NOW_MS) -> int:
     """The first offset."""
-    return log.append(list(batches), leader_epoch=epoch, now_ms=now_ms, from_client=from_client).first_offset
+    return log.append(list(batches), leader_epoch=epoch, now_ms=now_ms).first_offset
 
 
 def batches_of(log: Log, start: int | None = None, bytes_max: int = 1 << 20) -> list[BatchView]:

@@ -170,6 +170,6 @@ def test_no_checkpoint_is_written_of_what_cannot_be(promise: str, more: dict[str
 def test_manifests_and_journals_promise_only_what_is_there() -> None:
     with pytest.raises(InvariantBroken, match="28 a checkpoint covers only journals that were begun"):
         Manifest(journal=3, checkpoint=4).encode()
-    short = SimpleNamespace(_file=SimpleNamespace(size_bytes=lambda: 100), _synced_bytes=101)
+    short = SimpleNamespace(_written_bytes=100, _synced_bytes=101)
     with pytest.raises(InvariantBroken, match="21 what was synced was written before"):
         Journal._write(short, [b"records"])  # type: ignore[arg-type]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from random import Random
 
 import pytest
@@ -19,14 +18,13 @@ from chronik.storage.errors import (
     RecordTooLarge,
 )
 from chronik.storage.log import Log
-from chronik.wire.batches import split
+from chronik.wire.batches import BatchView, split
 from chronik.wire.compression import Codec
 from chronik.wire.error_codes import ErrorCode
-from chronik.wire.errors import CorruptBatch, InvalidTimestamp
-from chronik.wire.errors import InvalidRecord as InvalidWireRecord
-from tests.storage import driving
+from chronik.wire.errors import CorruptBatch
 from tests.storage.driving import (
     NOW_MS,
+    append,
     batch,
     batches_of,
     durable,
@@ -43,9 +41,6 @@ from tests.storage.driving import (
 async def new_log(disk: SimDisk | None = None, **config: object) -> Log:
     logs = await open_logs(disk or SimDisk(1))
     return logs.create("t", topic_id(1), 0, LogConfig(**config))  # type: ignore[arg-type]
-
-
-append = partial(driving.append, from_client=True)  # here the topic's rules count
 
 
 def test_offsets_are_assigned_in_order_and_bytes_are_those_that_came() -> None:
@@ -183,26 +178,21 @@ def test_sequences_wrap_around_after_the_largest_int32() -> None:
     run(scenario)
 
 
-def test_a_topics_rules_are_enforced_and_change_at_once() -> None:
-    """Topic configs take effect with the next append."""
+def test_a_batch_that_its_caller_refuses_at_the_last_moment_changes_nothing() -> None:
+    """`verify` comes behind the sequence number: a batch that was written before is answered without it."""
+
+    def refuse(_: BatchView) -> None:
+        raise RecordTooLarge(2, 1)
 
     async def scenario() -> None:
-        log = await new_log(max_message_bytes=200)
-        with pytest.raises(RecordTooLarge) as raised:
-            append(log, batch([b"x" * 300]))
-        assert raised.value.kafka_error is ErrorCode.MESSAGE_TOO_LARGE
-        log.config = LogConfig()
-        append(log, batch([b"x" * 300]))
-        with pytest.raises(InvalidTimestamp):
-            append(log, batch([b"x"], timestamps=[NOW_MS + 3_600_001]))
-        log.config = LogConfig(message_timestamp_before_max_ms=1000)
-        with pytest.raises(InvalidTimestamp):
-            append(log, batch([b"x", b"y"], timestamps=[NOW_MS, NOW_MS - 1001]))
-        log.config = LogConfig(cleanup_policy="compact")
-        with pytest.raises(InvalidWireRecord):
-            append(log, batch([b"x"]))
-        append(log, batch([b"x"], keys=[b"k"]))
-        assert log.end_offset == 2
+        log = await new_log()
+        sent = batch([b"x"], producer=(9, 0, 0))
+        with pytest.raises(RecordTooLarge):
+            log.append([sent], leader_epoch=0, now_ms=NOW_MS, verify=refuse)
+        assert log.end_offset == 0
+        append(log, sent)
+        assert log.append([sent], leader_epoch=0, now_ms=NOW_MS, verify=refuse).first_offset == 0
+        assert log.end_offset == 1
 
     run(scenario)
 
@@ -383,16 +373,16 @@ def test_transactions_hold_the_stable_offset_until_their_marker_is_settled() -> 
         append(log, batch([b"t1"], producer=(1, 0, 0), transactional=True))
         append(log, batch([b"t2"], producer=(2, 0, 0), transactional=True))
         assert log.last_stable_offset(3) == 1
-        append(log, marker(1, 0, committed=False), from_client=False)
+        append(log, marker(1, 0, committed=False))
         assert log.last_stable_offset(3) == 1, "the marker itself is above the high watermark"
         assert log.last_stable_offset(4) == 2
-        append(log, marker(2, 0, committed=True), from_client=False)
+        append(log, marker(2, 0, committed=True))
         assert log.last_stable_offset(5) == 5
         assert log.aborted_transactions(0, 10) == [(1, 1, 3, 2)]
         assert log.aborted_transactions(4, 10) == []
         assert log.aborted_transactions(2, 2) == [(1, 1, 3, 2)]
         with pytest.raises(InvalidProducerEpoch):
-            append(log, marker(2, -1, committed=True), from_client=False)
+            append(log, marker(2, -1, committed=True))
 
     run(scenario)
 

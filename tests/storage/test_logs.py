@@ -40,7 +40,7 @@ def test_everything_is_there_after_a_clean_end() -> None:
         for index in range(20):
             append(log, batch([b"%d" % index * 10], producer=(4, 0, index)), epoch=index // 7)
         append(log, batch([b"t"], producer=(5, 0, 0), transactional=True), epoch=3)
-        append(log, marker(5, 0, committed=False), epoch=3, from_client=False)
+        append(log, marker(5, 0, committed=False), epoch=3)
         append(log, batch([b"open"], producer=(6, 0, 0), transactional=True), epoch=3)
         log.advance_start(5)
         await logs.close()

@@ -100,7 +100,7 @@ class Life:
         offset = log.end_offset
         # Noted before the call: the power may go after the bytes were written.
         model.written[offset] = sent.data[61:].tobytes()
-        append(log, sent, epoch=model.epoch, from_client=False)  # also batches larger than a segment
+        append(log, sent, epoch=model.epoch)  # also batches larger than a segment
         if sent.producer_id >= 0:
             model.sequence += len(values)
 

@@ -141,7 +141,7 @@ def test_a_wrong_index_is_no_damage() -> None:
         index = log.segments[0].index
         for number in range(1, len(index)):
             entry = index.entry(number)
-            index._positions[number] = entry.position + 7
+            index.positions[number] = entry.position + 7
         assert log.read(0, bytes_max=1000, offset_limit=log.end_offset, to_send=True) == expected
 
     run(scenario)

@@ -97,7 +97,7 @@ class Metrics:
         self.metadata_writes.took(duration_ns)
         self.metadata_writes_failed += reply is None
         if isinstance(command, c.CreateTopics) and isinstance(reply, c.CreateTopicsReply) and not command.validate_only:
-            self._topics_were_created(sum(not topic.error_code for topic in reply.topics), now_ns)
+            self._topics_were_created(sum([not topic.error_code for topic in reply.topics]), now_ns)
 
     def _topics_were_created(self, count: int, now_ns: int) -> None:
         self.topics_created += count

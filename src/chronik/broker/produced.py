@@ -1,32 +1,21 @@
-"""Converts what a client sent into batches of magic 2, and back for clients that are too old to read those.
+"""Judges what a client sent for one partition, converts it to magic 2, and converts back for clients that are too old.
 
-A batch of magic 2 is checked by its header and CRC only, and stays where it arrived. Records are decoded only in
-message sets of magic 0 and 1, in batches for a topic with another codec, and if the header does not settle the topic's
-rules. `takes_long` tells whether that work may be too long for the event loop.
+`judge` has three outcomes. Nearly all batches are plain: header and CRC settle everything, and the batch stays where it
+arrived. Some need a look inside (`Look`): message sets of magic 0 and 1, batches for a topic with another codec, and
+batches whose topic has rules on keys or timestamps. The rest is refused, with its Kafka error.
 """
 
 from __future__ import annotations
 
 from chronik.replication.topic_settings import TopicSettings
 from chronik.runtime.invariants import check
-from chronik.storage.errors import BatchTooLarge
-from chronik.storage.rules import check_produced, decompressed_bytes_max, is_settled_by_header
-from chronik.wire.batches import (
-    ATTRIBUTES_AT,
-    HEADER_BYTES,
-    MAGIC,
-    MAGIC_AT,
-    MAX_TIMESTAMP_AT,
-    TRANSACTIONAL,
-    BatchView,
-    produced_batch,
-    recompressed,
-    split,
-    validate_produced,
-)
+from chronik.storage.config import FOREVER
+from chronik.storage.errors import BatchTooLarge, RecordTooLarge
+from chronik.wire import records
+from chronik.wire.batches import MAGIC, MAGIC_AT, BatchView, recompressed, split, validate_produced
 from chronik.wire.compression import CODEC_BITS, Codec
 from chronik.wire.conversion import down_convert, up_convert
-from chronik.wire.errors import InvalidRecord, UnsupportedCompression
+from chronik.wire.errors import InvalidRecord, Malformed, UnsupportedCompression
 from chronik.wire.legacy_batches import ATTRIBUTES_AT as OLD_ATTRIBUTES_AT
 from chronik.wire.legacy_batches import SIZE_COVERS_FROM
 
@@ -34,45 +23,114 @@ from chronik.wire.legacy_batches import SIZE_COVERS_FROM
 VERSION_MAGIC_2, VERSION_ZSTD = 3, 7
 FETCHED_BYTES_MAX = 64 << 20  # of one batch that is decompressed for a client too old for it
 OLD_DECOMPRESSED_BYTES_MAX = 8 << 20  # of a message set of magic 0 or 1, whose messages are all in memory at once
+# What a batch may hold that must be looked into. While it is decompressed twice as much is taken, and a node may take
+# 64 MiB and 16 times what it was sent.
+DECOMPRESSED_BYTES_FREE, DECOMPRESSED_BYTES_PER_BYTE = 24 << 20, 8
 QUICK_BYTES_MAX = 64 << 10  # at most 10,000 records: some milliseconds
 AS_SENT = "producer"
 
 
-def plain_batch(data: object, version: int, settings: TopicSettings, now_ms: int) -> BatchView | None:
-    """A good batch whose header settles everything, as nearly all are. None: see `takes_long` and `read_produced`."""
-    config = settings.log
-    if type(data) is not memoryview or version < VERSION_ZSTD or settings.compression_type != AS_SENT:
-        return None
-    batch = produced_batch(data, config.max_message_bytes)
-    if (
-        batch is None
-        or batch.attributes & TRANSACTIONAL
-        or not is_settled_by_header(batch.max_timestamp, config, now_ms)
-    ):
-        return None
-    return batch if len(data) <= config.segment_bytes else None
+class Look:
+    """A batch that its header does not settle: an old message set, one for a topic with another codec, or one whose
+    records the topic's rules ask for. `is_long` tells whether the work may be too long for the event loop."""
+
+    __slots__ = ("_batch", "_data", "_has_rules", "_now_ms", "_settings", "is_long")
+
+    def __init__(
+        self,
+        data: memoryview,
+        batch: BatchView | None,
+        settings: TopicSettings,
+        now_ms: int,
+        *,
+        is_compressed: bool,
+        has_rules: bool,
+    ) -> None:
+        """`batch` is None for an old message set."""
+        self._data = data
+        self._batch = batch
+        self._settings = settings
+        self._now_ms = now_ms
+        self._has_rules = has_rules
+        self.is_long = is_compressed or len(data) > QUICK_BYTES_MAX
+
+    def opened(self) -> BatchView | None:
+        """The batch as it is to be stored; None for an old message set without a whole message, which old clients may
+        send. Raises what is wrong with it."""
+        batch = self._batch
+        if batch is None:
+            if not _has_a_message(self._data):
+                return None
+            data = memoryview(bytearray(up_convert(self._data, OLD_DECOMPRESSED_BYTES_MAX)))
+            verdict = judge(data, VERSION_MAGIC_2, self._settings, self._now_ms)
+            if isinstance(verdict, Exception):
+                raise verdict
+            if isinstance(verdict, BatchView):
+                return verdict
+            batch, self._has_rules = verdict._batch, verdict._has_rules
+            assert batch is not None, "up_convert makes magic 2"
+        return batch if self._settings.compression_type == AS_SENT else _recompressed(batch, self._settings)
+
+    def verify(self, batch: BatchView) -> None:
+        """Raises what is wrong with an opened batch by the topic's rules on size, keys and timestamps."""
+        config, now_ms = self._settings.log, self._now_ms
+        if batch.size_bytes > config.max_message_bytes:
+            raise RecordTooLarge(batch.size_bytes, config.max_message_bytes)
+        if self._has_rules:
+            keeps_times = config.message_timestamp_type == "CreateTime"
+            records.verify(
+                batch,
+                decompressed_bytes_max(batch),
+                keys_required=config.compacts,
+                timestamp_ms_min=now_ms - config.message_timestamp_before_max_ms if keeps_times else -FOREVER,
+                timestamp_ms_max=now_ms + config.message_timestamp_after_max_ms if keeps_times else FOREVER,
+            )
+
+    def inside(self) -> BatchView | None:
+        """`opened` and `verify` in one, for a lane. Touches nothing but this object."""
+        batch = self.opened()
+        if batch is not None:
+            self.verify(batch)
+        return batch
 
 
-def read_produced(data: object, version: int, settings: TopicSettings) -> list[BatchView]:
-    """The batches to append; none for an old message set without a whole message, which old clients may send.
+# A batch to append as it is; one that needs a look inside; or why it is refused.
+Verdict = BatchView | Look | Malformed | BatchTooLarge
 
-    Raises what is wrong with them, with its Kafka error.
+
+def judge(data: object, version: int, settings: TopicSettings, now_ms: int) -> Verdict:
+    """The one judgement of what a client sent for one partition. It reads the header and the CRC, and no record.
+
+    The largest timestamp of the records is in the header. So a look inside is needed only for keys, for the smallest
+    timestamp, for another codec, and to find the record whose timestamp is too large.
     """
-    if data is None or not isinstance(data, memoryview):
-        raise InvalidRecord("produced records", 0, "null; a batch is expected")
-    if version < VERSION_MAGIC_2:
-        if not _has_a_message(data):
-            return []
-        if data[MAGIC_AT] < MAGIC:
-            data = memoryview(bytearray(up_convert(data, OLD_DECOMPRESSED_BYTES_MAX)))
-    batch = validate_produced(data, settings.log.max_message_bytes)
-    if version < VERSION_ZSTD and batch.compression is Codec.ZSTD:
-        raise UnsupportedCompression("produced batch", 21, f"zstd needs Produce v{VERSION_ZSTD}, this is v{version}")
-    if batch.size_bytes > settings.log.segment_bytes:
-        raise BatchTooLarge(batch.size_bytes, settings.log.segment_bytes)
-    if settings.compression_type != AS_SENT:
-        batch = _recompressed(batch, settings)
-    return [batch]
+    if type(data) is not memoryview:
+        return InvalidRecord("produced records", 0, "null; a batch is expected")
+    if version < VERSION_MAGIC_2 and not (_has_a_message(data) and data[MAGIC_AT] >= MAGIC):
+        is_compressed = len(data) > OLD_ATTRIBUTES_AT and data[OLD_ATTRIBUTES_AT] & CODEC_BITS > 0
+        return Look(data, None, settings, now_ms, is_compressed=is_compressed, has_rules=True)
+    config = settings.log
+    try:
+        batch = validate_produced(data, config.max_message_bytes)
+    except Malformed as fault:
+        return fault.with_traceback(None)  # without the frames, which hold the data
+    codec = batch.attributes & CODEC_BITS
+    if codec == Codec.ZSTD and version < VERSION_ZSTD:
+        return UnsupportedCompression("produced batch", 21, f"zstd needs Produce v{VERSION_ZSTD}, this is v{version}")
+    if len(data) > config.segment_bytes:
+        return BatchTooLarge(len(data), config.segment_bytes)
+    has_rules = (
+        batch.max_timestamp > now_ms + config.message_timestamp_after_max_ms
+        or config.message_timestamp_before_max_ms != FOREVER
+        or config.cleanup_policy != "delete"
+    )
+    if has_rules or settings.compression_type != AS_SENT:
+        return Look(data, batch, settings, now_ms, is_compressed=codec > 0, has_rules=has_rules)
+    return batch
+
+
+def decompressed_bytes_max(batch: BatchView) -> int:
+    return DECOMPRESSED_BYTES_FREE + DECOMPRESSED_BYTES_PER_BYTE * batch.size_bytes
 
 
 def _has_a_message(data: memoryview) -> bool:
@@ -97,31 +155,9 @@ def _recompressed(batch: BatchView, settings: TopicSettings) -> BatchView:
     return made
 
 
-def takes_long(data: object, version: int, settings: TopicSettings, now_ms: int) -> bool:
-    """Whether `look_inside` should do it, away from the event loop. Says no to what is refused anyway."""
-    if not isinstance(data, memoryview) or len(data) < HEADER_BYTES:
-        return False
-    if data[MAGIC_AT] < MAGIC:
-        is_taken_apart, is_compressed = version < VERSION_MAGIC_2, data[OLD_ATTRIBUTES_AT] & CODEC_BITS
-    else:
-        is_compressed = data[ATTRIBUTES_AT + 1] & CODEC_BITS
-        is_taken_apart = settings.compression_type != AS_SENT or not is_settled_by_header(
-            int.from_bytes(data[MAX_TIMESTAMP_AT : MAX_TIMESTAMP_AT + 8], signed=True), settings.log, now_ms
-        )
-    return is_taken_apart and (is_compressed > 0 or len(data) > QUICK_BYTES_MAX)
-
-
 def takes_long_to_open(batch: BatchView) -> bool:
-    """As `takes_long`, of a batch of the log that is to be taken apart."""
+    """Whether the records of a batch from the log may be too many to read them on the event loop."""
     return batch.attributes & CODEC_BITS > 0 or batch.size_bytes > QUICK_BYTES_MAX
-
-
-def look_inside(data: object, version: int, settings: TopicSettings, now_ms: int) -> list[BatchView]:
-    """As `read_produced`, and holds the batches to the topic's rules as well. Touches nothing but its arguments."""
-    batches = read_produced(data, version, settings)
-    for batch in batches:
-        check_produced(batch, settings.log, now_ms)
-    return batches
 
 
 def takes_long_to_convert(buffers: list[memoryview]) -> bool:

@@ -34,8 +34,11 @@ def refused_by(fault: MetadataError) -> tuple[ErrorCode, str]:
 def find_replica(services: Services, topic: Topic, index: int) -> Replica | ErrorCode:
     """The replica here, or why there is none."""
     replica = services.replicas.get(topic, index)
-    if replica is not None:
-        return replica
+    return why_no_replica(topic, index) if replica is None else replica
+
+
+def why_no_replica(topic: Topic, index: int) -> ErrorCode:
+    """What a client is told about a partition without a replica here."""
     if 0 <= index < len(topic.partitions):
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from chronik.runtime.buggify import SHORT_TURN
 from chronik.runtime.interfaces import Clock
-from chronik.runtime.invariants import broken, check
+from chronik.runtime.invariants import broken
 from chronik.runtime.pieces import Work
 
 T = TypeVar("T")
@@ -77,7 +77,8 @@ class Turns:
     def _begin(self) -> None:
         """A new turn: those who wait come first, with half of it."""
         now_ns = self._now_ns()
-        check(self._is_tracked, "25 a turn begins once", waiting=len(self._queue))
+        if not self._is_tracked:
+            broken("25 a turn begins once", waiting=len(self._queue))
         self.holds.took(now_ns - self._began_ns, now_ns)
         self._is_tracked = False
         self.pieces = 0

@@ -47,7 +47,7 @@ from chronik.metadata.image import Image, View
 from chronik.metadata.records import AppliedRequestRecord, Record
 from chronik.metadata.replay import replay
 from chronik.metadata.sessions import BrokerSessions
-from chronik.runtime.invariants import check
+from chronik.runtime.invariants import broken
 from chronik.wire.compiler import decode, encode
 from chronik.wire.error_codes import ErrorCode
 
@@ -81,13 +81,13 @@ class Controller:
         )
         decision.records.append(applied)
         self.assume(decision.records)
-        check(
-            self.has_decided(request),
-            "5 what was decided is remembered under its request",
-            node=request.node_id,
-            incarnation=request.incarnation,
-            sequence=request.sequence,
-        )
+        if not self.has_decided(request):
+            broken(
+                "5 what was decided is remembered under its request",
+                node=request.node_id,
+                incarnation=request.incarnation,
+                sequence=request.sequence,
+            )
         return decision
 
     def has_decided(self, request: RequestId) -> bool:
@@ -105,12 +105,8 @@ class Controller:
         """Lets go of what older states are not needed for; call it now and then, for example with each proposal."""
         before = self._delta
         self._delta = Delta(before.finish(0)[0])
-        check(
-            len(self._delta.topics_by_name) == len(self._delta.topics) and self._delta.brokers == before.brokers,
-            "4 what was decided stays decided",
-            topics=len(self._delta.topics),
-            brokers=len(before.brokers),
-        )
+        if len(self._delta.topics_by_name) != len(self._delta.topics) or self._delta.brokers != before.brokers:
+            broken("4 what was decided stays decided", topics=len(self._delta.topics), brokers=len(before.brokers))
 
     def _decide(self, command: Command, now_ns: int) -> Decision[Reply]:
         view, rules = self._delta, self.rules

@@ -13,7 +13,7 @@ from struct import Struct
 
 from chronik.metadata.image import Partition, Topic
 from chronik.metadata.records import NewTopicRecord
-from chronik.runtime.invariants import check
+from chronik.runtime.invariants import broken
 
 Placement = tuple[tuple[int, ...], ...]  # replicas by partition, the preferred leader first
 
@@ -61,16 +61,17 @@ def _packed(placement: Placement) -> bytes:
 @lru_cache(maxsize=REMEMBERED_MAX)
 def _partitions(replication_factor: int, packed: bytes) -> tuple[Partition, ...]:
     count, rest = divmod(len(packed), ID_BYTES * max(replication_factor, 1))
-    check(
-        replication_factor > 0 and count > 0 and rest == 0,
-        "29 a topic comes with its partitions and their replicas",
-        replication_factor=replication_factor,
-        size=len(packed),
-    )
+    if replication_factor <= 0 or count <= 0 or rest != 0:
+        broken(
+            "29 a topic comes with its partitions and their replicas",
+            replication_factor=replication_factor,
+            size=len(packed),
+        )
     ids = Struct(f">{count * replication_factor}i").unpack(packed)
     return tuple([_partition(ids[at : at + replication_factor]) for at in range(0, len(ids), replication_factor)])
 
 
 def _partition(replicas: tuple[int, ...]) -> Partition:
-    check(len(set(replicas)) == len(replicas), "29 a partition's replicas are different brokers", replicas=replicas)
+    if len(set(replicas)) != len(replicas):
+        broken("29 a partition's replicas are different brokers", replicas=replicas)
     return Partition(leader=replicas[0], leader_epoch=0, partition_epoch=0, replicas=replicas, isr=replicas)

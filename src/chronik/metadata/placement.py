@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from chronik.metadata.errors import refuse
 from chronik.metadata.image import Broker
 from chronik.metadata.new_topics import Placement
-from chronik.runtime.invariants import broken, check
+from chronik.runtime.invariants import broken
 from chronik.wire.error_codes import ErrorCode
 
 
@@ -134,5 +134,6 @@ def _mix(racks: list[list[int]]) -> list[int]:
     while any(left):
         last = max((rack for rack in left if rack and rack is not last), key=len, default=last)
         mixed.append(last.pop(0))
-    check(len(mixed) == sum(map(len, racks)), "29 every broker stands in the circle once", mixed=mixed, racks=racks)
+    if len(mixed) != sum(map(len, racks)):
+        broken("29 every broker stands in the circle once", mixed=mixed, racks=racks)
     return mixed

@@ -45,7 +45,7 @@ from chronik.raft.errors import RaftError, Stopped
 from chronik.raft.interfaces import Notes, Transport
 from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Runtime
-from chronik.runtime.invariants import InvariantBroken, check
+from chronik.runtime.invariants import InvariantBroken, broken
 from chronik.runtime.units import NS_PER_MS
 from chronik.wire.error_codes import ErrorCode
 
@@ -450,9 +450,8 @@ class MetadataStore:
     def _apply(self, index: int, data: bytes) -> None:
         records = self._writer.records_in(data) if self._writer else None
         before = self.image
-        check(
-            index > before.version, "4 entries are applied in the order of the log", index=index, version=before.version
-        )
+        if index <= before.version:
+            broken("4 entries are applied in the order of the log", index=index, version=before.version)
         self.image, changes = replay_onto(before, index, self._received.records(data) if records is None else records)
         self._tell(before, changes)
 

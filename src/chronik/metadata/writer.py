@@ -24,7 +24,7 @@ from chronik.raft.driver import RaftNode
 from chronik.raft.errors import Stopped
 from chronik.runtime.buggify import SMALL_BATCH, WRITER_FULL
 from chronik.runtime.interfaces import Clock
-from chronik.runtime.invariants import check
+from chronik.runtime.invariants import broken, check
 from chronik.wire.error_codes import ErrorCode
 
 WAITING_MAX = 10_000  # commands; past it the asker is told to come again, so that a slow disk costs no memory
@@ -45,7 +45,8 @@ class Batch:
 
     def add(self, records: list[Record]) -> None:
         self.records += records
-        check(self.data == b"", "5 nothing is added to a batch that was proposed", records=len(records))
+        if self.data != b"":
+            broken("5 nothing is added to a batch that was proposed", records=len(records))
         self.size += sum([_size_of(record) for record in records])
 
 
@@ -122,7 +123,8 @@ class Writer:
         if self._stopped or self._under_way is not None or not self._batches:
             return
         batch = self._under_way = self._batches.popleft()
-        check(len(batch.data) == 0, "5 a batch is proposed once", records=len(batch.records))
+        if len(batch.data) != 0:
+            broken("5 a batch is proposed once", records=len(batch.records))
         done: asyncio.Future[int]
         if batch.records:
             batch.data = encode_batch(batch.records)
@@ -142,12 +144,8 @@ class Writer:
             return
         batch, self._under_way = self._under_way, None
         assert batch is not None
-        check(
-            self._waiting >= len(batch.answers),
-            "26 as many commands wait as were submitted",
-            waiting=self._waiting,
-            answered=len(batch.answers),
-        )
+        if self._waiting < len(batch.answers):
+            broken("26 as many commands wait as were submitted", waiting=self._waiting, answered=len(batch.answers))
         self._waiting -= len(batch.answers)
         for waiter, answer in batch.answers:
             if waiter.done():

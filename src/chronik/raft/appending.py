@@ -56,21 +56,22 @@ def drop(core: Core, message: Message) -> Refusal:
 
 def append_own(core: Core, entries: Sequence[Entry]) -> bool:
     """Adds a leader's entries to its log. False: too much is uncommitted already."""
-    check(core.role is Role.LEADER, "1 only a leader adds entries of its own", term=core.term, role=core.role)
-    size_bytes = sum(len(entry.data) for entry in entries)
+    if core.role is not Role.LEADER:
+        broken("1 only a leader adds entries of its own", term=core.term, role=core.role)
+    size_bytes = sum([len(entry.data) for entry in entries])
     total_bytes = core.uncommitted_bytes + size_bytes
     if core.uncommitted_bytes and size_bytes and total_bytes > core.config.uncommitted_bytes_max:
         return False
     core.uncommitted_bytes = total_bytes
     index, term = core.log.last_index, core.term
     core.log.append([Entry(term, at, entry.kind, entry.data) for at, entry in enumerate(entries, index + 1)])
-    check(
-        core.log.last_index == index + len(entries) and core.log.last_term == core.term,
-        "3 a leader's entries are of its own term",
-        end=core.log.last_index,
-        end_term=core.log.last_term,
-        term=core.term,
-    )
+    if core.log.last_index != index + len(entries) or core.log.last_term != core.term:
+        broken(
+            "3 a leader's entries are of its own term",
+            end=core.log.last_index,
+            end_term=core.log.last_term,
+            term=core.term,
+        )
     core.send(Kind.APPEND_REPLY, core.id, index=core.log.last_index)
     return True
 
@@ -191,7 +192,7 @@ def advance_commit(core: Core) -> bool:
         index = min(index, core.progress[holder].match if holder in core.progress else 0)
     if not (core.log.matches(index, core.term) and core.log.commit_to(index)):
         return False
-    holders = sum(1 for voter in voters if progress[voter].match >= core.log.committed)
+    holders = len([voter for voter in voters if progress[voter].match >= core.log.committed])
     if holders * 2 <= len(voters):
         broken("3 what is committed is on a majority's disks", committed=core.log.committed, holders=holders)
     return True

@@ -40,7 +40,7 @@ from chronik.raft.probation import LogEnd, Probation
 from chronik.raft.progress import Pace, Progress
 from chronik.raft.quorum import majority
 from chronik.raft.reads import PendingReads, ReadMode
-from chronik.runtime.invariants import check
+from chronik.runtime.invariants import broken, check
 
 UNLIMITED = 1 << 62
 NO_HARD_STATE, NO_MEMBERS = HardState(), Membership()
@@ -321,12 +321,8 @@ class Core:
 
     def persisted(self, report: Persisted) -> None:
         """The disk holds what the Ready with this report asked for, and everything asked for before it."""
-        check(
-            report.term <= self.term,
-            "2 nothing was written in a later term than this node's",
-            report=report.term,
-            term=self.term,
-        )
+        if report.term > self.term:
+            broken("2 nothing was written in a later term than this node's", report=report.term, term=self.term)
         if report.index and report.term == self.term:
             # In an older term the same index may have been written with another leader's entry since: wait for that.
             self.log.stable_to(report.index, report.log_term)
@@ -343,8 +339,8 @@ class Core:
     def applied(self, entries: Sequence[Entry]) -> None:
         """The state machine has these entries of a Ready."""
         if entries:
-            self._applied_to(entries[-1].index, sum(entry.size_bytes for entry in entries))
-            self.uncommitted_bytes = max(0, self.uncommitted_bytes - sum(len(entry.data) for entry in entries))
+            self._applied_to(entries[-1].index, sum([entry.size_bytes for entry in entries]))
+            self.uncommitted_bytes = max(0, self.uncommitted_bytes - sum([len(entry.data) for entry in entries]))
 
     def _applied_to(self, index: int, size_bytes: int) -> None:
         self.log.applied_to(max(index, self.log.applied), size_bytes)

@@ -264,7 +264,8 @@ class RaftNode:
 
         Fails with NotLeader, Dropped or Stopped: it never entered the log; with OutcomeUnknown: it may have.
         """
-        check(len(data) > 0, "3 an empty entry is a leader's own", term=self._core.term)
+        if len(data) <= 0:
+            broken("3 an empty entry is a leader's own", term=self._core.term)
         return self._propose(Entry(0, 0, EntryKind.NORMAL, data))
 
     async def read_index(self) -> int:

@@ -8,7 +8,7 @@ promises on purpose: in a term in which that was begun there is no lease any mor
 
 from __future__ import annotations
 
-from chronik.runtime.invariants import check
+from chronik.runtime.invariants import broken, check
 
 ASKED_MAX = 64  # rounds under way; a leader that hears no quorum steps down long before
 
@@ -23,8 +23,10 @@ class Lease:
 
     def asked(self, context: bytes, term: int, now_ns: int) -> None:
         """A round of heartbeats with this context leaves now."""
-        check(context not in self._sent_ns, "6 a round of heartbeats has a context of its own", term=term)
-        check(term >= self._term, "6 a lease is asked for in the newest term", term=term, before=self._term)
+        if context in self._sent_ns:
+            broken("6 a round of heartbeats has a context of its own", term=term)
+        if term < self._term:
+            broken("6 a lease is asked for in the newest term", term=term, before=self._term)
         self._sent_ns[context] = (term, now_ns)
         if len(self._sent_ns) > ASKED_MAX:
             del self._sent_ns[next(iter(self._sent_ns))]
@@ -38,13 +40,10 @@ class Lease:
         if term != self._revoked_term:
             later = sent_ns + self.duration_ns
             self.until_ns = max(self.until_ns, later) if term == self._term else later
-            check(
-                term >= self._term and later >= self.duration_ns,
-                "6 a lease is counted from when its round was sent",
-                term=term,
-                before=self._term,
-                until_ns=later,
-            )
+            if term < self._term or later < self.duration_ns:
+                broken(
+                    "6 a lease is counted from when its round was sent", term=term, before=self._term, until_ns=later
+                )
             self._term = term
         return True
 

@@ -97,16 +97,12 @@ class Replicas:
 
     def _make(self, topic: Topic, index: int) -> Replica:
         key = (topic.topic_id, index)
-        check(key not in self._replicas, "9 a partition has one replica on a node", topic=topic.name, index=index)
+        if key in self._replicas:
+            broken("9 a partition has one replica on a node", topic=topic.name, index=index)
         settings = self._settings_of(self.image, topic.name)
         log = self.logs.create(topic.name, topic.topic_id, index, settings.log)
-        check(
-            (log.topic_id, log.partition) == key,
-            "8 a replica's log is its partition's",
-            topic=topic.name,
-            index=index,
-            log=log,
-        )
+        if (log.topic_id, log.partition) != key:
+            broken("8 a replica's log is its partition's", topic=topic.name, index=index, log=log)
         made = self._replicas[key] = Replica(
             log,
             self.node_id,
@@ -206,12 +202,10 @@ class Replicas:
         self, image: Image, changed: Iterable[Topic], removed: Iterable[Topic], brokers: Iterable[int] = ()
     ) -> list[Log]:
         """Takes a new image. Returns the logs that no longer belong here, for the caller to delete."""
-        check(
-            image.version >= self.image.version,
-            "4 a node follows images in the order of their versions",
-            before=self.image.version,
-            now=image.version,
-        )
+        if image.version < self.image.version:
+            broken(
+                "4 a node follows images in the order of their versions", before=self.image.version, now=image.version
+            )
         self.image = image
         if any(image.is_live(broker_id) for broker_id in brokers):
             for replica in self._replicas.values():

@@ -32,7 +32,7 @@ from chronik.replication.waits import Waits
 from chronik.runtime.buggify import EARLY_TIMEOUT, SPURIOUS_WAKE
 from chronik.runtime.interfaces import Clock
 from chronik.runtime.invariants import broken, check
-from chronik.storage.answers import Appended
+from chronik.storage.answers import Appended, Verify
 from chronik.storage.log import Log
 from chronik.wire.batches import BatchView, split
 
@@ -210,15 +210,13 @@ class Replica:
 
     # --- writing
 
-    def append(self, batches: list[BatchView], *, now_ms: int, from_client: bool = True) -> Appended:
-        """Assigns offsets and writes to the page cache. What survives is told by `when_committed`."""
+    def append(self, batches: list[BatchView], *, now_ms: int, verify: Verify | None = None) -> Appended:
+        """Assigns offsets and writes to the page cache, as `Log.append` does. `when_committed` tells what survives."""
         if self.state.leader != self.node_id:
             broken(
                 "11 only a leader appends", partition=self.name, leader=self.state.leader, epoch=self.state.leader_epoch
             )
-        appended = self.log.append(
-            batches, leader_epoch=self.state.leader_epoch, now_ms=now_ms, from_client=from_client
-        )
+        appended = self.log.append(batches, leader_epoch=self.state.leader_epoch, now_ms=now_ms, verify=verify)
         for progress in self.followers.values():
             progress.session.has_more(progress)
         if self.log.config.durability == "os":
@@ -538,7 +536,7 @@ class CoordinatorPartition:
         self._replica.require_leader(self.leader_epoch)
         self._replica.require_in_sync()
         batches = split(memoryview(batch))
-        next_offset = self._replica.append(batches, now_ms=self._now_ms(), from_client=False).last_offset + 1
+        next_offset = self._replica.append(batches, now_ms=self._now_ms()).last_offset + 1
         check(
             next_offset == self._replica.log.end_offset,
             "17 a coordinator's records stand at the end of the log",

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from itertools import pairwise
 
 from chronik.runtime.interfaces import Clock
-from chronik.runtime.invariants import check
+from chronik.runtime.invariants import broken, check
 from chronik.runtime.units import NS_PER_MS
 
 NEVER_NS = 2**63
@@ -84,7 +84,8 @@ class Waits:
     def _set_timer(self, deadline_ns: int, delay_ms: int) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        check(deadline_ns < NEVER_NS and delay_ms >= 0, "27 a wait ends", deadline_ns=deadline_ns, delay_ms=delay_ms)
+        if deadline_ns >= NEVER_NS or delay_ms < 0:
+            broken("27 a wait ends", deadline_ns=deadline_ns, delay_ms=delay_ms)
         self._timer_ns = deadline_ns
         self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._time_is_up)
 

@@ -105,7 +105,10 @@ class KernelSends:
 
     def _send_by_loop(self, due: list[Due]) -> None:
         # Copies first: a write may make its transport's owner give us more.
-        for transport, data in [(transport, bytes(self._arena[at : at + size])) for transport, at, size in due]:
+        copies: list[tuple[asyncio.Transport, bytes]] = []
+        for transport, at, size in due:
+            copies.append((transport, bytes(self._arena[at : at + size])))
+        for transport, data in copies:
             if not transport.is_closing():
                 transport.write(data)
 

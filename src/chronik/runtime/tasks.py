@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from chronik.runtime.invariants import InvariantBroken, check
+from chronik.runtime.invariants import InvariantBroken, broken
 
 logger = logging.getLogger("chronik.tasks")
 
@@ -28,7 +28,8 @@ class Tasks:
     def start(self, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         full_name = f"{self.owner}.{name}"
         task = asyncio.get_running_loop().create_task(self._guard(full_name, work), name=full_name)
-        check(task not in self._running, "30 a task is started once", name=full_name)
+        if task in self._running:
+            broken("30 a task is started once", name=full_name)
         self._running[task] = None
         task.add_done_callback(self._forget)
         # A task that is cancelled before its first step never touches its work, which Python would complain about.

@@ -1,8 +1,13 @@
-"""Results of an append and of a read."""
+"""What an append is given besides its batches, and the results of an append and of a read."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
+
+from chronik.wire.batches import BatchView
+
+Verify = Callable[[BatchView], None]  # raises why a batch must not be appended
 
 
 class Appended(NamedTuple):

@@ -27,7 +27,7 @@ class Capture:
         self.log = log
         self.pieces = pieces
         self.end_offset = log.end_offset
-        self.digest = pieces[-1][0].digest if pieces else 0  # of the last segment, up to the end of its piece
+        self.digest = 0  # if `by_sync`: of the last segment, up to the end of its piece
         self.generation = log.generation
         self.by_sync = False
         self.names = False  # whether the file that says whose directory it is is synced with it
@@ -65,8 +65,14 @@ class Capture:
             if segment.synced_bytes < segment.size_bytes or not segment.entry_synced
         ]
         capture = cls(log, pieces)
-        capture.by_sync = True
+        capture.sync_segments()
         return capture
+
+    def sync_segments(self) -> None:
+        """Chooses to sync the segments. Only valid before anything else is appended: a mark will need the digest."""
+        self.by_sync = True
+        if self.pieces:
+            self.digest = self.pieces[-1][0].digest
 
     @staticmethod
     def unsynced_bytes(log: Log) -> int:

@@ -12,7 +12,6 @@ from __future__ import annotations
 from struct import Struct
 from typing import NamedTuple
 
-from chronik.runtime.interfaces import Buffer
 from chronik.wire.batches import BatchView
 from chronik.wire.checksums import crc32c
 
@@ -32,11 +31,6 @@ def beginning(path: str) -> int:
     return crc32c("/".join(path.rsplit("/", 2)[-2:]).encode())
 
 
-def extended(digest: int, stamp: Buffer, crc: int) -> int:
-    """By a batch with this CRC; `stamp` is its first 16 bytes."""
-    return crc32c(stamp, digest ^ crc)
-
-
 def extended_by(digest: int, header: tuple[int, ...] | BatchView) -> int:
-    """As `extended`, by a header as it is unpacked."""
+    """By a batch with this header, as it is unpacked. `Segment.note` does the same with the bytes of the stamp."""
     return crc32c(_pack(header[0], header[1], header[2]), digest ^ header[4])

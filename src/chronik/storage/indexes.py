@@ -48,7 +48,7 @@ class Index:
         self.path = path
         self._salt = salt
         self._offsets = array("I")
-        self._positions = array("I")
+        self.positions = array("I")  # of the batches that have an entry
         self._timestamps = array("q")
         self._digests = array("I")
         self._taken = 0  # entries that another process wrote: their checksums are looked at when they are used
@@ -57,36 +57,36 @@ class Index:
         self.file: File | None = None  # open since the first write or cut
 
     def __len__(self) -> int:
-        return len(self._positions)
+        return len(self.positions)
 
     def entry(self, index: int) -> IndexEntry:
-        return IndexEntry(self._offsets[index], self._positions[index], self._timestamps[index])
+        return IndexEntry(self._offsets[index], self.positions[index], self._timestamps[index])
 
     def last_position(self) -> int:
         """-1 if there is no entry, so that the first batch always gets one."""
-        return self._positions[-1] if self._positions else -1
+        return self.positions[-1] if self.positions else -1
 
     def known_before(self, position: int) -> Known | None:
         """The digest at the last entry at or before `position` that can be believed."""
-        index = bisect_right(self._positions, position)
+        index = bisect_right(self.positions, position)
         while index:
             index -= 1
             if index >= self._taken or self._holds(index):
-                return Known(self._positions[index], self._digests[index])
+                return Known(self.positions[index], self._digests[index])
         return None
 
     def known_after(self, position: int) -> Known | None:
         """The digest at the first entry at or behind `position` that can be believed, or at the end if it is sealed."""
-        for index in range(bisect_left(self._positions, position), len(self._positions)):
+        for index in range(bisect_left(self.positions, position), len(self.positions)):
             if index >= self._taken or self._holds(index):
-                return Known(self._positions[index], self._digests[index])
+                return Known(self.positions[index], self._digests[index])
         if self._ends_sealed and (end := self._read_entry(self._written)) is not None and end[0] == END:
             return Known(end[1], end[3])
         return None
 
     def _holds(self, index: int) -> bool:
         found = self._read_entry(index)
-        return found is not None and found[:2] == (self._offsets[index], self._positions[index])
+        return found is not None and found[:2] == (self._offsets[index], self.positions[index])
 
     def _read_entry(self, index: int) -> tuple[int, ...] | None:
         """As the file has it; None if its checksum does not hold, or it cannot be read."""
@@ -101,10 +101,10 @@ class Index:
         return ENTRY.unpack(data)
 
     def add(self, offset: int, position: int, timestamp_before_ms: int, digest: int) -> None:
-        if self._positions and position < self._positions[-1]:
-            broken("28 index entries rise", path=self.path, position=position, last=self._positions[-1])
+        if self.positions and position < self.positions[-1]:
+            broken("28 index entries rise", path=self.path, position=position, last=self.positions[-1])
         self._offsets.append(offset)
-        self._positions.append(position)
+        self.positions.append(position)
         self._timestamps.append(timestamp_before_ms)
         self._digests.append(digest)
 
@@ -116,7 +116,7 @@ class Index:
         return self.entry(index) if index >= 0 else IndexEntry(0, 0, -1)
 
     def before_position(self, position: int) -> IndexEntry:
-        index = bisect_right(self._positions, position) - 1
+        index = bisect_right(self.positions, position) - 1
         return self.entry(index) if index >= 0 else IndexEntry(0, 0, -1)
 
     def before_timestamp(self, timestamp_ms: int) -> IndexEntry:
@@ -129,11 +129,11 @@ class Index:
     def truncate(self, position: int) -> None:
         """Forgets entries at or behind `position`, in the file too: a batch of another time may come to start at the
         same byte and offset, and would agree with an entry that came back."""
-        count = bisect_left(self._positions, position)
-        del self._offsets[count:], self._positions[count:], self._timestamps[count:], self._digests[count:]
+        count = bisect_left(self.positions, position)
+        del self._offsets[count:], self.positions[count:], self._timestamps[count:], self._digests[count:]
         self._taken = min(self._taken, count)
         check(
-            len(self._offsets) == len(self._positions) == len(self._timestamps) == len(self._digests),
+            len(self._offsets) == len(self.positions) == len(self._timestamps) == len(self._digests),
             "28 an index entry has offset, position, timestamp and digest",
             path=self.path,
             count=count,
@@ -163,26 +163,26 @@ class Index:
 
     @property
     def unwritten(self) -> int:
-        return len(self._positions) - self._written
+        return len(self.positions) - self._written
 
     def write(self) -> None:
         """Puts what is not yet in the file there. After an error the next call tries it all again."""
         file, self.file = self.file, None  # if this fails, the file may end in half an entry: it is cut when reopened
         start = self._written
         check(
-            start <= len(self._positions),
+            start <= len(self.positions),
             "28 an index file holds no more than the index",
             path=self.path,
             written=start,
-            entries=len(self._positions),
+            entries=len(self.positions),
         )
         if file is None:
             file = self._disk.open(self.path, create=True)
             file.truncate(_end_of(start))
-        columns = (self._offsets, self._positions, self._timestamps, self._digests)
+        columns = (self._offsets, self.positions, self._timestamps, self._digests)
         rows = [self._row(*row) for row in zip(*[column[start:] for column in columns], strict=True)]
         file.append([b"".join([b"" if file.size_bytes() else HEADER, *rows])])
-        self._written = len(self._positions)
+        self._written = len(self.positions)
         self.file = file
 
     def write_end(self, position: int, digest: int) -> None:
@@ -209,15 +209,15 @@ class Index:
         entries = data[len(HEADER) :] if data.startswith(HEADER) else b""  # else it is of another release
         entries = entries[: len(entries) // ENTRY.size * ENTRY.size]
         self._take(entries)
-        if len(self) and self._offsets[-1] == END and self._positions[-1] == size_bytes:
+        if len(self) and self._offsets[-1] == END and self.positions[-1] == size_bytes:
             self._ends_sealed = True
-            for column in (self._offsets, self._positions, self._timestamps, self._digests):
+            for column in (self._offsets, self.positions, self._timestamps, self._digests):
                 column.pop()
-        rows = (self._offsets, self._positions, self._timestamps)
-        if not len(self) or self._positions[0] or self._positions[-1] >= size_bytes or not all(map(_rises, rows)):
+        rows = (self._offsets, self.positions, self._timestamps)
+        if not len(self) or self.positions[0] or self.positions[-1] >= size_bytes or not all(map(_rises, rows)):
             self._ends_sealed = False
             self._take_while_in_order(entries, size_bytes)
-        self._written = self._taken = len(self._positions)
+        self._written = self._taken = len(self.positions)
         check(
             self._written * ENTRY.size <= len(entries),
             "28 an index takes no more from its file than there is",
@@ -234,11 +234,11 @@ class Index:
         if byteorder == "little":
             words.byteswap()
             longs.byteswap()
-        self._offsets, self._positions, self._timestamps = words[0::6], words[1::6], longs[1::3]
+        self._offsets, self.positions, self._timestamps = words[0::6], words[1::6], longs[1::3]
         self._digests = words[4::6]
 
     def _take_while_in_order(self, data: bytes, size_bytes: int) -> None:
-        self._offsets, self._positions, self._timestamps = array("I"), array("I"), array("q")
+        self._offsets, self.positions, self._timestamps = array("I"), array("I"), array("q")
         self._digests = array("I")
         last_offset = last_position = last_timestamp = -1
         for offset, position, timestamp, digest, _ in ENTRY.iter_unpack(data):

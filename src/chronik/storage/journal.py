@@ -70,6 +70,7 @@ class Journal:
         self._gathered: asyncio.Future[None] | None = None  # of the round that is next
         self._crowd = Crowd(self._loop, self._start)
         self._captures: list[Capture] = []
+        self._written_bytes = self._file.size_bytes()
         self._synced_bytes = 0
         self._syncing_bytes = 0
         self._notes_unsynced = False
@@ -222,14 +223,14 @@ class Journal:
                 # The segments have their space already, so syncing them is what still works. Declarations are lost,
                 # which a log that was declared in an earlier file survives, and a new one had its note refused.
                 for capture in captures:
-                    capture.by_sync = True
+                    capture.sync_segments()
                 # Whatever is written of those logs later declares them first.
                 self._handles = {log: handle for log, handle in self._handles.items() if handle < first_new_handle}
         files: list[File] = []
         directories: list[str] = []
         if self._notes_unsynced:
             files.append(self._file)
-            self._syncing_bytes = self._file.size_bytes()
+            self._syncing_bytes = self._written_bytes
         self._notes_unsynced = False
         try:
             for capture in captures:
@@ -249,11 +250,13 @@ class Journal:
 
     def _capture(self, logs: dict[Log, None]) -> list[Capture]:
         """What each log has now, and who is made durable by syncing its segment."""
-        captures = [log.capture() for log in logs]
-        for capture in captures:
-            capture.by_sync = capture.size_bytes > self._disk.journal_bytes_max
-            if SYNCED_BY_FILE.is_on and SYNCED_BY_FILE.fires():
-                capture.by_sync = True
+        captures = []
+        for log in logs:
+            capture = log.capture()
+            by_chance = SYNCED_BY_FILE.is_on and SYNCED_BY_FILE.fires()
+            if by_chance or capture.size_bytes > self._disk.journal_bytes_max:
+                capture.sync_segments()
+            captures.append(capture)
         return captures
 
     def _collect(self, capture: Capture, parts: list[bytes | memoryview]) -> None:
@@ -288,7 +291,7 @@ class Journal:
             return
         if self.failed is not None:
             broken("21 after a failed sync nothing is acknowledged", journal=self.path)
-        if self._syncing_bytes > self._file.size_bytes():
+        if self._syncing_bytes > self._written_bytes:
             broken("21 what a sync covers was written before it", journal=self.path, syncing=self._syncing_bytes)
         self._synced_bytes = max(self._synced_bytes, self._syncing_bytes)
         marks: list[bytes | memoryview] = []
@@ -322,13 +325,15 @@ class Journal:
             return
 
     def _write(self, parts: list[bytes | memoryview]) -> None:
-        position = self._file.size_bytes()
+        position = self._written_bytes
         if self._synced_bytes > position:
             broken("21 what was synced was written before", synced=self._synced_bytes, position=position)
         try:
             self._file.append(frame(parts, position, self._synced_bytes))
         except OSError as error:
             raise self.fail(error) from error
+        finally:
+            self._written_bytes = self._file.size_bytes()  # also of what a full disk took in part
 
     def _create(self, number: int) -> File:
         file = self._disk.create_ahead(journal_path(self.directory, number), AHEAD_BYTES)
@@ -355,7 +360,7 @@ class Journal:
         )
         self._handles.clear()
         self._handle_next = 0
-        self._synced_bytes = self._syncing_bytes = 0
+        self._written_bytes = self._synced_bytes = self._syncing_bytes = 0
         switched.set_result(None)
 
 

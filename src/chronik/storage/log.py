@@ -16,9 +16,9 @@ from operator import attrgetter
 
 from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Buffer, Disk, File
-from chronik.runtime.invariants import broken, check
-from chronik.storage import partition_metadata, rules
-from chronik.storage.answers import Appended, LogRead
+from chronik.runtime.invariants import broken
+from chronik.storage import partition_metadata
+from chronik.storage.answers import Appended, LogRead, Verify
 from chronik.storage.capture import Capture
 from chronik.storage.config import LogConfig
 from chronik.storage.errors import CorruptSegment, InvalidRecord, LogFull, OffsetOutOfRange, StorageError
@@ -36,12 +36,12 @@ from chronik.wire.batches import (
     EPOCH_MAX,
     LENGTH_COVERS_FROM,
     NO_PRODUCER_ID,
+    STAMP,
     STAMP_BYTES,
     BatchView,
     crc_of,
     patch,
     patch_append_time,
-    stamped,
     validate_replicated,
 )
 
@@ -122,10 +122,12 @@ class Log:
 
     # Appending.
 
-    def append(self, batches: list[BatchView], *, leader_epoch: int, now_ms: int, from_client: bool = True) -> Appended:
+    def append(
+        self, batches: list[BatchView], *, leader_epoch: int, now_ms: int, verify: Verify | None = None
+    ) -> Appended:
         """Assigns offsets and writes, or raises and changes nothing. A repeated batch is answered, not written.
 
-        `from_client=False` leaves out the topic's rules about sizes, keys and times, which coordinators need not prove.
+        The caller has checked the batches. What is left to check after their sequence numbers it passes as `verify`.
         """
         if self._journal.failed is not None or self.damage is not None:
             raise self._journal.failed or self.damage or StorageError
@@ -144,8 +146,8 @@ class Log:
                     if written.last_offset >= self.end_offset:
                         broken("13 a batch that was written before is in the log", log=self, last=written.last_offset)
                     return Appended(written.first_offset, written.last_offset, written.timestamp_ms, True)
-            if from_client:
-                rules.check_produced(batch, config, now_ms)
+            if verify is not None:
+                verify(batch)
             if stamps_time:
                 data = bytearray(batch.data)
                 patch(data, 0, offset, leader_epoch)
@@ -153,17 +155,16 @@ class Log:
                 buffers.append(data)
                 stamps.append((data[:STAMP_BYTES], crc_of(data)))
             else:
-                buffers += stamped(batch, offset, leader_epoch)
-                stamps.append((buffers[-2], batch.crc))
+                stamp: Buffer = STAMP.pack(offset, batch.length_bytes, leader_epoch)
+                buffers += (stamp, batch.data[STAMP_BYTES:])
+                stamps.append((stamp, batch.crc))
             size_bytes += batch.length_bytes + LENGTH_COVERS_FROM
             offset += batch.last_offset_delta + 1
         segment = self._room_for(size_bytes, offset, now_ms if stamps_time else batches[0].max_timestamp)
         if size_bytes < JOINED_BYTES_MAX:
             buffers = [b"".join(buffers)]
-        if leader_epoch != self.epochs.latest:
-            check(
-                leader_epoch > self.epochs.latest, "11 a leader's epoch never goes back", log=self, epoch=leader_epoch
-            )
+        if leader_epoch < self.epochs.latest:
+            broken("11 a leader's epoch never goes back", log=self, epoch=leader_epoch)
         position = self._write(segment, buffers, size_bytes)
         if leader_epoch != self.epochs.latest:
             self.epochs.assign(leader_epoch, first_offset)

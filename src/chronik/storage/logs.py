@@ -22,7 +22,7 @@ from typing import Any
 from chronik.runtime.buggify import FORCED_CHECKPOINT
 from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Disk, Runtime
-from chronik.runtime.invariants import check
+from chronik.runtime.invariants import broken, check
 from chronik.storage import checkpoint, compaction, lost_logs, manifest, partition_metadata, recovery, retention
 from chronik.storage.capture import Capture
 from chronik.storage.checkpoint import LogPoint
@@ -236,7 +236,8 @@ class Logs:
         log.directory_durably = log.directory in self._renamed
         log.drops_first = (topic_id, partition) in self._undropped
         log.on_lost, log.on_open = self._lost, self.open_files.opens
-        check((topic_id, partition) not in self._logs, "30 a partition has one log", topic=topic, index=partition)
+        if (topic_id, partition) in self._logs:
+            broken("30 a partition has one log", topic=topic, index=partition)
         self._logs[topic_id, partition] = log
         return log
 

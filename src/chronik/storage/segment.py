@@ -19,10 +19,11 @@ from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Buffer, Disk, File
 from chronik.runtime.invariants import broken
 from chronik.storage import digests, verification
-from chronik.storage.digests import Known, extended, extended_by
+from chronik.storage.digests import Known, extended_by
 from chronik.storage.errors import CorruptSegment, LogFull
 from chronik.storage.indexes import CHUNK_ENTRIES, Index, IndexEntry
 from chronik.wire.batches import HEADER, HEADER_BYTES, LENGTH_COVERS_FROM, MAGIC, BatchView, split
+from chronik.wire.checksums import crc32c
 
 logger = logging.getLogger("chronik.storage")
 
@@ -196,7 +197,7 @@ class Segment:
         index = self._index
         if index is None:
             index = self.index
-        last = index.last_position()
+        last = index.positions[-1] if index.positions else -1
         if position < last or end > self.size_bytes or base_offset < self.base_offset:
             broken(
                 "28 a batch stands between its neighbours",
@@ -214,7 +215,7 @@ class Segment:
             index.add(base_offset - self.base_offset, position, largest, digest)
             if index.unwritten >= CHUNK_ENTRIES:
                 self._write_index()
-        self._digest = extended(digest, stamp, crc)
+        self._digest = crc32c(stamp, digest ^ crc)  # see `digests`
         if max_timestamp_ms > largest:
             self._max_timestamp_ms = max_timestamp_ms
         recent = self._recent

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 HEADER: Final = Struct(">qiibIhiqqqhii")
 HEADER_BYTES: Final = HEADER.size
-STAMP_BYTES: Final = 16  # base offset, length and epoch: what a broker may write anew
+STAMP: Final = Struct(">qii")  # base offset, length and epoch: what a broker may write anew, no CRC covers it
+STAMP_BYTES: Final = STAMP.size
 LENGTH_COVERS_FROM: Final = 12  # `length` does not count the base offset and itself
 CRC_COVERS_FROM: Final = 21
 MAGIC: Final = 2
@@ -56,7 +57,6 @@ NO_SEQUENCE: Final = -1
 NO_LEADER_EPOCH: Final = -1
 
 _INT64, _INT32 = Struct(">q"), Struct(">i")
-_STAMP = Struct(">qii")  # base offset, length, epoch: what stands before the magic
 _CRC = Struct(">I")
 _ATTRIBUTES = Struct(">h")
 _unpack_header = HEADER.unpack_from
@@ -131,14 +131,6 @@ def validate_produced(buffer: memoryview, batch_bytes_max: int) -> BatchView:
     rewriting the batch, are refused. Whether all records have keys, and times within bounds, is a matter of the topic
     (`records.verify`); sequence numbers and transactions are the partition's.
     """
-    batch = produced_batch(buffer, batch_bytes_max)
-    if batch is None:
-        raise _why_not_produced(buffer, batch_bytes_max)
-    return batch
-
-
-def produced_batch(buffer: memoryview, batch_bytes_max: int) -> BatchView | None:
-    """The same for those who can leave it to others to say what is wrong: None."""
     size = len(buffer)
     if size >= HEADER_BYTES:
         fields = _unpack_header(buffer)
@@ -155,7 +147,7 @@ def produced_batch(buffer: memoryview, batch_bytes_max: int) -> BatchView | None
             and (producer_id < 0 or sequence >= 0)
         ):
             return _new(BatchView, (*fields, buffer))
-    return None
+    raise _why_not_produced(buffer, batch_bytes_max)
 
 
 def _why_not_produced(buffer: memoryview, batch_bytes_max: int) -> Malformed:
@@ -268,11 +260,6 @@ def patch(buffer: bytearray | memoryview, at: int, base_offset: int, leader_epoc
     """Puts the offset and epoch that the leader assigned into the batch at `at`. The CRC covers neither."""
     _INT64.pack_into(buffer, at, base_offset)
     _INT32.pack_into(buffer, at + LENGTH_COVERS_FROM, leader_epoch)
-
-
-def stamped(batch: BatchView, base_offset: int, leader_epoch: int) -> tuple[bytes, memoryview]:
-    """As `patch`, for bytes that cannot be written to: a new head of 16 bytes and the unchanged rest."""
-    return _STAMP.pack(base_offset, batch.length_bytes, leader_epoch), batch.data[_STAMP.size :]
 
 
 def crc_of(data: bytes | bytearray | memoryview) -> int:

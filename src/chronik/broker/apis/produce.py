@@ -18,14 +18,14 @@ from chronik.broker.api import Later, api
 from chronik.broker.errors import REFUSALS, Unanswerable
 from chronik.broker.permissions import TOPIC, TRANSACTIONAL_ID, WRITE
 from chronik.broker.produce_reply import encoded_reply
-from chronik.broker.produced import look_inside, plain_batch, read_produced, takes_long
-from chronik.broker.topics import INTERNAL_TOPICS, find_replica, find_topic
+from chronik.broker.produced import Look, Verdict, judge
+from chronik.broker.topics import INTERNAL_TOPICS, find_topic, why_no_replica
 from chronik.broker.turns import PIECES_FIRST
 from chronik.metadata.image import Topic
 from chronik.runtime.buggify import LONG_WAY
 from chronik.runtime.invariants import broken
 from chronik.runtime.pieces import Work, at_once, each_light
-from chronik.wire.batches import BatchView
+from chronik.wire.batches import TRANSACTIONAL, BatchView
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.errors import InvalidRecord, NotOneBatch
 from chronik.wire.messages.produce import (
@@ -44,17 +44,15 @@ if TYPE_CHECKING:
     from chronik.metadata.errors import MetadataError
     from chronik.replication.errors import ReplicationError
     from chronik.replication.replica import Replica
-    from chronik.replication.topic_settings import TopicSettings
     from chronik.storage.answers import Appended
     from chronik.storage.errors import StorageError
     from chronik.wire.errors import WireError
 
-    Slow = list[tuple[PartitionProduceData, TopicSettings]]
     Produced = ProduceResponse | bytes | Later | None
 
 VERSION_TOPIC_IDS = 13
-PIECES_PER_APPEND = 4
-PARTITIONS_AT_ONCE = PIECES_FIRST // PIECES_PER_APPEND
+PIECES_PER_JUDGEMENT, PIECES_PER_APPEND = 2, 3
+PARTITIONS_AT_ONCE = PIECES_FIRST // (PIECES_PER_JUDGEMENT + PIECES_PER_APPEND)
 ACKS_ALL, ACKS_LEADER, ACKS_NONE = -1, 1, 0
 # Refusals that come before the log is looked at, so that they do not tell where it starts.
 START_UNTOLD = frozenset(
@@ -69,34 +67,43 @@ START_UNTOLD = frozenset(
     }
 )
 Waits = list[tuple[asyncio.Future[None], PartitionProduceResponse]]
-Looked = dict[int, list[BatchView] | Exception]  # what was found in batches that were taken apart, by id of their data
+Verdicts = dict[int, Verdict | Exception | None]  # by id of the data; None: there is nothing to append
 
 
 @api(ProduceRequest, ProduceResponse, needs=(WRITE.on(TOPIC), WRITE.on(TRANSACTIONAL_ID, "in transactions")))
 def produce(request: ProduceRequest, context: Context) -> Produced | Coroutine[Any, Any, Produced] | Work[Any]:
-    if request.acks != ACKS_NONE and len(request.topic_data) == 1 and len(request.topic_data[0].partition_data) == 1:
-        return _produce_one(request, request.topic_data[0], context)
-    if sum([len(topic.partition_data) for topic in request.topic_data]) > PARTITIONS_AT_ONCE:
-        return _produce_to_many(request, context)
-    slow = at_once(_slow_partitions(request, context))
-    if slow:
-        return _look_first(request, slow, context)
-    return at_once(_produce(request, context, {}))
+    topics = request.topic_data
+    is_one = len(topics) == 1 and len(topics[0].partition_data) == 1 and request.acks != ACKS_NONE
+    if is_one and not (LONG_WAY.is_on and LONG_WAY.fires()):
+        return _produce_one(request, topics[0], context)
+    work = _produce_to_many(request, context)
+    partition_count = sum([len(topic.partition_data) for topic in topics])
+    return work if partition_count > PARTITIONS_AT_ONCE else at_once(work)
 
 
 def _produce_to_many(request: ProduceRequest, context: Context) -> Work[Any]:
     """Partition after partition, in turns. Each append is atomic, and nothing of this connection overtakes it."""
-    slow = yield from _slow_partitions(request, context)
-    if slow:
-        return _look_first(request, slow, context)
-    return (yield from _produce(request, context, {}))
+    verdicts: Verdicts = {}
+    for data in request.topic_data:
+        topic = _writable_topic(data, context)
+        if isinstance(topic, ErrorCode):
+            continue
+        for partition in data.partition_data:
+            replica = context.services.replicas.get(topic, partition.index)
+            if replica is not None:
+                now_ms = context.services.runtime.clock.wall_ms()
+                verdicts[id(partition)] = judge(partition.records, context.version, replica.settings, now_ms)
+            yield PIECES_PER_JUDGEMENT
+    if any(isinstance(verdict, Look) and verdict.is_long for verdict in verdicts.values()):
+        return _look_first(request, verdicts, context)
+    return (yield from _produce(request, context, verdicts))
 
 
-def _produce(request: ProduceRequest, context: Context, looked: Looked) -> Work[Produced]:
+def _produce(request: ProduceRequest, context: Context, verdicts: Verdicts) -> Work[Produced]:
     waits: Waits = []
     response = ProduceResponse(responses=[])
     for topic in request.topic_data:
-        response.responses.append((yield from _produce_topic(topic, request, context, waits, looked)))
+        response.responses.append((yield from _produce_topic(topic, request, context, waits, verdicts)))
     if request.acks == ACKS_NONE:
         _refuse_silently(response)
         return None
@@ -107,52 +114,30 @@ def _produce(request: ProduceRequest, context: Context, looked: Looked) -> Work[
     return Later(future, lambda _: _settled(response, waits))
 
 
-def _look_first(request: ProduceRequest, slow: Slow, context: Context) -> Coroutine[Any, Any, Any]:
+def _look_first(request: ProduceRequest, verdicts: Verdicts, context: Context) -> Coroutine[Any, Any, Any]:
     """Takes apart on a lane what would hold up the loop, then appends. Later requests of this connection wait."""
     context.connection.hold_back()  # now, not when the coroutine starts
-    return _looked_into(request, slow, context)
+    return _looked_into(request, verdicts, context)
 
 
-async def _looked_into(request: ProduceRequest, slow: Slow, context: Context) -> Any:
+async def _looked_into(request: ProduceRequest, verdicts: Verdicts, context: Context) -> Any:
     services, connection = context.services, context.connection
-    looked: Looked = {}
     try:
-        for partition, settings in slow:
-            now_ms = services.runtime.clock.wall_ms()
-            try:
-                looked[id(partition)] = await services.record_lane.run(
-                    partial(look_inside, partition.records, context.version, settings, now_ms)
-                )
-            except REFUSALS as fault:
-                # Without the frames it came through: they hold what was decompressed, and we would keep them alive.
-                fault.__context__ = fault.__cause__ = None
-                looked[id(partition)] = fault.with_traceback(None)
-        done = await services.turns.run(_produce(request, context, looked))
+        for key, verdict in verdicts.items():
+            if isinstance(verdict, Look) and verdict.is_long:
+                try:
+                    verdicts[key] = await services.record_lane.run(verdict.inside)
+                except REFUSALS as fault:
+                    # Without its frames: they hold what was decompressed, and we would keep them alive.
+                    fault.__context__ = fault.__cause__ = None
+                    verdicts[key] = fault.with_traceback(None)
+        done = await services.turns.run(_produce(request, context, verdicts))
     finally:
         connection.go_on()
     if not isinstance(done, Later):
         return done
     await asyncio.wait([done.future])
     return done.respond(done.future)
-
-
-def _slow_partitions(request: ProduceRequest, context: Context) -> Work[Slow]:
-    """The batches that would hold up the loop, with the settings of their topics."""
-    slow: Slow = []
-    for data in request.topic_data:
-        topic = _writable_topic(data, context)
-        if isinstance(topic, ErrorCode):
-            continue
-        for partition in data.partition_data:
-            replica = context.services.replicas.get(topic, partition.index)
-            if replica is not None and _is_slow(partition, replica, context):
-                slow.append((partition, replica.settings))
-            yield 1
-    return slow
-
-
-def _is_slow(data: PartitionProduceData, replica: Replica, context: Context) -> bool:
-    return takes_long(data.records, context.version, replica.settings, context.services.runtime.clock.wall_ms())
 
 
 def _produce_one(
@@ -163,12 +148,15 @@ def _produce_one(
     topic = _writable_topic(data, context)
     if not isinstance(topic, Topic):  # cheaper to ask than of an enumeration
         return _response_of_one(data, _refused(partition.index, topic))
-    done = _append_plain(topic, partition, request, context)
-    if done is None:
-        found = context.services.replicas.get(topic, partition.index)
-        if found is not None and _is_slow(partition, found, context):
-            return _look_first(request, [(partition, found.settings)], context)
-        done = _append(topic, partition, request, context, {})
+    services = context.services
+    replica = services.replicas.get(topic, partition.index)
+    now_ms = services.runtime.clock.wall_ms()
+    verdict = None
+    if replica is not None and replica.state.leader == replica.node_id:
+        verdict = judge(partition.records, context.version, replica.settings, now_ms)
+        if isinstance(verdict, Look) and verdict.is_long:
+            return _look_first(request, {id(partition): verdict}, context)
+    done = _append(replica, topic, partition, request, context, verdict, now_ms)
     if isinstance(done, PartitionProduceResponse):
         return _response_of_one(data, done)
     replica, appended = done
@@ -225,7 +213,7 @@ def _refuse_silently(response: ProduceResponse) -> None:
 
 
 def _produce_topic(
-    data: TopicProduceData, request: ProduceRequest, context: Context, waits: Waits, looked: Looked
+    data: TopicProduceData, request: ProduceRequest, context: Context, waits: Waits, verdicts: Verdicts
 ) -> Work[TopicProduceResponse]:
     topic = _writable_topic(data, context)
     if isinstance(topic, ErrorCode):
@@ -233,7 +221,7 @@ def _produce_topic(
     else:
         results = []
         for partition in data.partition_data:
-            results.append(_produce_partition(topic, partition, request, context, waits, looked))
+            results.append(_produce_partition(topic, partition, request, context, waits, verdicts))
             yield PIECES_PER_APPEND
     return TopicProduceResponse(name=data.name, topic_id=data.topic_id, partition_responses=results)
 
@@ -251,9 +239,12 @@ def _produce_partition(
     request: ProduceRequest,
     context: Context,
     waits: Waits,
-    looked: Looked,
+    verdicts: Verdicts,
 ) -> PartitionProduceResponse:
-    done = _append(topic, data, request, context, looked)
+    services = context.services
+    replica = services.replicas.get(topic, data.index)
+    now_ms = services.runtime.clock.wall_ms()
+    done = _append(replica, topic, data, request, context, verdicts.get(id(data)), now_ms)
     if isinstance(done, PartitionProduceResponse):
         return done
     replica, appended = done
@@ -267,64 +258,46 @@ def _produce_partition(
     return made
 
 
-def _append_plain(
-    topic: Topic, data: PartitionProduceData, request: ProduceRequest, context: Context
-) -> tuple[Replica, Appended] | PartitionProduceResponse | None:
-    """As `_append`, where nothing needs a second look: the leader, all its replicas in sync, a batch that its header
-    settles. None where something does."""
-    services = context.services
-    replica = services.replicas.get(topic, data.index)
-    if replica is None or replica.is_gone or (LONG_WAY.is_on and LONG_WAY.fires()):
-        return None
-    state = replica.state
-    if state.leader != replica.node_id or len(state.isr) < len(state.replicas):
-        return None
-    if request.acks not in (ACKS_ALL, ACKS_LEADER):
-        return None
-    now_ms = services.runtime.clock.wall_ms()
-    batch = plain_batch(data.records, context.version, replica.settings, now_ms)
-    if batch is None:
-        return None
-    try:
-        appended = replica.append([batch], now_ms=now_ms, from_client=False)
-    except REFUSALS as fault:
-        return _not_appended(fault, topic, data, replica, context)
-    traffic = services.metrics.topics[topic.name]
-    traffic.messages_in += batch.record_count
-    traffic.bytes_in += len(batch.data)
-    return replica, appended
-
-
 def _append(
-    topic: Topic, data: PartitionProduceData, request: ProduceRequest, context: Context, looked: Looked
+    replica: Replica | None,
+    topic: Topic,
+    data: PartitionProduceData,
+    request: ProduceRequest,
+    context: Context,
+    verdict: Verdict | Exception | None,
+    now_ms: int,
 ) -> tuple[Replica, Appended] | PartitionProduceResponse:
     """Where the batch was appended, or the answer that it was not."""
     if request.acks not in (ACKS_ALL, ACKS_LEADER, ACKS_NONE):
         return _refused(data.index, ErrorCode.INVALID_REQUIRED_ACKS)
-    replica = find_replica(context.services, topic, data.index)
-    if isinstance(replica, ErrorCode):
-        return _refused(data.index, replica)
+    if replica is None:
+        return _refused(data.index, why_no_replica(topic, data.index))
+    state = replica.state
     try:
-        replica.require_leader()
-        if request.acks == ACKS_ALL:
+        if state.leader != replica.node_id or replica.is_gone:
+            replica.require_leader()
+        if request.acks == ACKS_ALL and len(state.isr) < len(state.replicas):  # with all of them there are enough
             replica.require_in_sync()
-        batches = looked.get(id(data))
-        if isinstance(batches, Exception):
-            raise batches
-        is_checked = batches is not None
-        if batches is None:
-            batches = read_produced(data.records, context.version, replica.settings)
-        if not batches:
-            return PartitionProduceResponse(index=data.index, error_code=0, base_offset=-1)
-        if any(batch.is_transactional for batch in batches):
+        if verdict is None:  # the replica came here, or began to lead, after the request
+            verdict = judge(data.records, context.version, replica.settings, now_ms)
+        verify = None
+        if isinstance(verdict, BatchView):
+            batch = verdict
+        elif isinstance(verdict, Look):
+            opened, verify = verdict.opened(), verdict.verify
+            if opened is None:
+                return PartitionProduceResponse(index=data.index, error_code=0, base_offset=-1)
+            batch = opened
+        else:
+            raise verdict
+        if batch.attributes & TRANSACTIONAL:
             return _refused(data.index, _no_transaction(request))
-        appended = replica.append(batches, now_ms=context.services.runtime.clock.wall_ms(), from_client=not is_checked)
+        appended = replica.append([batch], now_ms=now_ms, verify=verify)
     except REFUSALS as fault:
         return _not_appended(fault, topic, data, replica, context)
     traffic = context.services.metrics.topics[topic.name]
-    traffic.messages_in += appended.last_offset - appended.first_offset + 1
-    for batch in batches:
-        traffic.bytes_in += batch.size_bytes
+    traffic.messages_in += batch.record_count
+    traffic.bytes_in += len(batch.data)
     return replica, appended
 
 

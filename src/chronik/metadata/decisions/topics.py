@@ -30,7 +30,7 @@ from chronik.metadata.image import ResourceType, Topic, View
 from chronik.metadata.new_topics import Placement, fits, new_topic_record
 from chronik.metadata.placement import Circle
 from chronik.metadata.records import ConfigRecord, Record, RemoveTopicRecord, TopicRecord
-from chronik.runtime.invariants import check
+from chronik.runtime.invariants import broken, check
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.notation import ZERO_UUID
 from chronik.wire.uuids import uuid_text
@@ -45,7 +45,7 @@ _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def create_topics(view: View, command: CreateTopics, rules: Rules) -> Decision[CreateTopicsReply]:
-    asked = sum(_partitions_asked(topic, rules) for topic in command.topics)
+    asked = sum([_partitions_asked(topic, rules) for topic in command.topics])
     if asked > PARTITIONS_MAX_PER_COMMAND:
         refuse(
             ErrorCode.POLICY_VIOLATION,
@@ -85,12 +85,8 @@ def create_topic(view: View, topic: NewTopic, rules: Rules, circle: Circle) -> t
     placed = _manual(view, topic) if topic.assignments else _automatic(topic, rules, circle)
     if name in COORDINATOR_TOPICS:
         require_all_live(name, placed, circle)
-    check(
-        len({len(replicas) for replicas in placed}) == 1,
-        "29 partitions of a new topic have as many replicas each",
-        topic=name,
-        placed=placed,
-    )
+    if len({len(replicas) for replicas in placed}) != 1:
+        broken("29 partitions of a new topic have as many replicas each", topic=name, placed=placed)
     records = _records_of_new(topic_id, name, placed, circle)
     for key, value in configs.items():
         records.append(ConfigRecord(resource_type=ResourceType.TOPIC, resource_name=name, key=key, value=value))

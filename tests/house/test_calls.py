@@ -1,0 +1,30 @@
+"""What a request costs a reader: calls, files and changes of file do not creep up unseen."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+
+from count_calls import Count
+from tests.house.repository import ROOT
+
+# DESIGN.md, "The way of a request", has the figures. A few calls more are allowed than are measured: a heartbeat or a
+# timer may fall into every one of the repeated requests.
+BOUNDS = {"Produce": Count(88, 28, 68), "CreateTopics": Count(357, 52, 198)}
+
+
+def test_a_request_takes_no_more_calls_than_the_design_says() -> None:
+    """Each call was added for a reason, and nobody looks at their sum. If this fails, look at
+    `tools/python tools/count_calls.py --trace` before you raise a bound."""
+    command = [sys.executable, str(ROOT / "tools/count_calls.py")]
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=True)
+    found = {}
+    for line in done.stdout.splitlines():
+        api, *figures = re.findall(r"^\w+|\d+", line)
+        found[api] = Count(*map(int, figures))
+    assert found.keys() == BOUNDS.keys()
+    above = {api: count for api, count in found.items() if any(map(int.__gt__, count, BOUNDS[api]))}
+    assert not above, f"at most {BOUNDS}"
