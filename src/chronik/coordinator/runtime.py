@@ -22,6 +22,8 @@ from chronik.coordinator.errors import Loading, NotCoordinator, told_to_clients
 from chronik.coordinator.records import decode_record, encode_records
 from chronik.coordinator.shard import Record, Shard, StatePartition, Writer, Written
 from chronik.coordinator.timers import NS_PER_MS, Timers
+from chronik.metadata.delta import Changes
+from chronik.metadata.image import Image
 from chronik.runtime.buggify import SMALL_LOADS, STILL_LOADING
 from chronik.runtime.interfaces import Clock
 from chronik.runtime.invariants import broken, check
@@ -265,6 +267,7 @@ class CoordinatorRuntime(Generic[S]):
         self._clock = clock
         self._write_timeout_ms = write_timeout_ms
         self._slots: dict[int, _Slot[S]] = {}
+        self._image: Image | None = None  # the newest that was told
 
     def shard(self, index: int) -> S:
         """The shard of a partition that is led here and loaded; raises NotCoordinator or Loading otherwise."""
@@ -278,6 +281,11 @@ class CoordinatorRuntime(Generic[S]):
         """Those that are loaded, with their partitions."""
         return [(index, slot.shard) for index, slot in self._slots.items() if slot.is_active]
 
+    def image_changed(self, image: Image, changes: Changes) -> None:
+        self._image = image
+        for _, shard in self.active():
+            shard.image_changed(image, changes)
+
     def serves(self, index: int, shard: S) -> bool:
         """Whether this very shard is still the one of the partition; after an await it may not be."""
         slot = self._slots.get(index)
@@ -285,7 +293,7 @@ class CoordinatorRuntime(Generic[S]):
 
     def write(self, index: int, appended: list[Record], written: Written, batch: bytes | None = None) -> None:
         """`batch` is what `encoding` made of the records, where they are many."""
-        self._slot(index).write(appended, written, batch)
+        self._served(index).write(appended, written, batch)
 
     def encoding(self, appended: list[Record]) -> Work[bytes]:
         """The batch of these records, made in pieces."""
@@ -300,10 +308,17 @@ class CoordinatorRuntime(Generic[S]):
         self._slot(index).when_settled(settled)
 
     def _slot(self, index: int) -> _Slot[S]:
+        slot = self._served(index)
+        if STILL_LOADING.is_on and STILL_LOADING.fires():
+            raise Loading(self.topic, index)
+        return slot
+
+    def _served(self, index: int) -> _Slot[S]:
+        """For what follows a decision: once a shard has decided, its records must not be lost to a made-up fault."""
         slot = self._slots.get(index)
         if slot is None:
             raise NotCoordinator(self.topic, index)
-        if not slot.is_active or (STILL_LOADING.is_on and STILL_LOADING.fires()):
+        if not slot.is_active:
             raise Loading(self.topic, index)
         return slot
 
@@ -345,6 +360,8 @@ class CoordinatorRuntime(Generic[S]):
             )
             slot.is_active = True
             slot.shard.loaded()
+            if self._image is not None:
+                slot.shard.image_changed(self._image, Changes())
 
     def unload(self, index: int, leader_epoch: int | None = None) -> None:
         """Stops serving a partition. With `leader_epoch`, only if nothing newer has been loaded in the meantime."""

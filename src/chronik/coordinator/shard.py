@@ -12,10 +12,16 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, Protocol
 
+from chronik.metadata.delta import Changes
+from chronik.metadata.image import Image
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.notation import InternalRecord
 
 Written = Callable[[ErrorCode], None]  # NONE: committed and replayed; otherwise what to tell the client
+
+
+def ignore(error: ErrorCode) -> None:
+    """For writes nobody waits for; the runtime has logged a failure."""
 
 
 class Record(NamedTuple):
@@ -65,6 +71,9 @@ class Writer(Protocol):
         Records of which failure was told may still be replayed later: a batch that was too slow is not taken back.
         """
 
+    def when_settled(self, settled: Written) -> None:
+        """Calls back once everything that is in the log now is committed and replayed; at once when it already is."""
+
     def unsettled(self) -> Iterator[Record]:
         """Records that are in the log and not replayed yet. Who removes by age must spare what they are about."""
 
@@ -79,6 +88,10 @@ class Shard(Protocol):
 
     def loaded(self) -> None:
         """Everything in the log has been replayed: requests follow. Timers are set here."""
+
+    def image_changed(self, image: Image, changes: Changes) -> None:
+        """The metadata is `image` now. Called for each change while the shard serves, and once, without changes, right
+        after `loaded`. It runs while the metadata log is applied, so it must not take long."""
 
     def unloaded(self) -> None:
         """The partition is led elsewhere now: whoever still waits is told NOT_COORDINATOR."""

@@ -27,6 +27,8 @@ from chronik.coordinator.groups.requests import Caller
 from chronik.coordinator.groups.shard import GroupShard, offset_delete_refused
 from chronik.coordinator.runtime import CoordinatorRuntime
 from chronik.coordinator.shard import Record, StatePartition
+from chronik.metadata.delta import Changes
+from chronik.metadata.image import Image
 from chronik.runtime.interfaces import Clock, Randomness
 from chronik.runtime.invariants import check
 from chronik.runtime.pieces import ITEMS_PER_PIECE, Work, at_once
@@ -41,13 +43,11 @@ from chronik.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommi
 from chronik.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from chronik.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from chronik.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from chronik.wire.notation import ZERO_UUID
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 NULLABLE_PROTOCOL_SINCE: Final = 7  # of JoinGroup; before, a missing name is ""
 PROTOCOL_REQUIRED_SINCE: Final = 5  # of SyncGroup; its schema allows null, Kafka does not
 MANY_LEAVE_SINCE: Final = 3  # of LeaveGroup
-REMOVALS_PER_BATCH: Final = 1_000  # removals need not be one atomic batch, and a batch has a size limit
 
 R = TypeVar("R")
 Answer: TypeAlias = "R | asyncio.Future[R]"
@@ -271,26 +271,21 @@ class GroupCoordinator:
 
         for result in results:
             try:
-                records, error = self._shard(result.group_id).delete_group(result.group_id)
+                shard = self._shard(result.group_id)
             except CoordinatorError as failure:
-                records, error = [], failure.kafka_error
-            self._write_in_parts(self.partition_for(result.group_id), records, partial(deleted, result), error)
+                deleted(result, failure.kafka_error)
+                continue
+            records, error = shard.delete_group(result.group_id)
+            shard.remove(records, partial(deleted, result), error)
         if not results:
             answer.give(DeleteGroupsResponse(throttle_time_ms=0, results=[]))
         return answer.take()
 
     # --- what time and others bring about
 
-    def topic_deleted(self, topic: str, topic_id: bytes = ZERO_UUID) -> None:
-        """Forgets what was committed for the topic, in every partition led here."""
-        for index, shard in self._runtime.active():
-
-            def settled(error: ErrorCode, index: int = index, shard: GroupShard = shard) -> None:
-                if error is ErrorCode.NONE:
-                    self._write_in_parts(index, shard.offsets.remove_topic(topic, topic_id), _ignore)
-
-            # After what is on its way: a commit that was admitted before the deletion is not seen otherwise.
-            self._runtime.when_settled(index, settled)
+    def image_changed(self, image: Image, changes: Changes) -> None:
+        """The metadata changed: every shard that is served here hears of it."""
+        self._runtime.image_changed(image, changes)
 
     async def expire(self, now_ms: int) -> int:
         """Removes offsets past their retention and groups nobody needs; returns the number of records written.
@@ -303,7 +298,7 @@ class GroupCoordinator:
                 if not self._runtime.serves(index, shard):
                     break
                 count += len(records)
-                self._write_in_parts(index, records, _ignore)
+                shard.remove(records)
                 await asyncio.sleep(0)
         return count
 
@@ -331,17 +326,6 @@ class GroupCoordinator:
         self._runtime.write(self.partition_for(group_id), records, written, batch)
         return answer.take()
 
-    def _write_in_parts(
-        self, index: int, records: list[Record], written: Callable[[ErrorCode], None], error: ErrorCode = ErrorCode.NONE
-    ) -> None:
-        """Several batches, answered with the last. For removals only: what fails in between can be removed again."""
-        if not records:
-            written(error)
-        for start in range(0, len(records), REMOVALS_PER_BATCH):
-            is_last = start + REMOVALS_PER_BATCH >= len(records)
-            part = records[start : start + REMOVALS_PER_BATCH]
-            self._runtime.write(index, part, written if is_last else _ignore)
-
 
 class _Reply(Generic[R]):
     """An answer that may be known before anybody has to wait for it: then no future is made."""
@@ -364,7 +348,3 @@ class _Reply(Generic[R]):
             return self._response
         self._future = asyncio.get_running_loop().create_future()
         return self._future
-
-
-def _ignore(error: ErrorCode) -> None:
-    """For writes nobody waits for; the runtime has logged a failure."""

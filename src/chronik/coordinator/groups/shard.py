@@ -7,6 +7,7 @@ A group exists while it is in the log, has offsets, or has somebody who joins it
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import cast
 
 from chronik.coordinator.groups import offsets
@@ -19,8 +20,10 @@ from chronik.coordinator.groups.membership import Membership
 from chronik.coordinator.groups.rebalance import Rebalancer
 from chronik.coordinator.groups.records import RECORD_TYPES, group_removed, offset_removed
 from chronik.coordinator.groups.requests import Caller
-from chronik.coordinator.shard import Record, Writer
+from chronik.coordinator.shard import Record, Writer, Written, ignore
 from chronik.coordinator.timers import Timers
+from chronik.metadata.delta import Changes
+from chronik.metadata.image import Image
 from chronik.runtime.interfaces import Clock, Randomness
 from chronik.runtime.invariants import check
 from chronik.runtime.pieces import Work, at_once
@@ -43,6 +46,7 @@ from chronik.wire.messages.offset_delete import (
 )
 from chronik.wire.messages.sync_group import SyncGroupRequest
 
+REMOVALS_PER_BATCH = 1_000  # removals need not be one atomic batch, and a batch has a size limit
 OFFSETS_PER_SLICE = 2_000  # looked at before an expiry lets other work have its turn
 
 
@@ -108,6 +112,25 @@ class GroupShard:
                 self._rebalancer.keep_alive(group, member)
             if len(group.members) > self._config.size_max:
                 self._rebalancer.prepare(group, f"more than group.max.size={self._config.size_max} members")
+
+    def image_changed(self, image: Image, changes: Changes) -> None:
+        """Forgets what was committed for topics that were deleted."""
+        for topic in changes.topics_removed:
+            # After what is on its way: a commit that was admitted before the deletion is not seen otherwise.
+            self._writer.when_settled(partial(self._forget_topic, topic.name, topic.topic_id))
+
+    def _forget_topic(self, name: str, topic_id: bytes, error: ErrorCode) -> None:
+        if error is ErrorCode.NONE:
+            self.remove(self.offsets.remove_topic(name, topic_id))
+
+    def remove(self, records: list[Record], written: Written = ignore, error: ErrorCode = ErrorCode.NONE) -> None:
+        """Writes removals in several batches, answered with the last: what fails in between can be removed again."""
+        if not records:
+            written(error)
+        for start in range(0, len(records), REMOVALS_PER_BATCH):
+            is_last = start + REMOVALS_PER_BATCH >= len(records)
+            part = records[start : start + REMOVALS_PER_BATCH]
+            self._writer.write(part, written if is_last else ignore)
 
     def unloaded(self) -> None:
         """Members learn that they have to look for another coordinator."""
