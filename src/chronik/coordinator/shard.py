@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from chronik.metadata.delta import Changes
 from chronik.metadata.image import Image
@@ -30,6 +30,20 @@ class Record(NamedTuple):
     key: InternalRecord
     value: InternalRecord | None  # None removes what the key names
     version: int = 0  # of the value's schema
+
+
+class Decision(NamedTuple):
+    """What a request comes to: records to write, and what to do once they are committed or have failed.
+
+    Whoever asked for the decision writes its records, in the same turn of the loop. Without records nothing is written
+    and `written` is not called.
+    """
+
+    records: list[Record]
+    written: Written = ignore
+
+
+NOTHING_TO_WRITE: Final = Decision([])
 
 
 class RecordType(NamedTuple):

@@ -26,7 +26,7 @@ from chronik.coordinator.groups.partitions import partition_for
 from chronik.coordinator.groups.requests import Caller
 from chronik.coordinator.groups.shard import GroupShard, offset_delete_refused
 from chronik.coordinator.runtime import CoordinatorRuntime
-from chronik.coordinator.shard import Record, StatePartition
+from chronik.coordinator.shard import Decision, Record, StatePartition
 from chronik.metadata.delta import Changes
 from chronik.metadata.image import Image
 from chronik.runtime.interfaces import Clock, Randomness
@@ -103,7 +103,7 @@ class GroupCoordinator:
             reply(join_error(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id))
         else:
             try:
-                self._shard(request.group_id).join(request, caller, reply)
+                self._carry_out(request.group_id, self._shard(request.group_id).join(request, caller, reply))
             except CoordinatorError as error:
                 reply(join_error(error.kafka_error))
         return answer.take()
@@ -116,7 +116,7 @@ class GroupCoordinator:
             return sync_error(ErrorCode.INVALID_GROUP_ID)
         answer: _Reply[SyncGroupResponse] = _Reply()
         try:
-            self._shard(request.group_id).sync(request, answer.give)
+            self._carry_out(request.group_id, self._shard(request.group_id).sync(request, answer.give))
         except CoordinatorError as error:
             return sync_error(error.kafka_error)
         return answer.take()
@@ -306,6 +306,10 @@ class GroupCoordinator:
 
     def _shard(self, group_id: str) -> GroupShard:
         return self._runtime.shard(self.partition_for(group_id))
+
+    def _carry_out(self, group_id: str, decision: Decision) -> None:
+        if decision.records:
+            self._runtime.write(self.partition_for(group_id), *decision)
 
     def _after(
         self,

@@ -20,7 +20,7 @@ from chronik.coordinator.groups.membership import Membership
 from chronik.coordinator.groups.rebalance import Rebalancer
 from chronik.coordinator.groups.records import RECORD_TYPES, group_removed, offset_removed
 from chronik.coordinator.groups.requests import Caller
-from chronik.coordinator.shard import Record, Writer, Written, ignore
+from chronik.coordinator.shard import NOTHING_TO_WRITE, Decision, Record, Writer, Written, ignore
 from chronik.coordinator.timers import Timers
 from chronik.metadata.delta import Changes
 from chronik.metadata.image import Image
@@ -111,7 +111,8 @@ class GroupShard:
             for member in group.members.values():
                 self._rebalancer.keep_alive(group, member)
             if len(group.members) > self._config.size_max:
-                self._rebalancer.prepare(group, f"more than group.max.size={self._config.size_max} members")
+                reason = f"more than group.max.size={self._config.size_max} members"
+                self._rebalancer.write_unawaited(group, self._rebalancer.prepare(group, reason))
 
     def image_changed(self, image: Image, changes: Changes) -> None:
         """Forgets what was committed for topics that were deleted."""
@@ -144,21 +145,21 @@ class GroupShard:
 
     # --- members
 
-    def join(self, request: JoinGroupRequest, caller: Caller, reply: JoinReply) -> None:
+    def join(self, request: JoinGroupRequest, caller: Caller, reply: JoinReply) -> Decision:
         group = self.groups.get(request.group_id)
         if group is None:
             if request.member_id != UNKNOWN_MEMBER_ID:
                 reply(join_error(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
-                return
+                return NOTHING_TO_WRITE
             group = self.groups[request.group_id] = ClassicGroup(request.group_id, self._memory, self._clock.wall_ms())
-        self._joining.join(group, request, caller, reply)
+        return self._joining.join(group, request, caller, reply)
 
-    def sync(self, request: SyncGroupRequest, reply: SyncReply) -> None:
+    def sync(self, request: SyncGroupRequest, reply: SyncReply) -> Decision:
         group = self.groups.get(request.group_id)
         if group is None:
             reply(sync_error(ErrorCode.UNKNOWN_MEMBER_ID))
-        else:
-            self._membership.sync(group, request, reply)
+            return NOTHING_TO_WRITE
+        return self._membership.sync(group, request, reply)
 
     def heartbeat(self, request: HeartbeatRequest) -> ErrorCode:
         group = self.groups.get(request.group_id)
