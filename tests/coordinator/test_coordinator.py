@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from chronik.coordinator.groups import GroupCoordinator, GroupsConfig
-from chronik.coordinator.groups.members import Member
+from chronik.coordinator.groups.classic.members import Member
 from chronik.coordinator.groups.records import group_removed
 from chronik.coordinator.records import encode_records
 from chronik.metadata.delta import Changes

@@ -41,7 +41,7 @@ def join(shard: GroupShard, replies: list[JoinGroupResponse], member_id: str = "
         protocol_type="consumer",
         protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
     )
-    return shard.join(request, FakeCaller(9), replies.append)
+    return shard.classic.join(request, FakeCaller(9), replies.append)
 
 
 def sync(shard: GroupShard, joined: JoinGroupResponse, replies: list[SyncGroupResponse]) -> Decision:
@@ -54,7 +54,7 @@ def sync(shard: GroupShard, joined: JoinGroupResponse, replies: list[SyncGroupRe
         protocol_name="range",
         assignments=[SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"all")],
     )
-    return shard.sync(request, replies.append)
+    return shard.classic.sync(request, replies.append)
 
 
 def commit(shard: GroupShard, decision: Decision, error: ErrorCode = NONE) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from chronik.broker.node import Node
-from chronik.coordinator.groups.classic import ClassicGroup
+from chronik.coordinator.groups.classic.group import ClassicGroup
 from chronik.coordinator.runtime import _Slot
 from chronik.metadata import replay
 from chronik.metadata.decisions.elections import Elections

@@ -19,9 +19,9 @@ from typing import Final, Generic, TypeAlias, TypeVar
 
 from chronik.coordinator.errors import CoordinatorError, NotCoordinator
 from chronik.coordinator.groups import descriptions, offsets
+from chronik.coordinator.groups.classic.members import join_error, sync_error
 from chronik.coordinator.groups.config import GroupsConfig
 from chronik.coordinator.groups.member_memory import MemberMemory
-from chronik.coordinator.groups.members import join_error, sync_error
 from chronik.coordinator.groups.partitions import partition_for
 from chronik.coordinator.groups.requests import Caller
 from chronik.coordinator.groups.shard import GroupShard, offset_delete_refused
@@ -103,7 +103,7 @@ class GroupCoordinator:
             reply(join_error(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id))
         else:
             try:
-                self._carry_out(request.group_id, self._shard(request.group_id).join(request, caller, reply))
+                self._carry_out(request.group_id, self._shard(request.group_id).classic.join(request, caller, reply))
             except CoordinatorError as error:
                 reply(join_error(error.kafka_error))
         return answer.take()
@@ -116,7 +116,7 @@ class GroupCoordinator:
             return sync_error(ErrorCode.INVALID_GROUP_ID)
         answer: _Reply[SyncGroupResponse] = _Reply()
         try:
-            self._carry_out(request.group_id, self._shard(request.group_id).sync(request, answer.give))
+            self._carry_out(request.group_id, self._shard(request.group_id).classic.sync(request, answer.give))
         except CoordinatorError as error:
             return sync_error(error.kafka_error)
         return answer.take()
@@ -125,7 +125,7 @@ class GroupCoordinator:
         if not request.group_id:
             return HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID)
         try:
-            error = self._shard(request.group_id).heartbeat(request)
+            error = self._shard(request.group_id).classic.heartbeat(request)
         except CoordinatorError as failure:
             error = failure.kafka_error
         if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
@@ -138,7 +138,7 @@ class GroupCoordinator:
         is_one = caller.version < MANY_LEAVE_SINCE
         leaving = [MemberIdentity(member_id=request.member_id)] if is_one else request.members
         try:
-            records, left = self._shard(request.group_id).leave(request.group_id, leaving)
+            records, left = self._shard(request.group_id).classic.leave(request.group_id, leaving)
         except CoordinatorError as error:
             return LeaveGroupResponse(error_code=error.kafka_error)
         if is_one:

@@ -6,10 +6,10 @@ import logging
 from collections.abc import Sequence
 from functools import partial
 
-from chronik.coordinator.groups.classic import ClassicGroup, State
+from chronik.coordinator.groups.classic.group import ClassicGroup, State
+from chronik.coordinator.groups.classic.members import UNKNOWN_MEMBER_ID, SyncReply, sync_error
+from chronik.coordinator.groups.classic.rebalance import Rebalancer, assignment_of
 from chronik.coordinator.groups.member_memory import MEMBER_BYTES_MAX
-from chronik.coordinator.groups.members import UNKNOWN_MEMBER_ID, SyncReply, sync_error
-from chronik.coordinator.groups.rebalance import Rebalancer, assignment_of
 from chronik.coordinator.groups.records import group_record
 from chronik.coordinator.shard import NOTHING_TO_WRITE, Decision, Record
 from chronik.runtime.invariants import check

@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 from functools import partial
 
-from chronik.coordinator.groups.classic import ClassicGroup, State
+from chronik.coordinator.groups.classic.group import ClassicGroup, State
+from chronik.coordinator.groups.classic.members import Member, sync_error
 from chronik.coordinator.groups.config import GroupsConfig
-from chronik.coordinator.groups.members import Member, sync_error
 from chronik.coordinator.groups.records import group_record
 from chronik.coordinator.shard import NOTHING_TO_WRITE, Decision, Record, Writer
 from chronik.coordinator.timers import Timers

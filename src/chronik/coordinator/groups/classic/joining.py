@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from chronik.coordinator.groups.classic import ClassicGroup, State
-from chronik.coordinator.groups.member_memory import MEMBER_BYTES, MEMBER_BYTES_MAX, PROTOCOL_BYTES
-from chronik.coordinator.groups.members import (
+from chronik.coordinator.groups.classic.group import ClassicGroup, State
+from chronik.coordinator.groups.classic.members import (
     UNKNOWN_MEMBER_ID,
     JoinReply,
     Member,
@@ -21,7 +20,8 @@ from chronik.coordinator.groups.members import (
     protocols_bytes,
     protocols_of,
 )
-from chronik.coordinator.groups.rebalance import Rebalancer, session_key
+from chronik.coordinator.groups.classic.rebalance import Rebalancer, session_key
+from chronik.coordinator.groups.member_memory import MEMBER_BYTES, MEMBER_BYTES_MAX, PROTOCOL_BYTES
 from chronik.coordinator.groups.records import group_record
 from chronik.coordinator.groups.requests import Caller
 from chronik.coordinator.shard import NOTHING_TO_WRITE, Decision
