@@ -117,6 +117,7 @@ from __future__ import annotations
 
 from chronik.coordinator.groups.partitions import partition_for
 from chronik.coordinator.groups.records import RECORD_TYPES
+from chronik.coordinator.open_transactions import OpenTransactions
 from chronik.coordinator.runtime import CoordinatorRuntime
 from chronik.coordinator.shard import Record, Writer
 from chronik.coordinator.timers import Timers
@@ -128,6 +129,7 @@ class CountingShard:
     record_types = RECORD_TYPES
 
     def __init__(self, writer: Writer, timers: Timers) -> None:
+        self.open_transactions = OpenTransactions()
         self.count = 0
         self.image_version = -1
 

@@ -7,12 +7,14 @@ from typing import Any
 
 from chronik.coordinator.groups.config import GroupsConfig
 from chronik.coordinator.groups.shard import GroupShard
+from chronik.coordinator.open_transactions import Producer
 from chronik.coordinator.shard import Decision, Record, Written
 from chronik.coordinator.timers import Timers
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.group_records import GroupMetadataValue
 from chronik.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from chronik.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from chronik.wire.records import ControlType
 from tests.coordinator.virtual import FakeCaller, FakeClock, FakeRandomness, run_virtually
 
 NONE = ErrorCode.NONE
@@ -21,8 +23,13 @@ NONE = ErrorCode.NONE
 class NoWriter:
     """Fails the test when a shard writes by itself."""
 
-    def write(self, records: list[Record], written: Written) -> None:
+    def write(self, records: list[Record], written: Written, *, producer: Producer | None = None) -> None:
         raise AssertionError(f"the shard wrote {records}")
+
+    def end_transaction(
+        self, producer: Producer, outcome: ControlType, coordinator_epoch: int, written: Written
+    ) -> None:
+        raise AssertionError("the shard ended a transaction")
 
     def when_settled(self, settled: Written) -> None:
         settled(NONE)

@@ -10,9 +10,11 @@ import pytest
 
 from chronik.coordinator.errors import Loading, NotCoordinator
 from chronik.coordinator.groups.records import RECORD_TYPES, offset_record
+from chronik.coordinator.open_transactions import OpenTransactions
 from chronik.coordinator.records import encode_records
-from chronik.coordinator.runtime import LOAD_RECORDS_PER_SLICE, CoordinatorRuntime
+from chronik.coordinator.runtime import CoordinatorRuntime
 from chronik.coordinator.shard import Record, Writer
+from chronik.coordinator.slot import LOAD_RECORDS_PER_SLICE
 from chronik.coordinator.timers import Timers
 from chronik.metadata.delta import Changes
 from chronik.metadata.image import EMPTY, Image, Topic
@@ -39,6 +41,7 @@ class Memory:
 
     def __init__(self, writer: Writer, timers: Timers) -> None:
         self.writer = writer
+        self.open_transactions = OpenTransactions()
         self.replayed: list[tuple[int, int]] = []
         self.events: list[str] = []
 

@@ -17,6 +17,7 @@ from chronik.coordinator.groups.config import GroupsConfig
 from chronik.coordinator.groups.group import Group
 from chronik.coordinator.groups.member_memory import MemberMemory
 from chronik.coordinator.groups.records import RECORD_TYPES, offset_removed
+from chronik.coordinator.open_transactions import OpenTransactions
 from chronik.coordinator.shard import Record, Writer, Written, ignore
 from chronik.coordinator.timers import Timers
 from chronik.metadata.delta import Changes
@@ -58,6 +59,7 @@ class GroupShard:
         self._config = config
         self._clock = clock
         self._writer = writer
+        self.open_transactions = OpenTransactions()
         self.groups: dict[str, Group] = {}
         self.offsets = offsets.OffsetStore()
         self.classic = ClassicProtocol(self.groups, config, clock, randomness, writer, timers, memory or MemberMemory())
