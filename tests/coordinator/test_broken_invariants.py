@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from chronik.coordinator.groups.classic import ClassicGroup, State
+from chronik.coordinator.groups.classic.group import ClassicGroup, State
+from chronik.coordinator.groups.classic.members import Member
 from chronik.coordinator.groups.member_memory import MemberMemory
-from chronik.coordinator.groups.members import Member
 from chronik.coordinator.timers import Timers
 from chronik.runtime.invariants import InvariantBroken
 from tests.raft.virtual_time import LoopClock, run

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from chronik.coordinator.groups import GroupCoordinator, GroupsConfig
-from chronik.coordinator.groups.members import Member
+from chronik.coordinator.groups.classic.members import Member
 from chronik.coordinator.groups.records import group_removed
 from chronik.coordinator.records import encode_records
+from chronik.metadata.delta import Changes
+from chronik.metadata.image import EMPTY, Topic
 from chronik.wire import batches
 from chronik.wire.compiler import encode
 from chronik.wire.error_codes import ErrorCode
@@ -197,7 +199,7 @@ def test_a_deleted_topic_takes_its_offsets_along_and_spares_its_successor() -> N
         assert fetched(coordinator, "old", NEW_ID) == -1
         assert fetched(coordinator, "old", OLD_ID) == fetched(coordinator, "old") == 5
         assert fetched(coordinator, "unknown", NEW_ID) == 7
-        coordinator.topic_deleted("t", OLD_ID)
+        coordinator.image_changed(EMPTY, Changes(topics_removed=(Topic(OLD_ID, "t", ()),)))
         assert [fetched(coordinator, group) for group in ("old", "new", "unknown")] == [-1, 6, -1]
 
     play(story)
@@ -208,7 +210,7 @@ def test_a_commit_on_its_way_is_removed_with_its_topic() -> None:
 
     async def story(coordinator: GroupCoordinator, partition: FakePartition, clock: FakeClock) -> None:
         answer = commit(coordinator, 5, topic_id=OLD_ID)
-        coordinator.topic_deleted("t", OLD_ID)
+        coordinator.image_changed(EMPTY, Changes(topics_removed=(Topic(OLD_ID, "t", ()),)))
         partition.commit()
         await let_everything_happen()
         partition.commit()

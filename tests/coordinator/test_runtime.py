@@ -10,10 +10,15 @@ import pytest
 
 from chronik.coordinator.errors import Loading, NotCoordinator
 from chronik.coordinator.groups.records import RECORD_TYPES, offset_record
+from chronik.coordinator.open_transactions import OpenTransactions
 from chronik.coordinator.records import encode_records
-from chronik.coordinator.runtime import LOAD_RECORDS_PER_SLICE, CoordinatorRuntime
+from chronik.coordinator.runtime import CoordinatorRuntime
 from chronik.coordinator.shard import Record, Writer
+from chronik.coordinator.slot import LOAD_RECORDS_PER_SLICE
 from chronik.coordinator.timers import Timers
+from chronik.metadata.delta import Changes
+from chronik.metadata.image import EMPTY, Image, Topic
+from chronik.metadata.replay import replay_onto
 from chronik.wire import batches, records
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.errors import Malformed
@@ -36,6 +41,7 @@ class Memory:
 
     def __init__(self, writer: Writer, timers: Timers) -> None:
         self.writer = writer
+        self.open_transactions = OpenTransactions()
         self.replayed: list[tuple[int, int]] = []
         self.events: list[str] = []
 
@@ -50,6 +56,9 @@ class Memory:
 
     def loaded(self) -> None:
         self.events.append("loaded")
+
+    def image_changed(self, image: Image, changes: Changes) -> None:
+        self.events.append(f"image {image.version}, {len(changes.topics_removed)} topics removed")
 
     def unloaded(self) -> None:
         self.events.append("unloaded")
@@ -69,6 +78,10 @@ def write(runtime: Runtime, *numbers: int) -> list[ErrorCode]:
     answers: list[ErrorCode] = []
     runtime.write(0, [change(number) for number in numbers], answers.append)
     return answers
+
+
+def image(version: int) -> Image:
+    return replay_onto(EMPTY, version, [])[0]
 
 
 def log_of(*numbers: int, **fields: Any) -> list[bytes]:
@@ -429,6 +442,30 @@ def test_transactional_records_count_when_their_transaction_commits() -> None:
             log.append(bytes(stamped))
         await runtime.load(FakePartition(log=log))
         assert runtime.shard(0).replayed == [(1, 0), (2, 1)]
+
+    play(story)
+
+
+def test_a_shard_hears_of_every_image_while_it_serves_and_of_the_newest_when_it_is_loaded() -> None:
+    """Assignments follow the partitions of topics; a shard that moved here has to begin with what is there now."""
+
+    async def story(runtime: Runtime) -> None:
+        runtime.image_changed(image(1), Changes())
+        runtime.image_changed(image(2), Changes())
+        loading = asyncio.ensure_future(runtime.load(FakePartition(log=log_of(1, 2))))
+        await asyncio.sleep(0)
+        runtime.image_changed(image(3), Changes())
+        await loading
+        runtime.image_changed(image(4), Changes(topics_removed=(Topic(b"t" * 16, "t", ()),)))
+        shard = runtime.shard(0)
+        runtime.unload(0)
+        runtime.image_changed(image(5), Changes())
+        assert shard.events == [
+            "loaded",
+            "image 3, 0 topics removed",
+            "image 4, 1 topics removed",
+            "unloaded",
+        ]
 
     play(story)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from chronik.broker.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from chronik.broker.coordinators import INTERNAL
 from chronik.metadata.commands import ConfigValue, CreateTopics, NewTopic
 from chronik.metadata.errors import MetadataError
 from chronik.wire.error_codes import ErrorCode
@@ -42,28 +42,14 @@ async def create_missing(services: Services, names: list[str]) -> dict[str, Erro
 
 
 def new_topic(name: str, settings: Settings) -> NewTopic:
-    if name == OFFSETS_TOPIC:
+    row = INTERNAL.get(name)
+    if row is not None:
+        shape = row.shape(settings)
         return NewTopic(
             name=name,
-            partition_count=settings.offsets_topic_num_partitions,
-            replication_factor=settings.offsets_topic_replication_factor,
-            configs=[
-                ConfigValue(key="cleanup.policy", value="compact"),
-                ConfigValue(key="compression.type", value="producer"),
-                ConfigValue(key="segment.bytes", value=str(settings.offsets_topic_segment_bytes)),
-            ],
-        )
-    if name == TRANSACTIONS_TOPIC:
-        return NewTopic(
-            name=name,
-            partition_count=settings.transaction_state_log_num_partitions,
-            replication_factor=settings.transaction_state_log_replication_factor,
-            configs=[
-                ConfigValue(key="cleanup.policy", value="compact"),
-                ConfigValue(key="compression.type", value="uncompressed"),
-                ConfigValue(key="min.insync.replicas", value=str(settings.transaction_state_log_min_isr)),
-                ConfigValue(key="segment.bytes", value=str(settings.transaction_state_log_segment_bytes)),
-            ],
+            partition_count=shape.partition_count,
+            replication_factor=shape.replication_factor,
+            configs=[ConfigValue(key=key, value=value) for key, value in row.configs(settings).items()],
         )
     return NewTopic(
         name=name, partition_count=settings.num_partitions, replication_factor=settings.default_replication_factor

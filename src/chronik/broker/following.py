@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from chronik.broker.topics import OFFSETS_TOPIC
+from chronik.broker.coordinators import Coordinator
 from chronik.metadata.delta import Changes
 from chronik.metadata.image import Image, ResourceType, Topic
 from chronik.replication.replica import CoordinatorPartition
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 class Following:
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._loaded: dict[int, int] = {}  # partitions of the offsets topic led here -> leader epoch
+        # For each topic of a coordinator: the partitions led here, with their leader epochs.
+        self._loaded: dict[str, dict[int, int]] = {topic: {} for topic in node.coordinators.by_topic}
 
     def begin(self) -> None:
         """Takes the image as it was recovered, then every change to it."""
@@ -33,7 +34,9 @@ class Following:
         """The image shows this node's registration, so it is not of the past: lead and follow as it says."""
         image = self._node.store.image
         self._node.replicas.begin(image)
-        self._follow_offsets_topic(image)
+        for name, coordinator in self._node.coordinators.by_topic.items():
+            coordinator.image_changed(image, Changes())
+            self._follow_coordinator(name, coordinator, image)
 
     async def clean_up(self) -> None:
         """Once the image is up to date: logs of partitions that went away while this node was down are set aside.
@@ -58,8 +61,9 @@ class Following:
         changed = [*changes.topics_added, *(topic for _, topic in changes.topics_changed)]
         for log in node.replicas.follow(after, changed, changes.topics_removed, changes.brokers):
             self._delete(log)
+        for coordinator in node.coordinators.by_topic.values():
+            coordinator.image_changed(after, changes)
         for topic in changes.topics_removed:
-            node.groups.topic_deleted(topic.name, topic.topic_id)
             node.described_topics.forget(topic.topic_id)
         if any(resource.type == ResourceType.BROKER for resource in changes.configs):
             self._configure(after)
@@ -67,8 +71,10 @@ class Following:
             configured = after.topic_named(resource.name) if resource.type == ResourceType.TOPIC else None
             if configured is not None:
                 node.replicas.configure(after, configured)
-        if any(topic.name == OFFSETS_TOPIC for topic in (*changed, *changes.topics_removed)):
-            self._follow_offsets_topic(after)
+        moved = {topic.name for topic in (*changed, *changes.topics_removed)}
+        for name, coordinator in node.coordinators.by_topic.items():
+            if name in moved:
+                self._follow_coordinator(name, coordinator, after)
 
     def _configure(self, image: Image) -> None:
         """Broker configs set at run time take effect at once, for topics that do not set them themselves."""
@@ -80,25 +86,25 @@ class Following:
         name = f"delete {log.topic}-{log.partition}"
         self._node.tasks.start(name, self._node.logs.delete(log))
 
-    def _follow_offsets_topic(self, image: Image) -> None:
-        """Loads the groups of partitions that this node leads now, lets go of those it does not."""
-        node = self._node
-        topic = image.topic_named(OFFSETS_TOPIC)
+    def _follow_coordinator(self, name: str, coordinator: Coordinator, image: Image) -> None:
+        """Loads the partitions of the coordinator's topic that this node leads now, and unloads the others."""
+        node, loaded = self._node, self._loaded[name]
+        topic = image.topic_named(name)
         led = _led_partitions(topic, node.node_id)
-        for index, epoch in list(self._loaded.items()):
+        for index, epoch in list(loaded.items()):
             if led.get(index) != epoch:
-                del self._loaded[index]
-                node.groups.unload(index)
+                del loaded[index]
+                coordinator.unload(index)
         if topic is None:
             return
-        node.groups.partition_count = len(topic.partitions)
+        coordinator.partition_count = len(topic.partitions)
         for index, epoch in led.items():
             replica = node.replicas.get(topic, index)
-            if index in self._loaded or replica is None:
+            if index in loaded or replica is None:
                 continue
-            self._loaded[index] = epoch
+            loaded[index] = epoch
             partition = CoordinatorPartition(replica, node.runtime.clock.wall_ms)
-            node.tasks.start(f"load groups of partition {index}", node.groups.load(partition))
+            node.tasks.start(f"load {name}-{index}", coordinator.load(partition))
 
 
 def _led_partitions(topic: Topic | None, node_id: int) -> dict[int, int]:

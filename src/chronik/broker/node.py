@@ -23,6 +23,7 @@ from chronik.broker.awaited import Awaited
 from chronik.broker.conditions import Conditions
 from chronik.broker.connection import Connection
 from chronik.broker.connections import Connections
+from chronik.broker.coordinators import INTERNAL, Coordinators
 from chronik.broker.described_topics import DescribedTopics
 from chronik.broker.disk_errors import advice
 from chronik.broker.disk_watch import DiskWatch
@@ -45,11 +46,8 @@ from chronik.broker.services import Services
 from chronik.broker.settings import Settings
 from chronik.broker.settings.listeners import EVERYWHERE, are_all_own
 from chronik.broker.settings.resolving import LOOPBACK
-from chronik.broker.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from chronik.broker.turns import Turns
-from chronik.coordinator.groups.config import GroupsConfig
 from chronik.coordinator.groups.coordinator import GroupCoordinator
-from chronik.coordinator.groups.member_memory import MemberMemory
 from chronik.metadata.commands import PREFERRED, ElectLeaders
 from chronik.metadata.decisions.decision import Rules, TopicShape
 from chronik.metadata.errors import MetadataError
@@ -91,7 +89,8 @@ class Node:
     logs: Logs
     store: MetadataStore
     replicas: Replicas
-    groups: GroupCoordinator
+    coordinators: Coordinators
+    groups: GroupCoordinator  # one of them
     scrubber: Scrubber
     broker_epoch: int
     incarnation_id: bytes  # of this process, by which other nodes know its fetches; drawn when it registers
@@ -192,13 +191,8 @@ class Node:
         self.conditions.opened()
         self.replication = Replication(self)
         self.replicas = self.replication.replicas
-        self.groups = GroupCoordinator(
-            groups_config(settings),
-            runtime.clock,
-            runtime.randomness,
-            settings.offsets_topic_num_partitions,
-            MemberMemory(settings.memory_budget_bytes // limits.KEPT_SHARE, self.memory.keep),
-        )
+        self.coordinators = Coordinators(runtime, settings, self.memory)
+        self.groups = self.coordinators.groups
         cluster_id = identity.cluster_id if identity else ""
         self.quorum = await self._listen_to_quorum(cluster_id)
         self.store = await MetadataStore.open(
@@ -262,7 +256,7 @@ class Node:
             store=self.store,
             logs=self.logs,
             replicas=self.replicas,
-            groups=self.groups,
+            coordinators=self.coordinators,
             producer_ids=self.producer_ids,
             fetch_sessions=self.fetch_sessions,
             described_topics=self.described_topics,
@@ -457,10 +451,6 @@ def quorum_address(settings: Settings, port: int) -> Address:
 
 
 def store_config(settings: Settings, raft: RaftConfig | None = None) -> StoreConfig:
-    offsets = TopicShape(settings.offsets_topic_num_partitions, settings.offsets_topic_replication_factor)
-    transactions = TopicShape(
-        settings.transaction_state_log_num_partitions, settings.transaction_state_log_replication_factor
-    )
     voters = {voter.node_id: Address(voter.host, voter.port) for voter in settings.voters}
     bootstrap = settings.controller_quorum_bootstrap_servers
     # A file that names only its own node as the way to the quorum, as Kafka's own does, founds one.
@@ -472,7 +462,7 @@ def store_config(settings: Settings, raft: RaftConfig | None = None) -> StoreCon
         voters=voters if settings.node_id in voters else None,
         rules=Rules(
             topic_default=TopicShape(settings.num_partitions, settings.default_replication_factor),
-            coordinator_topics={OFFSETS_TOPIC: offsets, TRANSACTIONS_TOPIC: transactions},
+            coordinator_topics={topic: row.shape(settings) for topic, row in INTERNAL.items()},
             static_configs=settings.layers.static,
         ),
         raft=replace(
@@ -484,16 +474,4 @@ def store_config(settings: Settings, raft: RaftConfig | None = None) -> StoreCon
         leases=settings.metadata_leases_enable,
         answer_timeout_ms=settings.controller_quorum_request_timeout_ms,
         features=AT_FOUNDING,
-    )
-
-
-def groups_config(settings: Settings) -> GroupsConfig:
-    return GroupsConfig(
-        session_timeout_ms_min=settings.group_min_session_timeout_ms,
-        session_timeout_ms_max=settings.group_max_session_timeout_ms,
-        size_max=settings.group_max_size,
-        initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms,
-        offset_metadata_chars_max=settings.offset_metadata_max_bytes,
-        offsets_retention_ms=settings.offsets_retention_minutes * MINUTE_MS,
-        offset_commit_timeout_ms=settings.offsets_commit_timeout_ms,
     )

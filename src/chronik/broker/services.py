@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from chronik.broker.authorizer import Authorizer
+    from chronik.broker.coordinators import Coordinators
     from chronik.broker.described_topics import DescribedTopics
     from chronik.broker.fetch_sessions import FetchSessions
     from chronik.broker.live_settings import LiveSettings
@@ -32,7 +33,7 @@ class Services:
     store: MetadataStore
     logs: Logs
     replicas: Replicas
-    groups: GroupCoordinator
+    coordinators: Coordinators
     producer_ids: ProducerIds
     fetch_sessions: FetchSessions
     described_topics: DescribedTopics
@@ -46,6 +47,10 @@ class Services:
     def settings(self) -> Settings:
         """As they are now: an operator may change them at any time."""
         return self.live_settings.now
+
+    @property
+    def groups(self) -> GroupCoordinator:
+        return self.coordinators.groups
 
     @property
     def cluster_id(self) -> str:

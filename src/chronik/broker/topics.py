@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from chronik.broker.coordinators import INTERNAL
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.notation import ZERO_UUID
 
@@ -13,9 +14,7 @@ if TYPE_CHECKING:
     from chronik.metadata.image import Topic
     from chronik.replication.replica import Replica
 
-OFFSETS_TOPIC = "__consumer_offsets"
-TRANSACTIONS_TOPIC = "__transaction_state"
-INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
+INTERNAL_TOPICS = frozenset(INTERNAL)
 
 
 def find_topic(services: Services, name: str, topic_id: bytes, *, by_id: bool = False) -> Topic | ErrorCode:

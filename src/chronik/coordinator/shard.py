@@ -1,7 +1,7 @@
 """What a coordinator's state machine is to the runtime, and what the runtime needs of the partition underneath.
 
 A shard is the state that one partition of an internal topic holds. It decides: a command becomes records and a reply,
-and nothing of what the log holds is changed. It replays: committed records are the only thing that changes that state,
+and nothing of what the log holds is changed. It replays: records of the log are the only thing that changes that state,
 the same when they were written a moment ago and when they are loaded after a failover. Loading, writing, waiting and
 timing exist once, in `runtime`; a shard never sees a byte, a future or the event loop.
 """
@@ -10,12 +10,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
+from chronik.metadata.delta import Changes
+from chronik.metadata.image import Image
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.notation import InternalRecord
+from chronik.wire.records import ControlType
+
+if TYPE_CHECKING:
+    from chronik.coordinator.open_transactions import OpenTransactions, Producer
 
 Written = Callable[[ErrorCode], None]  # NONE: committed and replayed; otherwise what to tell the client
+
+
+def ignore(error: ErrorCode) -> None:
+    """For writes nobody waits for; the runtime has logged a failure."""
 
 
 class Record(NamedTuple):
@@ -26,9 +36,32 @@ class Record(NamedTuple):
     version: int = 0  # of the value's schema
 
 
+class Decision(NamedTuple):
+    """What a request comes to: records to write, and what to do once they are committed or have failed.
+
+    Whoever asked for the decision writes its records, in the same turn of the loop. Without records nothing is written
+    and `written` is not called.
+    """
+
+    records: list[Record]
+    written: Written = ignore
+
+
+NOTHING_TO_WRITE: Final = Decision([])
+
+
 class RecordType(NamedTuple):
+    """What a topic's records of one type are, and when those that this node writes are replayed.
+
+    At commit, unless said otherwise: decisions and readers see committed state only, and two decisions in flight about
+    one thing would both be made on the state before. With `at_append` the second decision sees the first one's records.
+    It sees them before they are committed, so its own answer has to wait for them: write its records, or none
+    (`Writer.write`), and answer when told.
+    """
+
     key: type[InternalRecord]
     value: type[InternalRecord]
+    at_append: bool = False
 
 
 class StatePartition(Protocol):
@@ -59,14 +92,29 @@ class StatePartition(Protocol):
 class Writer(Protocol):
     """How a shard changes what the log holds."""
 
-    def write(self, records: list[Record], written: Written) -> None:
+    def write(self, records: list[Record], written: Written, *, producer: Producer | None = None) -> None:
         """Appends the records as one batch; calls `written` once they are committed and replayed, or have failed.
 
-        Records of which failure was told may still be replayed later: a batch that was too slow is not taken back.
+        Without records it only waits until everything in the log is committed. Records of a `producer` belong to its
+        transaction: once committed they are in the shard's open transactions, and are replayed when the transaction
+        commits.
+
+        A refused append leaves the shard as it was. After the append, records of which failure was told may still be
+        replayed later: a batch that was too slow is not taken back.
         """
 
+    def end_transaction(
+        self, producer: Producer, outcome: ControlType, coordinator_epoch: int, written: Written
+    ) -> None:
+        """Appends the marker that ends the producer's transaction in this partition. Once the marker is committed, the
+        transaction's records are replayed (COMMIT) or dropped (ABORT)."""
+
+    def when_settled(self, settled: Written) -> None:
+        """Calls back once everything that is in the log now is committed and replayed; at once when it already is."""
+
     def unsettled(self) -> Iterator[Record]:
-        """Records that are in the log and not replayed yet. Who removes by age must spare what they are about."""
+        """Records in the log that are not committed, or belong to an open transaction. Whoever removes state by age
+        must spare what they are about."""
 
 
 class Shard(Protocol):
@@ -74,11 +122,19 @@ class Shard(Protocol):
     def record_types(self) -> Mapping[int, RecordType]:
         """The records it knows, by the number in front of their keys. Others are skipped when loading."""
 
+    @property
+    def open_transactions(self) -> OpenTransactions:
+        """Made by the shard, empty; kept by the runtime."""
+
     def replay(self, record: Record, offset: int) -> None:
         """The only way in which what the log holds changes."""
 
     def loaded(self) -> None:
         """Everything in the log has been replayed: requests follow. Timers are set here."""
+
+    def image_changed(self, image: Image, changes: Changes) -> None:
+        """The metadata is `image` now. Called for each change while the shard serves, and once, without changes, right
+        after `loaded`. It runs while the metadata log is applied, so it must not take long."""
 
     def unloaded(self) -> None:
         """The partition is led elsewhere now: whoever still waits is told NOT_COORDINATOR."""

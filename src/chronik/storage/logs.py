@@ -6,8 +6,7 @@
 
 The checkpoint and the journals together are the truth about which logs exist, and the manifest says which of these
 files there must be: a directory that lacks one is not opened. A partition's directory appears with its first append.
-Maintenance runs in steps on the loop and waits for disks on a lane of its own, so that group commit never stands behind
-it.
+Maintenance runs in steps on the loop and waits for disks on a lane of its own, so group commit never waits for it.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from chronik.broker.node import Node
-from chronik.coordinator.groups.classic import ClassicGroup
-from chronik.coordinator.runtime import _Slot
+from chronik.coordinator.groups.classic.group import ClassicGroup
+from chronik.coordinator.slot import Slot
 from chronik.metadata import replay
 from chronik.metadata.decisions.elections import Elections
 from chronik.metadata.image import Partition, Topic
@@ -31,10 +31,10 @@ def offset_commit_acknowledged_before_it_is_replicated(patch: pytest.MonkeyPatch
 def coordinator_serves_before_it_has_loaded(patch: pytest.MonkeyPatch) -> None:
     """A group that failed over looks as if it had never committed anything."""
 
-    async def load(self: _Slot) -> None:
+    async def load(self: Slot) -> None:
         return None
 
-    patch.setattr(_Slot, "load", load)
+    patch.setattr(Slot, "load", load)
 
 
 def node_goes_on_after_a_failed_fsync(patch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,8 @@
 """FindCoordinator (key 10): returns the broker that coordinates a group.
 
-The group's partition of __consumer_offsets decides. The topic is created when first needed, with all the replicas it is
-configured to have or not at all: until enough brokers live the answer is COORDINATOR_NOT_AVAILABLE.
+The coordinator of a key is the leader of the key's partition in the internal topic for its key type
+(`broker/coordinators.py`; __consumer_offsets for groups). The topic is created when first needed, with all the replicas
+it is configured to have or not at all: until enough brokers live the answer is COORDINATOR_NOT_AVAILABLE.
 Versions: v1 key_type; v4 many keys. Transactions and share groups have no coordinator here yet. A share group's key is
 answered INVALID_REQUEST. A transactional id is answered TRANSACTIONAL_ID_AUTHORIZATION_FAILED: it is the only code that
 librdkafka, Java and franz-go all take for fatal, and after any other librdkafka asks again until its time is over.
@@ -14,10 +15,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from chronik.broker.api import api
+from chronik.broker.coordinators import BY_KEY_TYPE
 from chronik.broker.creation import create_missing
 from chronik.broker.permissions import DESCRIBE, GROUP, TRANSACTIONAL_ID
 from chronik.broker.reading import reads_metadata
-from chronik.broker.topics import OFFSETS_TOPIC
 from chronik.runtime.buggify import NO_COORDINATOR
 from chronik.runtime.pieces import Work, each
 from chronik.wire.error_codes import ErrorCode
@@ -26,9 +27,7 @@ from chronik.wire.messages.find_coordinator import Coordinator, FindCoordinatorR
 if TYPE_CHECKING:
     from chronik.broker.context import Context
 
-GROUP_KEY, TRANSACTION_KEY, SHARE_KEY = 0, 1, 2  # types of keys
 VERSION_MANY = 4
-NO_TRANSACTIONS = "this broker has no transactions yet: leave out transactional.id"
 
 
 def _unconfirmed(request: FindCoordinatorRequest, context: Context) -> Work[FindCoordinatorResponse]:
@@ -45,13 +44,16 @@ def _unconfirmed(request: FindCoordinatorRequest, context: Context) -> Work[Find
 def find_coordinator(
     request: FindCoordinatorRequest, context: Context
 ) -> Work[FindCoordinatorResponse] | Coroutine[Any, Any, Work[FindCoordinatorResponse]]:
-    if request.key_type == GROUP_KEY and context.services.store.image.topic_named(OFFSETS_TOPIC) is None:
-        return _after_creating(request, context)
+    row = BY_KEY_TYPE.get(request.key_type)
+    if row is not None and row.make is not None and context.services.store.image.topic_named(row.topic) is None:
+        return _after_creating(row.topic, request, context)
     return _answer(request, context)
 
 
-async def _after_creating(request: FindCoordinatorRequest, context: Context) -> Work[FindCoordinatorResponse]:
-    await create_missing(context.services, [OFFSETS_TOPIC])
+async def _after_creating(
+    topic: str, request: FindCoordinatorRequest, context: Context
+) -> Work[FindCoordinatorResponse]:
+    await create_missing(context.services, [topic])
     return _answer(request, context)
 
 
@@ -75,15 +77,17 @@ def _respond(
 
 
 def _find(key: str, key_type: int, context: Context) -> Coordinator:
-    if key_type == TRANSACTION_KEY:
-        return _none(key, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
-    if key_type != GROUP_KEY:
+    row = BY_KEY_TYPE.get(key_type)
+    if row is None:
         return _none(key, ErrorCode.INVALID_REQUEST)
+    coordinator = context.services.coordinators.by_topic.get(row.topic)
+    if coordinator is None:
+        return _none(key, *row.unserved)
     image = context.services.store.image
-    topic = image.topic_named(OFFSETS_TOPIC)
+    topic = image.topic_named(row.topic)
     if topic is None:
         return _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    leader = image.brokers.get(topic.partitions[context.services.groups.partition_for(key)].leader)
+    leader = image.brokers.get(topic.partitions[coordinator.partition_for(key)].leader)
     endpoint = leader.endpoint(context.session.listener) if leader is not None else None
     if leader is None or endpoint is None or (NO_COORDINATOR.is_on and NO_COORDINATOR.fires()):
         return _none(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)

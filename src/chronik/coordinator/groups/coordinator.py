@@ -19,14 +19,16 @@ from typing import Final, Generic, TypeAlias, TypeVar
 
 from chronik.coordinator.errors import CoordinatorError, NotCoordinator
 from chronik.coordinator.groups import descriptions, offsets
+from chronik.coordinator.groups.classic.members import join_error, sync_error
 from chronik.coordinator.groups.config import GroupsConfig
 from chronik.coordinator.groups.member_memory import MemberMemory
-from chronik.coordinator.groups.members import join_error, sync_error
 from chronik.coordinator.groups.partitions import partition_for
 from chronik.coordinator.groups.requests import Caller
 from chronik.coordinator.groups.shard import GroupShard, offset_delete_refused
 from chronik.coordinator.runtime import CoordinatorRuntime
-from chronik.coordinator.shard import Record, StatePartition
+from chronik.coordinator.shard import Decision, Record, StatePartition
+from chronik.metadata.delta import Changes
+from chronik.metadata.image import Image
 from chronik.runtime.interfaces import Clock, Randomness
 from chronik.runtime.invariants import check
 from chronik.runtime.pieces import ITEMS_PER_PIECE, Work, at_once
@@ -41,13 +43,11 @@ from chronik.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommi
 from chronik.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from chronik.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from chronik.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from chronik.wire.notation import ZERO_UUID
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 NULLABLE_PROTOCOL_SINCE: Final = 7  # of JoinGroup; before, a missing name is ""
 PROTOCOL_REQUIRED_SINCE: Final = 5  # of SyncGroup; its schema allows null, Kafka does not
 MANY_LEAVE_SINCE: Final = 3  # of LeaveGroup
-REMOVALS_PER_BATCH: Final = 1_000  # removals need not be one atomic batch, and a batch has a size limit
 
 R = TypeVar("R")
 Answer: TypeAlias = "R | asyncio.Future[R]"
@@ -103,7 +103,7 @@ class GroupCoordinator:
             reply(join_error(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id))
         else:
             try:
-                self._shard(request.group_id).join(request, caller, reply)
+                self._carry_out(request.group_id, self._shard(request.group_id).classic.join(request, caller, reply))
             except CoordinatorError as error:
                 reply(join_error(error.kafka_error))
         return answer.take()
@@ -116,7 +116,7 @@ class GroupCoordinator:
             return sync_error(ErrorCode.INVALID_GROUP_ID)
         answer: _Reply[SyncGroupResponse] = _Reply()
         try:
-            self._shard(request.group_id).sync(request, answer.give)
+            self._carry_out(request.group_id, self._shard(request.group_id).classic.sync(request, answer.give))
         except CoordinatorError as error:
             return sync_error(error.kafka_error)
         return answer.take()
@@ -125,7 +125,7 @@ class GroupCoordinator:
         if not request.group_id:
             return HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID)
         try:
-            error = self._shard(request.group_id).heartbeat(request)
+            error = self._shard(request.group_id).classic.heartbeat(request)
         except CoordinatorError as failure:
             error = failure.kafka_error
         if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
@@ -138,7 +138,7 @@ class GroupCoordinator:
         is_one = caller.version < MANY_LEAVE_SINCE
         leaving = [MemberIdentity(member_id=request.member_id)] if is_one else request.members
         try:
-            records, left = self._shard(request.group_id).leave(request.group_id, leaving)
+            records, left = self._shard(request.group_id).classic.leave(request.group_id, leaving)
         except CoordinatorError as error:
             return LeaveGroupResponse(error_code=error.kafka_error)
         if is_one:
@@ -271,26 +271,21 @@ class GroupCoordinator:
 
         for result in results:
             try:
-                records, error = self._shard(result.group_id).delete_group(result.group_id)
+                shard = self._shard(result.group_id)
             except CoordinatorError as failure:
-                records, error = [], failure.kafka_error
-            self._write_in_parts(self.partition_for(result.group_id), records, partial(deleted, result), error)
+                deleted(result, failure.kafka_error)
+                continue
+            records, error = shard.delete_group(result.group_id)
+            shard.remove(records, partial(deleted, result), error)
         if not results:
             answer.give(DeleteGroupsResponse(throttle_time_ms=0, results=[]))
         return answer.take()
 
     # --- what time and others bring about
 
-    def topic_deleted(self, topic: str, topic_id: bytes = ZERO_UUID) -> None:
-        """Forgets what was committed for the topic, in every partition led here."""
-        for index, shard in self._runtime.active():
-
-            def settled(error: ErrorCode, index: int = index, shard: GroupShard = shard) -> None:
-                if error is ErrorCode.NONE:
-                    self._write_in_parts(index, shard.offsets.remove_topic(topic, topic_id), _ignore)
-
-            # After what is on its way: a commit that was admitted before the deletion is not seen otherwise.
-            self._runtime.when_settled(index, settled)
+    def image_changed(self, image: Image, changes: Changes) -> None:
+        """The metadata changed: every shard that is served here hears of it."""
+        self._runtime.image_changed(image, changes)
 
     async def expire(self, now_ms: int) -> int:
         """Removes offsets past their retention and groups nobody needs; returns the number of records written.
@@ -303,7 +298,7 @@ class GroupCoordinator:
                 if not self._runtime.serves(index, shard):
                     break
                 count += len(records)
-                self._write_in_parts(index, records, _ignore)
+                shard.remove(records)
                 await asyncio.sleep(0)
         return count
 
@@ -311,6 +306,10 @@ class GroupCoordinator:
 
     def _shard(self, group_id: str) -> GroupShard:
         return self._runtime.shard(self.partition_for(group_id))
+
+    def _carry_out(self, group_id: str, decision: Decision) -> None:
+        if decision.records:
+            self._runtime.write(self.partition_for(group_id), *decision)
 
     def _after(
         self,
@@ -330,17 +329,6 @@ class GroupCoordinator:
 
         self._runtime.write(self.partition_for(group_id), records, written, batch)
         return answer.take()
-
-    def _write_in_parts(
-        self, index: int, records: list[Record], written: Callable[[ErrorCode], None], error: ErrorCode = ErrorCode.NONE
-    ) -> None:
-        """Several batches, answered with the last. For removals only: what fails in between can be removed again."""
-        if not records:
-            written(error)
-        for start in range(0, len(records), REMOVALS_PER_BATCH):
-            is_last = start + REMOVALS_PER_BATCH >= len(records)
-            part = records[start : start + REMOVALS_PER_BATCH]
-            self._runtime.write(index, part, written if is_last else _ignore)
 
 
 class _Reply(Generic[R]):
@@ -364,7 +352,3 @@ class _Reply(Generic[R]):
             return self._response
         self._future = asyncio.get_running_loop().create_future()
         return self._future
-
-
-def _ignore(error: ErrorCode) -> None:
-    """For writes nobody waits for; the runtime has logged a failure."""

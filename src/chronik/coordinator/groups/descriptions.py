@@ -7,7 +7,7 @@ from typing import Final
 
 from chronik.coordinator.errors import CoordinatorError
 from chronik.coordinator.groups import offsets
-from chronik.coordinator.groups.classic import ClassicGroup, State
+from chronik.coordinator.groups.group import DEAD, Group
 from chronik.runtime.pieces import Work, each_light
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.describe_groups import DescribedGroup
@@ -24,27 +24,19 @@ from chronik.wire.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 
-CLASSIC: Final = "classic"  # the type of these groups, in ListGroups v5
 NOT_FOUND_SINCE: Final = 6  # of DescribeGroups; before, a group that does not exist is a dead one
 MANY_GROUPS_SINCE: Final = 8  # of OffsetFetch
 TOP_LEVEL_ERROR_SINCE: Final = 2  # of OffsetFetch; before, every partition carries the error
 
 
-def described(group_id: str, group: ClassicGroup | None, version: int) -> DescribedGroup:
-    if group is None or group.state is State.DEAD:
-        if version < NOT_FOUND_SINCE:
-            return described_error(group_id, ErrorCode.NONE, state=State.DEAD)
-        message = f"Group {group_id} not found."
-        return described_error(group_id, ErrorCode.GROUP_ID_NOT_FOUND, state=State.DEAD, message=message)
-    protocol = group.protocol if group.state is State.STABLE else None
-    return DescribedGroup(
-        error_code=ErrorCode.NONE,
-        group_id=group_id,
-        group_state=group.state,
-        protocol_type=group.protocol_type or "",
-        protocol_data=protocol or "",
-        members=[member.to_described(protocol) for member in group.members.values()],
-    )
+def described(group_id: str, group: Group | None, version: int) -> DescribedGroup:
+    found = None if group is None else group.describe()
+    if found is not None:
+        return found
+    if version < NOT_FOUND_SINCE:
+        return described_error(group_id, ErrorCode.NONE, state=DEAD)
+    message = f"Group {group_id} not found."
+    return described_error(group_id, ErrorCode.GROUP_ID_NOT_FOUND, state=DEAD, message=message)
 
 
 def described_error(group_id: str, error: ErrorCode, *, state: str = "", message: str | None = None) -> DescribedGroup:
@@ -59,21 +51,19 @@ def described_error(group_id: str, error: ErrorCode, *, state: str = "", message
     )
 
 
-def listed(groups: Iterable[ClassicGroup], request: ListGroupsRequest) -> list[ListedGroup]:
+def listed(groups: Iterable[Group], request: ListGroupsRequest) -> list[ListedGroup]:
     """Names in the filters are compared without regard to case; a name that does not exist matches nothing."""
     states = {state.strip().lower() for state in request.states_filter}
     types = {kind.strip().lower() for kind in request.types_filter}
-    if types and CLASSIC not in types:
-        return []
     return [
         ListedGroup(
             group_id=group.group_id,
             protocol_type=group.protocol_type or "",
             group_state=group.state,
-            group_type=CLASSIC,
+            group_type=group.type,
         )
         for group in groups
-        if not states or group.state.lower() in states
+        if (not types or group.type in types) and (not states or group.state.lower() in states)
     ]
 
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
-from chronik.coordinator.groups.classic import NO_TIMESTAMP, ClassicGroup, State
 from chronik.coordinator.groups.config import GroupsConfig
+from chronik.coordinator.groups.group import NO_TIMESTAMP, Group
 from chronik.coordinator.groups.records import offset_record, offset_removed
 from chronik.coordinator.shard import Record
 from chronik.runtime.invariants import broken
@@ -85,15 +85,11 @@ class OffsetStore:
             if not _is_other_topic(value.topic_id, topic_id)
         ]
 
-    def expired(self, group: ClassicGroup, now_ms: int, retention_ms: int) -> Iterator[tuple[str, int]]:
+    def expired(self, group: Group, now_ms: int, retention_ms: int) -> Iterator[tuple[str, int]]:
         """The topics and partitions whose offsets have outlived their retention."""
-        if group.state not in (State.EMPTY, State.STABLE):
+        expiry = group.expire()
+        if not expiry.offsets_may_go:
             return
-        if group.state is State.STABLE and (not group.uses_consumer_protocol or group.topics is None):
-            return  # nothing is known about what its members still need
-        empty_since_ms = NO_TIMESTAMP
-        if group.state is State.EMPTY and group.protocol_type is not None:
-            empty_since_ms = group.state_since_ms
         for topic, partitions in self.of(group.group_id).items():
             if group.subscribes_to(topic):
                 continue
@@ -101,10 +97,10 @@ class OffsetStore:
                 if value.expire_timestamp != NO_TIMESTAMP:
                     is_over = now_ms >= value.expire_timestamp  # the client chose; OffsetCommit v2 to v4
                 else:
-                    since_ms = value.commit_timestamp if empty_since_ms == NO_TIMESTAMP else empty_since_ms
+                    since_ms = value.commit_timestamp if expiry.since_ms == NO_TIMESTAMP else expiry.since_ms
                     is_over = now_ms - since_ms >= retention_ms
                 if is_over:
-                    if group.state is State.STABLE and group.subscribes_to(topic):
+                    if group.subscribes_to(topic):
                         broken(
                             "17 an offset that is read does not expire",
                             group=group.group_id,
@@ -117,25 +113,13 @@ class OffsetStore:
 # --- OffsetCommit
 
 
-def commit_error(group: ClassicGroup | None, request: OffsetCommitRequest, version: int) -> ErrorCode:
-    """Who may commit: a member of the current generation; anybody (generation -1) while the group has no members."""
-    generation = request.generation_id_or_member_epoch
-    if group is None:
-        if generation < 0:
-            return ErrorCode.NONE  # a consumer that only keeps its offsets here
-        return ErrorCode.GROUP_ID_NOT_FOUND if version >= GROUP_ID_NOT_FOUND_SINCE else ErrorCode.ILLEGAL_GENERATION
-    if group.state is State.DEAD:
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    if generation < 0 and group.state is State.EMPTY:
+def commit_error(group: Group | None, request: OffsetCommitRequest, version: int) -> ErrorCode:
+    """A group that does not exist takes commits of consumers that only keep their offsets here."""
+    if group is not None:
+        return group.may_commit(request, version)
+    if request.generation_id_or_member_epoch < 0:
         return ErrorCode.NONE
-    if generation < 0 and not request.member_id and request.group_instance_id is None:
-        return ErrorCode.UNKNOWN_MEMBER_ID
-    if error := group.identify(request.member_id, request.group_instance_id):
-        return error
-    if generation != group.generation:
-        return ErrorCode.ILLEGAL_GENERATION
-    # Its generation is right, so it has heard of this round; until the assignment is there it owns nothing.
-    return ErrorCode.REBALANCE_IN_PROGRESS if group.state is State.COMPLETING else ErrorCode.NONE
+    return ErrorCode.GROUP_ID_NOT_FOUND if version >= GROUP_ID_NOT_FOUND_SINCE else ErrorCode.ILLEGAL_GENERATION
 
 
 def commit(

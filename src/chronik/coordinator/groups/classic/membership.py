@@ -6,12 +6,12 @@ import logging
 from collections.abc import Sequence
 from functools import partial
 
-from chronik.coordinator.groups.classic import ClassicGroup, State
+from chronik.coordinator.groups.classic.group import ClassicGroup, State
+from chronik.coordinator.groups.classic.members import UNKNOWN_MEMBER_ID, SyncReply, sync_error
+from chronik.coordinator.groups.classic.rebalance import Rebalancer, assignment_of
 from chronik.coordinator.groups.member_memory import MEMBER_BYTES_MAX
-from chronik.coordinator.groups.members import UNKNOWN_MEMBER_ID, SyncReply, sync_error
-from chronik.coordinator.groups.rebalance import Rebalancer, assignment_of
 from chronik.coordinator.groups.records import group_record
-from chronik.coordinator.shard import Record
+from chronik.coordinator.shard import NOTHING_TO_WRITE, Decision, Record
 from chronik.runtime.invariants import check
 from chronik.runtime.wording import counted
 from chronik.wire.error_codes import ErrorCode
@@ -28,21 +28,23 @@ class Membership:
 
     # --- SyncGroup
 
-    def sync(self, group: ClassicGroup, request: SyncGroupRequest, reply: SyncReply) -> None:
+    def sync(self, group: ClassicGroup, request: SyncGroupRequest, reply: SyncReply) -> Decision:
+        """The leader's assignment is a record to write. All members are answered when it is committed."""
         if error := self._sync_error(group, request):
             reply(sync_error(error))
-            return
+            return NOTHING_TO_WRITE
         member = group.members[request.member_id]
         if member.member_id == group.leader_id and (error := self._assignment_error(group, request)):
             reply(sync_error(error))
-            return
+            return NOTHING_TO_WRITE
         self._rebalancer.synced(group, member.member_id)
         if group.state is State.STABLE:
             reply(assignment_of(group, member))
-            return
+            return NOTHING_TO_WRITE
         group.await_sync(member, reply)
-        if member.member_id == group.leader_id:
-            self._store_assignment(group, {each.member_id: each.assignment for each in request.assignments})
+        if member.member_id != group.leader_id:
+            return NOTHING_TO_WRITE
+        return self._store_assignment(group, {each.member_id: each.assignment for each in request.assignments})
 
     def _sync_error(self, group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
         if group.state is State.EMPTY:
@@ -68,13 +70,13 @@ class Membership:
         has_room = group.memory.has_room(sum(given) - held_bytes)
         return ErrorCode.NONE if has_room else ErrorCode.COORDINATOR_NOT_AVAILABLE
 
-    def _store_assignment(self, group: ClassicGroup, given: dict[str, bytes]) -> None:
+    def _store_assignment(self, group: ClassicGroup, given: dict[str, bytes]) -> Decision:
         """Who was given nothing gets an empty assignment; what was given to strangers is dropped.
 
         A generation has one assignment: what a leader sends while its first is being written is not looked at.
         """
         if group.is_assigned:
-            return
+            return NOTHING_TO_WRITE
         group.is_assigned = True
         assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
         check(
@@ -85,7 +87,7 @@ class Membership:
             state=group.state,
         )
         written = partial(self._assignment_stored, group, group.generation, assignments)
-        self._rebalancer.writer.write([group_record(group.group_id, group.to_stored(assignments))], written)
+        return Decision([group_record(group.group_id, group.to_stored(assignments))], written)
 
     def _assignment_stored(
         self, group: ClassicGroup, generation: int, assignments: dict[str, bytes], error: ErrorCode
@@ -98,7 +100,8 @@ class Membership:
             self._rebalancer.assign(group, assignments)
         else:
             self._rebalancer.fail_syncs(group, error)
-            self._rebalancer.prepare(group, f"the assignment was not written: {error.name}")
+            records = self._rebalancer.prepare(group, f"the assignment was not written: {error.name}")
+            self._rebalancer.write_unawaited(group, records)
 
     # --- Heartbeat
 

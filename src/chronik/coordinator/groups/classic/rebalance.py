@@ -10,11 +10,11 @@ from __future__ import annotations
 import logging
 from functools import partial
 
-from chronik.coordinator.groups.classic import ClassicGroup, State
+from chronik.coordinator.groups.classic.group import ClassicGroup, State
+from chronik.coordinator.groups.classic.members import Member, sync_error
 from chronik.coordinator.groups.config import GroupsConfig
-from chronik.coordinator.groups.members import Member, sync_error
 from chronik.coordinator.groups.records import group_record
-from chronik.coordinator.shard import Record, Writer
+from chronik.coordinator.shard import NOTHING_TO_WRITE, Decision, Record, Writer
 from chronik.coordinator.timers import Timers
 from chronik.runtime.interfaces import Clock
 from chronik.runtime.invariants import check
@@ -42,7 +42,7 @@ class Rebalancer:
         self.config = config
         self.clock = clock
         self.timers = timers
-        self.writer = writer
+        self._writer = writer
 
     # --- gathering
 
@@ -67,7 +67,7 @@ class Rebalancer:
     def _initial_delay_over(self, group: ClassicGroup, delay_ms: int, left_ms: int) -> None:
         """Goes on waiting as long as new members keep arriving, but never beyond the rebalance time-out."""
         if not group.has_new_member or left_ms == 0:
-            self._write(group, self.complete(group))
+            self.write_unawaited(group, self.complete(group))
             return
         group.has_new_member = False
         next_ms = min(self.config.initial_rebalance_delay_ms, left_ms)
@@ -81,7 +81,9 @@ class Rebalancer:
         return []
 
     def _wait_for_joins(self, group: ClassicGroup) -> None:
-        self.timers.set(join_key(group), group.rebalance_timeout_ms(), lambda: self._write(group, self.complete(group)))
+        self.timers.set(
+            join_key(group), group.rebalance_timeout_ms(), lambda: self.write_unawaited(group, self.complete(group))
+        )
 
     def prepare_or_complete(self, group: ClassicGroup, reason: str) -> list[Record]:
         """After a member came, changed or went."""
@@ -174,7 +176,7 @@ class Rebalancer:
         for member_id in absent:
             self.drop(group, member_id)
         if absent:
-            self._write(group, self.prepare(group, f"no SyncGroup from {counted(len(absent), 'member')}"))
+            self.write_unawaited(group, self.prepare(group, f"no SyncGroup from {counted(len(absent), 'member')}"))
 
     # --- sessions
 
@@ -200,14 +202,14 @@ class Rebalancer:
         if member is None:
             if member_id in group.pending_joins:
                 group.remove(member_id)
-                self._write(group, self._after_loss(group, ""))
+                self.write_unawaited(group, self._after_loss(group, ""))
             return
         # Its parked request stands for its heartbeats; but one that never got an id could be gone for good.
         if member.is_waiting and not member.is_new:
             return
         log.info("group %s: member %s was silent for its session time-out", group.group_id, member_id)
         group.remove(member_id)
-        self._write(group, self._after_loss(group, f"member {member_id} failed"))
+        self.write_unawaited(group, self._after_loss(group, f"member {member_id} failed"))
 
     def _after_loss(self, group: ClassicGroup, reason: str) -> list[Record]:
         if group.state is State.PREPARING:
@@ -219,10 +221,14 @@ class Rebalancer:
         self.timers.cancel(session_key(group, member_id))
         group.remove(member_id)
 
-    def _write(self, group: ClassicGroup, records: list[Record]) -> None:
+    def write_unawaited(self, group: ClassicGroup, records: list[Record]) -> None:
         """For what time brought about: nobody waits for it. Lost, it only means that old members time out once more."""
         if records:
-            self.writer.write(records, partial(_log_failure, group.group_id))
+            self._writer.write(*self.unawaited(group, records))
+
+    def unawaited(self, group: ClassicGroup, records: list[Record]) -> Decision:
+        """A round's records, for a request that is answered without waiting for them."""
+        return Decision(records, partial(_log_failure, group.group_id)) if records else NOTHING_TO_WRITE
 
 
 def assignment_of(group: ClassicGroup, member: Member) -> SyncGroupResponse:

@@ -1,18 +1,17 @@
 """JoinGroup for classic groups: who may enter, who has to come again, and when a join means a new round.
 
-The answer goes through `reply`, at once or when the round ends. Checks run in Kafka's order: size of the group, group
-state, protocols, identity, then what the join means in the state the group is in; memory, which Kafka does not check,
-comes before protocols. A round that somebody has just joined cannot end with an empty group, so the rounds started here
-have nothing to write.
+A decision returns the records to write, and never writes them itself. The answer goes through `reply`: at once, when
+the round ends, or when the records are committed. Checks run in Kafka's order: size of the group, group state,
+protocols, identity, then what the join means in the state the group is in; memory, which Kafka does not check, comes
+before protocols.
 """
 
 from __future__ import annotations
 
 from functools import partial
 
-from chronik.coordinator.groups.classic import ClassicGroup, State
-from chronik.coordinator.groups.member_memory import MEMBER_BYTES, MEMBER_BYTES_MAX, PROTOCOL_BYTES
-from chronik.coordinator.groups.members import (
+from chronik.coordinator.groups.classic.group import ClassicGroup, State
+from chronik.coordinator.groups.classic.members import (
     UNKNOWN_MEMBER_ID,
     JoinReply,
     Member,
@@ -21,9 +20,11 @@ from chronik.coordinator.groups.members import (
     protocols_bytes,
     protocols_of,
 )
-from chronik.coordinator.groups.rebalance import Rebalancer, session_key
+from chronik.coordinator.groups.classic.rebalance import Rebalancer, session_key
+from chronik.coordinator.groups.member_memory import MEMBER_BYTES, MEMBER_BYTES_MAX, PROTOCOL_BYTES
 from chronik.coordinator.groups.records import group_record
 from chronik.coordinator.groups.requests import Caller
+from chronik.coordinator.shard import NOTHING_TO_WRITE, Decision
 from chronik.runtime.interfaces import Randomness
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.join_group import JoinGroupRequest
@@ -37,32 +38,39 @@ class Joining:
         self._rebalancer = rebalancer
         self._randomness = randomness
 
-    def join(self, group: ClassicGroup, request: JoinGroupRequest, caller: Caller, reply: JoinReply) -> None:
+    def join(self, group: ClassicGroup, request: JoinGroupRequest, caller: Caller, reply: JoinReply) -> Decision:
         member_id = request.member_id
         protocols = protocols_of(request.protocols)
         if not self._has_room(group, member_id):
             group.remove(member_id)
-            self._rebalancer.complete_if_all_joined(group)
+            records = self._rebalancer.complete_if_all_joined(group)
             reply(join_error(ErrorCode.GROUP_MAX_SIZE_REACHED))
-        elif group.state is State.DEAD:
-            reply(join_error(ErrorCode.COORDINATOR_NOT_AVAILABLE, member_id))
-        elif self._is_too_large(protocols):
-            reply(join_error(ErrorCode.MESSAGE_TOO_LARGE, member_id))
-        elif not self._is_remembered(group, member_id, protocols):
-            reply(join_error(ErrorCode.COORDINATOR_NOT_AVAILABLE, member_id))
-        elif not group.supports(request.protocol_type, {name for name, _ in protocols}):
-            reply(join_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id))
-        elif member_id == UNKNOWN_MEMBER_ID:
-            self._join_new(group, request, protocols, caller, reply)
-        elif member_id in group.pending_joins:
-            if request.group_instance_id is not None:  # a static member is never told to come again, so who is this?
-                reply(join_error(ErrorCode.UNKNOWN_SERVER_ERROR, member_id))
-                return
-            self._add(group, member_id, request, protocols, caller, reply)
-        elif error := group.identify(member_id, request.group_instance_id):
+            return self._rebalancer.unawaited(group, records)
+        if error := self._error(group, request, protocols):
             reply(join_error(error, member_id))
-        else:
-            self._rejoin(group, group.members[member_id], request, protocols, caller, reply)
+            return NOTHING_TO_WRITE
+        if member_id == UNKNOWN_MEMBER_ID:
+            return self._join_new(group, request, protocols, caller, reply)
+        if member_id in group.pending_joins:
+            return self._add(group, member_id, request, protocols, caller, reply)
+        return self._rejoin(group, group.members[member_id], request, protocols, caller, reply)
+
+    def _error(self, group: ClassicGroup, request: JoinGroupRequest, protocols: Protocols) -> ErrorCode:
+        member_id, instance_id = request.member_id, request.group_instance_id
+        if group.state is State.DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if self._is_too_large(protocols):
+            return ErrorCode.MESSAGE_TOO_LARGE
+        if not self._is_remembered(group, member_id, protocols):
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if not group.supports(request.protocol_type, {name for name, _ in protocols}):
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        if member_id == UNKNOWN_MEMBER_ID:
+            return ErrorCode.NONE
+        if member_id in group.pending_joins:
+            # A static member is never told to come again, so nobody knows who this is.
+            return ErrorCode.NONE if instance_id is None else ErrorCode.UNKNOWN_SERVER_ERROR
+        return group.identify(member_id, instance_id)
 
     def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
         """Members keep their place. While a round gathers, those count who have joined it: the last ones are turned
@@ -88,21 +96,21 @@ class Joining:
 
     def _join_new(
         self, group: ClassicGroup, request: JoinGroupRequest, protocols: Protocols, caller: Caller, reply: JoinReply
-    ) -> None:
+    ) -> Decision:
         instance_id = request.group_instance_id
         new_id = f"{caller.client_id or '' if instance_id is None else instance_id}-{self._uuid()}"
         if instance_id is not None and (old_id := group.static_members.get(instance_id)) is not None:
-            self._replace(group, old_id, new_id, request, protocols, caller, reply)
-        elif instance_id is not None or caller.version < MEMBER_ID_REQUIRED_SINCE:
-            self._add(group, new_id, request, protocols, caller, reply)
-        else:
-            group.await_id(new_id)
-            self._rebalancer.timers.set(
-                session_key(group, new_id),
-                request.session_timeout_ms,
-                partial(self._rebalancer.session_over, group, new_id),
-            )
-            reply(join_error(ErrorCode.MEMBER_ID_REQUIRED, new_id))
+            return self._replace(group, old_id, new_id, request, protocols, caller, reply)
+        if instance_id is not None or caller.version < MEMBER_ID_REQUIRED_SINCE:
+            return self._add(group, new_id, request, protocols, caller, reply)
+        group.await_id(new_id)
+        self._rebalancer.timers.set(
+            session_key(group, new_id),
+            request.session_timeout_ms,
+            partial(self._rebalancer.session_over, group, new_id),
+        )
+        reply(join_error(ErrorCode.MEMBER_ID_REQUIRED, new_id))
+        return NOTHING_TO_WRITE
 
     def _add(
         self,
@@ -112,7 +120,7 @@ class Joining:
         protocols: Protocols,
         caller: Caller,
         reply: JoinReply,
-    ) -> None:
+    ) -> Decision:
         member = Member(
             member_id,
             group_instance_id=request.group_instance_id,
@@ -129,7 +137,8 @@ class Joining:
         group.await_join(member, reply)
         # A client that gave up on a long join cannot tell us; without a limit its retries would pile up as members.
         self._rebalancer.keep_alive(group, member, self._rebalancer.config.new_member_join_timeout_ms)
-        self._rebalancer.prepare_or_complete(group, f"member {member_id} joins; {_reason(request)}")
+        records = self._rebalancer.prepare_or_complete(group, f"member {member_id} joins; {_reason(request)}")
+        return self._rebalancer.unawaited(group, records)
 
     # --- a static member that comes back
 
@@ -142,7 +151,7 @@ class Joining:
         protocols: Protocols,
         caller: Caller,
         reply: JoinReply,
-    ) -> None:
+    ) -> Decision:
         old_leader = group.leader_id
         self._rebalancer.timers.cancel(session_key(group, old_id))
         member = group.replace_static(old_id, new_id)
@@ -153,12 +162,10 @@ class Joining:
             # Same place, same assignment: no round is needed, only the new id in the log before it is told.
             assignments = {each.member_id: each.assignment for each in group.members.values()}
             written = partial(self._replaced, group, new_id, group.generation, caller.version, old_leader)
-            self._rebalancer.writer.write([group_record(group.group_id, group.to_stored(assignments))], written)
-        elif group.state is State.PREPARING:
-            self._rebalancer.complete_if_all_joined(group)
-        else:
-            # After the joins were answered the leader assigns to the old id, so the round has to be run again.
-            self._rebalancer.prepare(group, f"static member {new_id} replaces {old_id}; {_reason(request)}")
+            return Decision([group_record(group.group_id, group.to_stored(assignments))], written)
+        # After the joins were answered the leader assigns to the old id, so the round has to be run again.
+        reason = f"static member {new_id} replaces {old_id}; {_reason(request)}"
+        return self._rebalancer.unawaited(group, self._rebalancer.prepare_or_complete(group, reason))
 
     def _replaced(
         self,
@@ -197,22 +204,23 @@ class Joining:
         protocols: Protocols,
         caller: Caller,
         reply: JoinReply,
-    ) -> None:
+    ) -> Decision:
         if group.state is State.EMPTY:
             reply(join_error(ErrorCode.UNKNOWN_MEMBER_ID, member.member_id))
-            return
+            return NOTHING_TO_WRITE
         is_leader = member.member_id == group.leader_id
         if member.protocols == protocols:
             if group.state is State.COMPLETING:
                 reply(group.joined(member.member_id, with_members=is_leader))  # it may have missed the first answer
-                return
+                return NOTHING_TO_WRITE
             if group.state is State.STABLE and not is_leader:
                 reply(group.joined(member.member_id, with_members=False))  # nothing changed: on to SyncGroup
-                return
+                return NOTHING_TO_WRITE
         # A leader that joins a stable group has seen something members do not send, such as new partitions.
         group.update(member, protocols, _rebalance_timeout_ms(request, caller), request.session_timeout_ms)
         group.await_join(member, reply)
-        self._rebalancer.prepare_or_complete(group, f"member {member.member_id} rejoins; {_reason(request)}")
+        reason = f"member {member.member_id} rejoins; {_reason(request)}"
+        return self._rebalancer.unawaited(group, self._rebalancer.prepare_or_complete(group, reason))
 
     def _uuid(self) -> str:
         """A random UUID of version 4, as Kafka's ids end in."""

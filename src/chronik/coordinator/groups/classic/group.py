@@ -18,13 +18,18 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
+from chronik.coordinator.groups.classic.members import JoinReply, Member, Protocols, SyncReply, join_error, sync_error
+from chronik.coordinator.groups.classic.subscriptions import CONSUMER, subscribed_topics
+from chronik.coordinator.groups.group import NO_TIMESTAMP, Expiry
 from chronik.coordinator.groups.member_memory import MEMBER_BYTES, MemberMemory
-from chronik.coordinator.groups.members import JoinReply, Member, Protocols, SyncReply, join_error, sync_error
-from chronik.coordinator.groups.subscriptions import CONSUMER, subscribed_topics
+from chronik.coordinator.groups.records import group_removed
+from chronik.coordinator.shard import Record
 from chronik.runtime.invariants import broken, check
 from chronik.wire.error_codes import ErrorCode
+from chronik.wire.messages.describe_groups import DescribedGroup
 from chronik.wire.messages.group_records import GroupMetadataValue
 from chronik.wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
+from chronik.wire.messages.offset_commit import OffsetCommitRequest
 from chronik.wire.messages.sync_group import SyncGroupResponse
 
 
@@ -43,10 +48,11 @@ CAN_FOLLOW: Final = {
     State.STABLE: (State.COMPLETING,),
     State.DEAD: tuple(State),
 }
-NO_TIMESTAMP: Final = -1
 
 
 class ClassicGroup:
+    type: Final = "classic"
+
     def __init__(self, group_id: str, memory: MemberMemory, now_ms: int = NO_TIMESTAMP) -> None:
         self.group_id = group_id
         self.memory = memory  # where its members are counted
@@ -163,6 +169,62 @@ class ClassicGroup:
         if self.protocol is None:
             return None
         return subscribed_topics([member.metadata(self.protocol) for member in self.members.values()])
+
+    # --- what every kind of group answers
+
+    def may_commit(self, request: OffsetCommitRequest, version: int) -> ErrorCode:
+        """A member of the current generation may; anybody (generation -1) while the group has no members."""
+        generation = request.generation_id_or_member_epoch
+        if self.state is State.DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if generation < 0 and self.state is State.EMPTY:
+            return ErrorCode.NONE
+        if generation < 0 and not request.member_id and request.group_instance_id is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if error := self.identify(request.member_id, request.group_instance_id):
+            return error
+        if generation != self.generation:
+            return ErrorCode.ILLEGAL_GENERATION
+        # Its generation is right, so it has heard of this round; until the assignment is there it owns nothing.
+        return ErrorCode.REBALANCE_IN_PROGRESS if self.state is State.COMPLETING else ErrorCode.NONE
+
+    def may_delete_offsets(self) -> ErrorCode:
+        if self.state is State.DEAD:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        is_known = self.state is State.EMPTY or self.uses_consumer_protocol
+        return ErrorCode.NONE if is_known else ErrorCode.NON_EMPTY_GROUP
+
+    def may_be_deleted(self) -> ErrorCode:
+        if self.state is State.DEAD:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        return ErrorCode.NONE if self.state is State.EMPTY else ErrorCode.NON_EMPTY_GROUP
+
+    def describe(self) -> DescribedGroup | None:
+        if self.state is State.DEAD:
+            return None
+        protocol = self.protocol if self.state is State.STABLE else None
+        return DescribedGroup(
+            error_code=ErrorCode.NONE,
+            group_id=self.group_id,
+            group_state=self.state,
+            protocol_type=self.protocol_type or "",
+            protocol_data=protocol or "",
+            members=[member.to_described(protocol) for member in self.members.values()],
+        )
+
+    def expire(self) -> Expiry:
+        if self.state is State.EMPTY:
+            since_ms = NO_TIMESTAMP if self.protocol_type is None else self.state_since_ms
+            return Expiry(offsets_may_go=True, since_ms=since_ms, group_may_go=not self.pending_joins)
+        is_known = self.state is State.STABLE and self.uses_consumer_protocol and self.topics is not None
+        return Expiry(offsets_may_go=is_known, since_ms=NO_TIMESTAMP, group_may_go=False)
+
+    @property
+    def is_stored(self) -> bool:
+        return self.stored is not None
+
+    def removal(self) -> list[Record]:
+        return [group_removed(self.group_id)]
 
     # --- members
 

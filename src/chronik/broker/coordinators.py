@@ -1,0 +1,148 @@
+"""The internal topics, and the coordinators whose state they hold: one row of a table for each.
+
+Everything that differs between two coordinators, as the rest of the broker sees them, stands in its row: the key type
+that clients ask for in FindCoordinator, the shape and configs of the topic, and how its coordinator is made. The other
+modules go through the table: `following` loads and unloads partitions, `find_coordinator` names their leaders,
+`creation` and `node` make the topics, `topics` protects them from clients.
+
+A row without `make` describes a topic whose coordinator does not exist yet: its keys get the error in `unserved`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol, cast
+
+from chronik.broker import limits
+from chronik.coordinator.groups.config import GroupsConfig
+from chronik.coordinator.groups.coordinator import OFFSETS_TOPIC, GroupCoordinator
+from chronik.coordinator.groups.member_memory import MemberMemory
+from chronik.metadata.decisions.decision import TopicShape
+from chronik.runtime.units import MINUTE_MS
+from chronik.wire.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from chronik.broker.memory import MemoryBudget
+    from chronik.broker.settings import Settings
+    from chronik.coordinator.shard import StatePartition
+    from chronik.metadata.delta import Changes
+    from chronik.metadata.image import Image
+    from chronik.runtime.interfaces import Runtime
+
+GROUP_KEY, TRANSACTION_KEY, SHARE_KEY = 0, 1, 2  # key types of FindCoordinator
+NO_TRANSACTIONS: Final = "this broker has no transactions yet: leave out transactional.id"
+
+
+class Coordinator(Protocol):
+    """What the broker needs of a coordinator, besides the methods that its own handlers call."""
+
+    partition_count: int  # of its topic; the broker sets it when the topic exists
+
+    def partition_for(self, key: str) -> int: ...
+
+    async def load(self, partition: StatePartition) -> None:
+        """This node leads the partition now. Returns when its state is served."""
+
+    def unload(self, partition_index: int, leader_epoch: int | None = None) -> None: ...
+
+    def image_changed(self, image: Image, changes: Changes) -> None:
+        """The metadata changed. Must not wait."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorTopic:
+    topic: str
+    key_type: int
+    shape: Callable[[Settings], TopicShape]  # when the topic is created
+    configs: Callable[[Settings], Mapping[str, str]]  # of the topic, beside the defaults
+    make: Callable[[Runtime, Settings, MemoryBudget], Coordinator] | None = None
+    unserved: tuple[ErrorCode, str | None] = (ErrorCode.INVALID_REQUEST, None)  # error and message without `make`
+    is_internal: bool = True  # False: a topic of this name belongs to the clients, as any other
+
+
+def _make_groups(runtime: Runtime, settings: Settings, memory: MemoryBudget) -> GroupCoordinator:
+    return GroupCoordinator(
+        groups_config(settings),
+        runtime.clock,
+        runtime.randomness,
+        settings.offsets_topic_num_partitions,
+        MemberMemory(settings.memory_budget_bytes // limits.KEPT_SHARE, memory.keep),
+    )
+
+
+def groups_config(settings: Settings) -> GroupsConfig:
+    return GroupsConfig(
+        session_timeout_ms_min=settings.group_min_session_timeout_ms,
+        session_timeout_ms_max=settings.group_max_session_timeout_ms,
+        size_max=settings.group_max_size,
+        initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms,
+        offset_metadata_chars_max=settings.offset_metadata_max_bytes,
+        offsets_retention_ms=settings.offsets_retention_minutes * MINUTE_MS,
+        offset_commit_timeout_ms=settings.offsets_commit_timeout_ms,
+    )
+
+
+def _number(settings: Settings, key: str) -> int:
+    """The value of a key that has no field of its own in Settings."""
+    return int(settings.layers.value(key) or 0)
+
+
+GROUPS: Final = CoordinatorTopic(
+    topic=OFFSETS_TOPIC,
+    key_type=GROUP_KEY,
+    shape=lambda settings: TopicShape(settings.offsets_topic_num_partitions, settings.offsets_topic_replication_factor),
+    configs=lambda settings: {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "segment.bytes": str(settings.offsets_topic_segment_bytes),
+    },
+    make=_make_groups,
+)
+
+COORDINATOR_TOPICS: Final = (
+    GROUPS,
+    CoordinatorTopic(
+        topic="__transaction_state",
+        key_type=TRANSACTION_KEY,
+        shape=lambda settings: TopicShape(
+            settings.transaction_state_log_num_partitions, settings.transaction_state_log_replication_factor
+        ),
+        configs=lambda settings: {
+            "cleanup.policy": "compact",
+            "compression.type": "uncompressed",
+            "min.insync.replicas": str(settings.transaction_state_log_min_isr),
+            "segment.bytes": str(settings.transaction_state_log_segment_bytes),
+        },
+        unserved=(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS),
+    ),
+    CoordinatorTopic(
+        topic="__share_group_state",
+        key_type=SHARE_KEY,
+        shape=lambda settings: TopicShape(
+            _number(settings, "share.coordinator.state.topic.num.partitions"),
+            _number(settings, "share.coordinator.state.topic.replication.factor"),
+        ),
+        configs=lambda settings: {
+            "cleanup.policy": "delete",
+            "compression.type": "producer",
+            "min.insync.replicas": str(_number(settings, "share.coordinator.state.topic.min.isr")),
+            "retention.ms": "-1",
+            "segment.bytes": str(_number(settings, "share.coordinator.state.topic.segment.bytes")),
+        },
+        is_internal=False,  # until share groups are served nothing else writes to it
+    ),
+)
+
+BY_KEY_TYPE: Final[Mapping[int, CoordinatorTopic]] = {row.key_type: row for row in COORDINATOR_TOPICS}
+INTERNAL: Final[Mapping[str, CoordinatorTopic]] = {row.topic: row for row in COORDINATOR_TOPICS if row.is_internal}
+
+
+class Coordinators:
+    """The coordinators of one node, by topic. Made once, before the node serves."""
+
+    def __init__(self, runtime: Runtime, settings: Settings, memory: MemoryBudget) -> None:
+        self.by_topic: dict[str, Coordinator] = {
+            row.topic: row.make(runtime, settings, memory) for row in COORDINATOR_TOPICS if row.make is not None
+        }
+        self.groups = cast(GroupCoordinator, self.by_topic[OFFSETS_TOPIC])
