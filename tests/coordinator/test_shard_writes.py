@@ -198,6 +198,21 @@ def test_a_refused_marker_leaves_its_transaction_open() -> None:
     play(story)
 
 
+def test_a_write_that_the_log_takes_for_a_repetition_is_not_acknowledged() -> None:
+    """A log that knows the producer's sequence 0 already answers with the old offset and writes nothing."""
+
+    async def story(runtime: Runtime, partition: FakePartition) -> None:
+        runtime.write_in_transaction(0, [change(1)], lambda error: None, SEVEN)
+        await commit(partition)
+        answers: list[ErrorCode] = []
+        partition.append = lambda batch: partition.end_offset  # type: ignore[method-assign]
+        with pytest.raises(InvariantBroken, match="at the end of the log"):
+            runtime.write_in_transaction(0, [change(2)], answers.append, SEVEN)
+        assert (answers, runtime.shard(0).open_numbers) == ([], [1])
+
+    play(story)
+
+
 def test_records_of_open_transactions_are_unsettled() -> None:
     """State that is removed by age must spare what they are about, as it does for writes in flight."""
 

@@ -139,13 +139,25 @@ class Slot(Generic[S]):
 
     def _append(self, batch: bytes, written: Written, count: int) -> int | None:
         """The offset behind the batch; None when it was refused, which has been told then."""
+        before = self.partition.end_offset
         try:
-            return self.partition.append(batch)
+            end_offset = self.partition.append(batch)
         except Exception as error:  # noqa: BLE001 - what carries no code is raised again
             code = _code_of(error)
             log.warning("a write of %d records to partition %d failed: %s", count, self.partition.index, error)
             written(told_to_clients(code))
             return None
+        # A log answers a producer's repeated batch without writing it. A coordinator repeats none: its batches all
+        # begin with sequence 0, and one that is taken for a repetition would be acknowledged and lost.
+        check(
+            end_offset == before + count,
+            "17 a coordinator's records stand at the end of the log",
+            partition=self.partition.index,
+            before=before,
+            end=end_offset,
+            count=count,
+        )
+        return end_offset
 
     def unsettled(self) -> Iterator[Record]:
         in_flight = (record for write in self._queue for record in write.records)
