@@ -388,7 +388,8 @@ def test_offset_and_epoch_are_patched_without_touching_the_checksum():
 
 def test_a_batch_that_cannot_be_written_to_is_stamped_with_a_new_head():
     """Request frames are immutable bytes; the log writes head and rest in turn instead of copying the batch."""
-    head, rest = batches.stamped(only(JAVA["magic2.none.from0"].data), 1000, 9)
+    batch = only(JAVA["magic2.none.from0"].data)
+    head, rest = batches.STAMP.pack(1000, batch.length_bytes, 9), batch.data[batches.STAMP_BYTES :]
     expected = bytearray(JAVA["magic2.none.from0"].data)
     batches.patch(expected, 0, 1000, 9)
     assert head + bytes(rest) == bytes(expected)
