@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import pytest
 
 from chronik.client.addresses import Address
-from chronik.client.errors import BadAnswer, ClientError, Closed, Refused, Unreachable, Unsupported
+from chronik.client.errors import BadAnswer, ClientError, Closed, LoginFailed, Refused, Unreachable, Unsupported
 from chronik.peer.connection import IN_FLIGHT_MAX, Connection, connect
+from chronik.peer.connections import Connections
 from chronik.wire.framing import pack_size
 from chronik.wire.messages.api_versions import ApiVersionsRequest
 from chronik.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -56,7 +57,7 @@ class Password:
         return None
 
 
-def guarded() -> tuple[Machine, ScriptedBroker]:
+def guarded(lifetime_ms: int = 0) -> tuple[Machine, ScriptedBroker]:
     """A broker that wants the password "sesame"."""
 
     def handshake(request: SaslHandshakeRequest, version: int) -> SaslHandshakeResponse:
@@ -64,7 +65,9 @@ def guarded() -> tuple[Machine, ScriptedBroker]:
 
     def authenticate(request: SaslAuthenticateRequest, version: int) -> SaslAuthenticateResponse:
         code = 0 if bytes(request.auth_bytes) == b"sesame" else SASL_AUTHENTICATION_FAILED
-        return SaslAuthenticateResponse(error_code=code, error_message=None, auth_bytes=b"")
+        return SaslAuthenticateResponse(
+            error_code=code, error_message=None, auth_bytes=b"", session_lifetime_ms=lifetime_ms
+        )
 
     return serve({SaslHandshakeRequest: handshake, SaslAuthenticateRequest: authenticate})
 
@@ -366,3 +369,70 @@ def test_large_answers_arrive_whole() -> None:
 def test_every_error_of_the_package_is_a_client_error() -> None:
     """Callers catch one class at the edge of their work."""
     assert all(issubclass(each, ClientError) for each in (BadAnswer, Closed, Unreachable, Unsupported))
+
+
+class Slow:
+    """A login whose answer is computed elsewhere."""
+
+    name = "TOY"
+
+    def __init__(self, computed: Callable[[], Awaitable[bytes | None]]) -> None:
+        self._computed = computed
+
+    def first(self) -> bytes:
+        return b"sesame"
+
+    def answer(self, challenge: bytes) -> Awaitable[bytes | None]:
+        return self._computed()
+
+
+def test_a_step_that_takes_long_is_waited_for_and_the_loop_goes_on() -> None:
+    machine, _ = guarded()
+    steps: list[str] = []
+
+    async def computed() -> None:
+        steps.append("begun")
+        await asyncio.sleep(1)
+        steps.append("ended")
+
+    async def work() -> None:
+        connection = await connect(machine.network, BROKER, client_id="test", mechanism=Slow(computed))
+        steps.append("ready")
+        await connection.ask(ListGroupsRequest(), ListGroupsResponse)
+
+    machine.run(work())
+    assert steps == ["begun", "ended", "ready"]
+
+
+def test_a_step_that_fails_ends_the_connection() -> None:
+    machine, _ = guarded()
+
+    async def computed() -> None:
+        raise LoginFailed("the salt is odd")
+
+    with pytest.raises(LoginFailed, match="the salt is odd"):
+        machine.run(connect(machine.network, BROKER, client_id="test", mechanism=Slow(computed)))
+
+
+def test_a_connection_whose_login_ends_is_replaced_before() -> None:
+    """Brokers close it at the end of the login, and what was asked then would be lost."""
+    machine, _ = guarded(lifetime_ms=10_000)
+
+    async def work() -> None:
+        connections = Connections(machine.network, "test", login=lambda address: Password(b"sesame"))
+        first = await connections.to(BROKER)
+        await asyncio.sleep(8.4)
+        assert await connections.to(BROKER) is first
+        await asyncio.sleep(0.2)
+        assert (first.is_retired, first.is_open) == (True, True)
+        second = await connections.to(BROKER)
+        assert second is not first
+        await first.ask(ListGroupsRequest(), ListGroupsResponse)
+        await asyncio.sleep(1.2)
+        assert not first.is_open
+        with pytest.raises(Unreachable, match="the login at broker:9092 ends"):
+            await first.ask(ListGroupsRequest(), ListGroupsResponse)
+        await second.ask(ListGroupsRequest(), ListGroupsResponse)
+        connections.close()
+
+    machine.run(work())

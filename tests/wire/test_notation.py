@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from chronik.metadata.commands import BrokerHeartbeat, FenceBroker, UnregisterBroker
+from chronik.metadata.commands.broker_heartbeat import BrokerHeartbeat
+from chronik.metadata.commands.fence_broker import FenceBroker
+from chronik.metadata.commands.unregister_broker import UnregisterBroker
 from chronik.wire.notation import Nullable
 
 

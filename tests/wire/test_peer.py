@@ -15,7 +15,7 @@ from chronik.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from chronik.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from chronik.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from chronik.wire.notation import Versions
-from chronik.wire.peer import NEXT, STEPS, Bounds, Peer, State
+from chronik.wire.peer import NEXT, STEPS, Bounds, Peer, PeerState
 from chronik.wire.peer_errors import BadAnswer, Closed, InFlightFull, PeerError, Refused, Unreachable, Unsupported
 from tests.wire.brokers import api_versions, asked, joined, reply
 
@@ -64,7 +64,7 @@ def test_a_fresh_connection_asks_for_versions_first() -> None:
     [first] = asked(joined(peer.begin()))
     assert (first.version, first.correlation_id, first.header.client_id) == (4, 0, "test")
     assert first.request.client_software_name == "chronik"
-    assert peer.state is State.VERSIONS
+    assert peer.state is PeerState.VERSIONS
 
 
 def test_a_large_request_is_not_copied() -> None:
@@ -350,10 +350,10 @@ def test_every_error_is_a_peer_error() -> None:
 
 def test_the_table_of_states_is_whole() -> None:
     """Every state has its row, can end, and can be reached; those that await a response of our own have a step."""
-    assert set(NEXT) == set(State)
-    assert all(State.ENDED in after for state, after in NEXT.items() if state is not State.ENDED)
-    assert set().union(*NEXT.values()) == set(State) - {State.FRESH}
-    assert set(STEPS) == {State.VERSIONS, State.MECHANISM, State.LOGIN}
+    assert set(NEXT) == set(PeerState)
+    assert all(PeerState.ENDED in after for state, after in NEXT.items() if state is not PeerState.ENDED)
+    assert set().union(*NEXT.values()) == set(PeerState) - {PeerState.FRESH}
+    assert set(STEPS) == {PeerState.VERSIONS, PeerState.MECHANISM, PeerState.LOGIN}
 
 
 def test_a_fetch_response_owns_its_records() -> None:

@@ -10,7 +10,7 @@ from chronik.wire.messages.list_groups import ListGroupsRequest, ListGroupsRespo
 from chronik.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from chronik.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from chronik.wire.notation import Versions
-from chronik.wire.peer import Peer, State
+from chronik.wire.peer import Peer, PeerState
 from chronik.wire.peer_errors import Closed, LoginFailed, Refused, Unsupported
 from chronik.wire.sasl import LOGIN_STEPS_MAX
 from tests.wire.brokers import api_versions, asked, joined, reply
@@ -58,7 +58,7 @@ def test_a_login_follows_the_versions_and_comes_before_every_request() -> None:
     peer.feed(reply(api_versions(SERVED), 4, 0))
     [handshake] = asked(joined(peer.take_outgoing()))
     assert (handshake.request, handshake.version) == (SaslHandshakeRequest(mechanism="DOUBLING"), 1)
-    assert peer.state is State.MECHANISM
+    assert peer.state is PeerState.MECHANISM
     peer.feed(reply(offered("PLAIN", "DOUBLING"), 1, 1))
     [first] = asked(joined(peer.take_outgoing()))
     assert (first.request, first.version) == (SaslAuthenticateRequest(auth_bytes=b"hello"), 2)

@@ -1,7 +1,8 @@
 """One connection to one broker, for coroutines: whoever asks awaits the response.
 
 A connection is ready when `connect` returns: both sides have agreed on versions, and a login has succeeded if there is
-one. It never retries and never looks for another broker.
+one. It never retries and never looks for another broker. Where a login ends, the connection is retired before: others
+should take a new one, which logs in again, while this one still answers what it was asked.
 
 Responses arrive in the order of requests, so a request that the broker holds back (a fetch that waits, a join) delays
 those behind it: give such requests a connection of their own. A response that is overdue ends the connection, because
@@ -15,6 +16,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from chronik.peer.protocol import PeerProtocol
+from chronik.runtime.errors import TlsFailed
 from chronik.runtime.invariants import check
 from chronik.wire.notation import VERSION_MAX, Request, Response, Versions
 from chronik.wire.peer import Bounds, Peer
@@ -29,6 +31,7 @@ A = TypeVar("A", bound=Response)
 
 CONNECT_TIMEOUT_MS: Final = 10_000
 REQUEST_TIMEOUT_MS: Final = 30_000
+RETIRED_AT, ENDED_AT = 0.85, 0.97  # of the time that a login holds
 IN_FLIGHT_MAX: Final = Bounds().in_flight_max
 
 
@@ -51,11 +54,14 @@ async def connect(
         async with asyncio.timeout(timeout_ms / 1000):
             await network.connect(address.host, address.port, lambda: cast(asyncio.Protocol, connection))
             await connection.begin()
+            connection.mind_login()
     except TimeoutError:
         connection.close()
         raise Unreachable(
             f"{address} did not answer within {timeout_ms} ms: is it a Kafka listener, and is no firewall in between?"
         ) from None
+    except TlsFailed as error:
+        raise Unreachable(str(error)) from error
     except OSError as error:
         raise Unreachable(f"{error.strerror or error}; is a broker running there?") from error
     except BaseException:  # a caller that is cancelled leaves no connection behind either
@@ -84,11 +90,32 @@ class Connection(PeerProtocol):
         self._has_room.set()
         self._may_write = asyncio.Event()  # the system takes more bytes; always set after the end
         self._may_write.set()
+        self.is_retired = False  # its login ends soon
+        self._login_timers: list[asyncio.TimerHandle] = []
+
+    def mind_login(self) -> None:
+        """Once it is ready. Brokers close a connection whose login has ended; its requests would be lost."""
+        lifetime_s = self.peer.session_lifetime_ms / 1000
+        if lifetime_s:
+            loop = asyncio.get_running_loop()
+            ended = Unreachable(f"the login at {self.address} ends, and this connection with it")
+            self._login_timers = [
+                loop.call_later(lifetime_s * RETIRED_AT, self._retire),
+                loop.call_later(lifetime_s * ENDED_AT, self.fail, ended),
+            ]
+
+    def _retire(self) -> None:
+        self.is_retired = True
 
     @property
     def apis(self) -> Mapping[int, Versions]:
         """What the broker serves, by API key."""
         return self.peer.served
+
+    @property
+    def features(self) -> Mapping[str, int]:
+        """The cluster's finalized features, by name, as they were when the connection was made."""
+        return self.peer.features
 
     @property
     def in_flight_count(self) -> int:
@@ -172,6 +199,8 @@ class Connection(PeerProtocol):
 
     def ended(self, tags: list[_Waiting]) -> None:
         assert self.peer.fault is not None
+        for timer in self._login_timers:
+            timer.cancel()
         for waiting in tags:
             self._turns.release()
             waiting.settle(self.peer.fault)

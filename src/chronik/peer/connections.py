@@ -43,6 +43,7 @@ class Connections:
         self._network, self._client_id = network, client_id
         self._connect_timeout_ms, self._login, self._bounds = connect_timeout_ms, login, bounds
         self._open: dict[tuple[Address, str], Connection] = {}
+        self._retired: list[Connection] = []  # replaced because their logins end soon
         self._opening: dict[tuple[Address, str], asyncio.Lock] = {}
         self._is_closed = False
 
@@ -52,7 +53,9 @@ class Connections:
         at = address, purpose
         async with self._opening.setdefault(at, asyncio.Lock()):
             connection = self._open.get(at)
-            if connection is None or not connection.is_open:
+            if connection is None or not _serves(connection):
+                if connection is not None:
+                    self._retired = [each for each in (*self._retired, connection) if each.is_open]
                 connection = await connect(
                     self._network,
                     address,
@@ -69,10 +72,10 @@ class Connections:
     def present(self, address: Address, purpose: str = "") -> Connection | None:
         """The connection if it is open; opens none."""
         connection = self._open.get((address, purpose))
-        return connection if connection is not None and connection.is_open else None
+        return connection if connection is not None and _serves(connection) else None
 
     def any_open(self) -> Connection | None:
-        return next((connection for connection in self._open.values() if connection.is_open), None)
+        return next((connection for connection in self._open.values() if _serves(connection)), None)
 
     def drop(self, address: Address, purpose: str, why: PeerError) -> None:
         """Nobody should use it any more. Whoever waits on it gets the reason."""
@@ -82,7 +85,7 @@ class Connections:
 
     def close(self) -> None:
         self._is_closed = True
-        for connection in self._open.values():
+        for connection in (*self._open.values(), *self._retired):
             connection.close()
 
     def _require_open(self) -> None:
@@ -91,3 +94,7 @@ class Connections:
             for connection in self._open.values():
                 connection.close()
             raise Closed(f"the connections of {self._client_id!r} were closed")
+
+
+def _serves(connection: Connection) -> bool:
+    return connection.is_open and not connection.is_retired

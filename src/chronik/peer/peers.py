@@ -56,6 +56,7 @@ class Peers:
         scratch: memoryview | None = None,
     ) -> None:
         self.directory = directory
+        self.login = login
         self._runtime = runtime
         self._connections = Connections(
             runtime.network,

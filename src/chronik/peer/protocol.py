@@ -12,7 +12,7 @@ from typing import Any, cast
 from chronik.wire.calls import Buffer
 from chronik.wire.notation import Response
 from chronik.wire.peer import Peer
-from chronik.wire.peer_errors import PeerError
+from chronik.wire.peer_errors import LoginFailed, PeerError
 
 
 class PeerProtocol(asyncio.BufferedProtocol):
@@ -20,6 +20,7 @@ class PeerProtocol(asyncio.BufferedProtocol):
         self.peer = peer
         self._transport: asyncio.Transport | None = None  # from connection_made to connection_lost
         self._begun: asyncio.Future[None] | None = None  # while the handshake is under way
+        self._computing: asyncio.Future[bytes | None] | None = None  # a step of the login that takes long
 
     @property
     def is_open(self) -> bool:
@@ -45,6 +46,8 @@ class PeerProtocol(asyncio.BufferedProtocol):
         tags = self.peer.end(fault)
         if self._transport is not None:
             self._transport.abort()
+        if self._computing is not None:
+            self._computing.cancel()
         if self._begun is not None and not self._begun.done():
             self._begun.set_exception(self.peer.fault or fault)
             self._begun.exception()  # read here: whoever began may have been cancelled
@@ -82,10 +85,30 @@ class PeerProtocol(asyncio.BufferedProtocol):
         """The handshake goes on, or is over."""
         assert self._begun is not None
         self.write(self.peer.take_outgoing())
-        if self.peer.is_ready:
+        if self._computing is not None:
+            return
+        if self.peer.computing is not None:
+            self._computing = asyncio.ensure_future(self.peer.computing)
+            self._computing.add_done_callback(self._computed)
+        elif self.peer.is_ready:
             if not self._begun.done():
                 self._begun.set_result(None)
             self._begun = None
+
+    def _computed(self, done: asyncio.Future[bytes | None]) -> None:
+        self._computing = None
+        if self.peer.fault is not None or done.cancelled():
+            return
+        fault = done.exception()
+        if fault is not None:
+            self.fail(fault if isinstance(fault, PeerError) else LoginFailed(f"{self.peer.address}: {fault}"))
+            return
+        try:
+            self.peer.computed(done.result())
+        except PeerError as refused:
+            self.fail(refused)
+        else:
+            self._step()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None

@@ -8,6 +8,7 @@ A driver owns the socket and the clock. It does this, in any style (callbacks, t
     room = peer.room(); count = recv_into(room)     # whenever bytes arrive
     for tag, response in peer.received(count): ...  # the tag is what the driver gave to `send`
     write(peer.take_outgoing())                     # until `is_ready`: the next step of the handshake
+    if peer.computing: peer.computed(await peer.computing); write(peer.take_outgoing())   # a step that takes long
     ...
     write(peer.send(request, Response, tag))        # once it is ready, while `has_room`
 
@@ -25,7 +26,7 @@ the number and bytes of requests in flight.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Iterator, Mapping
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
@@ -67,7 +68,7 @@ class Bounds(NamedTuple):
     in_flight_bytes_max: int = 256 << 20
 
 
-class State(Enum):
+class PeerState(Enum):
     FRESH = "nothing was sent"
     VERSIONS = "ApiVersions awaits its response"
     MECHANISM = "SaslHandshake awaits its response"
@@ -76,13 +77,13 @@ class State(Enum):
     ENDED = "nothing more is sent or read"
 
 
-NEXT: Final[Mapping[State, frozenset[State]]] = {
-    State.FRESH: frozenset({State.VERSIONS, State.MECHANISM, State.READY, State.ENDED}),
-    State.VERSIONS: frozenset({State.VERSIONS, State.MECHANISM, State.READY, State.ENDED}),
-    State.MECHANISM: frozenset({State.LOGIN, State.ENDED}),
-    State.LOGIN: frozenset({State.LOGIN, State.READY, State.ENDED}),
-    State.READY: frozenset({State.ENDED}),
-    State.ENDED: frozenset(),
+NEXT: Final[Mapping[PeerState, frozenset[PeerState]]] = {
+    PeerState.FRESH: frozenset({PeerState.VERSIONS, PeerState.MECHANISM, PeerState.READY, PeerState.ENDED}),
+    PeerState.VERSIONS: frozenset({PeerState.VERSIONS, PeerState.MECHANISM, PeerState.READY, PeerState.ENDED}),
+    PeerState.MECHANISM: frozenset({PeerState.LOGIN, PeerState.ENDED}),
+    PeerState.LOGIN: frozenset({PeerState.LOGIN, PeerState.READY, PeerState.ENDED}),
+    PeerState.READY: frozenset({PeerState.ENDED}),
+    PeerState.ENDED: frozenset(),
 }
 
 _OWN: Final = object()  # the tag of the peer's own requests
@@ -103,7 +104,9 @@ class Peer:
         "_waiting",
         "address",
         "client_id",
+        "computing",
         "fault",
+        "features",
         "in_flight_bytes",
         "is_ready",
         "room",
@@ -125,10 +128,11 @@ class Peer:
         """`address` is only for messages. `scratch` may be shared by the peers of one thread (see `wire.framing`)."""
         self.address = address
         self.client_id = client_id
-        self.state = State.FRESH
+        self.state = PeerState.FRESH
         self.is_ready = False
         self.fault: PeerError | None = None  # why it ended
         self.served: Mapping[int, Versions] = {} if served is None else served  # by API key
+        self.features: Mapping[str, int] = {}  # finalized levels, by name; none from brokers before ApiVersions v3
         self.session_lifetime_ms = 0  # from the login: when the broker wants another one; 0: never
         self.in_flight_bytes = 0
         self._bounds = bounds or Bounds()
@@ -137,6 +141,7 @@ class Peer:
         self._decode_bytes_max = self._bounds.decode_bytes_max
         self._mechanism = mechanism
         self._login_steps = 0
+        self.computing: Awaitable[bytes | None] | None = None  # the next message of the login; see `computed`
         self._reader = FrameReader(
             min(self._bounds.handshake_bytes_max, self._bounds.response_bytes_max), scratch=scratch
         )
@@ -281,7 +286,7 @@ class Peer:
         if self.served:
             self._log_in()
         else:
-            self._enter(State.VERSIONS)
+            self._enter(PeerState.VERSIONS)
             self._ask_for_versions(ApiVersionsRequest.versions.last)
         return self.take_outgoing()
 
@@ -300,18 +305,19 @@ class Peer:
         if is_too_new and ApiVersionsRequest.api_key not in self.served:
             # Version 0 is served by every broker. Remember that it was tried: a broker that refuses it too is given up.
             self.served = {ApiVersionsRequest.api_key: Versions(0, 0)}
-            self._enter(State.VERSIONS)
+            self._enter(PeerState.VERSIONS)
             self._ask_for_versions(0)
             return
         refuse(response.error_code, f"cannot ask {self.address} for its API versions")
         self.served = {each.api_key: Versions(each.min_version, each.max_version) for each in response.api_keys}
+        self.features = {each.name: each.max_version_level for each in response.finalized_features}
         self._log_in()
 
     def _log_in(self) -> None:
         if self._mechanism is None:
             self._become_ready()
             return
-        self._enter(State.MECHANISM)
+        self._enter(PeerState.MECHANISM)
         request = SaslHandshakeRequest(mechanism=self._mechanism.name)
         call = self._call(SaslHandshakeRequest, SaslHandshakeResponse, TOKENS_IN_REQUESTS, VERSION_MAX)
         self._outgoing += self.send_call(call, request, _OWN)
@@ -324,7 +330,7 @@ class Peer:
         self._authenticate(self._mechanism.first())
 
     def _authenticate(self, token: bytes) -> None:
-        self._enter(State.LOGIN)
+        self._enter(PeerState.LOGIN)
         self._login_steps += 1
         if self._login_steps > LOGIN_STEPS_MAX:
             raise LoginFailed(f"{self.address} did not end the login within {LOGIN_STEPS_MAX} steps")
@@ -335,23 +341,33 @@ class Peer:
         assert self._mechanism is not None
         what = f"cannot log in at {self.address} with SASL mechanism {self._mechanism.name}"
         refuse(response.error_code, what, response.error_message)
+        self.session_lifetime_ms = response.session_lifetime_ms
         try:
             token = self._mechanism.answer(bytes(response.auth_bytes))
         except LoginFailed as fault:
             raise LoginFailed(f"{what}: {fault}") from None
+        if token is None or isinstance(token, bytes):
+            self.computed(token)
+        else:
+            self.computing = token
+
+    def computed(self, token: bytes | None) -> None:
+        """The login goes on with this message, or is complete. For the driver: what `computing` has become."""
+        self.computing = None
+        if self.fault is not None:
+            return
         if token is not None:
             self._authenticate(token)
-            return
-        self.session_lifetime_ms = response.session_lifetime_ms
-        self._become_ready()
+        else:
+            self._become_ready()
 
     def _become_ready(self) -> None:
-        self._enter(State.READY)
+        self._enter(PeerState.READY)
         self._mechanism = None  # it holds a secret
         self._reader.size_bytes_max = self._bounds.response_bytes_max
         self.is_ready = True
 
-    def _enter(self, state: State) -> None:
+    def _enter(self, state: PeerState) -> None:
         assert state in NEXT[self.state], f"{self.address}: {self.state.name} -> {state.name}"
         self.state = state
 
@@ -364,9 +380,10 @@ class Peer:
         """
         if self.fault is None:
             self.fault = fault
-            self._enter(State.ENDED)
+            self._enter(PeerState.ENDED)
         self.is_ready = False
         self._mechanism = None
+        self.computing = None
         self._outgoing = []
         self._reader.end()
         tags = [tag for _, _, tag, _ in self._waiting if tag is not _OWN]
@@ -379,7 +396,8 @@ class Peer:
         asked = f" before it answered {self.oldest}" if self._waiting else ""
         said = f": {reason}" if reason is not None else ""
         return Unreachable(
-            f"{self.address} closed the connection{asked}{said}; it stopped, or does not take this request"
+            f"{self.address} closed the connection{asked}{said}; it stopped, needs a login, or does not take this "
+            "request"
         )
 
     def overdue(self, timeout_ms: int, name: str | None = None) -> Unreachable:
@@ -390,8 +408,8 @@ class Peer:
         )
 
 
-STEPS: Final[Mapping[State, Any]] = {
-    State.VERSIONS: Peer._versions_arrived,
-    State.MECHANISM: Peer._mechanism_chosen,
-    State.LOGIN: Peer._challenged,
+STEPS: Final[Mapping[PeerState, Any]] = {
+    PeerState.VERSIONS: Peer._versions_arrived,
+    PeerState.MECHANISM: Peer._mechanism_chosen,
+    PeerState.LOGIN: Peer._challenged,
 }

@@ -7,6 +7,7 @@ One mechanism object serves one login.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Final, Protocol
 
 # The longest mechanism in use, SCRAM, has two. A broker that goes on asking is not one we can log in to.
@@ -21,8 +22,9 @@ class Mechanism(Protocol):
     def first(self) -> bytes:
         """The client's first message."""
 
-    def answer(self, challenge: bytes) -> bytes | None:
+    def answer(self, challenge: bytes) -> bytes | Awaitable[bytes | None] | None:
         """The reply to the broker's message; None if the login is complete. Raises LoginFailed if the message is wrong.
 
-        It is called with b"" if the broker had nothing to say.
+        It is called with b"" if the broker had nothing to say. A reply that takes long to compute is awaitable, and is
+        computed elsewhere meanwhile: the driver awaits it and calls `Peer.computed`.
         """

@@ -1,0 +1,54 @@
+"""The same user and password at every broker, by PLAIN or SCRAM: a `Login` for connections of clients and nodes.
+
+SCRAM's salted password is computed on a lane, off the event loop, and kept: later logins with the same salt cost
+nothing. Nothing secret is in a repr.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Final
+
+from chronik.wire.sasl_clients import NONCE_CHARS, Derivation, mechanism_of
+
+if TYPE_CHECKING:
+    from chronik.peer.addresses import Address
+    from chronik.runtime.interfaces import Lane, Runtime
+    from chronik.wire.sasl import Mechanism
+
+KEPT_MAX: Final = 16  # salted passwords: a user has one for each mechanism, and a new one when it is set again
+
+
+class PasswordLogin:
+    """Close it at the end. `mechanism` is one of wire.sasl_clients.MECHANISMS."""
+
+    def __init__(self, runtime: Runtime, mechanism: str, user: str, password: str) -> None:
+        self.mechanism, self.user = mechanism, user
+        self._password = password
+        self._runtime = runtime
+        self._lane: Lane | None = None  # from the first computation on
+        self._kept: dict[tuple[bytes, int], asyncio.Future[bytes]] = {}  # by salt and iterations
+
+    def __repr__(self) -> str:
+        return f"PasswordLogin({self.mechanism}, {self.user!r})"
+
+    def __call__(self, address: Address) -> Mechanism:
+        drawn = self._runtime.randomness.bytes(NONCE_CHARS)
+        return mechanism_of(self.mechanism, self.user, self._password, drawn, self._derive)
+
+    def close(self) -> None:
+        if self._lane is not None:
+            self._lane.close()
+            self._lane = None
+
+    def _derive(self, derivation: Derivation) -> Awaitable[bytes]:
+        key = derivation.salt, derivation.iterations
+        kept = self._kept.get(key)
+        if kept is None or kept.cancelled():
+            if self._lane is None:
+                self._lane = self._runtime.disk.lane("logins")
+            kept = self._kept[key] = self._lane.run(derivation.compute)
+            if len(self._kept) > KEPT_MAX:
+                del self._kept[next(iter(self._kept))]
+        return asyncio.shield(kept)  # a connection that is given up must not take it from others
