@@ -25,13 +25,14 @@ logger = logging.getLogger("chronik.alarms")
 SUBJECTS_MAX = 50  # listed and logged, of one cause
 
 # Causes, each of which is a label of the metrics.
+CERTIFICATE = "certificate"
 CLOCK_JUMP = "clock-jump"
 DAMAGED_LOG = "damaged-log"
 DESCRIPTORS = "descriptors"
 DISK_FULL = "disk-full"
 DISK_HUNG = "disk-hung"
 STRAY_LOG = "stray-log"
-CAUSES = (CLOCK_JUMP, DAMAGED_LOG, DESCRIPTORS, DISK_FULL, DISK_HUNG, STRAY_LOG)
+CAUSES = (CERTIFICATE, CLOCK_JUMP, DAMAGED_LOG, DESCRIPTORS, DISK_FULL, DISK_HUNG, STRAY_LOG)
 
 
 @dataclass(slots=True)

@@ -55,3 +55,7 @@ def refusal(error: OSError, work: str) -> DiskFull | None:
     if error.errno == errno.ENAMETOOLONG:
         return NameTooLong(f"cannot {work}: the name is too long for the file system")
     return None
+
+
+class TlsFailed(OSError):
+    """A connection that did not come about, or ended, because of TLS. The message says why, in words."""

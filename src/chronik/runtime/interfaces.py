@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
 from chronik.runtime.errors import Refusals
+from chronik.runtime.tls import TlsClient, TlsServer
 
 Buffer = bytes | bytearray | memoryview
 T = TypeVar("T")
@@ -156,6 +157,9 @@ class Listener(Protocol):
     host: str
     port: int  # the real one, also when 0 was asked for
 
+    def secure_with(self, tls: TlsServer) -> None:
+        """New connections are secured with this; open ones stay as they are. Only for a listener that has TLS."""
+
     def close(self) -> None:
         """Stops accepting; open connections stay."""
 
@@ -173,16 +177,22 @@ class Sends(Protocol):
 
 
 class Network(Protocol):
-    """Streams by asyncio's own Protocol and Transport, so that uvloop and the simulator serve the same code."""
+    """Streams by asyncio's own Protocol and Transport, so that uvloop and the simulator serve the same code.
+
+    With TLS, a protocol is made when the handshake is done, and `get_extra_info("tls_subject")` of its transport is the
+    subject of the peer's verified certificate; None if it presented none, or without TLS.
+    """
 
     connections_max: int  # of clients, for which there are descriptors
 
-    async def listen(self, host: str, port: int, factory: Callable[[], asyncio.Protocol]) -> Listener: ...
+    async def listen(
+        self, host: str, port: int, factory: Callable[[], asyncio.Protocol], tls: TlsServer | None = None
+    ) -> Listener: ...
 
     async def connect(
-        self, host: str, port: int, factory: Callable[[], asyncio.Protocol]
+        self, host: str, port: int, factory: Callable[[], asyncio.Protocol], tls: TlsClient | None = None
     ) -> tuple[asyncio.Transport, asyncio.Protocol]:
-        """Raises OSError with host and port in its message."""
+        """Raises OSError with host and port in its message; TlsFailed where the handshake fails."""
 
     def sends(self) -> Sends:
         """Of one event loop."""

@@ -6,6 +6,7 @@ yields inside a section that has to be atomic. Who runs it knows about time and 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Generator, Iterable
 from types import GeneratorType
 from typing import TypeVar
@@ -14,6 +15,7 @@ I = TypeVar("I")  # noqa: E741 - an item
 T = TypeVar("T")
 Work = Generator[int, None, T]
 
+PIECES_PER_SLICE = 256  # a few milliseconds
 ITEMS_PER_PIECE = 16  # of a loop that does next to nothing with each
 
 
@@ -44,6 +46,19 @@ def at_once(work: Work[T]) -> T:
         except StopIteration as end:
             result: T = end.value
             return result
+
+
+async def in_slices(work: Work[T]) -> T:
+    """The result of a computation that others wait for, with turns for the loop in between."""
+    while True:
+        done = 0
+        try:
+            while done < PIECES_PER_SLICE:
+                done += next(work)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        await asyncio.sleep(0)
 
 
 def is_work(answer: object) -> bool:

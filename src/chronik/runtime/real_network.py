@@ -1,18 +1,26 @@
-"""TCP by the running event loop (uvloop in a broker). Never buffers or frames: that is the protocol's own work."""
+"""TCP by the running event loop (uvloop in a broker), and TLS on it. Never frames: that is the protocol's own work."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
 import os
+import ssl
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
+from typing import cast
 
 from chronik.runtime import descriptors
+from chronik.runtime.errors import TlsFailed
 from chronik.runtime.interfaces import Sends
 from chronik.runtime.kernel_send import KernelSends
 from chronik.runtime.loop_sends import LoopSends
 from chronik.runtime.pacing import send_at_once
+from chronik.runtime.tls import TlsClient, TlsServer
+from chronik.runtime.tls_contexts import ContextCache, in_words
+from chronik.runtime.tls_handshakes import ClientLayer, Handshakes, ServerLayer
+from chronik.runtime.tls_sends import JoinedSends
 
 # A host that means every interface means both families of addresses. The first must be there; a machine may lack the
 # other. One socket for both would show IPv4 clients under other addresses than they have.
@@ -22,13 +30,35 @@ PORTS_TRIED_MAX = 16  # a port that is free in one family may be taken in the ot
 
 
 class RealListener:
-    def __init__(self, servers: Sequence[asyncio.Server]) -> None:
+    def __init__(self, servers: Sequence[asyncio.Server], secured: _Secured | None = None) -> None:
         self._servers = servers
+        self._secured = secured
         self.host, self.port = servers[0].sockets[0].getsockname()[:2]
+
+    def secure_with(self, tls: TlsServer) -> None:
+        assert self._secured is not None, "a listener with TLS has it from the beginning"
+        self._secured.use(tls)
 
     def close(self) -> None:
         for server in self._servers:
             server.close()
+
+
+class _Secured:
+    """What makes the protocols of a listener with TLS."""
+
+    def __init__(
+        self, factory: Callable[[], asyncio.Protocol], contexts: ContextCache, handshakes: Handshakes, where: str
+    ) -> None:
+        self._factory, self._contexts, self._handshakes, self._where = factory, contexts, handshakes, where
+
+    def use(self, tls: TlsServer) -> None:
+        self._context = self._contexts.of(tls)
+
+    def __call__(self) -> asyncio.Protocol:
+        # The context is asked for when the handshake begins: behind a queue it may be a newer one.
+        made = ServerLayer(self._factory, lambda: self._context, self._handshakes, self._where)
+        return cast(asyncio.Protocol, made)
 
 
 class _NoSuchFamily(OSError):
@@ -38,9 +68,17 @@ class _NoSuchFamily(OSError):
 class RealNetwork:
     def __init__(self) -> None:
         self.connections_max = descriptors.shares(descriptors.limit()).connections_max
+        self.handshakes = Handshakes()
+        self._contexts = ContextCache()
 
-    async def listen(self, host: str, port: int, factory: Callable[[], asyncio.Protocol]) -> RealListener:
+    async def listen(
+        self, host: str, port: int, factory: Callable[[], asyncio.Protocol], tls: TlsServer | None = None
+    ) -> RealListener:
         """An empty host, or `::`, is every interface, by IPv4 and by IPv6, under one port."""
+        secured = None
+        if tls is not None:
+            factory = secured = _Secured(factory, self._contexts, self.handshakes, f"{host}:{port}")
+            secured.use(tls)
         first, *others = EVERY_INTERFACE.get(host, (host,))
         attempts_left = PORTS_TRIED_MAX
         while True:
@@ -55,7 +93,7 @@ class RealNetwork:
                 if port or error.errno != errno.EADDRINUSE or not attempts_left:
                     raise
             else:
-                return RealListener(servers)
+                return RealListener(servers, secured)
 
     async def _listen(self, host: str, port: int, factory: Callable[[], asyncio.Protocol]) -> asyncio.Server:
         # A broker restarted at once must get its port back from connections in TIME_WAIT; the backlog takes a
@@ -74,14 +112,37 @@ class RealNetwork:
         return server
 
     async def connect(
-        self, host: str, port: int, factory: Callable[[], asyncio.Protocol]
+        self, host: str, port: int, factory: Callable[[], asyncio.Protocol], tls: TlsClient | None = None
     ) -> tuple[asyncio.Transport, asyncio.Protocol]:
+        made: Callable[[], asyncio.BaseProtocol] = factory
+        if tls is not None:
+            made = partial(ClientLayer, factory, self._context_of(tls, host, port), host, self.handshakes.scratch)
         try:
-            transport, protocol = await asyncio.get_running_loop().create_connection(factory, host, port)
+            transport, protocol = await asyncio.get_running_loop().create_connection(made, host, port)
         except OSError as error:
             raise OSError(error.errno, f"cannot connect to {host}:{port}: {error.strerror or error}") from error
         send_at_once(transport.get_extra_info("socket"), transport.get_extra_info("peername"))
-        return transport, protocol
+        if isinstance(protocol, ClientLayer):
+            return await _shaken(protocol, f"{host}:{port}")
+        return transport, cast(asyncio.Protocol, protocol)
+
+    def _context_of(self, tls: TlsClient, host: str, port: int) -> ssl.SSLContext:
+        try:
+            return self._contexts.of(tls)
+        except ssl.SSLError as error:
+            raise TlsFailed(f"cannot connect to {host}:{port} by TLS: {in_words(error)}") from error
 
     def sends(self) -> Sends:
-        return KernelSends.open() or LoopSends()
+        return JoinedSends(KernelSends.open() or LoopSends())
+
+
+async def _shaken(layer: ClientLayer, where: str) -> tuple[asyncio.Transport, asyncio.Protocol]:
+    """When the handshake is done. The caller has a deadline of its own; a caller that gives up leaves nothing open."""
+    try:
+        reason = await layer.done
+    except asyncio.CancelledError:
+        layer.raw.abort()
+        raise
+    if reason is not None:
+        raise TlsFailed(f"cannot connect to {where} by TLS: {reason}")
+    return cast(asyncio.Transport, layer.transport), cast(asyncio.Protocol, layer.protocol)

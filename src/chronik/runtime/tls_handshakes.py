@@ -1,0 +1,198 @@
+"""Handshakes on the server's side, in turns: a handshake costs a millisecond of the event loop, a request a tenth.
+
+After a failover thousands of clients connect at once. At most UNDER_WAY_MAX handshakes are under way, and only
+BEGUN_PER_TURN begin in one turn of the loop, so that requests of others are served in between. The rest waits in order
+of arrival and is not read from meanwhile. A client that does not go on within SLOW_S gives its place to others, else
+the slowest of them would set the pace: 16 clients at 50 ms are 320 handshakes a second, and the loop can do a thousand.
+After DEADLINE_S without progress a client is disconnected. Time in our queue does not count.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections import Counter, deque
+from collections.abc import Callable
+from functools import cached_property
+from typing import Final
+
+from chronik.runtime.tls_transport import HANDSHAKE, NOT_TLS, READ_BYTES, TlsLayer
+
+log = logging.getLogger("chronik.tls")
+
+UNDER_WAY_MAX: Final = 16
+BEGUN_PER_TURN: Final = 2
+SLOW_S: Final = 0.01
+DEADLINE_S: Final = 10.0
+REASONS_MAX: Final = 64  # that are told apart within LOG_EVERY_S
+LOG_EVERY_S: Final = 1.0
+
+
+class Handshakes:
+    """Those of all listeners of one event loop."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[ServerLayer] = deque()
+        self._under_way: dict[ServerLayer, None] = {}
+        self._is_due = False
+        self.failures = Failures()
+        self.done_count = 0
+
+    @cached_property
+    def scratch(self) -> memoryview:
+        """Where connections of this event loop read into; made for the first of them."""
+        return memoryview(bytearray(READ_BYTES))
+
+    def ready(self, layer: ServerLayer) -> None:
+        """Its first bytes are there."""
+        self._waiting.append(layer)
+        self._schedule()
+
+    def left(self, layer: ServerLayer) -> None:
+        """It is done, has failed, or is slow: others may begin."""
+        if self._under_way.pop(layer, False) is None and self._waiting:
+            self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._is_due and self._waiting and len(self._under_way) < UNDER_WAY_MAX:
+            self._is_due = True
+            asyncio.get_running_loop().call_soon(self._begin)
+
+    def _begin(self) -> None:
+        self._is_due = False
+        begun = 0
+        while self._waiting and len(self._under_way) < UNDER_WAY_MAX and begun < BEGUN_PER_TURN:
+            layer = self._waiting.popleft()
+            if not layer.is_over:
+                begun += 1
+                self._under_way[layer] = None
+                layer.begin()
+        self._schedule()
+
+
+class Failures:
+    """Failed handshakes in the log: one line for each reason and second, with the number of the others."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._since_line: Counter[str] = Counter()
+
+    def note(self, where: str, peer: str, reason: str) -> None:
+        self.count += 1
+        if reason not in self._since_line and len(self._since_line) >= REASONS_MAX:
+            reason = "for other reasons"
+        if reason not in self._since_line:
+            self._since_line[reason] = 0
+            log.warning("TLS handshake with %s on %s failed: %s", peer, where, reason)
+            asyncio.get_running_loop().call_later(LOG_EVERY_S, self._tell, where, reason)
+        else:
+            self._since_line[reason] += 1
+
+    def _tell(self, where: str, reason: str) -> None:
+        more = self._since_line.pop(reason, 0)
+        if more:
+            log.warning("TLS handshakes on %s failed %d more times within a second: %s", where, more, reason)
+
+
+class ServerLayer(TlsLayer):
+    """A connection that somebody else made."""
+
+    def __init__(
+        self,
+        factory: Callable[[], asyncio.BaseProtocol],
+        context: Callable[[], ssl.SSLContext],
+        handshakes: Handshakes,
+        where: str,
+    ) -> None:
+        super().__init__(factory, handshakes.scratch)
+        self._context = context
+        self._handshakes = handshakes
+        self._where = where  # the listener, for the log
+        self.is_over = False  # the handshake, with success or without
+        self._has_begun = False
+        self._is_queued = False
+        self._deadline: asyncio.TimerHandle | None = None
+        self._slowness: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._await_peer()
+
+    def arrived(self) -> None:
+        if self._has_begun:
+            super().arrived()
+        elif not self._is_queued:
+            if self._first_byte() != HANDSHAKE:
+                return self.failed(NOT_TLS)
+            self._is_queued = True
+            self.raw.pause_reading()
+            self._stop_timers()
+            self._handshakes.ready(self)
+        return None
+
+    def begin(self) -> None:
+        self._has_begun = True
+        self.wrap(self._context(), is_server=True)
+        loop = asyncio.get_running_loop()
+        self._await_peer()
+        self._slowness = loop.call_later(SLOW_S, self._handshakes.left, self)
+        self.shake()
+        if not self.raw.is_closing() and self.is_reading:
+            self.raw.resume_reading()
+
+    def shaken(self) -> None:
+        self._over()
+        self._handshakes.done_count += 1
+
+    def failed(self, reason: str) -> None:
+        if not self.is_over:
+            self._over()
+            name = self.raw.get_extra_info("peername") or ("?", 0)
+            self._handshakes.failures.note(self._where, str(name[0]), reason)
+            self.raw.close()
+
+    def _over(self) -> None:
+        self.is_over = True
+        self._stop_timers()
+        self._handshakes.left(self)
+
+    def _await_peer(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._deadline = loop.call_later(DEADLINE_S, self.failed, f"it did not go on within {DEADLINE_S:.0f} s")
+
+    def _stop_timers(self) -> None:
+        for timer in (self._deadline, self._slowness):
+            if timer is not None:
+                timer.cancel()
+
+    def _first_byte(self) -> int:
+        head = self._arriving.read()
+        self._arriving.write(head)
+        return head[0] if head else HANDSHAKE
+
+
+class ClientLayer(TlsLayer):
+    """A connection that this process made."""
+
+    def __init__(
+        self, factory: Callable[[], asyncio.BaseProtocol], context: ssl.SSLContext, host: str, scratch: memoryview
+    ) -> None:
+        super().__init__(factory, scratch)
+        self._to_use = context
+        self._host = host
+        self.done: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()  # why it failed, or None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.wrap(self._to_use, is_server=False, host=self._host)
+        self.shake()
+
+    def shaken(self) -> None:
+        if not self.done.done():
+            self.done.set_result(None)
+
+    def failed(self, reason: str) -> None:
+        if not self.done.done():
+            self.done.set_result(reason)
+        self.raw.close()
