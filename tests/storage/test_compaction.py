@@ -13,6 +13,7 @@ from chronik.storage.config import LogConfig
 from chronik.storage.log import Log
 from chronik.storage.logs import Logs
 from chronik.storage.producer_replay import replay
+from chronik.storage.producer_state import ProducerState
 from chronik.wire import records
 from chronik.wire.batches import build, split
 from chronik.wire.checksums import crc32c
@@ -239,6 +240,36 @@ def test_an_aborted_transaction_is_forgotten_before_its_marker_goes() -> None:
     run(scenario)
 
 
+def test_a_marker_stays_while_it_alone_tells_its_producers_epoch() -> None:
+    """Under transaction version 2 the marker raises the epoch. A log that is read again from its start would otherwise
+    take batches of the epoch before."""
+
+    async def scenario() -> None:
+        logs, log = await compacted_log()
+        put(log, b"a", b"aborted", producer=(7, 0, 0), transactional=True)
+        append(log, marker(7, 1, committed=False))
+        put(log, b"a", b"aborted", producer=(8, 0, 0), transactional=True)
+        append(log, marker(8, 0, committed=False))
+        for now_ms in (NOW_MS, NOW_MS + 1000, NOW_MS + 2000):
+            log.roll()
+            put(log, b"z", b"z")
+            await compact(logs, log, now_ms)
+        assert [each.base_offset for each in batches_of(log) if each.is_control] == [1, 3]
+        assert log.aborted_transactions(0, 100) == [(8, 2, 3, 4)], "of producer 7 nothing is left but its marker"
+        again = ProducerState()
+        for each in batches_of(log):
+            if each.producer_id >= 0:
+                again.note_batch(each, each.base_offset, NOW_MS)
+        assert {each: producer.epoch for each, producer in again.producers.items()} == {7: 1, 8: 0}
+        del log.producers.producers[7]  # it has expired
+        log.roll()
+        put(log, b"z", b"z")
+        await compact(logs, log, NOW_MS + 3000)
+        assert [each.base_offset for each in batches_of(log) if each.is_control] == [3]
+
+    run(scenario)
+
+
 def test_an_open_transaction_and_what_follows_it_are_not_touched() -> None:
     """Whether its records count is not known yet."""
 
@@ -342,7 +373,7 @@ def test_what_a_log_rolled_since_its_checkpoint_is_not_compacted(kept: int, is_p
         log.high_watermark = log.end_offset
         disk.delay_s = 0.02
         maintaining = asyncio.ensure_future(logs.maintain(NOW_MS))
-        while (log.topic_id, 0) not in logs._checkpointed:
+        while not logs._checkpointer.holds_state((log.topic_id, 0)):
             await asyncio.sleep(0.001)
         log.truncate_to(kept)
         for index in range(20):  # the log's line is written, the checkpoint goes on with others

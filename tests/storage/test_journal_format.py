@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chronik.storage.journal_format import Kind, declaration, frame, identity, read_frames, record_header
+from chronik.storage.journal_format import RecordKind, declaration, frame, identity, read_frames, record_header
 
 TOPIC_ID = bytes(range(16))
 DECLARED = (
@@ -30,7 +30,7 @@ def test_a_frame_has_these_bytes() -> None:
 
 records = st.lists(
     st.tuples(
-        st.sampled_from([Kind.BYTES, Kind.MARK, Kind.TRUNCATE, Kind.START, Kind.ROLL]),
+        st.sampled_from([RecordKind.BYTES, RecordKind.MARK, RecordKind.TRUNCATE, RecordKind.START, RecordKind.ROLL]),
         st.integers(0, 2**32 - 1),
         st.integers(0, 2**63 - 1),
         st.integers(0, 2**63 - 1),
@@ -57,8 +57,10 @@ def test_what_is_written_is_read(rounds: list[list[tuple[int, int, int, int, int
 
 def test_a_frame_is_whole_or_void_at_every_cut() -> None:
     """A round whose frame is not whole was never acknowledged, and none of it may be taken."""
-    first = whole(encoded([(Kind.BYTES, 1, 0, 0, 3, b"abc")]))
-    second = whole(encoded([(Kind.BYTES, 1, 0, 3, 6, b"def"), (Kind.MARK, 2, 0, 3, 6, b"")]), len(first), len(first))
+    first = whole(encoded([(RecordKind.BYTES, 1, 0, 0, 3, b"abc")]))
+    second = whole(
+        encoded([(RecordKind.BYTES, 1, 0, 3, 6, b"def"), (RecordKind.MARK, 2, 0, 3, 6, b"")]), len(first), len(first)
+    )
     for size in range(len(first), len(first) + len(second)):
         frames, torn = read_frames(memoryview((first + second)[:size]))
         assert len(frames) == 1
@@ -67,8 +69,8 @@ def test_a_frame_is_whole_or_void_at_every_cut() -> None:
 
 def test_every_flipped_bit_is_noticed_and_damage_is_told_from_a_torn_tail() -> None:
     """Frame 2 was written when frame 1 was known to be synced: frame 1 can only be damaged, frame 2 may be torn."""
-    first = whole(encoded([(Kind.BYTES, 1, 0, 0, 3, b"abc")]))
-    second = whole(encoded([(Kind.BYTES, 1, 0, 3, 6, b"def")]), len(first), len(first))
+    first = whole(encoded([(RecordKind.BYTES, 1, 0, 0, 3, b"abc")]))
+    second = whole(encoded([(RecordKind.BYTES, 1, 0, 3, 6, b"def")]), len(first), len(first))
     for bit in range(len(first + second) * 8):
         data = bytearray(first + second)
         data[bit // 8] ^= 1 << bit % 8
@@ -81,9 +83,9 @@ def test_every_flipped_bit_is_noticed_and_damage_is_told_from_a_torn_tail() -> N
 def test_a_copy_of_a_journal_sent_as_a_record_proves_nothing() -> None:
     """Backups of data directories travel through brokers. A frame that stands elsewhere than it was written is none:
     neither is it read, nor does it show that the torn bytes around it had been synced."""
-    first = whole(encoded([(Kind.BYTES, 1, 0, 0, 3, b"abc")]))
-    copied = whole(encoded([(Kind.BYTES, 9, 0, 0, 3, b"xyz")]), len(first), synced_bytes=2**40)
-    second = whole(encoded([(Kind.BYTES, 1, 0, 3, 6, copied + b"tail")]), len(first), len(first))
+    first = whole(encoded([(RecordKind.BYTES, 1, 0, 0, 3, b"abc")]))
+    copied = whole(encoded([(RecordKind.BYTES, 9, 0, 0, 3, b"xyz")]), len(first), synced_bytes=2**40)
+    second = whole(encoded([(RecordKind.BYTES, 1, 0, 3, 6, copied + b"tail")]), len(first), len(first))
     for end in range(len(first) + 1, len(first) + len(second)):
         frames, torn = read_frames(memoryview((first + second)[:end]))
         assert len(frames) == 1

@@ -380,7 +380,8 @@ def test_transactions_hold_the_stable_offset_until_their_marker_is_settled() -> 
         assert log.last_stable_offset(5) == 5
         assert log.aborted_transactions(0, 10) == [(1, 1, 3, 2)]
         assert log.aborted_transactions(4, 10) == []
-        assert log.aborted_transactions(2, 2) == [(1, 1, 3, 2)]
+        assert log.aborted_transactions(2, 3) == [(1, 1, 3, 2)]
+        assert log.aborted_transactions(0, 1) == [], "the end of the range is excluded, as in Kafka"
         with pytest.raises(InvalidProducerEpoch):
             append(log, marker(2, -1, committed=True))
 

@@ -6,8 +6,11 @@ from random import Random
 
 import pytest
 
+from chronik.sim.disk import SimDisk
+from chronik.storage.config import LogConfig
 from chronik.storage.errors import CoordinatorFenced, InvalidProducerEpoch, OutOfOrderSequence
 from chronik.storage.producer_state import ProducerState
+from tests.storage.driving import append, batch, marker, open_logs, run, topic_id
 
 
 def written(state: ProducerState, sequence: int, offset: int, *, epoch: int = 0, count: int = 1) -> None:
@@ -99,7 +102,6 @@ def test_a_snapshot_holds_everything(seed: int) -> None:
         if random.random() < 0.1:
             again = ProducerState.decode(state.encode())
             assert again.encode() == state.encode()
-            assert again.aborted(0, offset) == state.aborted(0, offset)
             for high_watermark in range(offset - 5, offset + 2):
                 assert again.last_stable_offset(high_watermark) == state.last_stable_offset(high_watermark)
             state = again
@@ -166,6 +168,25 @@ def test_what_is_taken_back_is_as_if_it_had_never_been_written(with_transactions
             assert producer.batches == expected.batches[-len(producer.batches) :]
             assert (producer.epoch, producer.last_timestamp_ms) == (expected.epoch, expected.last_timestamp_ms)
             assert producer.transaction_first_offset == expected.transaction_first_offset
-        assert state.aborted(0, end) == before.aborted(0, end)
         assert state.last_stable_offset(cut) == before.last_stable_offset(cut)
     assert undone_count > (0 if with_transactions else 150)
+
+
+def test_transactions_that_are_settled_leave_the_checkpoint_also_if_nobody_reads() -> None:
+    """A partition without readers would otherwise keep every transaction that ever ended, in memory and on disk."""
+
+    async def scenario() -> None:
+        disk = SimDisk(0)
+        logs = await open_logs(disk)
+        log = logs.create("t", topic_id(1), 0, LogConfig())
+        for number in range(500):
+            append(log, batch([b"v"], producer=(7, 0, number), transactional=True))
+            append(log, marker(7, 0, committed=True))
+        log.high_watermark = log.end_offset - 1
+        await logs.close()
+        assert len(disk.read_file("/data/checkpoint")) < 1000
+        again = (await open_logs(disk)).get(topic_id(1), 0)
+        assert again is not None
+        assert again.last_stable_offset(log.end_offset - 1) == log.end_offset - 2, "the last marker is not committed"
+
+    run(scenario)

@@ -12,7 +12,7 @@ import pytest
 from chronik.sim.disk import SimDisk
 from chronik.storage.config import LogConfig
 from chronik.storage.errors import CorruptSegment, LogFull, StorageFailed
-from chronik.storage.journal_format import Kind
+from chronik.storage.journal_format import RecordKind
 from chronik.wire.error_codes import ErrorCode
 from tests.storage.driving import append, batch, durable, open_logs, run, topic_id, values_of
 
@@ -60,7 +60,7 @@ def test_a_roll_without_room_leaves_the_log_as_it_was(ends: str, code: int | Non
                 if logs.journal.size_bytes % 2048 > 2048 - 16:
                     disk.capacity_bytes = 1
                 else:
-                    logs.journal.note(log, Kind.MARK)
+                    logs.journal.note(log, RecordKind.MARK)
         else:
             disk.fail("open", "1.log", code)
         with pytest.raises(LogFull):

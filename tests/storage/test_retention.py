@@ -200,7 +200,7 @@ def test_a_producer_goes_on_when_what_it_wrote_is_gone(loss: str) -> None:
         log.high_watermark = log.end_offset
         log.advance_start(7)
         await logs.journal.flush_notes()
-        log.drop_below_start()
+        log.drop_below(log.start_offset)
         await durable(log)
         if loss == "truncation":
             append(log, batch([b"c"]), epoch=1)
@@ -214,5 +214,33 @@ def test_a_producer_goes_on_when_what_it_wrote_is_gone(loss: str) -> None:
         assert log.append([batch([b"a"], producer=(7, 0, 7))], leader_epoch=2, now_ms=NOW_MS).first_offset == 10
         again = log.append([batch([b"b"], producer=(8, 0, 2))], leader_epoch=2, now_ms=NOW_MS)
         assert again.is_duplicate, "what is left of a producer counts"
+
+    run(scenario)
+
+
+def test_a_start_that_advances_while_retention_works_removes_nothing_yet() -> None:
+    """The journal does not hold it durably. After a power cut the log would start where a file is missing."""
+
+    async def scenario() -> None:
+        disk = SimDisk(0)
+        logs = await open_logs(disk)
+        log = logs.create("t", topic_id(1), 0, LogConfig(segment_bytes=300, retention_ms=-1))
+        for _ in range(6):
+            append(log, batch([bytes(200)]))
+        await logs.checkpoint()
+        log.high_watermark = log.end_offset
+        log.advance_start(1)
+        flush_notes = logs._journal.flush_notes
+
+        async def flush_and_advance() -> None:
+            await flush_notes()
+            log.advance_start(4)
+
+        logs._journal.flush_notes = flush_and_advance  # type: ignore[method-assign]
+        await logs.maintain(NOW_MS)
+        assert log.segments[0].base_offset == 1
+        again = (await open_logs(disk.power_cut())).get(topic_id(1), 0)
+        assert again is not None
+        assert (again.lost, again.start_offset, len(records_of(again))) == (None, 1, 5)
 
     run(scenario)

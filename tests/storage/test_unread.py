@@ -83,7 +83,7 @@ def test_what_retention_removed_meanwhile_is_sent() -> None:
         expected = log.read(0, bytes_max=1000, offset_limit=log.end_offset).buffers
         piece = unread(log)
         log.advance_start(log.segments[1].base_offset)
-        log.drop_below_start()
+        log.drop_below(log.start_offset)
         assert [piece.read()] == expected
 
     run(scenario)

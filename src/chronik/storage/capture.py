@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 
 from chronik.runtime.interfaces import Disk, File
 from chronik.runtime.invariants import broken
+from chronik.storage import aborted_transactions
 
 if TYPE_CHECKING:
+    from chronik.storage.aborted_index import AbortedIndex
     from chronik.storage.log import Log
     from chronik.storage.segment import Segment
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 class Capture:
     """`pieces` are (segment, from, to), positions; `by_sync` says that the segments themselves are synced."""
 
-    __slots__ = ("by_sync", "digest", "end_offset", "generation", "log", "names", "pieces", "size_bytes")
+    __slots__ = ("aborted", "by_sync", "digest", "end_offset", "generation", "log", "names", "pieces", "size_bytes")
 
     def __init__(self, log: Log, pieces: list[tuple[Segment, int, int]]) -> None:
         self.log = log
@@ -30,6 +32,7 @@ class Capture:
         self.digest = 0  # if `by_sync`: of the last segment, up to the end of its piece
         self.generation = log.generation
         self.by_sync = False
+        self.aborted: list[tuple[AbortedIndex, int, File]] = []  # index files to sync, with the number of entries
         self.names = False  # whether the file that says whose directory it is is synced with it
         size_bytes = 0
         for _, start, end in pieces:
@@ -58,7 +61,10 @@ class Capture:
 
     @classmethod
     def of_unsynced(cls, log: Log) -> Capture:
-        """For a checkpoint. A segment may be durable by the journal alone while a later one is synced."""
+        """For a checkpoint. A segment may be durable by the journal alone while a later one is synced.
+
+        Raises DiskFull if there is no room for what is not in a file yet.
+        """
         pieces = [
             (segment, segment.synced_bytes, segment.size_bytes)
             for segment in log.segments
@@ -66,6 +72,8 @@ class Capture:
         ]
         capture = cls(log, pieces)
         capture.sync_segments()
+        if log.damage is None and (log.aborted.indexes or not log.aborted.is_whole):
+            capture.aborted = aborted_transactions.written(log)
         return capture
 
     def sync_segments(self) -> None:
@@ -87,6 +95,7 @@ class Capture:
     def files(self) -> list[File]:
         """What to sync to make the segments durable, besides `directories`, which come behind."""
         files = [file for segment, _, _ in self.pieces for file in segment.files()]
+        files += [file for _, _, file in self.aborted]
         if not self.log.is_named_durably and (name := self.log.naming_file()) is not None:
             self.names = True
             files.append(name)
@@ -94,7 +103,8 @@ class Capture:
 
     def directories(self) -> list[str]:
         """To sync behind the files, when a segment's name may not have reached the disk yet."""
-        if not self.names and all(segment.entry_synced for segment, _, _ in self.pieces):
+        has_names = all(segment.entry_synced for segment, _, _ in self.pieces)
+        if not self.names and has_names and all(index.entry_synced for index, _, _ in self.aborted):
             return []
         return [self.log.directory, self.log.directory.rpartition("/")[0]]
 

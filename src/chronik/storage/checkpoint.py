@@ -6,22 +6,28 @@ void, but for logs with KEPT: everything in them is in the segments. Pure functi
     chronik checkpoint 1 CRC32C
     journal NUMBER
     TOPIC PARTITION TOPIC_ID SEGMENT POSITION OFFSET START COMPACTED EPOCHS PRODUCERS BASES SPARSE NAMED KEPT DIGEST
+        ABORTED
 
 BASES are the base offsets of all segments up to SEGMENT, and "-" for a log that may be compacted: compaction joins
 segments without a checkpoint. Below SPARSE offsets may be missing, because this or another replica was compacted. NAMED
 is 1 when the directory's partition.metadata is durable. KEPT is the first journal that holds records of a log whose own
 directory is elsewhere: they are put into its segments when it is back; else "-". DIGEST is that of SEGMENT's batches
-below POSITION, or "-". In an older release a line ends before BASES, KEPT or DIGEST.
+below POSITION, or "-". ABORTED lists the base offsets of segments with an index of aborted
+transactions, each with its number of entries, as BASE:COUNT. In an older release a line ends before BASES, KEPT, DIGEST
+or ABORTED, and the aborted transactions stand in PRODUCERS.
 """
 
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from chronik.runtime.invariants import check
 from chronik.storage.errors import CorruptCheckpoint
 from chronik.wire.checksums import crc32c
+
+if TYPE_CHECKING:
+    from chronik.storage.log import Log
 
 TITLE = "chronik checkpoint 1"
 
@@ -44,6 +50,7 @@ class LogPoint(NamedTuple):
     is_named: bool = False  # the log's directory has its partition.metadata durably
     kept_from: int | None = None  # the first journal below the checkpoint's that this log needs
     digest: int | None = None  # of the batches below `position`
+    aborted: dict[int, int] | None = None  # entries by segment in indexes of aborted transactions; None: in `producers`
 
     def require_sound(self) -> None:
         """Of a point that is taken from a log. One that recovery reads anew has no offset yet."""
@@ -96,6 +103,7 @@ class LogPoint(NamedTuple):
             f"{self.start_offset} {self.compacted_offset} {epochs} {producers}"
             f" {bases} {self.sparse_offset} {int(self.is_named)} {'-' if self.kept_from is None else self.kept_from}"
             f" {'-' if self.digest is None else self.digest}"
+            + ("" if self.aborted is None else f" {_pairs(self.aborted) or '-'}")
         )
 
     @classmethod
@@ -120,7 +128,24 @@ class LogPoint(NamedTuple):
             fields[12:13] == ["1"],
             _number(fields[13:14]),
             _number(fields[14:15]),
+            _counts(fields[15:16]),
         )
+
+
+def state_of(log: Log) -> tuple[int, int, int, bool]:
+    """Changes with everything that a log's line holds."""
+    return log.generation, log.start_offset, log.end_offset, log.config.compacts
+
+
+def _pairs(counts: dict[int, int]) -> str:
+    return ",".join([f"{base}:{count}" for base, count in counts.items()])
+
+
+def _counts(field: list[str]) -> dict[int, int] | None:
+    if not field:
+        return None
+    pairs = [] if field == ["-"] else [pair.split(":") for pair in field[0].split(",")]
+    return {int(base): int(count) for base, count in pairs}
 
 
 def _number(field: list[str]) -> int | None:

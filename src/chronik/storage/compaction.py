@@ -1,8 +1,9 @@
-"""Log compaction: of each key the last record stays. Offsets never change, and the last segment is never touched.
+"""Log compaction: keeps the last record of each key. Offsets never change, and the last segment is never touched.
 
-What goes: records that a later one of the same key replaces, records of aborted transactions; tombstones and markers
-`delete.retention.ms` after a pass first saw that nothing else needs them (the batch carries that time as its delete
-horizon). What stays although empty: the last batch of each producer, whose sequence number it is.
+Compaction removes records that a later one of the same key replaces, and records of aborted transactions. It removes
+tombstones and markers `delete.retention.ms` after a pass first saw that nothing else needs them (the batch carries that
+time as its delete horizon). It keeps the last batch of each producer without records, for its sequence number; or the
+last marker, if that raised the producer's epoch.
 
 The work runs on the loop in short steps, because a second busy Python thread would slow every system call of the loop
 down to the interpreter's switch interval; only syncs are on the lane. New files are written beside the old ones; a
@@ -15,12 +16,16 @@ import asyncio
 import hashlib
 import logging
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import NamedTuple
 
 from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Disk, Lane
 from chronik.runtime.invariants import check
-from chronik.storage.config import FOREVER
+from chronik.runtime.pieces import in_slices
+from chronik.storage.aborted_index import AbortedIndex, DamagedIndex, NotReady
+from chronik.storage.aborted_mending import mending
+from chronik.storage.config import DECOMPRESSED_BYTES_MAX, FOREVER
 from chronik.storage.errors import StorageError, StorageFailed
 from chronik.storage.log import Log
 from chronik.storage.producer_state import AbortedTransaction
@@ -33,8 +38,10 @@ from chronik.wire.records import TimestampType as Stamp
 
 logger = logging.getLogger("chronik.storage")
 
+OF_ABORTED = "-aborted"  # how the name of a new index of aborted transactions ends, behind that of its new segment
 RECORDS_PER_STEP = 1000  # read before the loop gets its turn: one to two milliseconds
-DECOMPRESSED_BYTES_MAX = 64 << 20
+ABORTED_PER_STEP = 4096  # entries of an index
+WINDOW_OFFSETS = 4096  # for which aborted transactions are looked up at once
 KEY_BYTES_MAX = 32  # a longer key is held by its digest of this size, so that keys of any size take the same memory
 
 
@@ -81,6 +88,7 @@ async def compact(
     Segments that the log has rolled since the checkpoint stay: it, and the journal since, name positions in them, and
     recovery goes by these (see there). `fail` is told of a failed sync and returns what to raise.
     """
+    await in_slices(mending(log))
     dirty_index, end_index = _cleanable(log, now_ms, log.checkpointed_segment)
     if dirty_index >= end_index:
         return
@@ -126,7 +134,6 @@ async def compact(
     )
     log.compacted_offset = max(log.compacted_offset, end_offset)
     log.sparse_offset = max(log.sparse_offset, end_offset)
-    log.producers.forget_aborted(end_offset, cleaning.aborted_kept)
 
 
 class _LogChanged(Exception):
@@ -147,8 +154,11 @@ class _Turns:
         self._count += batch.record_count
         if self._count >= RECORDS_PER_STEP:
             self._count = 0
-            await asyncio.sleep(0)
-            self._check()
+            await self.pause()
+
+    async def pause(self) -> None:
+        await asyncio.sleep(0)
+        self._check()
 
     async def syncing(self, sync: Callable[[], None]) -> None:
         try:
@@ -171,7 +181,7 @@ async def _latest_offsets(
     It begins where the last pass ended, be that within a segment, so every pass gets on by one batch at the least.
     """
     latest: dict[bytes, int] = {}
-    aborted = _Aborted(log, segments[0].base_offset)
+    aborted = _Aborted(log)
     end_offset = segments[0].base_offset
     for segment in segments:
         for position, header in segment.headers():
@@ -197,16 +207,26 @@ async def _latest_offsets(
 
 
 class _Aborted:
-    """Which batches belong to aborted transactions; asked in the order of offsets."""
+    """Which batches belong to aborted transactions; asked in the order of offsets. Holds those of a window of offsets:
+    all of them together would take too much memory."""
 
-    def __init__(self, log: Log, first_offset: int) -> None:
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._end = -1  # of the window
         self._of_producer: dict[int, list[AbortedTransaction]] = {}
-        for aborted in log.aborted_transactions(first_offset, log.end_offset):
-            self._of_producer.setdefault(aborted.producer_id, []).append(aborted)
 
     def transaction_of(self, batch: BatchView) -> AbortedTransaction | None:
         if not batch.is_transactional or batch.is_control:
             return None
+        if batch.base_offset >= self._end:
+            self._end = batch.base_offset + WINDOW_OFFSETS
+            self._of_producer.clear()
+            try:
+                found = self._log.aborted_transactions(batch.base_offset, self._end)
+            except NotReady as error:
+                raise _LogChanged from error  # the next pass first rebuilds the index
+            for aborted in found:
+                self._of_producer.setdefault(aborted.producer_id, []).append(aborted)
         for aborted in self._of_producer.get(batch.producer_id, ()):
             if aborted.first_offset <= batch.base_offset < aborted.last_offset:
                 return aborted
@@ -221,13 +241,25 @@ class _Cleaning:
         self._end_offset = end_offset
         self._now_ms = now_ms
         self._horizon_ms = now_ms + log.config.delete_retention_ms
-        self._aborted = _Aborted(log, log.segments[0].base_offset)
+        self._aborted = _Aborted(log)
         self._with_data: set[int] = set()  # producers with a batch kept since their last marker
-        self.aborted_kept: set[AbortedTransaction] = set()  # those of which a batch stays, and so their marker
+        self._aborted_kept: set[int] = set()  # offsets of the markers of those of which a batch stays
         self._last_offsets = {
             producer_id: producer.batches[-1].last_offset if producer.batches else -1
             for producer_id, producer in log.producers.producers.items()
         }
+
+        # Where a marker raised a producer's epoch and no batch has followed, only the marker tells the epoch.
+        self._epochs_of_markers = {
+            producer_id: producer.epoch
+            for producer_id, producer in log.producers.producers.items()
+            if not producer.batches
+        }
+
+    def keeps_aborted(self, aborted: AbortedTransaction) -> bool:
+        """Asked when everything before its marker has been seen. Once nothing is left of a transaction, its marker goes
+        too. A reader that was told of it would then take what its producer did next for aborted."""
+        return aborted.last_offset >= self._end_offset or aborted.last_offset in self._aborted_kept
 
     def keep(self, batch: BatchView) -> memoryview | bytes | None:
         """The batch as it was, a smaller one, or None."""
@@ -253,7 +285,7 @@ class _Cleaning:
         if batch.is_transactional:
             self._with_data.add(batch.producer_id)
         if aborted is not None:
-            self.aborted_kept.add(aborted)
+            self._aborted_kept.add(aborted.last_offset)
         sets_horizon = has_tombstone and not batch.has_delete_horizon
         check(
             len(kept) <= batch.record_count,
@@ -279,7 +311,8 @@ class _Cleaning:
         if batch.producer_id in self._with_data:
             self._with_data.discard(batch.producer_id)
             return batch.data
-        if horizon_passed:
+        is_last = self._epochs_of_markers.get(batch.producer_id) == batch.producer_epoch
+        if horizon_passed and not is_last:
             return None
         if batch.has_delete_horizon:
             return batch.data
@@ -323,6 +356,7 @@ def _groups(segments: list[Segment], log: Log) -> Iterator[list[Segment]]:
 async def _replace(log: Log, group: list[Segment], cleaning: _Cleaning, disk: Disk, turns: _Turns) -> None:
     """Writes what stays of a group into one new segment and puts it in place."""
     directory, base = log.directory, group[0].base_offset
+    bases = [segment.base_offset for segment in group]
     cleaned_path = segment_path(directory, base, "cleaned")
     cleaned = disk.open(cleaned_path, create=True)
     cleaned.truncate(0)
@@ -349,15 +383,24 @@ async def _replace(log: Log, group: list[Segment], cleaning: _Cleaning, disk: Di
         count=len(group),
     )
     swap_path = f"{directory}/{base:020}-{log.segments[end].base_offset:020}.swap"
+    aborted_path = f"{swap_path}{OF_ABORTED}"
+    try:
+        aborted_count = await _write_aborted(log, bases, cleaning, aborted_path, disk, turns)
+    except (DiskFull, StorageError, OSError, _LogChanged):
+        _forget(cleaned_path, disk)
+        raise
     disk.rename(cleaned_path, swap_path)
     try:
         await turns.syncing(lambda: disk.sync_directory(directory))
     except _LogChanged:
         _forget(swap_path, disk)
+        _forget(aborted_path, disk)
         raise
     try:
         for segment in group:
             segment.remove()
+        if aborted_count is not None:
+            disk.rename(aborted_path, segment_path(directory, base, "aborted"))
         disk.rename(swap_path, segment_path(directory, base))
     except OSError as error:
         raise turns.fail(error) from error  # half done: the next start finishes it
@@ -374,6 +417,7 @@ async def _replace(log: Log, group: list[Segment], cleaning: _Cleaning, disk: Di
         size=replacement.size_bytes,
     )
     log.replace_segments(first, end, [replacement])
+    log.aborted.replaced(bases, base, aborted_count or 0)
     files = replacement.files()
 
     def sync() -> None:
@@ -384,25 +428,66 @@ async def _replace(log: Log, group: list[Segment], cleaning: _Cleaning, disk: Di
     await turns.syncing(sync)
 
 
+async def _write_aborted(
+    log: Log, bases: list[int], cleaning: _Cleaning, path: str, disk: Disk, turns: _Turns
+) -> int | None:
+    """The index of aborted transactions of a group's replacement. None: no segment of the group has one, and neither
+    does the replacement. Returns the number of entries."""
+    try:
+        if not log.aborted.is_whole:
+            raise _LogChanged
+        indexes = [log.aborted.indexes[base] for base in bases if base in log.aborted.indexes]
+        if not indexes:
+            return None
+        kept = []
+        for number, aborted in enumerate(chain.from_iterable(index.all() for index in indexes), 1):
+            if cleaning.keeps_aborted(aborted):
+                kept.append(aborted)
+            if number % ABORTED_PER_STEP == 0:
+                await turns.pause()
+    except (DamagedIndex, FileNotFoundError) as error:
+        log.aborted.distrust(str(error))
+        raise _LogChanged from error  # the next pass finds it whole
+    try:
+        file = await in_slices(AbortedIndex(disk, log.directory, bases[0]).write_whole(path, kept))
+        await turns.syncing(file.sync)
+    except (DiskFull, StorageError, OSError, _LogChanged):
+        _forget(path, disk)
+        raise
+    return len(kept)
+
+
 def _forget(path: str, disk: Disk) -> None:
     if disk.exists(path):  # else it went with its log
         disk.remove(path)
 
 
-def finish_swaps(directory: str, disk: Disk) -> None:
-    """At a start: what was decided is done, what was not is forgotten."""
+def finish_swaps(directory: str, disk: Disk) -> bool:
+    """At a start: what was decided is done, what was not is forgotten. False: an index of aborted transactions may be
+    that of before the swap, because only one of two renames reached the disk."""
     names = disk.list(directory)
+    is_certain = True
     for name in names:
         if name.endswith(".cleaned"):
             disk.remove(f"{directory}/{name}")
+        elif name.endswith(OF_ABORTED) and name.removesuffix(OF_ABORTED) not in names:
+            disk.remove(f"{directory}/{name}")
+            is_certain = False
         elif name.endswith(".swap"):
             base, end = (int(part) for part in name.removesuffix(".swap").split("-"))
+            has_aborted = f"{name}{OF_ABORTED}" in names
             for old in names:
                 stem, _, suffix = old.partition(".")
-                if suffix in ("log", "index") and base <= int(stem) < end:
-                    disk.remove(f"{directory}/{old}")
+                if suffix not in ("log", "index", "aborted") or not base <= int(stem) < end:
+                    continue
+                if suffix == "aborted" and int(stem) == base and not has_aborted:
+                    continue  # it is the new one: an interrupted start renamed it
+                disk.remove(f"{directory}/{old}")
+            if has_aborted:
+                disk.rename(f"{directory}/{name}{OF_ABORTED}", segment_path(directory, base, "aborted"))
             disk.rename(f"{directory}/{name}", segment_path(directory, base))
             disk.sync_directory(directory)
+    return is_certain
 
 
 def _batches(segment: Segment) -> Iterator[BatchView]:

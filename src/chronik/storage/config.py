@@ -12,6 +12,8 @@ from chronik.catalogue.defaults import of_broker, of_topic
 
 FOREVER = 2**63 - 1  # ms
 
+DECOMPRESSED_BYTES_MAX = 64 << 20  # of one batch, when its records are read here
+
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:

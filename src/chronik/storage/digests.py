@@ -19,7 +19,7 @@ _STAMP = Struct(">qii")
 _pack = _STAMP.pack
 
 
-class Known(NamedTuple):
+class KnownDigest(NamedTuple):
     """What the digest of the batches before `position` must be."""
 
     position: int

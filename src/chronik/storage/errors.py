@@ -2,7 +2,8 @@
 
 StorageError
   OffsetOutOfRange, RecordTooLarge, BatchTooLarge, InvalidRecord        the client's fault
-  OutOfOrderSequence, InvalidProducerEpoch, CoordinatorFenced           a producer's state disagrees
+  OutOfOrderSequence, InvalidProducerEpoch, CoordinatorFenced,
+  InvalidTransactionState                                               a producer's state disagrees
   LogFull                                                               no space, no descriptor; heals with some
   CorruptSegment, ForeignDirectory                                      one log is damaged; other replicas may have it
   DataMissing, CorruptJournal, CorruptCheckpoint, CorruptManifest       the node cannot know what it holds
@@ -66,6 +67,10 @@ class CoordinatorFenced(StorageError):
         super().__init__(
             f"a marker of producer {producer_id} comes from coordinator epoch {epoch}, but epoch {current} has written"
         )
+
+
+class InvalidTransactionState(StorageError):
+    kafka_error = ErrorCode.INVALID_TXN_STATE
 
 
 class LogFull(StorageError):

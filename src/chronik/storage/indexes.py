@@ -24,7 +24,7 @@ from chronik.runtime.buggify import INDEX_UNUSED, TIME_INDEX_UNUSED
 from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Disk, File
 from chronik.runtime.invariants import broken, check
-from chronik.storage.digests import Known
+from chronik.storage.digests import KnownDigest
 from chronik.wire.checksums import crc32c
 
 HEADER = b"chronik index 2\n".ljust(24, b"\0")
@@ -66,22 +66,22 @@ class Index:
         """-1 if there is no entry, so that the first batch always gets one."""
         return self.positions[-1] if self.positions else -1
 
-    def known_before(self, position: int) -> Known | None:
+    def known_before(self, position: int) -> KnownDigest | None:
         """The digest at the last entry at or before `position` that can be believed."""
         index = bisect_right(self.positions, position)
         while index:
             index -= 1
             if index >= self._taken or self._holds(index):
-                return Known(self.positions[index], self._digests[index])
+                return KnownDigest(self.positions[index], self._digests[index])
         return None
 
-    def known_after(self, position: int) -> Known | None:
+    def known_after(self, position: int) -> KnownDigest | None:
         """The digest at the first entry at or behind `position` that can be believed, or at the end if it is sealed."""
         for index in range(bisect_left(self.positions, position), len(self.positions)):
             if index >= self._taken or self._holds(index):
-                return Known(self.positions[index], self._digests[index])
+                return KnownDigest(self.positions[index], self._digests[index])
         if self._ends_sealed and (end := self._read_entry(self._written)) is not None and end[0] == END:
-            return Known(end[1], end[3])
+            return KnownDigest(end[1], end[3])
         return None
 
     def _holds(self, index: int) -> bool:

@@ -1,7 +1,7 @@
 """A node's journal: group commit for all its logs. It never reads: recovery does.
 
 Every append is in its segment, in the page cache, before anybody waits here. A round makes all logs that somebody waits
-for durable at once, and one round runs at a time, for everything that arrived during the one before (`crowd`):
+for durable at once, and one round runs at a time, for everything that arrived during the one before (`commit_delay`):
 - logs with much new data: their segments are synced, so that no byte is written twice;
 - logs with little: their new bytes go into the journal together, which costs one sync for any number of logs. Also for
   a single log that is the cheaper sync, because the journal is written ahead and a segment grows.
@@ -23,9 +23,9 @@ from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Disk, File
 from chronik.runtime.invariants import broken, check
 from chronik.storage.capture import Capture, syncs_of
-from chronik.storage.crowd import Crowd
+from chronik.storage.commit_delay import CommitDelay
 from chronik.storage.errors import CorruptSegment, LogFull, StorageFailed
-from chronik.storage.journal_format import Kind, declaration, frame, mark, record_header
+from chronik.storage.journal_format import RecordKind, declaration, frame, mark, record_header
 
 if TYPE_CHECKING:
     from chronik.storage.log import Log
@@ -68,7 +68,7 @@ class Journal:
         self._handle_next = 0
         self._gathering: dict[Log, None] = {}
         self._gathered: asyncio.Future[None] | None = None  # of the round that is next
-        self._crowd = Crowd(self._loop, self._start)
+        self._commit_delay = CommitDelay(self._loop, self._start)
         self._captures: list[Capture] = []
         self._written_bytes = self._file.size_bytes()
         self._synced_bytes = 0
@@ -99,18 +99,18 @@ class Journal:
                 self._gathered = None
                 return future
             if self.running is None:
-                self._crowd.begin_soon()
+                self._commit_delay.start_soon()
         if self.failed is not None:
             broken("21 after a failed sync nothing is waited for", journal=self.path)
         self._gathering[log] = None
-        self._crowd.count += 1
+        self._commit_delay.waiter_count += 1
         return future
 
-    def note(self, log: Log, kind: Kind, segment: int = 0, position: int = 0, offset: int = 0) -> None:
+    def note(self, log: Log, kind: RecordKind, segment: int = 0, position: int = 0, offset: int = 0) -> None:
         """Writes down what recovery could not see in the segments. Durable with the next round, or by `sync_notes`."""
         self.note_all(log, [(kind, segment, position, offset)])
 
-    def note_all(self, log: Log, notes: list[tuple[Kind, int, int, int]]) -> None:
+    def note_all(self, log: Log, notes: list[tuple[RecordKind, int, int, int]]) -> None:
         """As `note` for each (kind, segment, position, offset), all or none."""
         if self.failed is not None:
             raise self.failed
@@ -170,7 +170,7 @@ class Journal:
         if self._gathered is None:
             self._gathered = self._loop.create_future()
             if self.running is None:
-                self._crowd.begin_soon()
+                self._commit_delay.start_soon()
         await asyncio.shield(self._gathered)
 
     async def close(self) -> None:
@@ -199,7 +199,7 @@ class Journal:
         if future is None or self.running is not None:
             return
         self.running, self._gathered = future, None
-        self._crowd.taken()
+        self._commit_delay.started()
         logs, self._gathering = self._gathering, {}
         if self._next_file is not None:
             self._switch_file()
@@ -265,7 +265,7 @@ class Journal:
         for index, (segment, start, end) in enumerate(capture.pieces):
             # The offset holds when all of the log's pieces are there, and a frame is whole or void.
             offset = capture.end_offset if index == last else segment.base_offset
-            parts.append(record_header(Kind.BYTES, handle, segment.base_offset, start, offset, end - start))
+            parts.append(record_header(RecordKind.BYTES, handle, segment.base_offset, start, offset, end - start))
             parts += segment.take_new(start, end)
 
     def _handle(self, log: Log, parts: list[bytes | memoryview]) -> int:
@@ -276,7 +276,7 @@ class Journal:
             self._handle_next += 1
             parts.append(declaration(handle, log.topic_id, log.partition, log.topic))
             if log.drops_first:
-                parts.append(record_header(Kind.DROP, handle, 0, 0, 0, 0))
+                parts.append(record_header(RecordKind.DROP, handle, 0, 0, 0, 0))
                 handle = self._handles[log] = self._handle_next
                 self._handle_next += 1
                 parts.append(declaration(handle, log.topic_id, log.partition, log.topic))
@@ -306,7 +306,7 @@ class Journal:
                     broken("10 a mark names durable bytes", log=capture.log, end=end, durable=segment.durable_bytes)
                 marks.append(mark(handle, segment.base_offset, end, capture.end_offset, capture.digest))
                 if capture.names:
-                    marks.append(record_header(Kind.NAMED, handle, 0, 0, 0, 0))
+                    marks.append(record_header(RecordKind.NAMED, handle, 0, 0, 0, 0))
         if future.done():
             broken("21 a round of the journal ends once", journal=self.path, rounds=self.round_count)
         self._captures = []
@@ -315,7 +315,7 @@ class Journal:
             self._mark(marks)
         future.set_result(None)  # before the next round begins: answers leave first
         if self._gathered is not None:
-            self._crowd.begin_next()
+            self._commit_delay.start_next()
 
     def _mark(self, marks: list[bytes | memoryview]) -> None:
         """Tells recovery how far synced segments can be trusted. Not synced: it may be lost, never wrong."""

@@ -29,7 +29,7 @@ DIGEST = struct.Struct(">I")
 IDENTITY = struct.Struct(">16si")
 
 
-class Kind(IntEnum):
+class RecordKind(IntEnum):
     DECLARE = 1  # data: topic id, partition, topic name
     BYTES = 2  # data: what stands at `position` of `segment`; afterwards the log is durable up to `offset`
     MARK = 3  # the log is durable up to `offset`, at `position` of `segment`, by the segments themselves; data: digest
@@ -42,7 +42,7 @@ class Kind(IntEnum):
     SET_ASIDE = 9  # the log is no longer one of this node, and its files are kept as a stray
 
 
-class Record(NamedTuple):
+class JournalRecord(NamedTuple):
     kind: int
     handle: int
     segment: int
@@ -53,7 +53,7 @@ class Record(NamedTuple):
 
 class Frame(NamedTuple):
     position: int
-    records: list[Record]
+    records: list[JournalRecord]
 
 
 class Torn(NamedTuple):
@@ -68,17 +68,17 @@ def record_header(kind: int, handle: int, segment: int, position: int, offset: i
 
 
 def mark(handle: int, segment: int, position: int, offset: int, digest: int) -> bytes:
-    return RECORD.pack(Kind.MARK, handle, segment, position, offset, DIGEST.size) + DIGEST.pack(digest)
+    return RECORD.pack(RecordKind.MARK, handle, segment, position, offset, DIGEST.size) + DIGEST.pack(digest)
 
 
-def digest_of(mark: Record) -> int | None:
+def digest_of(mark: JournalRecord) -> int | None:
     """None of a mark of an older release, and of one that repeats what another said."""
     return int(DIGEST.unpack(mark.data)[0]) if mark.data else None
 
 
 def declaration(handle: int, topic_id: bytes, partition: int, topic: str) -> bytes:
     data = IDENTITY.pack(topic_id, partition) + topic.encode()
-    return RECORD.pack(Kind.DECLARE, handle, 0, 0, 0, len(data)) + data
+    return RECORD.pack(RecordKind.DECLARE, handle, 0, 0, 0, len(data)) + data
 
 
 def identity(data: bytes | memoryview) -> tuple[str, bytes, int]:
@@ -134,10 +134,10 @@ def _synced_past(data: memoryview, position: int) -> bool:
     return False
 
 
-def _records(body: memoryview) -> Iterator[Record]:
+def _records(body: memoryview) -> Iterator[JournalRecord]:
     position = 0
     while position < len(body):
         kind, handle, segment, at, offset, data_bytes = RECORD.unpack_from(body, position)
         position += RECORD.size
-        yield Record(kind, handle, segment, at, offset, body[position : position + data_bytes])
+        yield JournalRecord(kind, handle, segment, at, offset, body[position : position + data_bytes])
         position += data_bytes

@@ -1,29 +1,42 @@
 """What a log knows of its idempotent and transactional producers. Pure state, no I/O, no clock.
 
-`check_batch` says whether a batch continues its producer's sequence, repeats one of its last five batches, or must be
-refused; it changes nothing. `note_batch` takes what was written, and the same calls replay the log after a restart, so
-state is always what the log says; only that after a truncation fewer of a producer's last batches may be known.
+`check_batch` says whether a leader may append a batch: it continues its producer's sequence, repeats one of the last
+five batches, or is refused. It changes nothing. `note_batch` records what was written and refuses nothing. Followers
+and recovery call only that, so the state always follows from the log. After a truncation fewer of a producer's last
+batches may be known, and no guard is.
 """
 
 from __future__ import annotations
 
 import struct
 from bisect import bisect_left
+from operator import itemgetter
 from typing import NamedTuple
 
 from chronik.runtime.invariants import broken, check
-from chronik.storage.errors import CoordinatorFenced, InvalidProducerEpoch, OutOfOrderSequence
+from chronik.storage.errors import (
+    CoordinatorFenced,
+    InvalidProducerEpoch,
+    InvalidTransactionState,
+    OutOfOrderSequence,
+)
+from chronik.storage.origins import Origin
+from chronik.storage.transaction_guards import Guard, TransactionGuards
 from chronik.wire import records
 from chronik.wire.batches import CONTROL, TRANSACTIONAL, BatchView
 from chronik.wire.records import ControlType
 
 BATCHES_KEPT = 5  # a producer has at most five requests in flight, so a repeat is never older than that
 SEQUENCE_MAX = 2**31 - 1
+EPOCH_MAX = 2**15 - 1
+STRICT_MARKERS = 2  # from this transaction version on a marker's epoch is above that of its transaction
+CLIENT = Origin.CLIENT
 HEADER = struct.Struct(">II")
 PRODUCER = struct.Struct(">qhiqqB")
 BATCH = struct.Struct(">iiqqq")
 ABORTED = struct.Struct(">qqqq")
 MARKER_BYTES_MAX = 1 << 16  # a control batch holds one small record
+TRANSACTIONAL_OR_CONTROL = TRANSACTIONAL | CONTROL
 _new = tuple.__new__
 
 
@@ -66,26 +79,76 @@ class Producer:
     def last_sequence(self) -> int:
         return self.batches[-1].last_sequence if self.batches else -1
 
+    def written_before(self, first_sequence: int, last_sequence: int) -> WrittenBatch | None:
+        for written in self.batches:
+            if written.first_sequence == first_sequence and written.last_sequence == last_sequence:
+                return written
+        return None
+
 
 class ProducerState:
     def __init__(self) -> None:
         self.producers: dict[int, Producer] = {}
+        self.guards = TransactionGuards()
         self._open: dict[int, int] = {}  # producer id -> first offset of its open transaction, oldest first
         self._ended: list[tuple[int, int]] = []  # (first offset, marker's offset) of ended ones, until settled
-        self._aborted: list[AbortedTransaction] = []  # by last_offset
 
-    def check_batch(self, batch: BatchView) -> WrittenBatch | None:
+    def guard_for(self, producer_id: int, epoch: int, first_sequence: int, *, is_tv2: bool) -> Guard | None:
+        """Begins the question whether a transaction includes this partition. None: it is open here in this very epoch,
+        so its coordinator knows. A transaction of an older epoch may have ended without its marker being here yet."""
+        producer = self.producers.get(producer_id)
+        if producer is not None:
+            if epoch < producer.epoch:
+                raise InvalidProducerEpoch(producer_id, epoch, producer.epoch)
+            if producer.transaction_first_offset >= 0 and epoch == producer.epoch:
+                return None
+        return self.guards.begin(producer_id, epoch, first_sequence, is_tv2=is_tv2)
+
+    def check_batch(
+        self, batch: BatchView, origin: Origin = CLIENT, guard: Guard | None = None, transaction_version: int = 0
+    ) -> WrittenBatch | None:
         """None: append it. A batch: it was written before, answer with that one. Raises if it may not be written."""
-        if batch.attributes & CONTROL:
-            marker = next(records.iterate(batch, MARKER_BYTES_MAX))
-            self.check_marker(batch.producer_id, batch.producer_epoch, records.coordinator_epoch(marker))
-            return None
         first = batch.base_sequence
         last = (first + batch.last_offset_delta) & SEQUENCE_MAX
-        return self.check(batch.producer_id, batch.producer_epoch, first, last)
+        if origin is CLIENT and not batch.attributes & TRANSACTIONAL_OR_CONTROL:
+            return self.check(batch.producer_id, batch.producer_epoch, first, last)
+        if batch.attributes & CONTROL:
+            marker = next(records.iterate(batch, MARKER_BYTES_MAX))
+            coordinator_epoch = records.coordinator_epoch(marker)
+            self.check_marker(batch.producer_id, batch.producer_epoch, coordinator_epoch, transaction_version)
+            return None
+        if origin is not CLIENT:
+            self._check_epoch(batch)
+            self._check_open(batch, guard)
+            return None
+        producer = self.producers.get(batch.producer_id)
+        if producer is not None and producer.epoch == batch.producer_epoch:
+            written = producer.written_before(first, last)
+            if written is not None:
+                return written
+        self._check_epoch(batch)
+        self._check_open(batch, guard)
+        return self.check(batch.producer_id, batch.producer_epoch, first, last, transactional=True)
 
-    def note_batch(self, batch: BatchView, offset: int, timestamp_ms: int) -> None:
-        """The batch was written at `offset`."""
+    def _check_epoch(self, batch: BatchView) -> None:
+        producer = self.producers.get(batch.producer_id)
+        if producer is not None and batch.producer_epoch < producer.epoch:
+            raise InvalidProducerEpoch(batch.producer_id, batch.producer_epoch, producer.epoch)
+
+    def _check_open(self, batch: BatchView, guard: Guard | None) -> None:
+        """Raises unless the batch belongs to a transaction that its coordinator knows to be open on this partition."""
+        producer_id, epoch = batch.producer_id, batch.producer_epoch
+        producer = self.producers.get(producer_id)
+        if producer is not None and producer.transaction_first_offset >= 0 and producer.epoch == epoch:
+            return
+        if not self.guards.is_current(producer_id, guard):
+            raise InvalidTransactionState(
+                f"producer {producer_id} sent a transactional batch in epoch {epoch}, but the partition has no open "
+                "transaction of that epoch: send it again, or abort the transaction"
+            )
+
+    def note_batch(self, batch: BatchView, offset: int, timestamp_ms: int) -> AbortedTransaction | None:
+        """The batch was written at `offset`. Returns the transaction that it aborts."""
         last_offset = offset + batch.last_offset_delta
         if not batch.attributes & CONTROL:
             first = batch.base_sequence
@@ -105,7 +168,7 @@ class ProducerState:
             marker = next(records.iterate(batch, MARKER_BYTES_MAX))
             kind = records.control_type(marker)
             if kind in (ControlType.COMMIT, ControlType.ABORT):
-                self.end_transaction(
+                return self.end_transaction(
                     batch.producer_id,
                     batch.producer_epoch,
                     records.coordinator_epoch(marker),
@@ -113,31 +176,54 @@ class ProducerState:
                     timestamp_ms,
                     committed=kind is ControlType.COMMIT,
                 )
+        return None
 
-    def check(self, producer_id: int, epoch: int, first_sequence: int, last_sequence: int) -> WrittenBatch | None:
+    def check(
+        self, producer_id: int, epoch: int, first_sequence: int, last_sequence: int, *, transactional: bool = False
+    ) -> WrittenBatch | None:
+        """What `check_batch` says of a client's batch."""
         producer = self.producers.get(producer_id)
         if producer is None:
-            return None  # never heard of, or expired: whatever comes first starts the sequence, as in Kafka
+            # Never heard of, or expired: whatever comes first starts the sequence, as in Kafka.
+            if self.guards.entries:
+                self.guards.check_sequence(producer_id, first_sequence, has_batches=False)
+            return None
         if epoch != producer.epoch:
             if epoch < producer.epoch:
                 raise InvalidProducerEpoch(producer_id, epoch, producer.epoch)
             if first_sequence != 0:
                 raise OutOfOrderSequence(producer_id, first_sequence, 0)
-            return None
-        batches = producer.batches
-        expected = (batches[-1].last_sequence + 1) & SEQUENCE_MAX if batches else 0
-        if first_sequence == expected:
-            return None
-        for written in batches:
-            if written.first_sequence == first_sequence and written.last_sequence == last_sequence:
+        else:
+            batches = producer.batches
+            expected = (batches[-1].last_sequence + 1) & SEQUENCE_MAX if batches else 0
+            if first_sequence != expected:
+                written = producer.written_before(first_sequence, last_sequence)
+                if written is None:
+                    raise OutOfOrderSequence(producer_id, first_sequence, expected)
                 return written
-        raise OutOfOrderSequence(producer_id, first_sequence, expected)
+        if self.guards.entries:
+            self.guards.check_sequence(producer_id, first_sequence, has_batches=bool(producer.batches))
+        if producer.transaction_first_offset >= 0 and not transactional:
+            raise InvalidTransactionState(
+                f"producer {producer_id} sent a batch outside of a transaction, but its transaction that begins at "
+                f"offset {producer.transaction_first_offset} is open: commit or abort it first"
+            )
+        return None
 
-    def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int) -> None:
+    def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int, transaction_version: int = 0) -> None:
+        """From version 2 on a marker has a higher epoch than its transaction, so an equal one is of an earlier
+        transaction. Two cases pass: no transaction is open, so the coordinator repeats a marker that is here already;
+        and the largest epoch, above which there is none."""
         producer = self.producers.get(producer_id)
         if producer is None:
             return
-        if epoch < producer.epoch:
+        is_late = (
+            transaction_version >= STRICT_MARKERS
+            and epoch == producer.epoch
+            and producer.transaction_first_offset >= 0
+            and epoch != EPOCH_MAX
+        )
+        if epoch < producer.epoch or is_late:
             raise InvalidProducerEpoch(producer_id, epoch, producer.epoch)
         if coordinator_epoch < producer.coordinator_epoch:
             raise CoordinatorFenced(producer_id, coordinator_epoch, producer.coordinator_epoch)
@@ -175,6 +261,8 @@ class ProducerState:
         batches.append(_new(WrittenBatch, (first_sequence, last_sequence, first_offset, last_offset, timestamp_ms)))
         producer.last_timestamp_ms = timestamp_ms
         producer.silent_since_ms = -1
+        if transactional and self.guards.entries:
+            self.guards.written(producer_id, epoch, is_marker=False)
         if transactional and producer.transaction_first_offset < 0:
             producer.transaction_first_offset = first_offset
             if self._open and next(reversed(self._open.values())) >= first_offset:
@@ -189,8 +277,10 @@ class ProducerState:
 
     def end_transaction(
         self, producer_id: int, epoch: int, coordinator_epoch: int, offset: int, timestamp_ms: int, *, committed: bool
-    ) -> None:
-        """A marker was written at `offset`. Without an open transaction it only fences older epochs."""
+    ) -> AbortedTransaction | None:
+        """A marker was written at `offset`. Without an open transaction it only fences older epochs.
+
+        Returns the transaction if it was aborted."""
         producer = self.producers.get(producer_id)
         if producer is None:
             producer = self.producers[producer_id] = Producer(epoch)
@@ -200,10 +290,11 @@ class ProducerState:
         producer.coordinator_epoch = coordinator_epoch
         producer.last_timestamp_ms = timestamp_ms
         producer.silent_since_ms = -1
+        self.guards.written(producer_id, epoch, is_marker=True)
         first_offset = self._open.pop(producer_id, None)
         producer.transaction_first_offset = -1
         if first_offset is None:
-            return
+            return None
         check(
             first_offset <= offset,
             "14 a transaction ends behind its first record",
@@ -212,34 +303,50 @@ class ProducerState:
             marker=offset,
         )
         self._ended.append((first_offset, offset))
-        if not committed:
-            stable = min([offset + 1, *self._open.values()])
-            check(
-                not self._aborted or self._aborted[-1].last_offset < offset,
-                "14 aborted transactions are kept in the order of their markers",
-                producer=producer_id,
-                marker=offset,
-            )
-            check(stable <= offset + 1, "16 the stable offset passes no marker", marker=offset, stable=stable)
-            self._aborted.append(AbortedTransaction(producer_id, first_offset, offset, stable))
+        if committed:
+            return None
+        stable = next(iter(self._open.values())) if self._open else offset + 1
+        check(stable <= offset + 1, "16 the stable offset passes no marker", marker=offset, stable=stable)
+        return AbortedTransaction(producer_id, first_offset, offset, stable)
+
+    def open_transactions(self) -> list[tuple[int, Producer]]:
+        """Producers with an open transaction, by id."""
+        return [(producer_id, self.producers[producer_id]) for producer_id in self._open]
 
     def last_stable_offset(self, high_watermark: int) -> int:
         """Below it no transaction is undecided, and every decision is itself below the high watermark."""
-        ended = self._ended
-        if ended:
-            ended[:] = [transaction for transaction in ended if transaction[1] >= high_watermark]
+        if self._ended:
+            self.settle(high_watermark)
         first = high_watermark
         if self._open:
             first = min(first, next(iter(self._open.values())))
-        for first_offset, _ in ended:
+        for first_offset, _ in self._ended:
             first = min(first, first_offset)
         return first
 
-    def aborted(self, first_offset: int, last_offset: int) -> list[AbortedTransaction]:
-        """Those with a record in first..last, both included, by first offset: what a read_committed fetch carries."""
-        index = bisect_left(self._aborted, first_offset, key=lambda aborted: aborted.last_offset)
-        found = [aborted for aborted in self._aborted[index:] if aborted.first_offset <= last_offset]
-        return sorted(found, key=lambda aborted: aborted.first_offset)
+    def settle(self, high_watermark: int) -> None:
+        """Forgets transactions whose markers are committed. They were kept because a decision could still be lost."""
+        del self._ended[: bisect_left(self._ended, high_watermark, key=itemgetter(1))]
+
+    def begun_before(self, offset: int) -> tuple[list[int], list[int]]:
+        """Of transactions that began before `offset`: producers of those that are open, and the markers, at or behind
+        `offset`, of those that have ended."""
+        self.settle(offset)
+        open_ones = [producer_id for producer_id, first in self._open.items() if first < offset]
+        return open_ones, [last for first, last in self._ended if first < offset]
+
+    def begin_later(self, producer_id: int, first_offset: int | None) -> None:
+        """The first record that is left of an open transaction. None: it has none, so it is not open here."""
+        self._open.pop(producer_id)
+        self.producers[producer_id].transaction_first_offset = -1 if first_offset is None else first_offset
+        if first_offset is not None:
+            self._open[producer_id] = first_offset
+            self._open = dict(sorted(self._open.items(), key=itemgetter(1)))
+
+    def began_later(self, marker_offset: int, first_offset: int | None) -> None:
+        """As `begin_later`, for a transaction with a marker that is not committed yet."""
+        at = bisect_left(self._ended, marker_offset, key=itemgetter(1))
+        self._ended[at : at + 1] = [] if first_offset is None else [(first_offset, marker_offset)]
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
         """Forgets producers that were silent for so long.
@@ -255,21 +362,7 @@ class ProducerState:
                 if producer_id in self._open:
                     broken("14 a producer with an open transaction is not forgotten", producer=producer_id)
                 del self.producers[producer_id]
-
-    def truncate_start(self, offset: int) -> None:
-        """No reader gets anything below `offset` any more."""
-        index = bisect_left(self._aborted, offset, key=lambda aborted: aborted.last_offset)
-        del self._aborted[:index]
-        check(
-            not self._aborted or self._aborted[0].last_offset >= offset,
-            "14 transactions below the start are forgotten",
-            start=offset,
-        )
-
-    def forget_aborted(self, offset: int, kept: set[AbortedTransaction]) -> None:
-        """Compaction has left nothing of those that ended below `offset`, besides of those `kept`. Once the markers of
-        the others go too, a reader who was told of them would take what their producers did next for aborted."""
-        self._aborted = [aborted for aborted in self._aborted if aborted.last_offset >= offset or aborted in kept]
+        self.guards.expire(now_ms, limit_ms)
 
     def take_back_from(self, offset: int) -> bool:
         """Nothing at or behind `offset` was written after all. False, and nothing is changed, if the batches kept of a
@@ -278,7 +371,7 @@ class ProducerState:
         Of the batches kept those stay that lie before; the others were the last that the producer sent, so with them
         they are still five.
         """
-        if self._open or self._ended or (self._aborted and self._aborted[-1].last_offset >= offset):
+        if self._open or self._ended:
             return False
         left: dict[int, list[WrittenBatch]] = {}
         for producer_id, producer in self.producers.items():
@@ -303,15 +396,17 @@ class ProducerState:
                 self.producers[producer_id].last_timestamp_ms = batches[-1].timestamp_ms
             else:
                 del self.producers[producer_id]
+        self.guards = TransactionGuards()
         return True
 
     def clear(self) -> None:
         self.producers.clear()
         self._open.clear()
         self._ended.clear()
-        self._aborted.clear()
+        self.guards = TransactionGuards()
 
     def encode(self) -> bytes:
+        """A snapshot for `decode`. Transactions not settled yet are in it: a restart may not move the stable offset."""
         check(
             all(
                 self.producers[producer_id].transaction_first_offset == first
@@ -325,8 +420,7 @@ class ProducerState:
             "13 of each producer the last batches are kept",
             producers=len(self.producers),
         )
-        """A snapshot for `decode`. Transactions not settled yet are in it: a restart may not move the stable offset."""
-        if not self.producers and not self._aborted and not self._ended:
+        if not self.producers and not self._ended:
             return b""
         parts = [HEADER.pack(len(self.producers), len(self._ended))]
         for producer_id, producer in self.producers.items():
@@ -342,7 +436,6 @@ class ProducerState:
             )
             parts += [BATCH.pack(*batch) for batch in producer.batches]
         parts += [struct.pack(">qq", *ended) for ended in self._ended]
-        parts += [ABORTED.pack(*aborted) for aborted in self._aborted]
         return b"".join(parts)
 
     @classmethod
@@ -368,5 +461,15 @@ class ProducerState:
         state._open = {producer_id: first for first, producer_id in open_ones if first >= 0}
         end = position + ended_count * 16
         state._ended = [(first, last) for first, last in struct.iter_unpack(">qq", data[position:end])]
-        state._aborted = [AbortedTransaction(*fields) for fields in ABORTED.iter_unpack(data[end:])]
         return state
+
+
+def aborted_in(data: bytes) -> list[AbortedTransaction]:
+    """The aborted transactions in a snapshot of an older release, which kept them there."""
+    if not data:
+        return []
+    producer_count, ended_count = HEADER.unpack_from(data)
+    position = HEADER.size
+    for _ in range(producer_count):
+        position += PRODUCER.size + PRODUCER.unpack_from(data, position)[5] * BATCH.size
+    return [AbortedTransaction(*fields) for fields in ABORTED.iter_unpack(data[position + ended_count * 16 :])]

@@ -19,6 +19,7 @@ these are older than the checkpoint.
 from __future__ import annotations
 
 import logging
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import NamedTuple
@@ -31,10 +32,10 @@ from chronik.storage.checkpoint import LogPoint
 from chronik.storage.compaction import finish_swaps
 from chronik.storage.config import FOREVER
 from chronik.storage.errors import CorruptJournal, CorruptSegment, ForeignDirectory
-from chronik.storage.journal_format import Frame, Kind, Record, digest_of, identity, read_frames
+from chronik.storage.journal_format import Frame, JournalRecord, RecordKind, digest_of, identity, read_frames
 from chronik.storage.leader_epochs import LeaderEpochs
 from chronik.storage.log import Log
-from chronik.storage.producer_state import ProducerState
+from chronik.storage.producer_state import ProducerState, aborted_in
 from chronik.storage.segment import UNINDEXED_BYTES_MAX, Segment, segment_path
 from chronik.wire.batches import HEADER_BYTES, LENGTH_COVERS_FROM, BatchView, crc_holds, split
 from chronik.wire.errors import WireError
@@ -46,7 +47,7 @@ CRC_COVERS_FROM = slice(17, HEADER_BYTES)  # of a batch's header: the checksum i
 SCAN_BYTES = 4 << 20  # read at once when batches are checked
 
 
-class Known:
+class KnownLog:
     """What checkpoint and journal say of one log."""
 
     def __init__(self, topic: str, topic_id: bytes, partition: int) -> None:
@@ -70,7 +71,7 @@ class Known:
         self.begun_at = (-1, -1)  # number of the journal that declared it first, and where; of older ones as here
 
     @classmethod
-    def at(cls, point: LogPoint) -> Known:
+    def at(cls, point: LogPoint) -> KnownLog:
         known = cls(point.topic, point.topic_id, point.partition)
         known.point = known.line = point
         known.durable = (point.segment, point.position, point.offset)
@@ -87,29 +88,29 @@ class Known:
         """Of a log that needs its journals, as long as it does."""
         return self.line._replace(kept_from=first if self.line.kept_from is None else self.line.kept_from)
 
-    def apply(self, record: Record) -> None:
+    def apply(self, record: JournalRecord) -> None:
         is_trusted = record.segment < self.last_trusted  # that segment is whole, and perhaps compacted by now
-        if record.kind == Kind.BYTES:
+        if record.kind == RecordKind.BYTES:
             if not is_trusted:
                 self.pieces.append((record.segment, record.position, record.data))
             self.durable = max(self.durable, (record.segment, record.position + len(record.data), record.offset))
-        elif record.kind == Kind.MARK:
+        elif record.kind == RecordKind.MARK:
             self.durable = max(self.durable, (record.segment, record.position, record.offset))
             if not is_trusted and (digest := digest_of(record)) is not None:
                 self.digests[record.segment, record.position] = digest
-        elif record.kind == Kind.TRUNCATE:
+        elif record.kind == RecordKind.TRUNCATE:
             self._truncate(record.segment, record.position, record.offset)
-        elif record.kind == Kind.ROLL and not is_trusted:
+        elif record.kind == RecordKind.ROLL and not is_trusted:
             self.rolls.add(record.segment)
-        elif record.kind == Kind.GAP and not is_trusted:
+        elif record.kind == RecordKind.GAP and not is_trusted:
             self.gaps.add((record.segment, record.position, record.offset))
-        elif record.kind == Kind.START:
+        elif record.kind == RecordKind.START:
             self.start_offset = record.offset
-        elif record.kind == Kind.NAMED:
+        elif record.kind == RecordKind.NAMED:
             self.is_named = True
-        elif record.kind in (Kind.DROP, Kind.SET_ASIDE):
+        elif record.kind in (RecordKind.DROP, RecordKind.SET_ASIDE):
             self.dropped = True
-            self.is_set_aside = record.kind == Kind.SET_ASIDE
+            self.is_set_aside = record.kind == RecordKind.SET_ASIDE
 
     def _truncate(self, segment: int, position: int, offset: int) -> None:
         kept: list[tuple[int, int, bytes | memoryview]] = []
@@ -136,7 +137,7 @@ class Known:
 
 
 class Gathered(NamedTuple):
-    known: dict[LogKey, Known]
+    known: dict[LogKey, KnownLog]
     first: int  # number of the first journal that the checkpoint does not cover
     ends: dict[int, int]  # by number of a journal: where its whole frames end
 
@@ -144,9 +145,9 @@ class Gathered(NamedTuple):
 def gather(points: Iterable[LogPoint], journals: Mapping[int, tuple[str, bytes]], first: int) -> Gathered:
     """Folds the journals, given by number as (path, content), into the checkpoint.
 
-    Those below `first` are there for logs whose line says that they need them, and tell of no other.
+    Journals below `first` are applied only to logs whose line in the checkpoint says that they need them.
     """
-    known = {(point.topic_id, point.partition): Known.at(point) for point in points}
+    known = {(point.topic_id, point.partition): KnownLog.at(point) for point in points}
     ends = {}
     for number, (path, data) in sorted(journals.items()):
         frames, torn = read_frames(memoryview(data))
@@ -157,32 +158,33 @@ def gather(points: Iterable[LogPoint], journals: Mapping[int, tuple[str, bytes]]
     return Gathered(known, first, ends)
 
 
-def _apply(known: dict[LogKey, Known], frames: list[Frame], number: int, path: str, first: int) -> None:
-    by_handle: dict[int, Known] = {}
+def _apply(known: dict[LogKey, KnownLog], frames: list[Frame], number: int, path: str, first: int) -> None:
+    by_handle: dict[int, KnownLog] = {}
     for frame in frames:
         for record in frame.records:
-            if record.kind == Kind.DECLARE:
+            if record.kind == RecordKind.DECLARE:
                 topic, topic_id, partition = identity(record.data)
                 log = known.get((topic_id, partition))
                 if number < first and (log is None or not log.needs(number)):
-                    log = Known(topic, topic_id, partition)  # which nobody looks at
+                    log = KnownLog(topic, topic_id, partition)  # discarded: nothing needs this old journal for it
                 elif log is None or log.dropped:
-                    log = known[topic_id, partition] = Known(topic, topic_id, partition)
+                    log = known[topic_id, partition] = KnownLog(topic, topic_id, partition)
                     log.begun_at = (number, frame.position)
                 by_handle[record.handle] = log
             elif record.handle in by_handle:
                 by_handle[record.handle].apply(record)
-                if record.kind in (Kind.BYTES, Kind.TRUNCATE, Kind.GAP):
+                if record.kind in (RecordKind.BYTES, RecordKind.TRUNCATE, RecordKind.GAP):
                     by_handle[record.handle].journals.add(number)
             else:
                 raise CorruptJournal(path, frame.position)  # it tells of a log that it never declared
 
 
-def restore(log: Log, known: Known, disk: Disk) -> None:
+def restore(log: Log, known: KnownLog, disk: Disk) -> None:
     """Brings one log's files and state to where they belong. `log` is new."""
     if _is_foreign(log, known, disk):
         return
-    finish_swaps(log.directory, disk)
+    if not finish_swaps(log.directory, disk):
+        log.aborted.distrust("compaction was interrupted")
     bases, found_stale = _segment_bases(log, known, disk)
     if bases:
         disk.make_directory(log.directory, durable=False)
@@ -225,6 +227,7 @@ def restore(log: Log, known: Known, disk: Disk) -> None:
         # which takes whatever comes next, while an old sequence would refuse it.
         log.snapshot = (first_offset, b"")
     log.producers = ProducerState.decode(log.snapshot[1])
+    _restore_aborted(log, point, bases)
     expected = point.offset
     has_cut = found_stale
     segments = _sealed(log, bases, gone, disk, known)
@@ -307,7 +310,23 @@ def restore(log: Log, known: Known, disk: Disk) -> None:
     )
 
 
-def _sealed(log: Log, bases: list[int], gone: list[int], disk: Disk, known: Known) -> list[Segment]:
+def _restore_aborted(log: Log, point: LogPoint, bases: list[int]) -> None:
+    """As of the checkpoint; reading the batches behind it adds the others."""
+    if not log.aborted.is_whole:
+        return
+    if point.aborted is not None:
+        if point.bases is None:
+            log.aborted.restore_compacted(point.aborted, bases, point.segment)
+        else:
+            log.aborted.restore(point.aborted, bases, point.offset)
+        return
+    for aborted in aborted_in(point.producers):
+        index = bisect_right(bases, aborted.last_offset)
+        if index:  # else its segment is gone
+            log.aborted.add(bases[index - 1], aborted)
+
+
+def _sealed(log: Log, bases: list[int], gone: list[int], disk: Disk, known: KnownLog) -> list[Segment]:
     """Those before the one that the checkpoint ends in. One that is gone has a size, so that reading it fails: what
     lies before and behind it is served, if this is the last copy."""
     made: list[Segment] = []
@@ -319,12 +338,12 @@ def _sealed(log: Log, bases: list[int], gone: list[int], disk: Disk, known: Know
     return made
 
 
-def _gone(log: Log, known: Known, base: int) -> CorruptSegment:
+def _gone(log: Log, known: KnownLog, base: int) -> CorruptSegment:
     """All of the log is fetched again, if another replica has it: whoever removed a file may have put others here."""
     return CorruptSegment(segment_path(log.directory, base), 0, base, "the file is gone", known.start_offset)
 
 
-def _missing_bases(known: Known, bases: list[int]) -> list[int]:
+def _missing_bases(known: KnownLog, bases: list[int]) -> list[int]:
     """Of the segments that there must be and are not.
 
     Retention notes where a log starts before it removes a segment, a truncation notes where it cuts, and compaction
@@ -344,7 +363,7 @@ def _missing_bases(known: Known, bases: list[int]) -> list[int]:
     return missing
 
 
-def _is_foreign(log: Log, known: Known, disk: Disk) -> bool:
+def _is_foreign(log: Log, known: KnownLog, disk: Disk) -> bool:
     """Whether the directory is another partition's: then nothing in it is touched."""
     found = partition_metadata.read(disk, log.directory)
     is_unnamed = found is None and disk.exists(log.directory)
@@ -365,7 +384,7 @@ def _is_foreign(log: Log, known: Known, disk: Disk) -> bool:
     return False
 
 
-def _contradicts(log: Log, known: Known, disk: Disk) -> bool:
+def _contradicts(log: Log, known: KnownLog, disk: Disk) -> bool:
     """Whether a whole batch stands where the journal holds another: a power cut leaves the journal's, or none."""
     for base, position, data in known.pieces:
         path = segment_path(log.directory, base)
@@ -381,7 +400,7 @@ def _contradicts(log: Log, known: Known, disk: Disk) -> bool:
     return False
 
 
-def _lose(log: Log, known: Known, damage: CorruptSegment) -> None:
+def _lose(log: Log, known: KnownLog, damage: CorruptSegment) -> None:
     """The log's offsets are known, and none of its records is relied on. What can be read may be adopted."""
     damage.lost_from = known.start_offset
     log.damage = damage
@@ -396,7 +415,7 @@ def _lose(log: Log, known: Known, damage: CorruptSegment) -> None:
     log.adopt([], log.start_offset)
 
 
-def _segment_bases(log: Log, known: Known, disk: Disk) -> tuple[list[int], bool]:
+def _segment_bases(log: Log, known: KnownLog, disk: Disk) -> tuple[list[int], bool]:
     """Where the log's segments start; and whether the directory held others, which are gone now.
 
     Others lie below the start, or are of before a truncation and their removal did not reach the disk, or were started
@@ -413,7 +432,7 @@ def _segment_bases(log: Log, known: Known, disk: Disk) -> tuple[list[int], bool]
     return bases, bool(stale)
 
 
-def _put_journaled_bytes(log: Log, known: Known, disk: Disk, bases: set[int]) -> None:
+def _put_journaled_bytes(log: Log, known: KnownLog, disk: Disk, bases: set[int]) -> None:
     """Writes what the journal holds and the segments lack. What a segment has besides stays."""
     files: dict[int, File] = {}
     for base, position, data in known.pieces:
@@ -451,7 +470,7 @@ def _scan(
     end: int,
     expected: int,
     end_offset: int,
-    known: Known,
+    known: KnownLog,
 ) -> int:
     """Takes whole, undamaged batches below `end_offset` into the log's state; returns the offset behind them.
 

@@ -17,11 +17,12 @@ from typing import NamedTuple
 
 from chronik.runtime.interfaces import Disk, File
 from chronik.storage import checkpoint, manifest, partition_metadata, recovery
+from chronik.storage.aborted_transactions import AbortedTransactions
 from chronik.storage.checkpoint import LogPoint
 from chronik.storage.compaction import finish_swaps
 from chronik.storage.errors import CannotRecover
 from chronik.storage.journal import journal_path
-from chronik.storage.journal_format import Kind, identity, read_frames
+from chronik.storage.journal_format import RecordKind, identity, read_frames
 from chronik.storage.leader_epochs import LeaderEpochs
 from chronik.storage.manifest import Manifest
 from chronik.storage.partition_metadata import PartitionName
@@ -118,10 +119,10 @@ def _journaled(disk: Disk, directory: str) -> tuple[dict[tuple[bytes, int], list
         frames, _ = read_frames(memoryview(disk.read_file(journal_path(directory, number))))
         by_handle: dict[int, tuple[bytes, int]] = {}
         for record in [record for frame in frames for record in frame.records]:
-            if record.kind == Kind.DECLARE:
+            if record.kind == RecordKind.DECLARE:
                 _, topic_id, partition = identity(record.data)
                 by_handle[record.handle] = (topic_id, partition)
-            elif record.kind == Kind.BYTES and record.handle in by_handle:
+            elif record.kind == RecordKind.BYTES and record.handle in by_handle:
                 piece = (record.segment, record.position, memoryview(record.data))
                 pieces.setdefault(by_handle[record.handle], []).append(piece)
     return pieces, numbers[-1] if numbers else -1
@@ -145,9 +146,11 @@ def _rebuild(
     first = bases[0] if bases else 0
     start_offset = point.start_offset if point is not None and point.start_offset >= first else first
     epochs, producers = LeaderEpochs(), ProducerState()
+    aborted = AbortedTransactions(disk, place)
     segment, position, offset, cut_bytes, damaged_count = first, 0, first, 0, 0
     for base in bases:
         file = disk.open(segment_path(place, base))
+        aborted.begin(base)
         segment, position, offset = base, 0, max(offset, base)
         damaged_since = 0
         for at, batch in _batches(file):
@@ -157,18 +160,22 @@ def _rebuild(
             damaged_count, damaged_since = damaged_count + damaged_since, 0
             epochs.assign(batch.partition_leader_epoch, batch.base_offset)
             if batch.producer_id != NO_PRODUCER_ID:
-                producers.note_batch(batch, batch.base_offset, batch.max_timestamp)
+                ended = producers.note_batch(batch, batch.base_offset, batch.max_timestamp)
+                if ended is not None:
+                    aborted.add(base, ended)
             position, offset = at + batch.size_bytes, batch.next_offset
         if base == bases[-1] and position < file.size_bytes():
             cut_bytes = file.size_bytes() - position
             disk.replace_file(f"{file.path}.cut", bytes(file.read(position, cut_bytes)))
             file.truncate(position)
         file.sync()
+    for _, _, index_file in aborted.write():
+        index_file.sync()
     disk.sync_directory(place)
     start_offset = min(start_offset, offset)
     end = LogPoint(
         name.topic, name.partition, name.topic_id, segment, position, offset, start_offset, 0, epochs.entries(),
-        producers.encode(), None, offset,
+        producers.encode(), None, offset, aborted=aborted.counts(),
     )  # fmt: skip
     return Rebuilt(name, start_offset, offset, from_journal_bytes, cut_bytes, damaged_count), end.line()
 

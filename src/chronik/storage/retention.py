@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from chronik.runtime.interfaces import File, Lane
 from chronik.runtime.invariants import check
+from chronik.storage.config import DECOMPRESSED_BYTES_MAX
 from chronik.storage.log import Log
 from chronik.storage.segment import Segment
 from chronik.wire import records
@@ -29,7 +30,6 @@ from chronik.wire.batches import HEADER, HEADER_BYTES, LENGTH_COVERS_FROM, Batch
 from chronik.wire.errors import WireError
 
 READ_BYTES = 1 << 20  # at once, and at least one batch
-DECOMPRESSED_BYTES_MAX = 64 << 20  # of one batch
 AS_ITS_FILE = 1 << 62  # instead of the largest timestamp, where a record has none: only the last append tells the age
 
 

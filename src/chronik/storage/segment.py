@@ -19,7 +19,7 @@ from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Buffer, Disk, File
 from chronik.runtime.invariants import broken
 from chronik.storage import digests, verification
-from chronik.storage.digests import Known, extended_by
+from chronik.storage.digests import KnownDigest, extended_by
 from chronik.storage.errors import CorruptSegment, LogFull
 from chronik.storage.indexes import CHUNK_ENTRIES, Index, IndexEntry
 from chronik.wire.batches import HEADER, HEADER_BYTES, LENGTH_COVERS_FROM, MAGIC, BatchView, split
@@ -96,7 +96,7 @@ class Segment:
         self._index: Index | None = None
         # Of all batches; None: not known yet. And at a place that a checkpoint knows, whatever the index says.
         self._digest: int | None = None if size_bytes else digests.beginning(self.path)
-        self.mark: Known | None = None
+        self.mark: KnownDigest | None = None
         if not size_bytes:
             self._index = self._new_index()
         self._max_timestamp_ms: int | None = None if size_bytes else -1  # None: not known yet
@@ -316,7 +316,8 @@ class Segment:
 
     def remove(self) -> None:
         """Files of a segment that a lane still works on stay open until the lane lets go of them."""
-        for path in (self.path, segment_path(self.path.rpartition("/")[0], self.base_offset, "index")):
+        for suffix in ("log", "index", "aborted"):
+            path = segment_path(self.path.rpartition("/")[0], self.base_offset, suffix)
             if self._disk.exists(path):
                 self._disk.remove(path)
         self._file = self._index = None
@@ -381,9 +382,9 @@ class Segment:
         self._checked = (min(low, position), max(high, end)) if joins else (position, end)
 
     @property
-    def end_known(self) -> Known | None:
+    def end_known(self) -> KnownDigest | None:
         """The digest of everything that is in it, if this process wrote the end or a checkpoint knew it."""
-        return None if self._digest is None else Known(self.size_bytes, self._digest)
+        return None if self._digest is None else KnownDigest(self.size_bytes, self._digest)
 
     @property
     def digest(self) -> int:
@@ -401,7 +402,7 @@ class Segment:
 
     def trust(self, digest: int) -> None:
         """A checkpoint says that this is the digest of everything that is in it."""
-        self._digest, self.mark = digest, Known(self.size_bytes, digest)
+        self._digest, self.mark = digest, KnownDigest(self.size_bytes, digest)
 
     def checked(self, from_position: int) -> None:
         """Recovery has checked everything from there on."""

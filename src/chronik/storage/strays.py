@@ -34,7 +34,7 @@ class Stray(NamedTuple):
 def holds_records(disk: Disk, directory: str) -> bool:
     """False only if that is certain: there is nothing but a log's files, and no byte of a batch in any of them."""
     for name in disk.list(directory):
-        if name in (partition_metadata.FILE, f"{partition_metadata.FILE}.tmp") or name.endswith(".index"):
+        if name in (partition_metadata.FILE, f"{partition_metadata.FILE}.tmp") or name.endswith((".index", ".aborted")):
             continue
         if not name.endswith(".log") or not _is_blank(disk, f"{directory}/{name}"):
             return True

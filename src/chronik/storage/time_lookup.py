@@ -13,6 +13,7 @@ from collections.abc import Generator, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from chronik.runtime.invariants import check
+from chronik.storage.config import DECOMPRESSED_BYTES_MAX
 from chronik.wire import records
 from chronik.wire.batches import BatchView
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from chronik.storage.log import Log
     from chronik.storage.segment import Segment
 
-DECOMPRESSED_BYTES_MAX = 64 << 20
 
 Stamp = tuple[int, int]  # offset, timestamp in ms
 

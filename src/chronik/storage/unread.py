@@ -13,7 +13,7 @@ from chronik.runtime.invariants import broken
 from chronik.storage.errors import StorageError
 
 if TYPE_CHECKING:
-    from chronik.storage.log import Log
+    from chronik.storage.log_reads import ReadableLog
     from chronik.storage.segment import Segment
 
 
@@ -22,7 +22,7 @@ class Unread:
 
     __slots__ = ("_file", "_generation", "_log", "_offset_end", "_segment", "position", "size_bytes")
 
-    def __init__(self, log: Log, segment: Segment, position: int, size_bytes: int, offset_end: int) -> None:
+    def __init__(self, log: ReadableLog, segment: Segment, position: int, size_bytes: int, offset_end: int) -> None:
         """`offset_end` is where the segment ends."""
         self.position, self.size_bytes = position, size_bytes
         self._offset_end = offset_end

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from chronik.runtime.invariants import broken
-from chronik.storage.digests import Known, beginning, extended_by
+from chronik.storage.digests import KnownDigest, beginning, extended_by
 from chronik.storage.errors import CorruptSegment
 from chronik.wire.batches import BatchView, crc_holds, split
 from chronik.wire.errors import WireError
@@ -66,14 +66,14 @@ def offset_before(segment: Segment, position: int) -> int:
     return next_offset
 
 
-def known_before(segment: Segment, position: int) -> Known:
+def known_before(segment: Segment, position: int) -> KnownDigest:
     """The last place at or before `position` at which the digest is known."""
-    found = segment.index_to_open().known_before(position) or Known(0, beginning(segment.path))
+    found = segment.index_to_open().known_before(position) or KnownDigest(0, beginning(segment.path))
     mark = segment.mark
     return mark if mark is not None and found.position < mark.position <= position else found
 
 
-def known_after(segment: Segment, position: int) -> Known | None:
+def known_after(segment: Segment, position: int) -> KnownDigest | None:
     """The first place at or behind `position` at which the digest is known."""
     found = segment.index_to_open().known_after(position)
     if found is None or found.position > segment.size_bytes:

@@ -1,4 +1,4 @@
-"""When a round of the journal begins: at once for a few, and for a crowd when no more come."""
+"""After a small commit round the next one starts at once; after a large one, when requests stop arriving."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 
 from chronik.sim.disk import SimDisk
+from chronik.storage.commit_delay import DELAY_S_MAX, LARGE_ROUND_WAITERS, WAITERS_ENOUGH, CommitDelay
 from chronik.storage.config import LogConfig
-from chronik.storage.crowd import CROWD_COUNT, ENOUGH_COUNT, GATHERING_S_MAX, Crowd
 from chronik.storage.log import Log
 from tests.storage.driving import append, batch, open_logs, run, topic_id
 
@@ -44,15 +44,15 @@ class Rounds:
     def __init__(self) -> None:
         self.turns = Turns()
         self.sizes: list[int] = []
-        self.crowd = Crowd(cast("asyncio.AbstractEventLoop", self.turns), self._start)
+        self.delay = CommitDelay(cast("asyncio.AbstractEventLoop", self.turns), self._start)
 
     def come(self, count: int) -> None:
-        self.crowd.count += count
-        self.crowd.begin_soon()
+        self.delay.waiter_count += count
+        self.delay.start_soon()
 
     def _start(self) -> None:
-        self.sizes.append(self.crowd.count)
-        self.crowd.taken()
+        self.sizes.append(self.delay.waiter_count)
+        self.delay.started()
 
 
 @pytest.fixture
@@ -60,10 +60,10 @@ def rounds() -> Rounds:
     return Rounds()
 
 
-def after_a_crowd(rounds: Rounds) -> None:
-    rounds.come(CROWD_COUNT)
+def after_a_large_round(rounds: Rounds) -> None:
+    rounds.come(LARGE_ROUND_WAITERS)
     rounds.turns.turn()
-    assert rounds.sizes == [CROWD_COUNT]
+    assert rounds.sizes == [LARGE_ROUND_WAITERS]
     rounds.sizes.clear()
 
 
@@ -77,17 +77,17 @@ def test_what_arrives_in_one_turn_shares_a_round_that_begins_behind_it(rounds: R
 
 
 def test_behind_a_few_the_next_round_begins_at_once(rounds: Rounds) -> None:
-    rounds.come(CROWD_COUNT - 1)
+    rounds.come(LARGE_ROUND_WAITERS - 1)
     rounds.turns.turn()
-    rounds.crowd.count += 1
-    rounds.crowd.begin_next()
-    assert rounds.sizes == [CROWD_COUNT - 1, 1]
+    rounds.delay.waiter_count += 1
+    rounds.delay.start_next()
+    assert rounds.sizes == [LARGE_ROUND_WAITERS - 1, 1]
 
 
-def test_behind_a_crowd_it_waits_for_as_long_as_each_turn_brings_more(rounds: Rounds) -> None:
-    after_a_crowd(rounds)
-    rounds.crowd.count += 1
-    rounds.crowd.begin_next()
+def test_after_a_large_round_it_waits_for_as_long_as_each_turn_brings_more(rounds: Rounds) -> None:
+    after_a_large_round(rounds)
+    rounds.delay.waiter_count += 1
+    rounds.delay.start_next()
     for _ in range(5):
         rounds.turns.turn()
         assert rounds.sizes == []
@@ -99,27 +99,27 @@ def test_behind_a_crowd_it_waits_for_as_long_as_each_turn_brings_more(rounds: Ro
 
 
 def test_enough_wait_no_longer(rounds: Rounds) -> None:
-    after_a_crowd(rounds)
-    rounds.come(ENOUGH_COUNT - 1)
+    after_a_large_round(rounds)
+    rounds.come(WAITERS_ENOUGH - 1)
     rounds.turns.turn()
     assert rounds.sizes == []
     rounds.come(1)
     rounds.turns.turn()
-    assert rounds.sizes == [ENOUGH_COUNT]
+    assert rounds.sizes == [WAITERS_ENOUGH]
 
 
 def test_nobody_waits_longer_than_the_bound_however_many_come(rounds: Rounds) -> None:
-    after_a_crowd(rounds)
+    after_a_large_round(rounds)
     rounds.come(1)
     rounds.turns.turn()
-    rounds.turns.now_s = GATHERING_S_MAX
+    rounds.turns.now_s = DELAY_S_MAX
     rounds.come(1)
     rounds.turns.turn()
     assert rounds.sizes == [2]
 
 
-def test_one_who_comes_long_after_a_crowd_waits_for_one_turn_more_and_the_next_for_none(rounds: Rounds) -> None:
-    after_a_crowd(rounds)
+def test_one_who_comes_long_after_a_large_round_waits_for_one_turn_more_and_the_next_for_none(rounds: Rounds) -> None:
+    after_a_large_round(rounds)
     rounds.come(1)
     rounds.turns.turn()
     rounds.turns.turn()
@@ -130,23 +130,25 @@ def test_one_who_comes_long_after_a_crowd_waits_for_one_turn_more_and_the_next_f
 
 
 def test_the_bound_is_counted_from_who_came_first(rounds: Rounds) -> None:
-    after_a_crowd(rounds)
-    rounds.turns.now_s = 10 * GATHERING_S_MAX
+    after_a_large_round(rounds)
+    rounds.turns.now_s = 10 * DELAY_S_MAX
     rounds.come(1)
     rounds.turns.turn()
     assert rounds.sizes == []
-    rounds.turns.now_s += GATHERING_S_MAX / 2
+    rounds.turns.now_s += DELAY_S_MAX / 2
     rounds.come(1)
     rounds.turns.turn()
     assert rounds.sizes == []
-    rounds.turns.now_s += GATHERING_S_MAX / 2
+    rounds.turns.now_s += DELAY_S_MAX / 2
     rounds.come(1)
     rounds.turns.turn()
     assert rounds.sizes == [3]
 
 
-def test_a_crowd_that_comes_back_a_few_at_a_time_shares_its_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("chronik.storage.crowd.GATHERING_S_MAX", 60)  # turns count here, not how fast this machine is
+def test_many_clients_that_come_back_a_few_at_a_time_share_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "chronik.storage.commit_delay.DELAY_S_MAX", 60
+    )  # turns count here, not how fast this machine is
 
     async def scenario() -> None:
         disk = SimDisk(1)
@@ -171,8 +173,10 @@ def test_a_crowd_that_comes_back_a_few_at_a_time_shares_its_rounds(monkeypatch: 
     run(scenario)
 
 
-def test_who_waits_when_a_crowd_is_answered_waits_for_it_to_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("chronik.storage.crowd.GATHERING_S_MAX", 60)
+def test_a_waiter_at_the_end_of_a_large_round_waits_for_the_others_to_come_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("chronik.storage.commit_delay.DELAY_S_MAX", 60)
 
     async def scenario() -> None:
         disk = SimDisk(1)
