@@ -14,8 +14,19 @@ from random import Random
 from chronik.raft.changes import Action, Change, ChangeSet
 from chronik.raft.core import Core, CoreConfig
 from chronik.raft.errors import Dropped
-from chronik.raft.journal_format import Base, Record, replay
-from chronik.raft.messages import NOBODY, Entry, EntryKind, HardState, Kind, Membership, Message, Ready, Role, Snapshot
+from chronik.raft.journal_format import Base, JournalItem, replay
+from chronik.raft.messages import (
+    NOBODY,
+    Entry,
+    EntryKind,
+    HardState,
+    Membership,
+    Message,
+    MessageKind,
+    Ready,
+    Role,
+    Snapshot,
+)
 from chronik.raft.quorum import majority
 from chronik.raft.stable_log import StableLog
 
@@ -31,7 +42,7 @@ class Server:
     """One node: what survives a crash, and the running core on top of it."""
 
     node_id: int
-    records: list[Record]
+    records: list[JournalItem]
     snapshot: Snapshot | None
     core: Core | None = None
     stable: StableLog | None = None
@@ -68,7 +79,7 @@ class Watch:
                 raise Violation(f"leader {core.id} of term {core.term} lacks committed entry {term}/{index}")
 
     def sends(self, message: Message) -> None:
-        if message.kind is Kind.VOTE_REPLY and not message.reject:
+        if message.kind is MessageKind.VOTE_REPLY and not message.reject:
             other = self.votes.setdefault((message.sender, message.term), message.to)
             if other != message.to:
                 raise Violation(f"node {message.sender} votes for {other} and {message.to} in term {message.term}")

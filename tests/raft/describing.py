@@ -6,24 +6,35 @@ import json
 from collections.abc import Iterable
 
 from chronik.raft.changes import Action, ChangeSet
-from chronik.raft.messages import NOBODY, Entry, EntryKind, HardState, Kind, Message, Ready, Role, Snapshot, SoftState
-from chronik.raft.progress import Pace, Progress
+from chronik.raft.messages import (
+    NOBODY,
+    Entry,
+    EntryKind,
+    HardState,
+    Message,
+    MessageKind,
+    Ready,
+    Role,
+    Snapshot,
+    SoftState,
+)
+from chronik.raft.progress import Progress, ProgressState
 
 KIND_NAMES = {
-    Kind.PROPOSE: "MsgProp",
-    Kind.APPEND: "MsgApp",
-    Kind.APPEND_REPLY: "MsgAppResp",
-    Kind.VOTE: "MsgVote",
-    Kind.VOTE_REPLY: "MsgVoteResp",
-    Kind.PRE_VOTE: "MsgPreVote",
-    Kind.PRE_VOTE_REPLY: "MsgPreVoteResp",
-    Kind.SNAPSHOT: "MsgSnap",
-    Kind.HEARTBEAT: "MsgHeartbeat",
-    Kind.HEARTBEAT_REPLY: "MsgHeartbeatResp",
-    Kind.TRANSFER_LEADER: "MsgTransferLeader",
-    Kind.TIMEOUT_NOW: "MsgTimeoutNow",
-    Kind.READ_INDEX: "MsgReadIndex",
-    Kind.READ_INDEX_REPLY: "MsgReadIndexResp",
+    MessageKind.PROPOSE: "MsgProp",
+    MessageKind.APPEND: "MsgApp",
+    MessageKind.APPEND_REPLY: "MsgAppResp",
+    MessageKind.VOTE: "MsgVote",
+    MessageKind.VOTE_REPLY: "MsgVoteResp",
+    MessageKind.PRE_VOTE: "MsgPreVote",
+    MessageKind.PRE_VOTE_REPLY: "MsgPreVoteResp",
+    MessageKind.SNAPSHOT: "MsgSnap",
+    MessageKind.HEARTBEAT: "MsgHeartbeat",
+    MessageKind.HEARTBEAT_REPLY: "MsgHeartbeatResp",
+    MessageKind.TRANSFER_LEADER: "MsgTransferLeader",
+    MessageKind.TIMEOUT_NOW: "MsgTimeoutNow",
+    MessageKind.READ_INDEX: "MsgReadIndex",
+    MessageKind.READ_INDEX_REPLY: "MsgReadIndexResp",
 }
 ROLE_NAMES = {
     Role.FOLLOWER: "StateFollower",
@@ -31,7 +42,11 @@ ROLE_NAMES = {
     Role.LEADER: "StateLeader",
     Role.PRE_CANDIDATE: "StatePreCandidate",
 }
-PACE_NAMES = {Pace.PROBE: "StateProbe", Pace.REPLICATE: "StateReplicate", Pace.SNAPSHOT: "StateSnapshot"}
+PACE_NAMES = {
+    ProgressState.PROBE: "StateProbe",
+    ProgressState.REPLICATE: "StateReplicate",
+    ProgressState.SNAPSHOT: "StateSnapshot",
+}
 ENTRY_NAMES = {
     EntryKind.NORMAL: "EntryNormal",
     EntryKind.CHANGE: "EntryConfChange",

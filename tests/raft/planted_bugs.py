@@ -11,22 +11,22 @@ import pytest
 
 from chronik.raft import appending, core, heartbeats, journal, journal_format, membership, reads, snapshots
 from chronik.raft.core import Core
-from chronik.raft.journal_format import Base, Record, Replayed
-from chronik.raft.messages import NOBODY, PROMISES, HardState, Kind, Message
+from chronik.raft.journal_format import Base, JournalItem, Replayed
+from chronik.raft.messages import NOBODY, PROMISES, HardState, Message, MessageKind
 from chronik.raft.quorum import committed_index
 from tests.raft import cluster_of_cores
 
 
 def vote_sent_before_it_is_durable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(core, "PROMISES", PROMISES - {Kind.VOTE_REPLY})
+    monkeypatch.setattr(core, "PROMISES", PROMISES - {MessageKind.VOTE_REPLY})
 
 
 def entries_acknowledged_before_they_are_durable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(core, "PROMISES", PROMISES - {Kind.APPEND_REPLY})
+    monkeypatch.setattr(core, "PROMISES", PROMISES - {MessageKind.APPEND_REPLY})
 
 
 def vote_not_persisted(monkeypatch: pytest.MonkeyPatch) -> None:
-    def forgetful(stream: Iterable[Record]) -> Replayed:
+    def forgetful(stream: Iterable[JournalItem]) -> Replayed:
         replayed = journal_format.replay(stream)
         return replayed._replace(hard_state=replayed.hard_state._replace(vote=NOBODY))
 
@@ -44,7 +44,7 @@ def older_terms_committed_by_counting(monkeypatch: pytest.MonkeyPatch) -> None:
 def highest_term_wins_at_recovery(monkeypatch: pytest.MonkeyPatch) -> None:
     """One entry per index all right, but the one with the highest term instead of the last written."""
 
-    def by_term(stream: Iterable[Record]) -> Replayed:
+    def by_term(stream: Iterable[JournalItem]) -> Replayed:
         stream = list(stream)
         start = max((at for at, record in enumerate(stream) if isinstance(record, Base)), default=0)
         best: dict[int, object] = {}
@@ -63,7 +63,7 @@ def highest_term_wins_at_recovery(monkeypatch: pytest.MonkeyPatch) -> None:
 def stale_suffix_kept_at_recovery(monkeypatch: pytest.MonkeyPatch) -> None:
     """An overwrite replaces its own index only."""
 
-    def keeping(stream: Iterable[Record]) -> Replayed:
+    def keeping(stream: Iterable[JournalItem]) -> Replayed:
         stream = list(stream)
         replayed = journal_format.replay(stream)
         start = max((at for at, record in enumerate(stream) if isinstance(record, Base)), default=0)
@@ -89,7 +89,7 @@ def lost_append_never_made_up_for(monkeypatch: pytest.MonkeyPatch) -> None:
         if peer is not None:
             peer.recently_active = True
 
-    monkeypatch.setitem(core.STEPS[Kind.HEARTBEAT_REPLY], core.Role.LEADER, deaf)
+    monkeypatch.setitem(core.STEPS[MessageKind.HEARTBEAT_REPLY], core.Role.LEADER, deaf)
 
 
 def stale_leader_answers_reads(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +97,7 @@ def stale_leader_answers_reads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def votes_for_shorter_logs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("chronik.raft.log.Log.is_behind_or_equal", lambda self, term, index: True)
+    monkeypatch.setattr("chronik.raft.log.RaftLog.is_behind_or_equal", lambda self, term, index: True)
 
 
 def follower_believes_the_leaders_commit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,7 +106,7 @@ def follower_believes_the_leaders_commit(monkeypatch: pytest.MonkeyPatch) -> Non
     def broadcast(node: Core, context: bytes) -> None:
         for peer in node.progress:
             if peer != node.id:
-                node.send(Kind.HEARTBEAT, peer, commit=node.log.committed, context=context)
+                node.send(MessageKind.HEARTBEAT, peer, commit=node.log.committed, context=context)
 
     monkeypatch.setattr(heartbeats, "broadcast", broadcast)
 

@@ -14,7 +14,7 @@ from chronik.raft.codec import encode_message
 from chronik.raft.errors import MalformedMessage
 from chronik.raft.framing import NOTE, FrameReader, Hello, frame
 from chronik.raft.greeting import CHALLENGE, Connector
-from chronik.raft.messages import Kind
+from chronik.raft.messages import MessageKind
 from chronik.raft.transport import GUESTS_MAX, UNGREETED_MAX, TcpTransport
 from tests.raft.test_transport import DEADLINE_S, End, end, heartbeat, on_a_loop, until
 
@@ -261,7 +261,7 @@ async def test_unfinished_frames_of_all_peers_share_one_bound(monkeypatch: pytes
             greedy.append(await Stranger.at(one.transport))
             greedy[-1].say(hello(node_id))
             assert await greedy[-1].answer()
-        begun = frame(bytes([1, Kind.SNAPSHOT]) + bytes(1_000_000))[:100_000]
+        begun = frame(bytes([1, MessageKind.SNAPSHOT]) + bytes(1_000_000))[:100_000]
         for each in greedy:
             each._writer.write(begun)
         await until(lambda: one.transport.refusals.count == 1)

@@ -12,15 +12,15 @@ from chronik.raft.addresses import Address, encode_image
 from chronik.raft.bounds import INDEX_RISE_MAX, TERM_RISE_MAX, implausible
 from chronik.raft.changes import Action, Change, ChangeSet
 from chronik.raft.codec import NUMBER_MAX
-from chronik.raft.messages import Entry, EntryKind, Kind, Membership, Message, Role, Snapshot
+from chronik.raft.messages import Entry, EntryKind, Membership, Message, MessageKind, Role, Snapshot
 from tests.raft.quorum_in_memory import Quorum
 from tests.raft.test_driver import in_virtual_time
 
 TERM, LAST_INDEX = 7, 100
 IMAGE = encode_image({1: Address("n1", 9093)}, b"state")
 CHANGE = ChangeSet((Change(Action.ADD_LEARNER, 4),), Address("n4", 9093).encode(), is_single=True)
-APPEND = Message(Kind.APPEND, 1, 2, TERM, 6, 90, (Entry(6, 91, EntryKind.NORMAL, b"x"), Entry(7, 92)), 90)
-SNAPSHOT = Message(Kind.SNAPSHOT, 1, 2, TERM, snapshot=Snapshot(300, 7, Membership((1, 2), (3,)), IMAGE))
+APPEND = Message(MessageKind.APPEND, 1, 2, TERM, 6, 90, (Entry(6, 91, EntryKind.NORMAL, b"x"), Entry(7, 92)), 90)
+SNAPSHOT = Message(MessageKind.SNAPSHOT, 1, 2, TERM, snapshot=Snapshot(300, 7, Membership((1, 2), (3,)), IMAGE))
 
 
 def with_entries(*entries: Entry) -> Message:
@@ -38,11 +38,11 @@ def with_snapshot(snapshot: Snapshot) -> Message:
         SNAPSHOT,
         replace(APPEND, term=TERM + TERM_RISE_MAX),
         with_entries(Entry(7, 91, CHANGE.entry_kind, CHANGE.encode())),
-        Message(Kind.READ_INDEX, 1, 2, context=b"read"),
-        Message(Kind.TRANSFER_LEADER, 1, 3),
-        Message(Kind.PRE_VOTE_REPLY, 1, 2, 0, reject=True),
-        Message(Kind.VOTE, 1, 2, TERM + 1, 7, 10_000),
-        Message(Kind.APPEND_REPLY, 1, 2, TERM, 5, 90, reject=True, hint=80),
+        Message(MessageKind.READ_INDEX, 1, 2, context=b"read"),
+        Message(MessageKind.TRANSFER_LEADER, 1, 3),
+        Message(MessageKind.PRE_VOTE_REPLY, 1, 2, 0, reject=True),
+        Message(MessageKind.VOTE, 1, 2, TERM + 1, 7, 10_000),
+        Message(MessageKind.APPEND_REPLY, 1, 2, TERM, 5, 90, reject=True, hint=80),
         with_snapshot(Snapshot(LAST_INDEX + INDEX_RISE_MAX, 7, Membership((2,)), IMAGE)),
     ],
 )
@@ -54,24 +54,24 @@ def test_what_nodes_send_is_taken(message: Message) -> None:
     ("message", "why"),
     [
         (replace(APPEND, term=TERM + TERM_RISE_MAX + 1), "this node is in 7"),
-        (Message(Kind.HEARTBEAT, 1, 2, NUMBER_MAX - 1), "this node is in 7"),
-        (Message(Kind.VOTE, 1, 2, NUMBER_MAX - 1), "this node is in 7"),
-        (Message(Kind.PRE_VOTE_REPLY, 1, 2, NUMBER_MAX - 1), "this node is in 7"),
-        (Message(Kind.HEARTBEAT, 1, 2, 0), "HEARTBEAT of no term"),
+        (Message(MessageKind.HEARTBEAT, 1, 2, NUMBER_MAX - 1), "this node is in 7"),
+        (Message(MessageKind.VOTE, 1, 2, NUMBER_MAX - 1), "this node is in 7"),
+        (Message(MessageKind.PRE_VOTE_REPLY, 1, 2, NUMBER_MAX - 1), "this node is in 7"),
+        (Message(MessageKind.HEARTBEAT, 1, 2, 0), "HEARTBEAT of no term"),
         (replace(APPEND, term=0), "APPEND of no term"),
         (replace(SNAPSHOT, term=0), "SNAPSHOT of no term"),
-        (Message(Kind.VOTE, 1, 2, 0), "VOTE of no term"),
-        (Message(Kind.VOTE_REPLY, 1, 2, 0), "VOTE_REPLY of no term"),
+        (Message(MessageKind.VOTE, 1, 2, 0), "VOTE of no term"),
+        (Message(MessageKind.VOTE_REPLY, 1, 2, 0), "VOTE_REPLY of no term"),
         (replace(APPEND, log_term=TERM + 1), "entry of term 8 in term 7"),
         (with_entries(Entry(5, 91)), "behind one of 6"),
         (with_entries(Entry(7, 91), Entry(6, 92)), "behind one of 7"),
         (with_entries(Entry(8, 91)), "in term 7"),
         (with_entries(Entry(7, 91, EntryKind.CHANGE, b"no change")), "membership change"),
         (with_entries(Entry(7, 91, CHANGE.entry_kind, CHANGE._replace(context=b"\xff").encode())), "address of node 4"),
-        (replace(APPEND, kind=Kind.HEARTBEAT), "no append"),
-        (Message(Kind.PROPOSE, 1, 2, entries=(Entry(0, 0, EntryKind.NORMAL, b"x"),)), "a proposal"),
+        (replace(APPEND, kind=MessageKind.HEARTBEAT), "no append"),
+        (Message(MessageKind.PROPOSE, 1, 2, entries=(Entry(0, 0, EntryKind.NORMAL, b"x"),)), "a proposal"),
         (replace(SNAPSHOT, snapshot=None), "none where one belongs"),
-        (replace(SNAPSHOT, kind=Kind.HEARTBEAT), "another kind"),
+        (replace(SNAPSHOT, kind=MessageKind.HEARTBEAT), "another kind"),
         (with_snapshot(Snapshot(300, 8, Membership((1,)), IMAGE)), "term 8 in term 7"),
         (with_snapshot(Snapshot(LAST_INDEX + INDEX_RISE_MAX + 1, 7, Membership((1,)), IMAGE)), "a snapshot of index"),
         (with_snapshot(Snapshot(300, 7, Membership(()), IMAGE)), "no members"),
@@ -87,9 +87,12 @@ def test_what_no_node_sends_is_refused(message: Message, why: str) -> None:
     assert why in told
 
 
-@pytest.mark.parametrize("kind", [Kind.APPEND, Kind.HEARTBEAT, Kind.VOTE, Kind.VOTE_REPLY, Kind.APPEND_REPLY])
+@pytest.mark.parametrize(
+    "kind",
+    [MessageKind.APPEND, MessageKind.HEARTBEAT, MessageKind.VOTE, MessageKind.VOTE_REPLY, MessageKind.APPEND_REPLY],
+)
 @in_virtual_time
-async def test_a_forged_term_does_not_end_the_quorum(kind: Kind) -> None:
+async def test_a_forged_term_does_not_end_the_quorum(kind: MessageKind) -> None:
     """A term at the end of its range would leave no room for the next election, on every disk and for good."""
     quorum = Quorum(1, 2, 3)
     await quorum.start(1, 2, 3)
@@ -113,9 +116,9 @@ async def test_a_forged_term_does_not_end_the_quorum(kind: Kind) -> None:
     await quorum.stop()
 
 
-@pytest.mark.parametrize("kind", [Kind.HEARTBEAT, Kind.APPEND, Kind.SNAPSHOT])
+@pytest.mark.parametrize("kind", [MessageKind.HEARTBEAT, MessageKind.APPEND, MessageKind.SNAPSHOT])
 @in_virtual_time
-async def test_a_message_of_no_term_does_not_put_a_candidates_term_back(kind: Kind) -> None:
+async def test_a_message_of_no_term_does_not_put_a_candidates_term_back(kind: MessageKind) -> None:
     """It would forget that it voted, and could vote twice in one term."""
     quorum = Quorum(1, 2, 3)
     await quorum.start(1)
@@ -124,7 +127,7 @@ async def test_a_message_of_no_term_does_not_put_a_candidates_term_back(kind: Ki
     term = node.term
     receive = quorum.network.ports[1].receive
     assert receive is not None
-    snapshot = Snapshot(50, 1, Membership((1, 2, 3)), IMAGE) if kind is Kind.SNAPSHOT else None
+    snapshot = Snapshot(50, 1, Membership((1, 2, 3)), IMAGE) if kind is MessageKind.SNAPSHOT else None
     receive(Message(kind, 1, 2, 0, snapshot=snapshot))
     await asyncio.sleep(0.01)
     assert node.term >= term > 0
@@ -142,7 +145,7 @@ async def test_nothing_that_a_peer_sends_stops_the_node(caplog: pytest.LogCaptur
     assert receive is not None
     last, term = node.last_index, node.term
     forged = Entry(term, last + 1, EntryKind.CHANGE, b"\xff\xff")
-    append = Message(Kind.APPEND, node.node_id, leader.node_id, term, term, last, (forged,), last + 1)
+    append = Message(MessageKind.APPEND, node.node_id, leader.node_id, term, term, last, (forged,), last + 1)
     unreadable = Entry(term, last + 1, EntryKind.NORMAL, b"?")
     snapshot = Snapshot(last + 10, term, Membership((1, 2, 3)), b"no image")
     state = Snapshot(last + 10, term, Membership((1, 2, 3)), encode_image({}, b"?"))
@@ -150,8 +153,8 @@ async def test_nothing_that_a_peer_sends_stops_the_node(caplog: pytest.LogCaptur
         for _ in range(9):
             receive(append)
             receive(replace(append, entries=(unreadable,)))
-            receive(Message(Kind.SNAPSHOT, node.node_id, leader.node_id, term, snapshot=snapshot))
-            receive(Message(Kind.SNAPSHOT, node.node_id, leader.node_id, term, snapshot=state))
+            receive(Message(MessageKind.SNAPSHOT, node.node_id, leader.node_id, term, snapshot=snapshot))
+            receive(Message(MessageKind.SNAPSHOT, node.node_id, leader.node_id, term, snapshot=state))
         await asyncio.sleep(1)
     assert not node.stopped
     assert node.last_index == last

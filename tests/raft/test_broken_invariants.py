@@ -9,7 +9,7 @@ import pytest
 from chronik.raft import election
 from chronik.raft.core import Core
 from chronik.raft.leases import Lease
-from chronik.raft.log import Log
+from chronik.raft.log import RaftLog
 from chronik.raft.messages import NOBODY, Entry, Membership, Persisted, Role, Snapshot
 from chronik.raft.progress import Inflights
 from chronik.raft.roles import become_follower
@@ -116,7 +116,7 @@ def test_a_log_on_disk_has_no_holes() -> None:
         stable.restart_behind(1, 1)
     stable._entries, stable.last_index = [Entry(1, 7)], 3
     with pytest.raises(InvariantBroken, match="28 the log holds an entry at its index"):
-        Log(stable, applying_bytes_max=1 << 20).entries(3, 1 << 20)
+        RaftLog(stable, applying_bytes_max=1 << 20).entries(3, 1 << 20)
 
 
 def test_windows_and_leases_keep_their_books() -> None:

@@ -11,18 +11,20 @@ from hypothesis import strategies as st
 from chronik.raft.changes import Action, Change, ChangeSet
 from chronik.raft.codec import decode_message, encode_message
 from chronik.raft.errors import MalformedMessage
-from chronik.raft.messages import Entry, EntryKind, Kind, Membership, Message, Snapshot
+from chronik.raft.messages import Entry, EntryKind, Membership, Message, MessageKind, Snapshot
 
 CASES = [
     (
-        Message(Kind.HEARTBEAT, 2, 1, 5, commit=9, context=b"r"),
+        Message(MessageKind.HEARTBEAT, 2, 1, 5, commit=9, context=b"r"),
         (
             "01 09 00 0000000000000002 0000000000000001 0000000000000005 0000000000000000 0000000000000000"
             " 0000000000000009 0000000000000000 0001 00000000 72"
         ),
     ),
     (
-        Message(Kind.APPEND, 2, 1, 5, 4, 7, (Entry(5, 8, EntryKind.NORMAL, b"ab"), Entry(5, 9, EntryKind.CHANGE)), 6),
+        Message(
+            MessageKind.APPEND, 2, 1, 5, 4, 7, (Entry(5, 8, EntryKind.NORMAL, b"ab"), Entry(5, 9, EntryKind.CHANGE)), 6
+        ),
         (
             "01 02 00 0000000000000002 0000000000000001 0000000000000005 0000000000000004 0000000000000007"
             " 0000000000000006 0000000000000000 0000 00000002"
@@ -30,7 +32,7 @@ CASES = [
         ),
     ),
     (
-        Message(Kind.SNAPSHOT, 2, 1, 5, snapshot=Snapshot(7, 4, Membership((1, 2), (3,)), b"image")),
+        Message(MessageKind.SNAPSHOT, 2, 1, 5, snapshot=Snapshot(7, 4, Membership((1, 2), (3,)), b"image")),
         (
             "01 08 02 0000000000000002 0000000000000001 0000000000000005 0000000000000000 0000000000000000"
             " 0000000000000000 0000000000000000 0000 00000000 0000000000000007 0000000000000004 0002 0001 00000005"
@@ -38,7 +40,7 @@ CASES = [
         ),
     ),
     (
-        Message(Kind.APPEND_REPLY, 1, 2, 5, 3, 7, reject=True, hint=4),
+        Message(MessageKind.APPEND_REPLY, 1, 2, 5, 3, 7, reject=True, hint=4),
         (
             "01 03 01 0000000000000001 0000000000000002 0000000000000005 0000000000000003 0000000000000007"
             " 0000000000000000 0000000000000004 0000 00000000"
@@ -66,13 +68,13 @@ snapshots = st.builds(
 
 
 @given(
-    kind=st.sampled_from(Kind), to=ids, sender=ids, term=numbers, log_term=numbers, index=st.integers(0, 2**60),
+    kind=st.sampled_from(MessageKind), to=ids, sender=ids, term=numbers, log_term=numbers, index=st.integers(0, 2**60),
     content=entries, commit=numbers, snapshot=st.none() | snapshots, reject=st.booleans(), hint=numbers,
     context=st.binary(max_size=30),
 )  # fmt: skip
 def test_every_message_survives_the_way(content: list[tuple[int, EntryKind, bytes]], **fields: object) -> None:
-    first = 0 if fields["kind"] is Kind.PROPOSE else fields["index"] + 1
-    step = 0 if fields["kind"] is Kind.PROPOSE else 1
+    first = 0 if fields["kind"] is MessageKind.PROPOSE else fields["index"] + 1
+    step = 0 if fields["kind"] is MessageKind.PROPOSE else 1
     message = Message(
         entries=tuple(Entry(term, first + step * at, kind, data) for at, (term, kind, data) in enumerate(content)),
         **fields,
@@ -104,7 +106,7 @@ def test_altered_bytes_are_a_message_or_malformed_and_nothing_else() -> None:
 
 
 def test_a_count_is_checked_before_anything_is_made() -> None:
-    data = bytearray(encode_message(Message(Kind.APPEND, 2, 1, 5)))
+    data = bytearray(encode_message(Message(MessageKind.APPEND, 2, 1, 5)))
     data[-4:] = b"\xff\xff\xff\xff"
     with pytest.raises(MalformedMessage, match="4294967295 entries"):
         decode_message(bytes(data))
@@ -113,7 +115,7 @@ def test_a_count_is_checked_before_anything_is_made() -> None:
 def test_a_number_that_could_not_be_counted_on_is_refused() -> None:
     """Taken over as the term, the highest number would leave no term for the next election."""
     with pytest.raises(MalformedMessage, match="no cluster reaches"):
-        decode_message(encode_message(Message(Kind.HEARTBEAT, 2, 1, 2**64 - 1)))
+        decode_message(encode_message(Message(MessageKind.HEARTBEAT, 2, 1, 2**64 - 1)))
 
 
 def test_a_membership_change_is_these_bytes() -> None:

@@ -15,9 +15,9 @@ from chronik.raft.messages import (
     Entry,
     EntryKind,
     HardState,
-    Kind,
     Membership,
     Message,
+    MessageKind,
     Ready,
     Role,
     Snapshot,
@@ -52,10 +52,10 @@ def leader(committed: bool = True, **options: object) -> Core:
     node = core(**options)
     node.campaign()
     handle(node)
-    node.step(Message(Kind.VOTE_REPLY, 1, 2, 2))
+    node.step(Message(MessageKind.VOTE_REPLY, 1, 2, 2))
     handle(node)
     if committed:
-        node.step(Message(Kind.APPEND_REPLY, 1, 2, 2, index=6))
+        node.step(Message(MessageKind.APPEND_REPLY, 1, 2, 2, index=6))
         handle(node)
         assert node.log.applied == 6
     assert node.role is Role.LEADER
@@ -78,12 +78,12 @@ def test_a_read_point_needs_a_quorum_that_answers_a_later_heartbeat() -> None:
     ready = next_ready(node)
     assert ready.read_states == ()
     assert [(message.kind, message.to, message.context) for message in ready.messages] == [
-        (Kind.HEARTBEAT, 2, b"r1"),
-        (Kind.HEARTBEAT, 3, b"r1"),
+        (MessageKind.HEARTBEAT, 2, b"r1"),
+        (MessageKind.HEARTBEAT, 3, b"r1"),
     ]
-    node.step(Message(Kind.HEARTBEAT_REPLY, 1, 2, 2, context=b""))
+    node.step(Message(MessageKind.HEARTBEAT_REPLY, 1, 2, 2, context=b""))
     assert node.read_states == []
-    node.step(Message(Kind.HEARTBEAT_REPLY, 1, 3, 2, context=b"r1"))
+    node.step(Message(MessageKind.HEARTBEAT_REPLY, 1, 3, 2, context=b"r1"))
     assert [(state.index, state.context) for state in node.ready().read_states] == [(6, b"r1")]
 
 
@@ -91,7 +91,7 @@ def test_one_answer_confirms_all_reads_before_it() -> None:
     node = leader()
     for context in (b"r1", b"r2", b"r3"):
         node.read_index(context)
-    node.step(Message(Kind.HEARTBEAT_REPLY, 1, 2, 2, context=b"r2"))
+    node.step(Message(MessageKind.HEARTBEAT_REPLY, 1, 2, 2, context=b"r2"))
     assert [state.context for state in node.read_states] == [b"r1", b"r2"]
 
 
@@ -108,24 +108,24 @@ def test_a_read_waits_for_the_first_commit_of_the_term() -> None:
     node = leader(committed=False)
     node.read_index(b"r1")
     handle(node)
-    node.step(Message(Kind.HEARTBEAT_REPLY, 1, 2, 2, context=b"r1"))
+    node.step(Message(MessageKind.HEARTBEAT_REPLY, 1, 2, 2, context=b"r1"))
     assert node.read_states == []
-    node.step(Message(Kind.APPEND_REPLY, 1, 2, 2, index=6))
-    node.step(Message(Kind.HEARTBEAT_REPLY, 1, 2, 2, context=b"r1"))
+    node.step(Message(MessageKind.APPEND_REPLY, 1, 2, 2, index=6))
+    node.step(Message(MessageKind.HEARTBEAT_REPLY, 1, 2, 2, context=b"r1"))
     assert [state.index for state in node.read_states] == [6]
 
 
 def test_a_followers_read_goes_to_the_leader_and_back() -> None:
     node, follower = leader(), core(2)
-    follower.step(Message(Kind.HEARTBEAT, 2, 1, 2, commit=5))
+    follower.step(Message(MessageKind.HEARTBEAT, 2, 1, 2, commit=5))
     handle(follower)
     follower.read_index(b"r1")
     (request,) = handle(follower)
-    assert (request.kind, request.to, request.sender) == (Kind.READ_INDEX, 1, 2)
+    assert (request.kind, request.to, request.sender) == (MessageKind.READ_INDEX, 1, 2)
     node.step(request)
     handle(node)
-    node.step(Message(Kind.HEARTBEAT_REPLY, 1, 3, 2, context=b"r1"))
-    (reply,) = (message for message in handle(node) if message.kind is Kind.READ_INDEX_REPLY)
+    node.step(Message(MessageKind.HEARTBEAT_REPLY, 1, 3, 2, context=b"r1"))
+    (reply,) = (message for message in handle(node) if message.kind is MessageKind.READ_INDEX_REPLY)
     follower.step(reply)
     assert [(state.index, state.context) for state in follower.read_states] == [(6, b"r1")]
 
@@ -133,10 +133,10 @@ def test_a_followers_read_goes_to_the_leader_and_back() -> None:
 def test_a_request_passed_on_by_another_follower_goes_no_further() -> None:
     """Two nodes that take each other for the leader would pass it to and fro."""
     follower = core(2)
-    follower.step(Message(Kind.HEARTBEAT, 2, 1, 2, commit=5))
+    follower.step(Message(MessageKind.HEARTBEAT, 2, 1, 2, commit=5))
     handle(follower)
-    follower.step(Message(Kind.READ_INDEX, 2, 3, context=b"r"))
-    follower.step(Message(Kind.TRANSFER_LEADER, 2, 3, term=2))
+    follower.step(Message(MessageKind.READ_INDEX, 2, 3, context=b"r"))
+    follower.step(Message(MessageKind.TRANSFER_LEADER, 2, 3, term=2))
     assert handle(follower) == []
 
 
@@ -144,9 +144,9 @@ def test_reads_are_forgotten_with_the_leadership() -> None:
     node = leader()
     node.read_index(b"r1")
     handle(node)
-    node.step(Message(Kind.APPEND, 1, 3, 3, 2, 6))
+    node.step(Message(MessageKind.APPEND, 1, 3, 3, 2, 6))
     handle(node)
-    node.step(Message(Kind.HEARTBEAT_REPLY, 1, 2, 3, context=b"r1"))
+    node.step(Message(MessageKind.HEARTBEAT_REPLY, 1, 2, 3, context=b"r1"))
     assert node.read_states == []
 
 
@@ -168,9 +168,9 @@ def test_who_does_not_remember_its_votes_confirms_no_read() -> None:
     """It may have elected another leader and forgotten it."""
     node = leader()
     node.read_index(b"r1")
-    node.step(Message(Kind.HEARTBEAT_REPLY, 1, 3, 2, reject=True, context=b"r1"))
+    node.step(Message(MessageKind.HEARTBEAT_REPLY, 1, 3, 2, reject=True, context=b"r1"))
     assert node.read_states == []
-    node.step(Message(Kind.HEARTBEAT_REPLY, 1, 2, 2, context=b"r1"))
+    node.step(Message(MessageKind.HEARTBEAT_REPLY, 1, 2, 2, context=b"r1"))
     assert [state.index for state in node.read_states] == [6]
 
 
@@ -179,12 +179,12 @@ def test_who_does_not_remember_its_votes_commits_nothing_until_it_votes_again() 
     holds by then counts at once."""
     node, wiped = leader(committed=False), core(3)
     wiped.abstains = True
-    wiped.step(Message(Kind.APPEND, 3, 1, 2, 1, 5, (Entry(2, 6),)))
+    wiped.step(Message(MessageKind.APPEND, 3, 1, 2, 1, 5, (Entry(2, 6),)))
     for message in handle(wiped):
         node.step(message)
     assert (node.progress[3].match, node.log.committed, node.progress[3].may_vote) == (6, 5, False)
     wiped.abstains = False
-    wiped.step(Message(Kind.HEARTBEAT, 3, 1, 2))
+    wiped.step(Message(MessageKind.HEARTBEAT, 3, 1, 2))
     for message in handle(wiped):
         node.step(message)
     assert node.log.committed == 6
@@ -193,7 +193,7 @@ def test_who_does_not_remember_its_votes_commits_nothing_until_it_votes_again() 
 def test_the_first_answer_to_an_append_commits() -> None:
     """Whether the peer votes stands in it: nothing waits for a heartbeat."""
     node, follower = leader(committed=False), core(2)
-    follower.step(Message(Kind.APPEND, 2, 1, 2, 1, 5, (Entry(2, 6),)))
+    follower.step(Message(MessageKind.APPEND, 2, 1, 2, 1, 5, (Entry(2, 6),)))
     for message in handle(follower):
         node.step(message)
     assert (node.log.committed, node.progress[2].may_vote) == (6, True)
@@ -203,7 +203,7 @@ def test_who_does_not_remember_its_votes_keeps_no_leader_in_office() -> None:
     node = leader(check_quorum=True)
     for _ in range(2 * node.config.election_ticks):
         node.tick()
-        node.step(Message(Kind.HEARTBEAT_REPLY, 1, 3, 2, reject=True))
+        node.step(Message(MessageKind.HEARTBEAT_REPLY, 1, 3, 2, reject=True))
     assert node.role is Role.FOLLOWER
 
 
@@ -212,12 +212,12 @@ def test_of_two_voters_the_one_that_remembers_is_enough() -> None:
     node = core(members=Membership((1, 2)))
     node.campaign()
     handle(node)
-    node.step(Message(Kind.VOTE_REPLY, 1, 2, 2))
+    node.step(Message(MessageKind.VOTE_REPLY, 1, 2, 2))
     handle(node)
-    node.step(Message(Kind.APPEND_REPLY, 1, 2, 2, index=6, context=ABSTAINS))
+    node.step(Message(MessageKind.APPEND_REPLY, 1, 2, 2, index=6, context=ABSTAINS))
     assert node.log.committed == 6
     node.read_index(b"r1")
-    node.step(Message(Kind.HEARTBEAT_REPLY, 1, 2, 2, reject=True, context=b"r1"))
+    node.step(Message(MessageKind.HEARTBEAT_REPLY, 1, 2, 2, reject=True, context=b"r1"))
     assert [state.index for state in node.read_states] == [6]
 
 
@@ -229,7 +229,7 @@ def test_giving_a_vote_restarts_the_election_timeout() -> None:
     node = core(2)
     for _ in range(4):
         node.tick()
-    node.step(Message(Kind.VOTE, 2, 1, 1, 1, 5))
+    node.step(Message(MessageKind.VOTE, 2, 1, 1, 1, 5))
     for _ in range(4):
         node.tick()
     assert node.role is Role.FOLLOWER
@@ -241,11 +241,11 @@ def test_a_write_of_an_older_term_proves_nothing_about_the_same_entry_written_ag
     """Index 6 is written as 1/6, as 2/6 and as 1/6 again. After the first write the disk is still to go through 2/6: a
     crash there would lose what the first report seemed to prove."""
     node = core(2, async_writes=True)
-    node.step(Message(Kind.APPEND, 2, 1, 1, 1, 5, (Entry(1, 6),)))
+    node.step(Message(MessageKind.APPEND, 2, 1, 1, 1, 5, (Entry(1, 6),)))
     first = node.ready()
-    node.step(Message(Kind.APPEND, 2, 3, 2, 1, 5, (Entry(2, 6),)))
+    node.step(Message(MessageKind.APPEND, 2, 3, 2, 1, 5, (Entry(2, 6),)))
     second = node.ready()
-    node.step(Message(Kind.APPEND, 2, 1, 3, 1, 5, (Entry(1, 6), Entry(3, 7))))
+    node.step(Message(MessageKind.APPEND, 2, 1, 3, 1, 5, (Entry(1, 6), Entry(3, 7))))
     third = node.ready()
     for ready in (first, second):
         node.log.stable.append(ready.entries)
@@ -258,7 +258,7 @@ def test_a_write_of_an_older_term_proves_nothing_about_the_same_entry_written_ag
 
 def test_a_restarted_voter_keeps_a_promise_it_may_have_forgotten() -> None:
     """For one election timeout it answers nobody, unless the old leader itself has agreed."""
-    vote = Message(Kind.VOTE, 2, 1, 2, 1, 5)
+    vote = Message(MessageKind.VOTE, 2, 1, 2, 1, 5)
     node = core(2, check_quorum=True, guards_promises=True, may_have_promised=True)
     node.step(vote)
     assert not node.has_ready()
@@ -268,17 +268,17 @@ def test_a_restarted_voter_keeps_a_promise_it_may_have_forgotten() -> None:
     assert not node.has_ready()
     node.tick()
     node.step(vote)
-    assert [message.kind for message in node.ready().after_persist if message.to == 1] == [Kind.VOTE_REPLY]
+    assert [message.kind for message in node.ready().after_persist if message.to == 1] == [MessageKind.VOTE_REPLY]
     forced = core(2, check_quorum=True, guards_promises=True, may_have_promised=True)
-    forced.step(Message(Kind.VOTE, 2, 1, 2, 1, 5, context=b"transfer"))
+    forced.step(Message(MessageKind.VOTE, 2, 1, 2, 1, 5, context=b"transfer"))
     assert forced.has_ready()
 
 
 def vote_of(node: Core, candidate: int, term: int, **options: object) -> list[bool]:
     """What the candidate hears: True for each vote and pre-vote granted."""
-    for kind in (Kind.PRE_VOTE, Kind.VOTE):
+    for kind in (MessageKind.PRE_VOTE, MessageKind.VOTE):
         node.step(Message(kind, node.id, candidate, term, 1, 5, **options))
-    replies = (Kind.PRE_VOTE_REPLY, Kind.VOTE_REPLY)
+    replies = (MessageKind.PRE_VOTE_REPLY, MessageKind.VOTE_REPLY)
     return [not message.reject for message in handle(node) if message.kind in replies and message.to == candidate]
 
 
@@ -290,8 +290,8 @@ def test_a_promise_to_a_leader_outlives_its_term(newer: int) -> None:
     """Another message than a vote brings the later term: the leader whose heartbeat was answered, and those who read by
     its lease, still count on this node for one election timeout."""
     node = core(2, **GUARDED)
-    node.step(Message(Kind.HEARTBEAT, 2, 1, 1, commit=5))
-    node.step(Message(Kind.PRE_VOTE_REPLY, 2, 3, 2, reject=True))
+    node.step(Message(MessageKind.HEARTBEAT, 2, 1, 1, commit=5))
+    node.step(Message(MessageKind.PRE_VOTE_REPLY, 2, 3, 2, reject=True))
     assert (node.term, node.leader) == (2, NOBODY)
     handle(node)
     for _ in range(4):
@@ -305,32 +305,32 @@ def test_a_leader_that_is_deposed_keeps_its_promise_to_itself() -> None:
     """A follower reads by the lease it granted, which counts on the leader's own voice."""
     node = leader(check_quorum=True, guards_promises=True)
     node.tick()
-    node.step(Message(Kind.APPEND_REPLY, 1, 3, 4))
+    node.step(Message(MessageKind.APPEND_REPLY, 1, 3, 4))
     assert (node.role, node.term) == (Role.FOLLOWER, 4)
     handle(node)
     node.campaign()
     assert node.role is Role.FOLLOWER
     for _ in range(4):
         node.tick()
-        node.step(Message(Kind.VOTE, 1, 3, 4, 2, 6))
-        assert not any(message.kind is Kind.VOTE_REPLY and not message.reject for message in handle(node))
+        node.step(Message(MessageKind.VOTE, 1, 3, 4, 2, 6))
+        assert not any(message.kind is MessageKind.VOTE_REPLY and not message.reject for message in handle(node))
     node.tick()
-    node.step(Message(Kind.VOTE, 1, 3, 6, 2, 6))
-    assert [message.reject for message in handle(node) if message.kind is Kind.VOTE_REPLY] == [False]
+    node.step(Message(MessageKind.VOTE, 1, 3, 6, 2, 6))
+    assert [message.reject for message in handle(node) if message.kind is MessageKind.VOTE_REPLY] == [False]
 
 
 def test_the_old_leader_itself_may_free_others_from_their_promise() -> None:
     """It has given up its lease before it tells its heir to stand."""
     voter, heir = core(2, **GUARDED), core(3, **GUARDED)
     for node in (voter, heir):
-        node.step(Message(Kind.HEARTBEAT, node.id, 1, 1, commit=5))
+        node.step(Message(MessageKind.HEARTBEAT, node.id, 1, 1, commit=5))
         handle(node)
-    heir.step(Message(Kind.TIMEOUT_NOW, 3, 1, 1))
+    heir.step(Message(MessageKind.TIMEOUT_NOW, 3, 1, 1))
     assert heir.role is Role.CANDIDATE
     for message in handle(heir):
         if message.to == 2:
             voter.step(message)
-    assert [message.reject for message in handle(voter) if message.kind is Kind.VOTE_REPLY] == [False]
+    assert [message.reject for message in handle(voter) if message.kind is MessageKind.VOTE_REPLY] == [False]
 
 
 def test_founders_have_promised_nothing() -> None:
@@ -346,7 +346,7 @@ def test_founders_have_promised_nothing() -> None:
 
 def test_proposals_of_one_call_share_one_append_per_peer() -> None:
     node = leader()
-    node.step(Message(Kind.APPEND_REPLY, 1, 3, 2, index=6))
+    node.step(Message(MessageKind.APPEND_REPLY, 1, 3, 2, index=6))
     handle(node)
     node.propose([b"a", b"b", b"c"])
     ready = next_ready(node)
@@ -362,7 +362,7 @@ def test_a_cut_off_leader_drops_proposals_at_the_limit() -> None:
         node.propose([b"abc"])
     node.propose([b"ab"])
     handle(node)
-    node.step(Message(Kind.APPEND_REPLY, 1, 2, 2, index=8))
+    node.step(Message(MessageKind.APPEND_REPLY, 1, 2, 2, index=8))
     handle(node)
     node.propose([b"a lot more than ten bytes"])  # nothing is uncommitted: at least one always goes
 
@@ -371,7 +371,7 @@ def test_an_append_stays_below_its_size_but_carries_one_entry_at_least() -> None
     node = leader(message_bytes_max=40)
     node.propose([b"x" * 10] * 4 + [b"y" * 100])
     handle(node)
-    node.step(Message(Kind.APPEND_REPLY, 1, 3, 2, index=6))
+    node.step(Message(MessageKind.APPEND_REPLY, 1, 3, 2, index=6))
     lengths = [len(message.entries) for message in handle(node) if message.to == 3 and message.entries]
     assert lengths == [2, 2, 1]
 
@@ -379,13 +379,13 @@ def test_an_append_stays_below_its_size_but_carries_one_entry_at_least() -> None
 def test_bytes_in_flight_are_bounded() -> None:
     """The window closes after the append that fills it, and opens when the peer answers."""
     node = leader(inflight_bytes_max=25, message_bytes_max=1)
-    node.step(Message(Kind.APPEND_REPLY, 1, 3, 2, index=6))
+    node.step(Message(MessageKind.APPEND_REPLY, 1, 3, 2, index=6))
     handle(node)
     for _ in range(5):
         node.propose([b"x" * 10])
     sent = [message for message in handle(node) if message.to == 3]
     assert sum(len(message.entries) for message in sent) == 3
-    node.step(Message(Kind.APPEND_REPLY, 1, 3, 2, index=8))
+    node.step(Message(MessageKind.APPEND_REPLY, 1, 3, 2, index=8))
     sent = [message for message in handle(node) if message.to == 3]
     assert sum(len(message.entries) for message in sent) == 2
 
@@ -394,8 +394,8 @@ def test_entries_to_apply_come_in_bounded_portions() -> None:
     node = leader(committed_bytes_max=30)
     node.propose([b"x" * 10] * 5)
     node.ready()
-    node.step(Message(Kind.APPEND_REPLY, 1, 2, 2, index=11))
-    node.step(Message(Kind.APPEND_REPLY, 1, 1, 2, index=11))
+    node.step(Message(MessageKind.APPEND_REPLY, 1, 2, 2, index=11))
+    node.step(Message(MessageKind.APPEND_REPLY, 1, 1, 2, index=11))
     first = node.ready().committed
     assert len(first) == 1 or sum(entry.size_bytes for entry in first) <= 30
     assert node.ready().committed == ()  # not before these are applied
@@ -435,14 +435,14 @@ def test_the_only_voter_is_not_removed() -> None:
 
 
 def test_an_answer_of_a_stranger_is_refused() -> None:
-    assert leader().step(Message(Kind.APPEND_REPLY, 1, 9, 2, index=6)) is Refusal.UNKNOWN_PEER
+    assert leader().step(Message(MessageKind.APPEND_REPLY, 1, 9, 2, index=6)) is Refusal.UNKNOWN_PEER
 
 
 # Hostile peers
 
 
 def test_every_role_has_a_handler_for_every_kind() -> None:
-    assert set(STEPS) == set(Kind)
+    assert set(STEPS) == set(MessageKind)
     assert all(set(handlers) == set(Role) for handlers in STEPS.values())
 
 
@@ -457,7 +457,7 @@ def hostile(random: Random) -> Message:
     members = Membership(tuple(sorted(random.sample(range(1, 6), random.randint(0, 4)))))
     snapshot = Snapshot(random.choice([0, 5, 6, 9, 2**40]), random.randint(0, 4), members)
     return Message(
-        kind=random.choice(list(Kind)),
+        kind=random.choice(list(MessageKind)),
         to=1,
         sender=random.randint(0, 5),
         term=random.choice([0, 1, 2, 2, 2, 3, 4]),
@@ -501,18 +501,18 @@ def test_a_log_that_was_cut_behind_a_snapshot_under_way_gives_the_next_one() -> 
     node = Core(config, stable, hard_state=HardState(1, NOBODY, 5), members=THREE, applied=5)
     node.campaign()
     handle(node)
-    node.step(Message(Kind.VOTE_REPLY, 1, 2, 2))
+    node.step(Message(MessageKind.VOTE_REPLY, 1, 2, 2))
     handle(node)
-    node.step(Message(Kind.APPEND_REPLY, 1, 3, 2, index=5, reject=True, hint=2))
+    node.step(Message(MessageKind.APPEND_REPLY, 1, 3, 2, index=5, reject=True, hint=2))
     assert [(sent.to, sent.snapshot.index) for sent in handle(node) if sent.snapshot] == [(3, 5)]
     for index in (6, 7, 8):
         node.propose([b"value"])
         handle(node)
-        node.step(Message(Kind.APPEND_REPLY, 1, 2, 2, index=index))
+        node.step(Message(MessageKind.APPEND_REPLY, 1, 2, 2, index=index))
         handle(node)
     snapshots.append(Snapshot(8, 2, THREE))
     stable.compact(8)
-    node.step(Message(Kind.APPEND_REPLY, 1, 3, 2, index=5))
+    node.step(Message(MessageKind.APPEND_REPLY, 1, 3, 2, index=5))
     assert [(sent.to, sent.snapshot.index) for sent in handle(node) if sent.snapshot] == [(3, 8)]
-    node.step(Message(Kind.APPEND_REPLY, 1, 3, 2, index=8))
-    assert [sent.kind for sent in handle(node) if sent.to == 3] == [Kind.APPEND]
+    node.step(Message(MessageKind.APPEND_REPLY, 1, 3, 2, index=8))
+    assert [sent.kind for sent in handle(node) if sent.to == 3] == [MessageKind.APPEND]

@@ -15,7 +15,7 @@ from chronik.raft.changes import Action, Change
 from chronik.raft.codec import decode_message
 from chronik.raft.config import RaftConfig
 from chronik.raft.errors import MembershipRefused, NotLeader, OutcomeUnknown, Stopped
-from chronik.raft.messages import Kind, Message, Role
+from chronik.raft.messages import Message, MessageKind, Role
 from chronik.runtime.invariants import InvariantBroken
 from tests.raft.quorum_in_memory import CONFIG, DIRECTORY, Port, Quorum
 from tests.raft.virtual_time import run
@@ -275,12 +275,12 @@ async def test_a_founder_that_saw_a_leader_for_a_moment_waits_like_all_others() 
     carry = quorum.network.carry
 
     def watched(sender: Port, to: int, data: bytes) -> None:
-        if decode_message(data).kind is Kind.PRE_VOTE:
+        if decode_message(data).kind is MessageKind.PRE_VOTE:
             asked.append(asyncio.get_running_loop().time())
         carry(sender, to, data)
 
-    quorum.network.ports[1].receive(Message(Kind.HEARTBEAT, 1, 2, 2))
-    quorum.network.ports[1].receive(Message(Kind.APPEND_REPLY, 1, 3, 3))
+    quorum.network.ports[1].receive(Message(MessageKind.HEARTBEAT, 1, 2, 2))
+    quorum.network.ports[1].receive(Message(MessageKind.APPEND_REPLY, 1, 3, 3))
     assert quorum.nodes[1].leader_id is None
     quorum.network.carry = watched  # type: ignore[method-assign]
     await quorum.until(lambda: len(asked) >= 6)
@@ -340,7 +340,7 @@ async def test_a_founder_that_led_once_waits_like_all_others() -> None:
     carry = quorum.network.carry
 
     def watched(sender: Port, to: int, data: bytes) -> None:
-        if sender.node_id == 1 and decode_message(data).kind is Kind.PRE_VOTE:
+        if sender.node_id == 1 and decode_message(data).kind is MessageKind.PRE_VOTE:
             asked.append(asyncio.get_running_loop().time())
         carry(sender, to, data)
 
@@ -357,7 +357,7 @@ async def test_a_node_about_to_join_does_not_found_a_quorum_of_its_own() -> None
     """It has heard of a term, so there is a quorum already, whatever its configuration says."""
     quorum = Quorum(1)
     await quorum.start(1, 2)
-    quorum.network.ports[2].receive(Message(Kind.HEARTBEAT, 2, 1, 7))
+    quorum.network.ports[2].receive(Message(MessageKind.HEARTBEAT, 2, 1, 7))
     await quorum.until(lambda: quorum.nodes[2].term == 7)
     await asyncio.sleep(0.1)
     quorum.crash(2)

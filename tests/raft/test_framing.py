@@ -16,7 +16,7 @@ from chronik.raft.framing import (
     bytes_max_of,
     frame,
 )
-from chronik.raft.messages import Kind
+from chronik.raft.messages import MessageKind
 
 NONCE = bytes(range(16))
 HELLO = bytes.fromhex(
@@ -93,10 +93,10 @@ def test_node_0_is_a_node_like_any_other() -> None:
 @pytest.mark.parametrize(
     ("kind", "bytes_max"),
     [
-        (b"\x01" + bytes([Kind.SNAPSHOT]), FRAME_BYTES_MAX),
-        (b"\x01" + bytes([Kind.APPEND]), LARGE_BYTES_MAX),
+        (b"\x01" + bytes([MessageKind.SNAPSHOT]), FRAME_BYTES_MAX),
+        (b"\x01" + bytes([MessageKind.APPEND]), LARGE_BYTES_MAX),
         (NOTE + b"\x01", LARGE_BYTES_MAX),
-        (b"\x01" + bytes([Kind.VOTE]), SMALL_BYTES_MAX),
+        (b"\x01" + bytes([MessageKind.VOTE]), SMALL_BYTES_MAX),
         (b"\xff\xff", SMALL_BYTES_MAX),
     ],
 )

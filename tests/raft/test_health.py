@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from chronik.raft.health import ROUNDS_KEPT_MAX, Health
-from chronik.raft.messages import NOBODY, Kind, Message, Role
+from chronik.raft.messages import NOBODY, Message, MessageKind, Role
 from tests.raft.quorum_in_memory import Quorum
 from tests.raft.test_driver import in_virtual_time
 
@@ -100,7 +100,7 @@ async def test_a_second_leader_of_one_term_is_told_apart_from_a_new_leader(caplo
     follower, other = (node for node in quorum.nodes.values() if node is not leader)
 
     def heartbeat(sender: int, term: int, to: Any) -> None:
-        to._receive(Message(Kind.HEARTBEAT, to.node_id, sender, term))
+        to._receive(Message(MessageKind.HEARTBEAT, to.node_id, sender, term))
 
     heartbeat(leader.node_id, leader.term, follower)
     heartbeat(other.node_id, leader.term - 1, follower)  # of the past

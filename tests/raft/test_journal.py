@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from chronik.raft.errors import LogDamaged
-from chronik.raft.journal import Journal, Recovered
+from chronik.raft.journal import RaftJournal, Recovered
 from chronik.raft.journal_format import Base, encode_frame, replay
 from chronik.raft.messages import Entry, EntryKind, HardState, Membership, Snapshot
 from chronik.runtime.errors import DiskFull
@@ -25,18 +25,18 @@ def entries(first: int, last: int, term: int = 1) -> list[Entry]:
 
 
 def reopened(disk: SimDisk) -> Recovered:
-    return Journal(disk, DIRECTORY).recover()
+    return RaftJournal(disk, DIRECTORY).recover()
 
 
-def founded(disk: SimDisk, index: int = 1, term: int = 1) -> Journal:
-    journal = Journal(disk, DIRECTORY)
+def founded(disk: SimDisk, index: int = 1, term: int = 1) -> RaftJournal:
+    journal = RaftJournal(disk, DIRECTORY)
     journal.recover()
     journal.write_snapshot(Snapshot(index, term, MEMBERS, b"image"))
     journal.rewrite(HardState(term, 0, index), Base(index, term), ())
     return journal
 
 
-def write(journal: Journal, hard_state: HardState | None, round_: list[Entry]) -> None:
+def write(journal: RaftJournal, hard_state: HardState | None, round_: list[Entry]) -> None:
     journal.append(hard_state, round_).sync()
 
 
@@ -142,7 +142,7 @@ def test_damage_in_the_only_frame_is_reported_and_nothing_is_cut(has_snapshot: b
     if has_snapshot:
         journal = founded(disk)
     else:
-        journal = Journal(disk, DIRECTORY)  # of a node that waits to be added, and has voted
+        journal = RaftJournal(disk, DIRECTORY)  # of a node that waits to be added, and has voted
         journal.recover()
     write(journal, HardState(7, 2, 1 if has_snapshot else 0), entries(2, 50, 7) if has_snapshot else [])
     assert reopened(disk).hard_state.term == 7

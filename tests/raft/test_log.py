@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from chronik.raft.log import Log, within
+from chronik.raft.log import RaftLog, within
 from chronik.raft.messages import Entry, EntryKind, Membership, Snapshot
 from chronik.raft.stable_log import StableLog
 from chronik.runtime.invariants import InvariantBroken
@@ -14,17 +14,17 @@ from chronik.runtime.invariants import InvariantBroken
 UNLIMITED = 1 << 60
 
 
-def make(base: int = 5) -> tuple[Log, StableLog]:
+def make(base: int = 5) -> tuple[RaftLog, StableLog]:
     stable = StableLog(lambda: None)
     stable.restart_behind(base, 1)
-    return Log(stable, applying_bytes_max=UNLIMITED), stable
+    return RaftLog(stable, applying_bytes_max=UNLIMITED), stable
 
 
 def entries(first: int, last: int, term: int) -> list[Entry]:
     return [Entry(term, index, EntryKind.NORMAL, b"x") for index in range(first, last + 1)]
 
 
-def check_against(log: Log, twin: dict[int, int], base: int) -> None:
+def check_against(log: RaftLog, twin: dict[int, int], base: int) -> None:
     last = max(twin, default=base)
     assert log.last_index == last
     assert log.first_index == base + 1
@@ -163,7 +163,7 @@ def test_entries_before_the_first_are_gone_not_empty() -> None:
     """An empty answer would let the leader skip them; None makes it send a snapshot."""
     log, stable = make()
     stable.append(entries(6, 9, 1))
-    log = Log(stable, applying_bytes_max=UNLIMITED)
+    log = RaftLog(stable, applying_bytes_max=UNLIMITED)
     stable.compact(7)
     assert log.entries(7, UNLIMITED) is None
     assert [entry.index for entry in log.entries(8, UNLIMITED) or ()] == [8, 9]

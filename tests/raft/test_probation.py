@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from chronik.raft.core import Core, CoreConfig
-from chronik.raft.messages import NOBODY, Entry, HardState, Kind, Membership, Message, Role, Snapshot
+from chronik.raft.messages import NOBODY, Entry, HardState, Membership, Message, MessageKind, Role, Snapshot
 from chronik.raft.probation import ANSWER_TIMEOUTS, CUT_TIMEOUTS, END_TIMEOUTS, LogEnd, Probation
 from chronik.raft.stable_log import StableLog
 
@@ -129,20 +129,20 @@ def test_a_new_quorum_compares_nothing() -> None:
 def test_a_leader_that_has_committed_in_its_own_term_ends_it() -> None:
     """Before that its commit index may lie behind what an earlier leader committed."""
     node = voter(1, 6, restarted=True)
-    node.step(Message(Kind.APPEND, 1, 3, 3, 2, 6, (Entry(2, 7),), commit=7))
+    node.step(Message(MessageKind.APPEND, 1, 3, 3, 2, 6, (Entry(2, 7),), commit=7))
     assert node.probation is not None
-    node.step(Message(Kind.APPEND, 1, 3, 3, 2, 7, (Entry(3, 8),), commit=7))
+    node.step(Message(MessageKind.APPEND, 1, 3, 3, 2, 7, (Entry(3, 8),), commit=7))
     assert node.probation is not None
-    node.step(Message(Kind.APPEND, 1, 3, 3, 3, 8, commit=8))
+    node.step(Message(MessageKind.APPEND, 1, 3, 3, 3, 8, commit=8))
     assert node.probation is None
 
 
 def test_the_leader_that_hands_over_needs_no_comparison() -> None:
     """It knows what it committed, and chose an heir that holds it."""
     node = voter(1, 6, restarted=True)
-    node.step(Message(Kind.COMPARE_REPLY, 1, 2, log_term=2, index=50))
-    node.step(Message(Kind.VOTE, 1, 3, 3, 2, 6, context=b"transfer"))
-    replies = [message for message in node.ready().after_persist if message.kind is Kind.VOTE_REPLY]
+    node.step(Message(MessageKind.COMPARE_REPLY, 1, 2, log_term=2, index=50))
+    node.step(Message(MessageKind.VOTE, 1, 3, 3, 2, 6, context=b"transfer"))
+    replies = [message for message in node.ready().after_persist if message.kind is MessageKind.VOTE_REPLY]
     assert [message.reject for message in replies] == [False]
 
 
@@ -158,6 +158,8 @@ def test_a_later_term_counts_more_than_a_longer_log() -> None:
 def test_whoever_is_asked_answers_in_every_role_and_changes_nothing() -> None:
     node = voter(3, 9, restarted=False)
     before = (node.term, node.vote, node.role, node.leader)
-    node.step(Message(Kind.COMPARE, 3, 1, log_term=2, index=6))
+    node.step(Message(MessageKind.COMPARE, 3, 1, log_term=2, index=6))
     assert (node.term, node.vote, node.role, node.leader) == before
-    assert [(m.kind, m.to, m.log_term, m.index) for m in node.ready().messages] == [(Kind.COMPARE_REPLY, 1, 2, 9)]
+    assert [(m.kind, m.to, m.log_term, m.index) for m in node.ready().messages] == [
+        (MessageKind.COMPARE_REPLY, 1, 2, 9)
+    ]

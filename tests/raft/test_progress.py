@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from chronik.raft.progress import Inflights, Pace, Progress
+from chronik.raft.progress import Inflights, Progress, ProgressState
 
 
 def progress(match: int = 0, next_index: int = 10) -> Progress:
@@ -36,7 +36,7 @@ def test_match_stays_below_next_under_any_order_of_events() -> None:
             elif dice == 6:
                 peer.paused_flow = False
             assert 0 <= peer.match < peer.next, (seed, vars(peer))
-            assert peer.pending_snapshot == 0 or peer.pace is Pace.SNAPSHOT
+            assert peer.pending_snapshot == 0 or peer.pace is ProgressState.SNAPSHOT
 
 
 def test_an_outdated_refusal_changes_nothing() -> None:

@@ -15,7 +15,7 @@ import uvloop
 from chronik.raft.addresses import Address
 from chronik.raft.codec import encode_message
 from chronik.raft.framing import Hello, frame
-from chronik.raft.messages import Entry, EntryKind, Kind, Message
+from chronik.raft.messages import Entry, EntryKind, Message, MessageKind
 from chronik.raft.streams import BACKOFF_MS_MAX, BACKOFF_MS_MIN
 from chronik.raft.transport import TcpTransport
 from chronik.runtime.real import real_runtime
@@ -70,7 +70,7 @@ def on_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., N
 
 
 def heartbeat(to: int, sender: int, commit: int = 0, term: int = 1) -> Message:
-    return Message(Kind.HEARTBEAT, to, sender, term, commit=commit)
+    return Message(MessageKind.HEARTBEAT, to, sender, term, commit=commit)
 
 
 @on_a_loop
@@ -93,7 +93,7 @@ async def test_a_large_message_arrives_whole() -> None:
     async with end(1) as one, end(2) as two:
         one.transport.update_peers({2: two.transport.address})
         await until(lambda: one.transport.connected(2))
-        sent = Message(Kind.APPEND, 2, 1, 1, 1, 1, (Entry(1, 2, EntryKind.NORMAL, b"x" * 5_000_000),))
+        sent = Message(MessageKind.APPEND, 2, 1, 1, 1, 1, (Entry(1, 2, EntryKind.NORMAL, b"x" * 5_000_000),))
         one.transport.send(2, sent)
         await until(lambda: bool(two.heard))
         assert two.heard == [sent]
@@ -107,9 +107,9 @@ async def test_a_peer_without_a_known_address_is_answered_on_its_own_stream() ->
         await until(lambda: one.transport.connected(2))
         one.transport.send(2, heartbeat(2, 1))
         await until(lambda: bool(two.heard))
-        two.transport.send(1, Message(Kind.HEARTBEAT_REPLY, 1, 2, 1))
+        two.transport.send(1, Message(MessageKind.HEARTBEAT_REPLY, 1, 2, 1))
         await until(lambda: bool(one.heard))
-        assert one.heard[0].kind is Kind.HEARTBEAT_REPLY
+        assert one.heard[0].kind is MessageKind.HEARTBEAT_REPLY
 
 
 @on_a_loop
@@ -134,14 +134,17 @@ async def test_an_absent_peer_is_reported_and_nothing_is_kept_for_it_but_votes()
         one.transport.update_peers({2: address})
         for commit in range(10):
             one.transport.send(2, heartbeat(2, 1, commit))
-        one.transport.send(2, Message(Kind.PRE_VOTE, 2, 1, 4))
-        one.transport.send(2, Message(Kind.PRE_VOTE, 2, 1, 5))
+        one.transport.send(2, Message(MessageKind.PRE_VOTE, 2, 1, 4))
+        one.transport.send(2, Message(MessageKind.PRE_VOTE, 2, 1, 5))
         assert one.away.count(2) >= 10
         async with end(2, address) as two:
             await until(lambda: bool(two.heard))
             one.transport.send(2, heartbeat(2, 1, 77))
             await until(lambda: len(two.heard) == 2)
-            assert [(message.kind, message.term) for message in two.heard] == [(Kind.PRE_VOTE, 5), (Kind.HEARTBEAT, 1)]
+            assert [(message.kind, message.term) for message in two.heard] == [
+                (MessageKind.PRE_VOTE, 5),
+                (MessageKind.HEARTBEAT, 1),
+            ]
 
 
 @on_a_loop

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from chronik.raft import heartbeats, reads, roles
 from chronik.raft.changes import may_propose
 from chronik.raft.errors import Refusal
-from chronik.raft.messages import ABSTAINS, NOBODY, Entry, EntryKind, Kind, Message, Role
-from chronik.raft.progress import Pace, Progress
+from chronik.raft.messages import ABSTAINS, NOBODY, Entry, EntryKind, Message, MessageKind, Role
+from chronik.raft.progress import Progress, ProgressState
 from chronik.raft.quorum import committed_index, confirmed, remembered_index
 from chronik.runtime.buggify import ONE_ENTRY_APPENDED
 from chronik.runtime.invariants import broken, check
@@ -72,7 +72,7 @@ def append_own(core: Core, entries: Sequence[Entry]) -> bool:
             end_term=core.log.last_term,
             term=core.term,
         )
-    core.send(Kind.APPEND_REPLY, core.id, index=core.log.last_index)
+    core.send(MessageKind.APPEND_REPLY, core.id, index=core.log.last_index)
     return True
 
 
@@ -93,7 +93,7 @@ def send_append(core: Core, to: int, *, even_if_empty: bool = True) -> bool:
     before = peer.next - 1
     before_term = log.term(before)
     entries: Sequence[Entry] | None = ()
-    if before_term is not None and not (peer.pace is Pace.REPLICATE and peer.inflights.full):
+    if before_term is not None and not (peer.pace is ProgressState.REPLICATE and peer.inflights.full):
         is_small = ONE_ENTRY_APPENDED.is_on and ONE_ENTRY_APPENDED.fires()
         entries = log.entries(peer.next, 1 if is_small else core.config.message_bytes_max)
     if before_term is None or entries is None:
@@ -104,7 +104,7 @@ def send_append(core: Core, to: int, *, even_if_empty: bool = True) -> bool:
         broken("9 an append carries what follows the index it names", before=before, first=entries[0].index)
     if not peer.match <= before <= log.last_index:
         broken("3 an append begins behind what the peer holds", peer=to, match=peer.match, before=before)
-    core.send(Kind.APPEND, to, index=before, log_term=before_term, entries=entries, commit=log.committed)
+    core.send(MessageKind.APPEND, to, index=before, log_term=before_term, entries=entries, commit=log.committed)
     peer.sent_entries(len(entries), sum(len(entry.data) for entry in entries))
     peer.sent_commit = log.committed
     return True
@@ -125,7 +125,7 @@ def _send_snapshot(core: Core, to: int) -> bool:
         committed=core.log.committed,
     )
     peer.become_snapshot(snapshot.index)
-    core.post(Message(Kind.SNAPSHOT, to, core.id, core.term, snapshot=snapshot))
+    core.post(Message(MessageKind.SNAPSHOT, to, core.id, core.term, snapshot=snapshot))
     return True
 
 
@@ -141,25 +141,25 @@ def on_append_reply(core: Core, message: Message) -> None:
             # Both sides skip whole terms, so a long divergence takes one round per term, not per entry.
             agrees_at, _ = core.log.agreement(message.hint, message.log_term)
         if peer.reject(message.index, agrees_at):
-            if peer.pace is Pace.REPLICATE:
+            if peer.pace is ProgressState.REPLICATE:
                 peer.become_probe()
             send_append(core, message.sender)
         return
     if message.index > core.log.last_index:
         return  # no honest peer holds what this leader never sent
-    if not peer.acknowledge(message.index) and not (peer.match == message.index and peer.pace is Pace.PROBE):
+    if not peer.acknowledge(message.index) and not (peer.match == message.index and peer.pace is ProgressState.PROBE):
         return
     if peer.match > core.log.last_index:
         broken("3 no peer holds what its leader lacks", peer=message.sender, match=peer.match, end=core.log.last_index)
-    if peer.pace is Pace.PROBE:
+    if peer.pace is ProgressState.PROBE:
         peer.become_replicate()
-    elif peer.pace is Pace.SNAPSHOT and peer.match + 1 >= core.log.first_index:
+    elif peer.pace is ProgressState.SNAPSHOT and peer.match + 1 >= core.log.first_index:
         # The log reaches back to the peer again, whichever snapshot brought it there.
         peer.become_replicate()
-    elif peer.pace is Pace.SNAPSHOT and peer.match >= peer.pending_snapshot:
+    elif peer.pace is ProgressState.SNAPSHOT and peer.match >= peer.pending_snapshot:
         # It has what it was sent, and meanwhile the log was cut behind that: the next snapshot is for it.
         peer.become_probe()
-    elif peer.pace is Pace.REPLICATE:
+    elif peer.pace is ProgressState.REPLICATE:
         peer.inflights.free_to(message.index)
     if not commit_and_tell(core) and message.sender != core.id and peer.commit_helps(core.log.committed):
         send_append(core, message.sender)
@@ -168,13 +168,14 @@ def on_append_reply(core: Core, message: Message) -> None:
     while send_append(core, message.sender, even_if_empty=False):
         pass  # freed window: one append each until it is full or the peer has all
     if message.sender == core.transferee and peer.match == core.log.last_index:
-        core.send(Kind.TIMEOUT_NOW, message.sender)
+        core.send(MessageKind.TIMEOUT_NOW, message.sender)
 
 
 def commit_and_tell(core: Core) -> bool:
     if not advance_commit(core):
         return False
-    reads.release_waiting(core)
+    if core.reads.waiting:
+        reads.release_waiting(core)
     broadcast(core)
     return True
 
@@ -225,7 +226,7 @@ def on_heartbeat_reply(core: Core, message: Message) -> None:
     peer.recently_active = True
     peer.paused_flow = False
     _takes_part(core, peer, votes=not message.reject)
-    if peer.match < core.log.last_index or peer.pace is Pace.PROBE:
+    if peer.match < core.log.last_index or peer.pace is ProgressState.PROBE:
         send_append(core, message.sender)
     reads.on_heartbeat_acknowledged(core, message)
 
@@ -240,7 +241,7 @@ def _takes_part(core: Core, peer: Progress, *, votes: bool) -> None:
 
 def probe_again(core: Core, peer_id: int) -> None:
     peer = core.progress.get(peer_id)
-    if core.role is Role.LEADER and peer is not None and peer.pace is Pace.REPLICATE:
+    if core.role is Role.LEADER and peer is not None and peer.pace is ProgressState.REPLICATE:
         peer.become_probe()
 
 
@@ -273,4 +274,4 @@ def answer(core: Core, to: int, *, index: int, reject: bool = False, hint: int =
     if not reject and index > core.log.last_index:
         broken("3 a follower holds what it acknowledges", end=core.log.last_index, acknowledged=index)
     context = ABSTAINS if core.abstains else b""
-    core.send(Kind.APPEND_REPLY, to, index=index, reject=reject, hint=hint, log_term=log_term, context=context)
+    core.send(MessageKind.APPEND_REPLY, to, index=index, reject=reject, hint=hint, log_term=log_term, context=context)

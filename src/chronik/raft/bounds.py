@@ -9,21 +9,21 @@ from __future__ import annotations
 from chronik.raft.addresses import decode_image
 from chronik.raft.changes import ChangeSet
 from chronik.raft.errors import MalformedMessage
-from chronik.raft.messages import NOBODY, Entry, EntryKind, Kind, Message, Snapshot
+from chronik.raft.messages import NOBODY, Entry, EntryKind, Message, MessageKind, Snapshot
 
 # One election takes an election timeout, 0.75 s by default: a node that was away for a hundred years may come back. A
 # liar who repeats this needs 2**30 elections to use up the terms that a message can carry.
 TERM_RISE_MAX = 1 << 32
 INDEX_RISE_MAX = 1 << 48  # a million entries a second for eight years
 MEMBERS_MAX = 1024
-PASSED_ON = (Kind.TRANSFER_LEADER, Kind.READ_INDEX)
-COMPARISONS = (Kind.COMPARE, Kind.COMPARE_REPLY)
-DENIALS = (Kind.VOTE_REPLY, Kind.PRE_VOTE_REPLY)
+PASSED_ON = (MessageKind.TRANSFER_LEADER, MessageKind.READ_INDEX)
+COMPARISONS = (MessageKind.COMPARE, MessageKind.COMPARE_REPLY)
+DENIALS = (MessageKind.VOTE_REPLY, MessageKind.PRE_VOTE_REPLY)
 
 
 def implausible(message: Message, *, term: int, last_index: int) -> str | None:
     """Why no node of this quorum can have sent the message; None when one can. `term` and `last_index` are our own."""
-    if message.kind is Kind.PROPOSE:
+    if message.kind is MessageKind.PROPOSE:
         return "a proposal; nodes of this release forward commands, never entries"
     if not message.term and not _has_no_term(message):
         return f"{message.kind.name} of no term"  # taken for the present one, it would put this node's term back to 0
@@ -33,7 +33,7 @@ def implausible(message: Message, *, term: int, last_index: int) -> str | None:
         return f"an entry of term {message.log_term} in term {message.term}"
     if message.entries and (why := _implausible_entries(message)):
         return why
-    if (message.snapshot is not None) != (message.kind is Kind.SNAPSHOT):
+    if (message.snapshot is not None) != (message.kind is MessageKind.SNAPSHOT):
         return "a snapshot in a message of another kind, or none where one belongs"
     if message.snapshot is not None:
         return _implausible_snapshot(message.snapshot, message.term, last_index + INDEX_RISE_MAX)
@@ -47,7 +47,7 @@ def _has_no_term(message: Message) -> bool:
 
 
 def _implausible_entries(message: Message) -> str | None:
-    if message.kind is not Kind.APPEND:
+    if message.kind is not MessageKind.APPEND:
         return "entries in a message that is no append"
     before = message.log_term
     for entry in message.entries:

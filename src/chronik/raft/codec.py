@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 
 from chronik.raft.errors import MalformedMessage
-from chronik.raft.messages import Entry, EntryKind, Kind, Membership, Message, Snapshot
+from chronik.raft.messages import Entry, EntryKind, Membership, Message, MessageKind, Snapshot
 
 MESSAGE_FORMAT = 1
 NUMBER_MAX = 1 << 62  # a term or index near the end of its field could not be counted on
@@ -67,7 +67,7 @@ def decode_message(data: bytes | memoryview) -> Message:
         if count > (len(view) - at) // _ENTRY.size:
             raise MalformedMessage(f"{count} entries cannot be in {len(view) - at} bytes")
         # A forwarded proposal has no place in the log yet: its entries carry index 0.
-        first_index, step = (0, 0) if kind == Kind.PROPOSE else (index + 1, 1)
+        first_index, step = (0, 0) if kind == MessageKind.PROPOSE else (index + 1, 1)
         entries = []
         for position in range(count):
             entry_term, entry_kind, size_bytes = _ENTRY.unpack_from(view, at)
@@ -83,7 +83,18 @@ def decode_message(data: bytes | memoryview) -> Message:
             raise MalformedMessage(f"{len(view) - at} bytes left over, flags {flags:#x}")
         reject = bool(flags & _REJECT)
         return Message(
-            Kind(kind), to, sender, term, log_term, index, tuple(entries), commit, snapshot, reject, hint, context
+            MessageKind(kind),
+            to,
+            sender,
+            term,
+            log_term,
+            index,
+            tuple(entries),
+            commit,
+            snapshot,
+            reject,
+            hint,
+            context,
         )
     except (struct.error, ValueError) as error:
         raise MalformedMessage(f"{len(view)} bytes are no message: {error}") from error

@@ -17,7 +17,7 @@ from chronik.raft import appending, election, handing_out, heartbeats, membershi
 from chronik.raft.changes import ChangeSet
 from chronik.raft.core_invariants import check_core
 from chronik.raft.errors import Dropped, Refusal
-from chronik.raft.log import Log, Stable
+from chronik.raft.log import RaftLog, Stable
 from chronik.raft.messages import (
     FORCED,
     FROM_LEADER,
@@ -27,9 +27,9 @@ from chronik.raft.messages import (
     Entry,
     EntryKind,
     HardState,
-    Kind,
     Membership,
     Message,
+    MessageKind,
     Persisted,
     ReadState,
     Ready,
@@ -37,7 +37,7 @@ from chronik.raft.messages import (
     SoftState,
 )
 from chronik.raft.probation import LogEnd, Probation
-from chronik.raft.progress import Pace, Progress
+from chronik.raft.progress import Progress, ProgressState
 from chronik.raft.quorum import majority
 from chronik.raft.reads import PendingReads, ReadMode
 from chronik.runtime.invariants import broken, check
@@ -86,7 +86,7 @@ class Core:
         )
         self.config = config
         self.id = config.node_id
-        self.log = Log(stable, applying_bytes_max=config.committed_bytes_max)
+        self.log = RaftLog(stable, applying_bytes_max=config.committed_bytes_max)
         self.term, self.vote = hard_state.term, hard_state.vote
         self.role, self.leader = Role.FOLLOWER, NOBODY
         self.members = NO_MEMBERS
@@ -122,15 +122,8 @@ class Core:
             self.log.applied_to(applied, 0)
         membership.switch(self, members)
         roles.become_follower(self, self.term, NOBODY)
-        self._soft_state, self._hard_state = self.soft_state, self.hard_state
-
-    @property
-    def soft_state(self) -> SoftState:
-        return SoftState(self.leader, self.role)
-
-    @property
-    def hard_state(self) -> HardState:
-        return HardState(self.term, self.vote, self.log.committed)
+        self._soft_state = SoftState(self.leader, self.role)  # as it was handed out last
+        self._hard_state = HardState(self.term, self.vote, self.log.committed)
 
     @property
     def promotable(self) -> bool:
@@ -142,7 +135,7 @@ class Core:
     @property
     def awaiting_snapshot(self) -> list[int]:
         """As leader: the peers that were sent a snapshot and have not answered yet."""
-        return [peer for peer, progress in self.progress.items() if progress.pace is Pace.SNAPSHOT]
+        return [peer for peer, progress in self.progress.items() if progress.pace is ProgressState.SNAPSHOT]
 
     # In
 
@@ -164,12 +157,12 @@ class Core:
 
     def _take_newer_term(self, message: Message) -> bool:
         """False: the message is not to be handled."""
-        if message.kind in (Kind.VOTE, Kind.PRE_VOTE):
+        if message.kind in (MessageKind.VOTE, MessageKind.PRE_VOTE):
             if message.context != FORCED and (self.keeps_promise() or self._hears_leader()):
                 return False
-            if message.kind is Kind.PRE_VOTE:
+            if message.kind is MessageKind.PRE_VOTE:
                 return True  # it asks about a term that nobody holds yet
-        if message.kind is Kind.PRE_VOTE_REPLY and not message.reject:
+        if message.kind is MessageKind.PRE_VOTE_REPLY and not message.reject:
             return True  # granted for the term asked about, which this node enters only if enough agree
         roles.become_follower(self, message.term, message.sender if message.kind in FROM_LEADER else NOBODY)
         return True
@@ -185,12 +178,14 @@ class Core:
         return self.config.check_quorum and in_time and self.leader != NOBODY
 
     def _answer_stale(self, message: Message) -> None:
-        if message.kind in (Kind.HEARTBEAT, Kind.APPEND) and (self.config.check_quorum or self.config.pre_vote):
+        if message.kind in (MessageKind.HEARTBEAT, MessageKind.APPEND) and (
+            self.config.check_quorum or self.config.pre_vote
+        ):
             # An old leader back from a cut would go on, and this node could not follow it: show it the term.
-            self.send(Kind.APPEND_REPLY, message.sender)
-        elif message.kind is Kind.PRE_VOTE:
+            self.send(MessageKind.APPEND_REPLY, message.sender)
+        elif message.kind is MessageKind.PRE_VOTE:
             # Without an answer two nodes of different terms could wait for each other.
-            self.send(Kind.PRE_VOTE_REPLY, message.sender, term=self.term, reject=True)
+            self.send(MessageKind.PRE_VOTE_REPLY, message.sender, term=self.term, reject=True)
 
     def tick(self) -> None:
         """One step of time. The caller decides how long it is."""
@@ -216,7 +211,7 @@ class Core:
         self.propose_entries(tuple(Entry(0, 0, EntryKind.NORMAL, each) for each in data))
 
     def propose_entries(self, entries: tuple[Entry, ...]) -> None:
-        if self._take(Message(Kind.PROPOSE, self.id, self.id, entries=entries)) is not None:
+        if self._take(Message(MessageKind.PROPOSE, self.id, self.id, entries=entries)) is not None:
             raise Dropped("the proposal was dropped: there is no leader, it is handing over, or its log is full")
 
     def propose_change(self, changes: ChangeSet) -> None:
@@ -228,7 +223,7 @@ class Core:
 
     def read_index(self, context: bytes) -> None:
         """Asks for a point from which a read is linearizable; the answer comes as a ReadState, or never."""
-        self._take(Message(Kind.READ_INDEX, self.id, self.id, context=context))
+        self._take(Message(MessageKind.READ_INDEX, self.id, self.id, context=context))
 
     @property
     def heir(self) -> int:
@@ -238,7 +233,7 @@ class Core:
         return max(able, key=able.__getitem__) if len(able) >= majority(len(self.members.voters)) else NOBODY
 
     def transfer_leadership(self, to: int) -> None:
-        self._take(Message(Kind.TRANSFER_LEADER, self.id, to))
+        self._take(Message(MessageKind.TRANSFER_LEADER, self.id, to))
 
     def forget_leader(self) -> None:
         """Lets a follower that guards no promises vote at once, for a caller that knows its leader to be dead."""
@@ -278,15 +273,15 @@ class Core:
             or log.has_unwritten
             or log.unwritten_snapshot
             or self.read_states
-            or self.soft_state != self._soft_state
-            or self.hard_state != self._hard_state
+            or self._soft_state != (self.leader, self.role)
+            or self._hard_state != (self.term, self.vote, log.committed)
             or log.has_next_committed(include_unstable=not self.config.async_writes)
         )
 
     def ready(self) -> Ready:
         """All that is to be done now. Each thing is handed out once."""
         log, include_unstable = self.log, not self.config.async_writes
-        soft_state, hard_state = self.soft_state, self.hard_state
+        soft_state, hard_state = SoftState(self.leader, self.role), HardState(self.term, self.vote, log.committed)
         entries, snapshot = tuple(log.unwritten), log.unwritten_snapshot
         committed = tuple(log.next_committed(include_unstable=include_unstable))
         handing_out.check_ready(self, self._hard_state, hard_state, entries, committed)
@@ -367,7 +362,7 @@ class Core:
 
     def send(
         self,
-        kind: Kind,
+        kind: MessageKind,
         to: int,
         *,
         term: int | None = None,
@@ -393,45 +388,45 @@ def ignore(core: Core, message: Message) -> None:
 
 
 Handler = Callable[[Core, Message], "Refusal | None"]
-TELLS_LOG_END = frozenset({Kind.VOTE, Kind.PRE_VOTE, Kind.COMPARE, Kind.COMPARE_REPLY})
+TELLS_LOG_END = frozenset({MessageKind.VOTE, MessageKind.PRE_VOTE, MessageKind.COMPARE, MessageKind.COMPARE_REPLY})
 ROLES = (Role.FOLLOWER, Role.PRE_CANDIDATE, Role.CANDIDATE, Role.LEADER)
 
 # fmt: off
-STEPS: dict[Kind, dict[Role, Handler]] = {
+STEPS: dict[MessageKind, dict[Role, Handler]] = {
     kind: dict(zip(ROLES, handlers, strict=True))
     for kind, *handlers in (
         # kind, then: follower       pre-candidate           candidate               leader
-        (Kind.PROPOSE,
+        (MessageKind.PROPOSE,
          appending.forward,          appending.drop,         appending.drop,         appending.propose),
-        (Kind.APPEND,
+        (MessageKind.APPEND,
          appending.on_append,        election.yield_to,      election.yield_to,      ignore),
-        (Kind.APPEND_REPLY,
+        (MessageKind.APPEND_REPLY,
          ignore,                     ignore,                 ignore,                 appending.on_append_reply),
-        (Kind.HEARTBEAT,
+        (MessageKind.HEARTBEAT,
          heartbeats.on_heartbeat,    election.yield_to,      election.yield_to,      ignore),
-        (Kind.HEARTBEAT_REPLY,
+        (MessageKind.HEARTBEAT_REPLY,
          ignore,                     ignore,                 ignore,                 appending.on_heartbeat_reply),
-        (Kind.SNAPSHOT,
+        (MessageKind.SNAPSHOT,
          snapshots.on_snapshot,      election.yield_to,      election.yield_to,      ignore),
-        (Kind.VOTE,
+        (MessageKind.VOTE,
          election.on_vote,           election.on_vote,       election.on_vote,       election.on_vote),
-        (Kind.PRE_VOTE,
+        (MessageKind.PRE_VOTE,
          election.on_vote,           election.on_vote,       election.on_vote,       election.on_vote),
-        (Kind.VOTE_REPLY,
+        (MessageKind.VOTE_REPLY,
          ignore,                     ignore,                 election.on_vote_reply, ignore),
-        (Kind.PRE_VOTE_REPLY,
+        (MessageKind.PRE_VOTE_REPLY,
          ignore,                     election.on_vote_reply, ignore,                 ignore),
-        (Kind.TRANSFER_LEADER,
+        (MessageKind.TRANSFER_LEADER,
          election.forward_transfer,  ignore,                 ignore,                 election.on_transfer),
-        (Kind.TIMEOUT_NOW,
+        (MessageKind.TIMEOUT_NOW,
          election.on_timeout_now,    ignore,                 ignore,                 ignore),
-        (Kind.READ_INDEX,
+        (MessageKind.READ_INDEX,
          reads.forward,              ignore,                 ignore,                 reads.on_read_index),
-        (Kind.READ_INDEX_REPLY,
+        (MessageKind.READ_INDEX_REPLY,
          reads.on_reply,             ignore,                 ignore,                 ignore),
-        (Kind.COMPARE,
+        (MessageKind.COMPARE,
          election.on_compare,        election.on_compare,    election.on_compare,    election.on_compare),
-        (Kind.COMPARE_REPLY,
+        (MessageKind.COMPARE_REPLY,
          ignore,                     election.on_compared,   ignore,                 ignore),
     )
 }

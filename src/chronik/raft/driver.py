@@ -24,9 +24,9 @@ from chronik.raft.founding import FOUNDING, found
 from chronik.raft.handing_over import HandingOver
 from chronik.raft.health import Health
 from chronik.raft.interfaces import StateMachine, Transport
-from chronik.raft.journal import Journal, Recovered
+from chronik.raft.journal import RaftJournal, Recovered
 from chronik.raft.leases import Lease
-from chronik.raft.messages import NOBODY, Entry, EntryKind, Kind, Membership, Message, Ready, Role, Snapshot
+from chronik.raft.messages import NOBODY, Entry, EntryKind, Membership, Message, MessageKind, Ready, Role, Snapshot
 from chronik.raft.proposals import Proposals
 from chronik.raft.read_points import ReadPoints
 from chronik.raft.refusals import Refusals
@@ -71,7 +71,7 @@ class RaftNode:
         `recovered_to` hears where the log ends before the node does anything with it; if it raises, nothing is done.
         """
         lane = runtime.disk.lane("raft", is_prompt=True)
-        journal = Journal(runtime.disk, directory)
+        journal = RaftJournal(runtime.disk, directory)
         try:
             recovered = await lane.run(journal.recover)
             recovered_to(recovered.last_index)
@@ -96,7 +96,7 @@ class RaftNode:
         self,
         runtime: Runtime,
         lane: Lane,
-        journal: Journal,
+        journal: RaftJournal,
         recovered: Recovered,
         *,
         node_id: int,
@@ -413,8 +413,10 @@ class RaftNode:
         self._guarded(self._handle_all)
 
     def _handle_all(self) -> None:
-        self._reads.take()
-        self._proposals.take()
+        if self._reads.new:
+            self._reads.take()
+        if self._proposals.new:
+            self._proposals.take()
         while self._failure is None and self._core.has_ready():
             self._handle(self._core.ready())
 
@@ -422,7 +424,7 @@ class RaftNode:
         for message in ready.messages:
             if message.to == self._core.id:
                 broken("3 a node counts itself only after its own sync", kind=message.kind.name, term=message.term)
-            if message.kind is Kind.TIMEOUT_NOW:
+            if message.kind is MessageKind.TIMEOUT_NOW:
                 self._lease.revoke(self._core.term)  # before it leaves: it breaks the promises the lease rests on
             self._transport.send(message.to, message)
         for read_state in ready.read_states:
@@ -465,7 +467,8 @@ class RaftNode:
                 self._transport.send(message.to, message)
         if ready.persisted:
             self._core.persisted(ready.persisted)
-            self._reads.applied(self._applied_index)
+            if self._reads.unapplied:
+                self._reads.applied(self._applied_index)
         self._proposals.durable(ready.committed)
 
     def _apply(self, committed: tuple[Entry, ...]) -> None:
@@ -485,7 +488,8 @@ class RaftNode:
         self._core.applied(committed)
         if self._core.log.applied != self._applied_index:
             broken("4 core and machine have applied the same", core=self._core.log.applied, machine=self._applied_index)
-        self._reads.applied(self._applied_index)
+        if self._reads.unapplied:
+            self._reads.applied(self._applied_index)
         if self._core.role is Role.LEADER and committed[-1].term == self._core.term:
             self._announce(self._core.id)
         self._compact_when_due()

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from chronik.raft import appending, heartbeats, roles, snapshots
-from chronik.raft.messages import FORCED, NOBODY, Entry, Kind, Message, Role
+from chronik.raft.messages import FORCED, NOBODY, Entry, Message, MessageKind, Role
 from chronik.raft.probation import LogEnd, Probation
 from chronik.raft.quorum import Verdict, verdict
 from chronik.runtime.invariants import check
@@ -59,17 +59,17 @@ def stand(core: Core, *, forced: bool = False) -> None:
         return  # its own vote would break the promise as much as one for another; alone it owes nobody one
     if core.config.pre_vote and not forced:
         roles.become_pre_candidate(core)
-        _ask(core, Kind.PRE_VOTE, core.term + 1, context=b"")
+        _ask(core, MessageKind.PRE_VOTE, core.term + 1, context=b"")
     else:
         _run(core, forced=forced)
 
 
 def _run(core: Core, *, forced: bool) -> None:
     roles.become_candidate(core)
-    _ask(core, Kind.VOTE, core.term, context=FORCED if forced else b"")
+    _ask(core, MessageKind.VOTE, core.term, context=FORCED if forced else b"")
 
 
-def _ask(core: Core, kind: Kind, term: int, *, context: bytes) -> None:
+def _ask(core: Core, kind: MessageKind, term: int, *, context: bytes) -> None:
     index, log_term = core.log.last_index, core.log.last_term
     for voter in core.members.voters:
         if voter == core.id:
@@ -78,7 +78,7 @@ def _ask(core: Core, kind: Kind, term: int, *, context: bytes) -> None:
             core.send(kind, voter, term=term, index=index, log_term=log_term, context=context)
 
 
-REPLY_TO = {Kind.VOTE: Kind.VOTE_REPLY, Kind.PRE_VOTE: Kind.PRE_VOTE_REPLY}
+REPLY_TO = {MessageKind.VOTE: MessageKind.VOTE_REPLY, MessageKind.PRE_VOTE: MessageKind.PRE_VOTE_REPLY}
 
 
 def on_vote(core: Core, message: Message) -> None:
@@ -86,7 +86,7 @@ def on_vote(core: Core, message: Message) -> None:
     may = (
         core.vote == message.sender  # asked again
         or (core.vote == NOBODY and core.leader == NOBODY)
-        or (message.kind is Kind.PRE_VOTE and message.term > core.term)
+        or (message.kind is MessageKind.PRE_VOTE and message.term > core.term)
     )
     if core.keeps_promise() and message.context != FORCED:
         may = False  # to the leader of an older term: the candidate's own term is known here by another message
@@ -98,7 +98,7 @@ def on_vote(core: Core, message: Message) -> None:
         return
     # A pre-vote is granted for the term asked about: an answer in this node's term could be too old to be heard.
     core.send(reply, message.sender, term=message.term)
-    if message.kind is Kind.VOTE:
+    if message.kind is MessageKind.VOTE:
         check(
             core.vote in (NOBODY, message.sender),
             "1 one vote in a term",
@@ -135,11 +135,11 @@ def tick_probation(core: Core, probation: Probation) -> None:
         return
     for voter in probation.unheard(core.members.voters):
         if voter != core.id:
-            core.send(Kind.COMPARE, voter, term=0, log_term=core.log.last_term, index=core.log.last_index)
+            core.send(MessageKind.COMPARE, voter, term=0, log_term=core.log.last_term, index=core.log.last_index)
 
 
 def on_compare(core: Core, message: Message) -> None:
-    core.send(Kind.COMPARE_REPLY, message.sender, term=0, log_term=core.log.last_term, index=core.log.last_index)
+    core.send(MessageKind.COMPARE_REPLY, message.sender, term=0, log_term=core.log.last_term, index=core.log.last_index)
 
 
 def on_compared(core: Core, message: Message) -> None:
@@ -154,9 +154,9 @@ def yield_to(core: Core, message: Message) -> None:
 
 
 FOLLOWER_STEPS = {
-    Kind.APPEND: appending.on_append,
-    Kind.HEARTBEAT: heartbeats.on_heartbeat,
-    Kind.SNAPSHOT: snapshots.on_snapshot,
+    MessageKind.APPEND: appending.on_append,
+    MessageKind.HEARTBEAT: heartbeats.on_heartbeat,
+    MessageKind.SNAPSHOT: snapshots.on_snapshot,
 }
 
 
@@ -171,7 +171,7 @@ def on_transfer(core: Core, message: Message) -> None:
     core.election_elapsed = 0  # the transfer must be over within one election timeout
     core.transferee = message.sender
     if peer.match == core.log.last_index:
-        core.send(Kind.TIMEOUT_NOW, message.sender)
+        core.send(MessageKind.TIMEOUT_NOW, message.sender)
     else:
         appending.send_append(core, message.sender)
 

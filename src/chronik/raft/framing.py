@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from chronik.raft.errors import MalformedMessage
-from chronik.raft.messages import NOBODY, Kind
+from chronik.raft.messages import NOBODY, MessageKind
 from chronik.runtime.units import KIB, MIB
 
 _FRAME = struct.Struct(">II")  # body size, CRC
@@ -36,7 +36,7 @@ SMALL_BYTES_MAX = 66 * KIB  # any message without entries and snapshot: its cont
 LARGE_BYTES_MAX = 128 * MIB  # an append or a note: the largest request of a client, and what belongs to it
 FRAME_BYTES_MAX = 256 * MIB  # a snapshot is one frame
 KIND_BYTES = 2  # of a body, that name its kind
-LARGE_KINDS = {Kind.APPEND: LARGE_BYTES_MAX, Kind.SNAPSHOT: FRAME_BYTES_MAX}
+LARGE_KINDS = {MessageKind.APPEND: LARGE_BYTES_MAX, MessageKind.SNAPSHOT: FRAME_BYTES_MAX}
 
 
 def frame(body: bytes) -> bytes:

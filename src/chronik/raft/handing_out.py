@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from chronik.raft.messages import NOBODY, Entry, HardState, Kind, Role
+from chronik.raft.messages import NOBODY, Entry, HardState, MessageKind, Role
 from chronik.runtime.invariants import broken
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def check_ready(
         if committed[-1].index - committed[0].index != len(committed) - 1:
             broken("4 no entry is left out of what is applied", first=committed[0].index, count=len(committed))
     for message in core.outbox_after_persist:
-        if message.kind is not Kind.VOTE_REPLY or message.reject or message.term < core.term:
+        if message.kind is not MessageKind.VOTE_REPLY or message.reject or message.term < core.term:
             continue
         if message.to != core.vote:
             broken("1 a vote leaves for the node that it was given to", to=message.to, vote=core.vote, term=core.term)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from chronik.raft import roles
-from chronik.raft.messages import Kind, Message
+from chronik.raft.messages import Message, MessageKind
 from chronik.runtime.invariants import broken
 
 if TYPE_CHECKING:
@@ -19,11 +19,11 @@ def broadcast(core: Core, context: bytes) -> None:
             commit = min(peer.match, core.log.committed)
             if commit > core.log.last_index:
                 broken("3 no peer is told to commit what its leader lacks", peer=node_id, commit=commit)
-            core.send(Kind.HEARTBEAT, node_id, commit=commit, context=context)
+            core.send(MessageKind.HEARTBEAT, node_id, commit=commit, context=context)
             peer.sent_commit = commit
 
 
 def on_heartbeat(core: Core, message: Message) -> None:
     roles.heed(core, message.sender)
     core.log.commit_to(message.commit)
-    core.send(Kind.HEARTBEAT_REPLY, message.sender, reject=core.abstains, context=message.context)
+    core.send(MessageKind.HEARTBEAT_REPLY, message.sender, reject=core.abstains, context=message.context)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from chronik.raft.errors import LogDamaged, MalformedMessage
 from chronik.raft.journal_format import (
     Base,
-    Record,
+    JournalItem,
     Replayed,
     decode_snapshot_file,
     encode_frame,
@@ -57,7 +57,7 @@ class Recovered(NamedTuple):
         return self.snapshot is None and not self.entries and self.hard_state == HardState()
 
 
-class Journal:
+class RaftJournal:
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk, self._directory = disk, directory
         self._file: File | None = None
@@ -133,7 +133,7 @@ class Journal:
     def append(self, hard_state: HardState | None, entries: Sequence[Entry]) -> File:
         """One round, durable once the returned file is synced; raises DiskFull when nothing of it was kept."""
         assert self._file is not None
-        head: list[Record] = [hard_state] if hard_state else []
+        head: list[JournalItem] = [hard_state] if hard_state else []
         self._file.append([encode_frame(self._file.size_bytes(), [*head, *entries])])
         return self._file
 

@@ -33,16 +33,16 @@ class Base(NamedTuple):
     base_term: int
 
 
-Record = HardState | Base | Entry
+JournalItem = HardState | Base | Entry
 
 
-def encode_frame(position: int, records: Iterable[Record]) -> bytes:
+def encode_frame(position: int, records: Iterable[JournalItem]) -> bytes:
     body = b"".join(map(_encode_record, records))
     checked = _CHECKED.pack(len(body), position)
     return _FRAME.pack(MAGIC, zlib.crc32(body, zlib.crc32(checked)), len(body), position) + body
 
 
-def _encode_record(record: Record) -> bytes:
+def _encode_record(record: JournalItem) -> bytes:
     if isinstance(record, Entry):
         return _ENTRY.pack(_ENTRY_RECORD, record.term, record.index, record.kind, len(record.data)) + record.data
     if isinstance(record, Base):
@@ -84,7 +84,7 @@ def has_frame_behind(data: memoryview, position: int) -> bool:
     return False
 
 
-def records(body: memoryview) -> Iterator[Record]:
+def records(body: memoryview) -> Iterator[JournalItem]:
     """A frame's CRC is right, so a record that makes no sense was written by a newer program."""
     at = 0
     while at < len(body):
@@ -112,7 +112,7 @@ class Replayed(NamedTuple):
     hole_at: int  # index of a record that did not join on; 0: none
 
 
-def replay(stream: Iterable[Record]) -> Replayed:
+def replay(stream: Iterable[JournalItem]) -> Replayed:
     """What the records amount to. A later write at index i voids everything at or behind i, whatever the terms say."""
     hard_state, base = HardState(), Base(0, 0)
     entries: list[Entry] = []

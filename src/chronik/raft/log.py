@@ -44,7 +44,7 @@ def within(entries: Sequence[Entry], size_bytes_max: int) -> Sequence[Entry]:
     return entries
 
 
-class Log:
+class RaftLog:
     def __init__(self, stable: Stable, *, applying_bytes_max: int) -> None:
         self.stable = stable
         self.applying_bytes_max = applying_bytes_max

@@ -72,7 +72,7 @@ class SoftState(NamedTuple):
     role: Role
 
 
-class Kind(IntEnum):
+class MessageKind(IntEnum):
     """Kinds of message. The numbers are those on the wire between nodes: never reuse one."""
 
     PROPOSE = 1
@@ -93,9 +93,11 @@ class Kind(IntEnum):
     COMPARE_REPLY = 16
 
 
-FROM_LEADER = frozenset({Kind.APPEND, Kind.HEARTBEAT, Kind.SNAPSHOT})
-PROMISES = frozenset({Kind.APPEND_REPLY, Kind.VOTE_REPLY, Kind.PRE_VOTE_REPLY})  # true once this node's disk says so
-REPLIES = PROMISES | {Kind.HEARTBEAT_REPLY, Kind.READ_INDEX_REPLY, Kind.COMPARE_REPLY}
+FROM_LEADER = frozenset({MessageKind.APPEND, MessageKind.HEARTBEAT, MessageKind.SNAPSHOT})
+PROMISES = frozenset(
+    {MessageKind.APPEND_REPLY, MessageKind.VOTE_REPLY, MessageKind.PRE_VOTE_REPLY}
+)  # true once this node's disk says so
+REPLIES = PROMISES | {MessageKind.HEARTBEAT_REPLY, MessageKind.READ_INDEX_REPLY, MessageKind.COMPARE_REPLY}
 FORCED = b"transfer"  # context of a vote asked for by the old leader: the promise to it does not hold votes back
 ABSTAINS = b"abstains"  # context of an answer to an append: it is on disk, but its sender does not remember its votes
 
@@ -104,7 +106,7 @@ ABSTAINS = b"abstains"  # context of an answer to an append: it is on disk, but 
 class Message:
     """One message. `index` and `log_term` name a log position: before the entries, a candidate's end, or answered."""
 
-    kind: Kind
+    kind: MessageKind
     to: int
     sender: int = NOBODY
     term: int = 0  # 0: of no term (forwarded proposals and reads, transfers, comparisons)

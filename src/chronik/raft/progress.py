@@ -14,7 +14,7 @@ from enum import IntEnum
 from chronik.runtime.invariants import broken, check
 
 
-class Pace(IntEnum):
+class ProgressState(IntEnum):
     PROBE = 0
     REPLICATE = 1
     SNAPSHOT = 2
@@ -70,29 +70,29 @@ class Progress:
         # As it last answered; None: not yet. Who is new, or lost its disk, catches up first: it does not remember its
         # votes, so until then its answers prove nothing about other leaders.
         self.may_vote: bool | None = None
-        self.pace = Pace.PROBE
+        self.pace = ProgressState.PROBE
         self.paused_flow = False  # cleared by any answer, so that a lost append cannot stop the peer for ever
         self.pending_snapshot = 0
         self.sent_commit = 0  # highest commit index sent, as far as the peer could use it
 
     @property
     def paused(self) -> bool:
-        return self.pace is Pace.SNAPSHOT or self.paused_flow
+        return self.pace is ProgressState.SNAPSHOT or self.paused_flow
 
     def become_probe(self) -> None:
         # After a snapshot the peer's end is the snapshot's, even if its answer is still under way.
-        reached = max(self.match, self.pending_snapshot if self.pace is Pace.SNAPSHOT else 0)
-        self._enter(Pace.PROBE)
+        reached = max(self.match, self.pending_snapshot if self.pace is ProgressState.SNAPSHOT else 0)
+        self._enter(ProgressState.PROBE)
         self._turn_back_to(reached + 1)
         self._in_order()
 
     def become_replicate(self) -> None:
-        self._enter(Pace.REPLICATE)
+        self._enter(ProgressState.REPLICATE)
         self.next = self.match + 1
         self._in_order()
 
     def become_snapshot(self, index: int) -> None:
-        self._enter(Pace.SNAPSHOT)
+        self._enter(ProgressState.SNAPSHOT)
         self.pending_snapshot = index
         self.next = index + 1
         self.sent_commit = index
@@ -110,7 +110,7 @@ class Progress:
 
     def reject(self, rejected: int, agrees_at: int) -> bool:
         """The peer refused an append behind `rejected` and may agree at `agrees_at`. False: the refusal is outdated."""
-        if self.pace is Pace.REPLICATE:
+        if self.pace is ProgressState.REPLICATE:
             if rejected <= self.match:
                 return False
             self._turn_back_to(self.match + 1)
@@ -127,8 +127,10 @@ class Progress:
         return True
 
     def sent_entries(self, count: int, size_bytes: int) -> None:
-        check(self.pace is not Pace.SNAPSHOT, "3 no append is sent while a snapshot is under way", next=self.next)
-        if self.pace is Pace.PROBE:
+        check(
+            self.pace is not ProgressState.SNAPSHOT, "3 no append is sent while a snapshot is under way", next=self.next
+        )
+        if self.pace is ProgressState.PROBE:
             self.paused_flow = self.paused_flow or count > 0
             return
         if count:
@@ -149,7 +151,7 @@ class Progress:
         self.next = next_index
         self.sent_commit = min(self.sent_commit, next_index - 1)
 
-    def _enter(self, pace: Pace) -> None:
+    def _enter(self, pace: ProgressState) -> None:
         self.pace = pace
         self.paused_flow = False
         self.pending_snapshot = 0

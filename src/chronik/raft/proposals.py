@@ -27,23 +27,23 @@ class _Waiter(NamedTuple):
 class Proposals:
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._new: list[tuple[Entry, asyncio.Future[int]]] = []
+        self.new: list[tuple[Entry, asyncio.Future[int]]] = []
         self._committing: dict[int, _Waiter] = {}  # by index
         self._held: dict[int, _Waiter] = {}  # by index: applied, and answered when it is durable that it is committed
 
     def add(self, entry: Entry) -> asyncio.Future[int]:
         done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         if self._core.role is Role.LEADER:
-            self._new.append((entry, done))
+            self.new.append((entry, done))
         else:
             done.set_exception(NotLeader(self._core.leader))
         return done
 
     def take(self) -> None:
         """Proposes all that came since, as one: they share an append, a round of the disk and of the network."""
-        if not self._new:
+        if not self.new:
             return
-        new, self._new = self._new, []
+        new, self.new = self.new, []
         try:
             if self._core.role is not Role.LEADER:
                 raise NotLeader(self._core.leader)
@@ -103,9 +103,9 @@ class Proposals:
 
     def refuse(self, error: Exception) -> None:
         """What has not entered the log never will."""
-        for _, done in self._new:
+        for _, done in self.new:
             _fail(done, error)
-        self._new.clear()
+        self.new.clear()
 
 
 def _fail(done: asyncio.Future[int], error: Exception) -> None:

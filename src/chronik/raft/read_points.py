@@ -29,13 +29,13 @@ class ReadPoints:
     def __init__(self, core: Core, start: bytes, *, retry_ticks: int) -> None:
         self._core, self._start, self._retry_ticks = core, start, retry_ticks
         self._count = 0
-        self._new: list[asyncio.Future[int]] = []
+        self.new: list[asyncio.Future[int]] = []  # for `take`
         self._asked: dict[bytes, _Round] = {}
-        self._unapplied: list[tuple[int, list[asyncio.Future[int]]]] = []
+        self.unapplied: list[tuple[int, list[asyncio.Future[int]]]] = []  # confirmed, for `applied`
 
     def ask(self) -> asyncio.Future[int]:
         done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._new.append(done)
+        self.new.append(done)
         return done
 
     def new_context(self) -> bytes:
@@ -44,8 +44,8 @@ class ReadPoints:
 
     def take(self) -> None:
         """Asks for all that came since: their round starts after each of them began to wait."""
-        if self._new:
-            readers, self._new = self._new, []
+        if self.new:
+            readers, self.new = self.new, []
             context = self.new_context()
             check(context not in self._asked, "6 a round of reads has a context of its own", context=context)
             self._asked[context] = _Round(readers)
@@ -57,35 +57,35 @@ class ReadPoints:
             asked.ticks += 1
             if asked.ticks >= self._retry_ticks:
                 del self._asked[context]
-                self._new.extend(reader for reader in asked.readers if not reader.done())
+                self.new.extend(reader for reader in asked.readers if not reader.done())
 
     def leader_changed(self) -> None:
         """Whoever was asked does not lead any more, or nobody did: what waits is asked of the new one at once."""
         for asked in self._asked.values():
-            self._new.extend(reader for reader in asked.readers if not reader.done())
+            self.new.extend(reader for reader in asked.readers if not reader.done())
         self._asked.clear()
 
     def confirmed(self, state: ReadState) -> None:
         asked = self._asked.pop(state.context, None)
         if asked:
-            self._unapplied.append((state.index, asked.readers))
+            self.unapplied.append((state.index, asked.readers))
             self.applied(self._core.log.applied)
 
     def applied(self, index: int) -> None:
-        if not self._unapplied:
+        if not self.unapplied:
             return
-        waiting, self._unapplied = self._unapplied, []
+        waiting, self.unapplied = self.unapplied, []
         for needed, readers in waiting:
             if needed > index:
-                self._unapplied.append((needed, readers))
+                self.unapplied.append((needed, readers))
                 continue
             for reader in readers:
                 if not reader.done():
                     reader.set_result(needed)
 
     def fail(self, error: Exception) -> None:
-        waiting = [*self._new, *(reader for asked in self._asked.values() for reader in asked.readers)]
-        waiting += (reader for _, readers in self._unapplied for reader in readers)
+        waiting = [*self.new, *(reader for asked in self._asked.values() for reader in asked.readers)]
+        waiting += (reader for _, readers in self.unapplied for reader in readers)
         for reader in waiting:
             if not reader.done():
                 reader.set_exception(error)

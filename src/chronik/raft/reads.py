@@ -12,7 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from chronik.raft import heartbeats
-from chronik.raft.messages import NOBODY, Kind, Message, ReadState
+from chronik.raft.messages import NOBODY, Message, MessageKind, ReadState
 from chronik.raft.quorum import confirmed
 from chronik.runtime.invariants import broken, check
 
@@ -70,7 +70,7 @@ def on_read_index(core: Core, message: Message) -> None:
 
 def release_waiting(core: Core) -> None:
     """The first commit of the term is there: requests that came before it may go on."""
-    if not core.reads.waiting or core.log.term(core.log.committed) != core.term:
+    if core.log.term(core.log.committed) != core.term:
         return
     waiting = list(core.reads.waiting)
     core.reads.waiting.clear()
@@ -109,7 +109,7 @@ def _answer(core: Core, request: Message, index: int) -> None:
     if request.sender in (NOBODY, core.id):
         core.read_states.append(ReadState(index, request.context))
     else:
-        core.send(Kind.READ_INDEX_REPLY, request.sender, index=index, context=request.context)
+        core.send(MessageKind.READ_INDEX_REPLY, request.sender, index=index, context=request.context)
 
 
 def forward(core: Core, message: Message) -> None:

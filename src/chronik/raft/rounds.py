@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TypeAlias
 
-from chronik.raft.journal import Journal
+from chronik.raft.journal import RaftJournal
 from chronik.raft.journal_format import Base
 from chronik.raft.messages import NOBODY, Entry, HardState, Ready, Snapshot
 from chronik.raft.stable_log import StableLog
@@ -28,7 +28,7 @@ Work: TypeAlias = Callable[[], asyncio.Future[None]]  # begins a round of writin
 class Rounds:
     def __init__(
         self,
-        journal: Journal,
+        journal: RaftJournal,
         lane: Lane,
         stable: StableLog,
         hard_state: HardState,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from chronik.raft import appending, membership, roles
 from chronik.raft.messages import Message, Role, Snapshot
-from chronik.raft.progress import Pace
+from chronik.raft.progress import ProgressState
 from chronik.runtime.invariants import check
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def report(core: Core, peer_id: int, *, delivered: bool) -> None:
     """The transport says how it ended. Either way the next append waits for a sign of life from the peer."""
     peer = core.progress.get(peer_id)
-    if core.role is not Role.LEADER or peer is None or peer.pace is not Pace.SNAPSHOT:
+    if core.role is not Role.LEADER or peer is None or peer.pace is not ProgressState.SNAPSHOT:
         return
     if not delivered:
         peer.pending_snapshot = 0

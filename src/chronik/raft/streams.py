@@ -30,7 +30,7 @@ from chronik.raft.framing import (
     frame,
 )
 from chronik.raft.greeting import Acceptor, Connector
-from chronik.raft.messages import NOBODY, Kind, Message
+from chronik.raft.messages import NOBODY, Message, MessageKind
 from chronik.runtime.buggify import FULL_QUEUE, STREAM_DROPPED
 from chronik.runtime.interfaces import Clock, Network
 from chronik.runtime.invariants import check
@@ -46,8 +46,8 @@ HELLO_TIMEOUT_S = 2.0
 QUEUE_BYTES_MAX = 64 * MIB  # unsent to one peer; a single larger snapshot may pass an empty queue
 GUEST_QUEUE_BYTES_MAX = SMALL_BYTES_MAX
 VOTE_AGE_MS_MAX = 1000
-VOTES = frozenset({Kind.VOTE, Kind.VOTE_REPLY, Kind.PRE_VOTE, Kind.PRE_VOTE_REPLY})
-PASSED_ON = frozenset({Kind.TRANSFER_LEADER})  # its sender is who is to lead, not who asks for it
+VOTES = frozenset({MessageKind.VOTE, MessageKind.VOTE_REPLY, MessageKind.PRE_VOTE, MessageKind.PRE_VOTE_REPLY})
+PASSED_ON = frozenset({MessageKind.TRANSFER_LEADER})  # its sender is who is to lead, not who asks for it
 
 
 class Stream(asyncio.Protocol):
@@ -105,6 +105,9 @@ class Stream(asyncio.Protocol):
         self._reader = FrameReader(HELLO_BYTES_MAX)
         # Either way round: a machine that lost power behind the handshake would be waited for for ever.
         self._deadline = asyncio.get_running_loop().call_later(HELLO_TIMEOUT_S, self._refuse, "no hello in time")
+        refusal = self._owner.why_refused(transport.get_extra_info("tls_subject"))
+        if refusal is not None:
+            self._refuse(refusal)
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -213,7 +216,7 @@ class Link(Stream):
         self.peer, self.address, self._clock = peer, address, clock
         self.task: asyncio.Task[None] | None = None
         self._ended: asyncio.Future[str] | None = None  # resolves with the reason when the connection ends
-        self._votes: dict[Kind, tuple[int, Message]] = {}  # the newest of each kind, with its time
+        self._votes: dict[MessageKind, tuple[int, Message]] = {}  # the newest of each kind, with its time
         self._backoff_ms = BACKOFF_MS_MIN
         self.is_refused = False  # since the last connection ended, the peer's machine said that nobody listens
 
@@ -257,7 +260,8 @@ class Link(Stream):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        assert self._stream is not None
+        if self._stream is None:
+            return  # its certificate is no node's
         self._greeting = Connector(self._owner.hello_to(self.peer, self._owner.draw(NONCE_BYTES)), self._owner.secret)
         self._stream.write(frame(self._greeting.begin()))
 
@@ -290,6 +294,8 @@ class Incoming(Stream):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         owner = self._owner
+        if self._stream is None:
+            return  # its certificate is no node's
         self._greeting = Acceptor(owner.node_id, owner.secret, owner.draw(NONCE_BYTES), self._admit)
         owner.arrived(self)
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 from chronik.raft.addresses import Address
 from chronik.raft.admission import Admission
@@ -26,6 +27,7 @@ from chronik.raft.streams import Incoming, Link, Stream
 from chronik.runtime.interfaces import Listener, Runtime
 from chronik.runtime.invariants import check
 from chronik.runtime.tasks import Tasks
+from chronik.runtime.tls import TlsServer
 
 logger = logging.getLogger("chronik.raft")
 TURNS_TO_CLOSE = 10
@@ -34,6 +36,7 @@ GUESTS_MAX = 16
 HELD_BYTES_MAX = FRAME_BYTES_MAX + FRAME_BYTES_MAX // 2  # of unfinished frames: a snapshot, and others' appends
 
 Receive = Callable[[Message], None]
+WhyRefused = Callable[[str | None], str | None]  # of the subject of a peer's certificate; None: it may stay
 ReceiveNote = Callable[[int, bytes], None]  # from whom, what
 
 
@@ -41,9 +44,17 @@ class TcpTransport:
     """A Transport. `listen` makes it; the driver attaches to it and names the peers."""
 
     def __init__(
-        self, runtime: Runtime, *, cluster_id: str, node_id: int, configured: Iterable[int] = (), secret: bytes = b""
+        self,
+        runtime: Runtime,
+        *,
+        cluster_id: str,
+        node_id: int,
+        configured: Iterable[int] = (),
+        secret: bytes = b"",
+        why_refused: WhyRefused = lambda subject: None,
     ) -> None:
         self._runtime, self.cluster_id, self.node_id, self.secret = runtime, cluster_id, node_id, secret
+        self.why_refused = why_refused
         self.admission = Admission(node_id, configured)
         self.refusals = Refusals(logger)
         self.held_bytes = 0
@@ -71,11 +82,29 @@ class TcpTransport:
         node_id: int,
         configured: Iterable[int] = (),
         secret: bytes = b"",
+        tls: TlsServer | None = None,
+        why_refused: WhyRefused = lambda subject: None,
     ) -> TcpTransport:
-        """`configured` are the voters that the configuration names; with a `secret` everybody must prove to know it."""
-        transport = cls(runtime, cluster_id=cluster_id, node_id=node_id, configured=configured, secret=secret)
-        transport._listener = await runtime.network.listen(address.host, address.port, lambda: Incoming(transport))
+        """`configured` are the voters that the configuration names; with a `secret` everybody must prove to know it.
+
+        With `tls`, `why_refused` is asked about the subject of a peer's certificate, before anything is said to it.
+        """
+        transport = cls(
+            runtime,
+            cluster_id=cluster_id,
+            node_id=node_id,
+            configured=configured,
+            secret=secret,
+            why_refused=why_refused,
+        )
+        made = partial(Incoming, transport)
+        transport._listener = await runtime.network.listen(address.host, address.port, made, tls)
         return transport
+
+    @property
+    def listener(self) -> Listener:
+        assert self._listener is not None
+        return self._listener
 
     @property
     def address(self) -> Address:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chronik.raft.messages import Kind, Message
+from chronik.raft.messages import Message, MessageKind
 from tests.raft.interaction import REFUSALS, Command, Environment
 
 
@@ -38,7 +38,7 @@ def send_snapshot(environment: Environment, command: Command) -> None:
     """By hand, past the leader's own book-keeping."""
     sender, to = command.nodes()
     node = environment.nodes[sender]
-    message = Message(Kind.SNAPSHOT, to, sender, node.core.term, snapshot=node.history[-1])
+    message = Message(MessageKind.SNAPSHOT, to, sender, node.core.term, snapshot=node.history[-1])
     parcel = environment.parcel(message)
     environment.parcels.append(parcel)
     environment.write(parcel.text + "\n")
