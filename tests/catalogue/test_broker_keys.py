@@ -20,7 +20,7 @@ from chronik.catalogue.notation import read_table
 from chronik.catalogue.topic_keys import TOPIC_CONFIGS
 from chronik.catalogue.values import ConfigType
 from chronik.catalogue.without_effect import FORMER, WITHOUT_EFFECT
-from chronik.metadata.commands import APPEND, SET, AlterConfigs, ConfigChange, ResourceChange
+from chronik.metadata.commands.alter_configs import APPEND, SET, AlterConfigs, ConfigChange, ResourceChange
 from chronik.metadata.image import ResourceType
 from chronik.replication.fetcher import FetchConfig
 from tests.broker.settings.values import another_value

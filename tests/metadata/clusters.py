@@ -5,21 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from chronik.metadata.commands import (
-    BrokerHeartbeat,
-    Command,
-    CreateTopics,
-    EndpointAt,
-    NewTopic,
-    RegisterBroker,
-    RequestId,
-    SupportedFeature,
-)
+from chronik.metadata.commands.broker_heartbeat import BrokerHeartbeat
+from chronik.metadata.commands.command import Command, RequestId
+from chronik.metadata.commands.create_topics import CreateTopics, NewTopic
+from chronik.metadata.commands.register_broker import EndpointAt, RegisterBroker, SupportedFeature
+from chronik.metadata.commands.update_features import KAFKA_FEATURES
 from chronik.metadata.controller import Controller
 from chronik.metadata.decisions.decision import Rules
-from chronik.metadata.decisions.features import KAFKA_FEATURES
 from chronik.metadata.image import EMPTY, Image, Partition, Topic
-from chronik.metadata.records import ClusterRecord, FeatureLevelRecord, Record
+from chronik.metadata.records import ClusterRecord, FeatureLevelRecord, MetadataRecord
 from chronik.metadata.replay import replay_onto
 
 CLUSTER_ID = "cluster-of-the-tests"
@@ -32,7 +26,7 @@ class Cluster:
 
     def __init__(self, rules: Rules | None = None) -> None:
         self.rules = rules or Rules()
-        self.records: list[Record] = []
+        self.records: list[MetadataRecord] = []
         self.image: Image = EMPTY
         self.sequence = 0
         self.now_ns = 0
@@ -41,7 +35,7 @@ class Cluster:
     def _controller(self) -> Controller:
         return Controller(self.image, self.rules, session_timeout_ns=SESSION_NS, now_ns=self.now_ns)
 
-    def apply(self, records: Sequence[Record]) -> None:
+    def apply(self, records: Sequence[MetadataRecord]) -> None:
         self.records += records
         self.image, _ = replay_onto(self.image, self.image.version + 1, records)
 
@@ -100,7 +94,7 @@ def cluster(
 ) -> Cluster:
     """Brokers 1 to n, live but for `fenced`."""
     made = Cluster(rules)
-    founding: list[Record] = [ClusterRecord(cluster_id=CLUSTER_ID)]
+    founding: list[MetadataRecord] = [ClusterRecord(cluster_id=CLUSTER_ID)]
     founding += [FeatureLevelRecord(name=name, level=level) for name, level in (features or {}).items()]
     made.apply(founding)
     made.change_controller()

@@ -10,7 +10,9 @@ import sys
 import tracemalloc
 from time import process_time
 
-from chronik.metadata.commands import CreateTopics, FenceBroker, NewTopic, RequestId
+from chronik.metadata.commands.command import RequestId
+from chronik.metadata.commands.create_topics import CreateTopics, NewTopic
+from chronik.metadata.commands.fence_broker import FenceBroker
 from chronik.metadata.image import Image
 from chronik.metadata.records import PartitionChangeRecord, decode_batch, encode_batch
 from chronik.metadata.replay import replay_onto

@@ -5,23 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from chronik.metadata.commands import (
-    AllocateProducerIds,
-    AllocateProducerIdsReply,
-    BrokerHeartbeat,
-    Command,
-    CreateTopics,
-    CreateTopicsReply,
-    NewTopic,
-    Reply,
-    RequestId,
-)
+from chronik.metadata.commands.allocate_producer_ids import AllocateProducerIds, AllocateProducerIdsReply
+from chronik.metadata.commands.broker_heartbeat import BrokerHeartbeat
+from chronik.metadata.commands.command import Command, Reply, RequestId
+from chronik.metadata.commands.create_topics import CreateTopics, NewTopic
+from chronik.metadata.commands.registry import COMMANDS
 from chronik.metadata.errors import MetadataRefused, NotController
-from chronik.metadata.forwarding import COMMANDS, Forwarding
+from chronik.metadata.forwarding import NOT_A_MEMBER, Forwarding
 from chronik.wire.error_codes import ErrorCode
 
 REQUEST = RequestId(2, 100, 7, 5)
@@ -61,8 +56,14 @@ class Pair:
         self.asked: list[tuple[Command, RequestId]] = []
         self.answer: Reply | Exception = AllocateProducerIdsReply(first_producer_id=1000, count=1000)
         self.to_controller, self.to_asker = Pipe(1), Pipe(2)
-        self.controller = Forwarding(self.to_asker, self._decide, lambda: 42, incarnation=1)
-        self.asker = Forwarding(self.to_controller, self._refuse, lambda: 0, incarnation=2)
+        self.brokers: dict[int, Any] = {2: SimpleNamespace(epoch=3)}
+        self.controller = Forwarding(self.to_asker, self._decide, self._newest, lambda: 42, incarnation=1)
+        self.asker = Forwarding(self.to_controller, self._refuse, self._newest, lambda: 0, incarnation=2)
+
+    def _newest(self) -> Any:
+        if isinstance(self.answer, NotController):
+            raise self.answer
+        return SimpleNamespace(brokers=self.brokers)
 
     def _decide(self, command: Command, request: RequestId) -> asyncio.Future[Reply]:
         if isinstance(self.answer, NotController):
@@ -155,18 +156,43 @@ def test_what_a_node_asks_that_is_no_member_is_not_done(command: Command) -> Non
     run(test)
 
 
-def test_a_node_that_was_removed_may_ask_whether_it_is_registered() -> None:
-    """So that it learns that it was removed, and ends, instead of waiting for a leader that has forgotten it."""
+@pytest.mark.parametrize(
+    ("brokers", "told"),
+    [
+        ({}, ErrorCode.STALE_BROKER_EPOCH),
+        ({2: SimpleNamespace(epoch=4)}, ErrorCode.STALE_BROKER_EPOCH),
+        ({2: SimpleNamespace(epoch=3)}, NOT_A_MEMBER),
+    ],
+)
+def test_a_node_that_was_removed_may_ask_whether_it_is_registered(brokers: dict[int, Any], told: ErrorCode) -> None:
+    """So that it learns that it was removed, and ends, instead of waiting for a leader that has forgotten it. A node
+    that is registered and not a member takes no metadata: its heartbeat does not bring clients to it."""
 
     async def test(pair: Pair) -> None:
         pair.to_asker.members = ()
-        pair.answer = MetadataRefused(ErrorCode.STALE_BROKER_EPOCH, "gone")
+        pair.brokers = brokers
         asked = pair.ask(BrokerHeartbeat(broker_id=2, broker_epoch=3))
         await pair.deliver()
         answer, _ = await asked
         assert isinstance(answer, MetadataRefused)
-        assert answer.error_code == ErrorCode.STALE_BROKER_EPOCH
-        assert len(pair.asked) == 1
+        assert answer.error_code == told
+        assert pair.asked == []
+
+    run(test)
+
+
+@pytest.mark.parametrize("command", [ALLOCATE, BrokerHeartbeat(broker_id=2, broker_epoch=3)])
+def test_only_the_controller_says_that_a_node_is_not_a_member(command: Command) -> None:
+    """Another node may not have heard yet that the asker was added."""
+
+    async def test(pair: Pair) -> None:
+        pair.to_asker.members = ()
+        pair.answer = NotController(3)
+        asked = pair.ask(command)
+        await pair.deliver()
+        with pytest.raises(NotController) as refused:
+            await asked
+        assert refused.value.leader_id == 3
 
     run(test)
 
@@ -277,7 +303,7 @@ def test_a_note_that_cannot_be_read_changes_nothing(note: bytes, caplog: pytest.
 
 def test_the_number_of_a_command_stays() -> None:
     """Nodes of two releases talk by these numbers: new commands go to the end."""
-    assert [command.__name__ for command in COMMANDS[:11]] == [
+    assert [command.__name__ for command in COMMANDS[:17]] == [
         "CreateTopics",
         "DeleteTopics",
         "CreatePartitions",
@@ -289,5 +315,10 @@ def test_the_number_of_a_command_stays() -> None:
         "AlterPartition",
         "AllocateProducerIds",
         "UpdateFeatures",
+        "ElectLeaders",
+        "AlterReassignments",
+        "DescribeQuorum",
+        "AddVoter",
+        "RemoveVoter",
+        "ReportLostReplicas",
     ]
-    assert issubclass(CreateTopicsReply, Reply)

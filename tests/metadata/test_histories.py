@@ -12,40 +12,24 @@ from typing import Any
 
 import pytest
 
-from chronik.metadata.commands import (
-    PREFERRED,
-    SET,
-    UNCLEAN,
-    AllocateProducerIds,
-    AlterConfigs,
-    AlterPartition,
-    AlterReassignments,
-    BrokerHeartbeat,
-    Command,
-    ConfigChange,
-    CreatePartitions,
-    CreateTopics,
-    DeleteTopics,
-    ElectLeaders,
-    FenceBroker,
-    IsrMember,
-    NewIsr,
-    NewTopic,
-    ReassignedTopic,
-    Reassignment,
-    RequestId,
-    ResourceChange,
-    TopicGrowth,
-    TopicIsrs,
-    TopicName,
-    UnregisterBroker,
-)
+from chronik.metadata.commands.allocate_producer_ids import AllocateProducerIds
+from chronik.metadata.commands.alter_configs import SET, AlterConfigs, ConfigChange, ResourceChange
+from chronik.metadata.commands.alter_partition import AlterPartition, IsrMember, NewIsr, TopicIsrs
+from chronik.metadata.commands.alter_reassignments import AlterReassignments, ReassignedTopic, Reassignment
+from chronik.metadata.commands.broker_heartbeat import BrokerHeartbeat
+from chronik.metadata.commands.command import Command, RequestId
+from chronik.metadata.commands.create_partitions import CreatePartitions, TopicGrowth
+from chronik.metadata.commands.create_topics import CreateTopics, NewTopic
+from chronik.metadata.commands.delete_topics import DeleteTopics, TopicName
+from chronik.metadata.commands.elect_leaders import PREFERRED, UNCLEAN, ElectLeaders
+from chronik.metadata.commands.fence_broker import FenceBroker
+from chronik.metadata.commands.unregister_broker import UnregisterBroker
 from chronik.metadata.controller import Controller
 from chronik.metadata.decisions.decision import Rules
 from chronik.metadata.delta import Delta
 from chronik.metadata.errors import MetadataRefused
 from chronik.metadata.image import EMPTY, NO_LEADER, Image
-from chronik.metadata.records import ClusterRecord, Record, decode_batch, encode_batch
+from chronik.metadata.records import ClusterRecord, MetadataRecord, decode_batch, encode_batch
 from chronik.metadata.replay import replay, replay_onto
 from chronik.metadata.snapshot import decode_snapshot, difference, encode_snapshot, state_hash
 from chronik.wire.error_codes import ErrorCode
@@ -80,8 +64,8 @@ class History:
         self.model = Model()
         self.image: Image = EMPTY
         self.entries: list[bytes] = []
-        self.records: list[Record] = []
-        self.pending: list[Record] = [ClusterRecord(cluster_id=CLUSTER_ID)]
+        self.records: list[MetadataRecord] = []
+        self.pending: list[MetadataRecord] = [ClusterRecord(cluster_id=CLUSTER_ID)]
         self.sequence = 0
         self.epochs: dict[tuple[bytes, int], tuple[int, int]] = {}
         self.controller = Controller(EMPTY, Rules(), session_timeout_ns=SESSION_NS, now_ns=0)

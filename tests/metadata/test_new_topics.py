@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from chronik.metadata.image import EMPTY, Partition, Topic
 from chronik.metadata.new_topics import PARTITIONS_MAX, Placement, new_topic_record, record_of
-from chronik.metadata.records import PartitionRecord, Record, TopicRecord, decode_batch, encode_batch
+from chronik.metadata.records import MetadataRecord, PartitionRecord, TopicRecord, decode_batch, encode_batch
 from chronik.metadata.replay import replay_onto
 
 ID = bytes(range(16))
@@ -15,7 +15,7 @@ replicas = st.lists(st.integers(0, 9), min_size=3, max_size=3, unique=True).map(
 placements = st.lists(replicas, min_size=1, max_size=5).map(tuple)
 
 
-def long_form(placement: Placement) -> list[Record]:
+def long_form(placement: Placement) -> list[MetadataRecord]:
     partitions = [
         PartitionRecord(
             topic_id=ID, index=index, leader=r[0], leader_epoch=0, partition_epoch=0, replicas=list(r), isr=list(r)

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from chronik.metadata.commands import BrokerHeartbeat, CreateTopics, NewTopic
+from chronik.metadata.commands.broker_heartbeat import BrokerHeartbeat
+from chronik.metadata.commands.create_topics import CreateTopics, NewTopic
 from chronik.metadata.errors import NotController
 from chronik.metadata.snapshot import state_hash
 from chronik.metadata.store import MetadataStore

@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
-from chronik.metadata.commands import AddVoter, Command, DescribeQuorum, RemoveVoter, RequestId
+from chronik.metadata.commands.add_voter import AddVoter
+from chronik.metadata.commands.command import Command, RequestId
+from chronik.metadata.commands.describe_quorum import DescribeQuorum
+from chronik.metadata.commands.remove_voter import RemoveVoter
 from chronik.metadata.errors import MetadataRefused, NotController
 from chronik.metadata.quorum import REMEMBERED_MAX, QuorumDuties
 from chronik.raft.addresses import Address

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from chronik.metadata.commands import ConfigValue, CreatePartitions, DeleteTopics, FenceBroker, TopicGrowth, TopicName
+from chronik.metadata.commands.create_partitions import CreatePartitions, TopicGrowth
+from chronik.metadata.commands.create_topics import ConfigValue
+from chronik.metadata.commands.delete_topics import DeleteTopics, TopicName
+from chronik.metadata.commands.fence_broker import FenceBroker
 from chronik.metadata.delta import Changes
 from chronik.metadata.image import EMPTY, ConfigResource
 from chronik.metadata.records import (
     AppliedRequestRecord,
     BrokerChangeRecord,
     ClusterRecord,
+    MetadataRecord,
     NewTopicRecord,
     PartitionChangeRecord,
     PartitionRecord,
     PartitionsChangeRecord,
     ProducerIdsRecord,
-    Record,
     RemoveTopicRecord,
     TopicRecord,
     UnregisterBrokerRecord,
@@ -53,7 +56,7 @@ def whole(name: str, topic_id: bytes, replicas: str = "00000001", factor: int = 
     return NewTopicRecord(topic_id=topic_id, name=name, replication_factor=factor, replicas=bytes.fromhex(replicas))
 
 
-IMPOSSIBLE: list[tuple[str, list[Record]]] = [
+IMPOSSIBLE: list[tuple[str, list[MetadataRecord]]] = [
     ("a second topic of the name", [TopicRecord(topic_id=b"o" * 16, name="t"), partition(0, topic_id=b"o" * 16)]),
     ("a second topic of the id", [TopicRecord(topic_id=ID, name="u"), partition(0)]),
     ("a topic without partitions", [TopicRecord(topic_id=b"o" * 16, name="u")]),
@@ -95,7 +98,7 @@ IMPOSSIBLE: list[tuple[str, list[Record]]] = [
 
 
 @pytest.mark.parametrize(("what", "records"), IMPOSSIBLE, ids=[what for what, _ in IMPOSSIBLE])
-def test_records_that_cannot_be_stop_the_node(what: str, records: list[Record]) -> None:
+def test_records_that_cannot_be_stop_the_node(what: str, records: list[MetadataRecord]) -> None:
     """Some controller has a bug, and going on would spread it. The image stays as it was."""
     on = cluster(1)
     create(on, new_topic("t"))
@@ -133,7 +136,7 @@ def test_changes_name_what_changed_and_nothing_else() -> None:
 def test_a_topic_made_and_removed_in_one_batch_was_never_there() -> None:
     """A listener that hears of it would create files for nothing."""
     on = cluster(1)
-    batch: list[Record] = [TopicRecord(topic_id=ID, name="t.x"), partition(0), RemoveTopicRecord(topic_id=ID)]
+    batch: list[MetadataRecord] = [TopicRecord(topic_id=ID, name="t.x"), partition(0), RemoveTopicRecord(topic_id=ID)]
     image, changes = replay_onto(on.image, 9, batch)
     assert changes == Changes()
     assert (len(image.topics), len(image.lookalikes)) == (0, 0)

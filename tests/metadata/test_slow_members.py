@@ -9,7 +9,9 @@ from itertools import count
 
 import pytest
 
-from chronik.metadata.commands import BrokerHeartbeat, RemoveVoter, RequestId
+from chronik.metadata.commands.broker_heartbeat import BrokerHeartbeat
+from chronik.metadata.commands.command import RequestId
+from chronik.metadata.commands.remove_voter import RemoveVoter
 from chronik.metadata.errors import ForeignMetadata, MetadataMissing, MetadataOutdated, MetadataRefused
 from chronik.metadata.store import MetadataStore
 from chronik.metadata.store_config import StoreConfig
@@ -164,7 +166,7 @@ async def beat(leader: MetadataStore, broker_id: int) -> None:
         with contextlib.suppress(MetadataRefused):
             epoch = leader.image.brokers[broker_id].epoch
             request = RequestId(broker_id, 1, sequence, sequence)
-            await leader._decide(BrokerHeartbeat(broker_id=broker_id, broker_epoch=epoch), request)
+            await leader.submitter.decide(BrokerHeartbeat(broker_id=broker_id, broker_epoch=epoch), request)
         await asyncio.sleep(1)
 
 

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from chronik.metadata.commands import (
-    AllocateProducerIds,
-    ConfigValue,
-    CreatePartitions,
-    DeleteTopics,
-    FenceBroker,
-    RequestId,
-    TopicGrowth,
-    TopicName,
-    UnregisterBroker,
-)
+from chronik.metadata.commands.allocate_producer_ids import AllocateProducerIds
+from chronik.metadata.commands.alter_scram_credentials import AlterScramCredentials
+from chronik.metadata.commands.command import RequestId
+from chronik.metadata.commands.create_acls import CreateAcls
+from chronik.metadata.commands.create_partitions import CreatePartitions, TopicGrowth
+from chronik.metadata.commands.create_topics import ConfigValue
+from chronik.metadata.commands.delete_acls import DeleteAcls
+from chronik.metadata.commands.delete_topics import DeleteTopics, TopicName
+from chronik.metadata.commands.fence_broker import FenceBroker
+from chronik.metadata.commands.unregister_broker import UnregisterBroker
 from chronik.metadata.delta import Changes
 from chronik.metadata.errors import DamagedMetadata
 from chronik.metadata.image import EMPTY, ConfigResource, Image, View
 from chronik.metadata.snapshot import decode_snapshot, difference, encode_snapshot, state_hash
+from tests.metadata.access_commands import acl, acl_filter
 from tests.metadata.clusters import Cluster, cluster, create, new_topic, registration
+from tests.metadata.decisions.test_scram_credentials import upsertion
 
 
 def fields_of(image: Image) -> dict[str, object]:
@@ -35,7 +36,10 @@ def eventful() -> Cluster:
     on.ask(AllocateProducerIds(broker_id=1, broker_epoch=on.epoch(1)))
     on.ask(DeleteTopics(topics=[TopicName(name="gone.soon")]), RequestId(5, 3, 9, 7))
     on.ask(CreatePartitions(topics=[TopicGrowth(name="c_d", partition_count=4)]), RequestId(5, 3, 10, 7))
+    on.ask(AlterScramCredentials(deletions=[], upsertions=[upsertion("alice"), upsertion("bob", 2)], secret=b"s" * 32))
     on.ask(UnregisterBroker(broker_id=4))
+    on.ask(CreateAcls(rules=[acl("a."), acl("a.", pattern_type=4), acl("gone")]))
+    on.ask(DeleteAcls(filters=[acl_filter(resource_name="gone")]))
     for broker_id in (2, 3):
         on.ask(FenceBroker(broker_id=broker_id, broker_epoch=on.epoch(broker_id)))
     return on
@@ -45,6 +49,7 @@ def test_a_snapshot_holds_every_field() -> None:
     """A node that starts from one must be the same as one that replayed the log, in what no hash is made of too."""
     image = eventful().image
     assert any(partition.elr for partition in image.topics_by_name["a.b"].partitions)
+    assert (len(image.scram), image.scram_secret) == (2, b"s" * 32)
     read = decode_snapshot(encode_snapshot(image))
     assert fields_of(read) == fields_of(image)
     assert state_hash(read) == state_hash(image)
@@ -81,6 +86,7 @@ def test_the_difference_of_two_images_is_what_happened_between_them() -> None:
     create(on, new_topic("new"))
     on.ask(CreatePartitions(topics=[TopicGrowth(name="c_d", partition_count=5)]))
     on.ask(registration(7))
+    on.ask(DeleteAcls(filters=[acl_filter()]))
     after = decode_snapshot(encode_snapshot(on.image))
     changes = difference(before, after)
     assert [topic.name for topic in changes.topics_added] == ["new"]
@@ -91,3 +97,4 @@ def test_the_difference_of_two_images_is_what_happened_between_them() -> None:
     assert changes.brokers == (7,)
     assert changes.configs == (ConfigResource(2, "a.b"),)
     assert not changes.features
+    assert changes.access

@@ -11,17 +11,12 @@ from typing import Any, TypeVar
 import pytest
 
 from chronik.metadata import writer
-from chronik.metadata.commands import (
-    AllocateProducerIds,
-    BrokerHeartbeat,
-    CreateTopics,
-    DeleteTopics,
-    FeatureUpdate,
-    NewTopic,
-    RequestId,
-    TopicName,
-    UpdateFeatures,
-)
+from chronik.metadata.commands.allocate_producer_ids import AllocateProducerIds
+from chronik.metadata.commands.broker_heartbeat import BrokerHeartbeat
+from chronik.metadata.commands.command import RequestId
+from chronik.metadata.commands.create_topics import CreateTopics, NewTopic
+from chronik.metadata.commands.delete_topics import DeleteTopics, TopicName
+from chronik.metadata.commands.update_features import FeatureUpdate, UpdateFeatures
 from chronik.metadata.delta import Changes
 from chronik.metadata.errors import MetadataRefused, NotANumber, NotController, StoreClosed, WrongCluster
 from chronik.metadata.image import Image
@@ -371,7 +366,7 @@ def test_a_silent_broker_is_fenced_and_this_nodes_own_is_not() -> None:
                 fenced.set_result(after)
 
         store.subscribe(listen)
-        clock = store._runtime.clock
+        clock = store.runtime.clock
         assert isinstance(clock, StillClock)
         clock.now_ns += 40_000_000
         image = await asyncio.wait_for(fenced, 10)
@@ -391,14 +386,14 @@ def test_a_look_for_silent_brokers_that_is_refused_leaves_no_request_open(monkey
         asked.cluster_id = store.image.cluster_id
         epoch = (await store.submit(asked)).broker_epoch
         await store.submit(BrokerHeartbeat(broker_id=2, broker_epoch=epoch))
-        clock = store._runtime.clock
+        clock = store.runtime.clock
         assert isinstance(clock, StillClock)
         clock.now_ns += 40_000_000
         monkeypatch.setattr(writer, "WAITING_MAX", 0)
-        store._watch_sessions()
-        assert not store._unanswered
+        store.control.watch_sessions()
+        assert not store.submitter.unanswered
         monkeypatch.undo()
-        store._watch_sessions()
+        store.control.watch_sessions()
         await store.submit(creation("t"))
         assert store.image.brokers[2].fenced
         await store.submit(creation("u"))
@@ -415,13 +410,13 @@ def test_who_gave_up_waiting_for_an_image_is_forgotten() -> None:
         store = await with_broker(SimDisk(1))
         for _ in range(3):
             with pytest.raises(TimeoutError):
-                await asyncio.wait_for(store._caught_up(store.image.version + 1), 0.001)
-        assert not store._behind
-        waits = asyncio.ensure_future(store._caught_up(store.image.version + 1))
+                await asyncio.wait_for(store.submitter.caught_up(store.image.version + 1), 0.001)
+        assert not store.submitter.behind
+        waits = asyncio.ensure_future(store.submitter.caught_up(store.image.version + 1))
         await asyncio.sleep(0)
         await store.submit(creation("t"))
         await asyncio.wait_for(waits, 10)
-        assert not store._behind
+        assert not store.submitter.behind
         await store.close()
 
     run(test)
@@ -434,11 +429,11 @@ def test_a_copy_of_a_command_that_waits_is_never_refused(monkeypatch: pytest.Mon
     async def test() -> None:
         store = await with_broker(SimDisk(1))
         monkeypatch.setattr(writer, "WAITING_MAX", 1)
-        assert store._writer is not None
-        first = store._writer.submit(CreateTopics(topics=[new_topic("t")]), RequestId(2, 1, 1, 1))
-        copy = store._writer.submit(CreateTopics(topics=[new_topic("t")]), RequestId(2, 1, 1, 1))
+        assert store.control.writer is not None
+        first = store.control.writer.submit(CreateTopics(topics=[new_topic("t")]), RequestId(2, 1, 1, 1))
+        copy = store.control.writer.submit(CreateTopics(topics=[new_topic("t")]), RequestId(2, 1, 1, 1))
         with pytest.raises(MetadataRefused, match="metadata commands are waiting already"):
-            store._writer.submit(CreateTopics(topics=[new_topic("u")]), RequestId(2, 1, 2, 1))
+            store.control.writer.submit(CreateTopics(topics=[new_topic("u")]), RequestId(2, 1, 2, 1))
         assert await first == await copy
         assert [topic.name for topic in store.image.all_topics()] == ["t"]
         await store.close()
@@ -456,14 +451,14 @@ def test_a_controller_that_begins_again_knows_who_was_alive(monkeypatch: pytest.
         asked.cluster_id = store.image.cluster_id
         epoch = (await store.submit(asked)).broker_epoch
         await store.submit(BrokerHeartbeat(broker_id=2, broker_epoch=epoch))
-        before = store._writer
+        before = store.control.writer
         failed: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         failed.set_exception(Dropped("too much is uncommitted"))
         monkeypatch.setattr(store.raft, "propose", lambda _: failed)
         with pytest.raises(NotController):
             await store.submit(creation("t"))
         monkeypatch.undo()
-        assert store._writer not in (None, before)
+        assert store.control.writer not in (None, before)
         second = registration(2, process=2, directory=b"b" * 16)
         second.cluster_id = store.image.cluster_id
         with pytest.raises(MetadataRefused) as refused:

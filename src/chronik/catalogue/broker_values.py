@@ -65,7 +65,7 @@ class BrokerValues:
     )
     key(
         "listener.security.protocol.map  string  SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT  read-only",  # noqa: E501 - a row is one line
-        "Protocol of each listener, as NAME:PROTOCOL. Only PLAINTEXT is supported; with any other the node does "
+        "Protocol of each listener, as NAME:PROTOCOL. PLAINTEXT and SSL are supported; with any other the node does "
         "not start.",
     )
     key(
@@ -95,17 +95,28 @@ class BrokerValues:
     section("Security")
     key(
         "authorizer.class.name  string  ''  read-only",
-        "Must be empty. Authorization is not implemented, so a node with an authorizer does not start.",
+        "Empty: everybody may do everything. org.apache.kafka.metadata.authorizer.StandardAuthorizer: requests are "
+        "allowed or denied by ACLs. Other authorizers are not supported.",
+    )
+    key(
+        "super.users  string  ''  read-only",
+        "Principals that may do everything, separated by semicolons, such as User:admin;User:broker. Must contain "
+        "the principal of connections between brokers. Needs authorizer.class.name.",
+    )
+    key(
+        "allow.everyone.if.no.acl.found  boolean  false  read-only",
+        "Whether everybody may do everything to a resource to which no ACL applies. Needs authorizer.class.name.",
     )
     insecure_listeners: bool = key(
         "chronik.insecure.listeners  boolean  false  read-only",
-        "Allow listeners that other machines can reach, although there is no authentication. Without it, such a "
-        "node does not start.",
+        "Allow listeners that other machines can reach without authentication. Without it, such a node does not "
+        "start. Logins (SASL), or TLS with ssl.client.auth=required, are authentication.",
     )
     key(
         "chronik.quorum.secret  password  -  read-only",
         "Shared secret of the quorum, the same on every node, 16 characters or more. Nodes prove to each other "
-        "that they know it; it is never sent. Without it, the quorum listener must be on loopback.",
+        "that they know it; it is never sent. Without it, the quorum listener must be on loopback, or require "
+        "certificates.",
     )
     key(
         "chronik.quorum.secret.file  string  -  read-only",
@@ -200,6 +211,24 @@ class BrokerValues:
         "chronik.memory.budget.bytes  long  -  read-only  16777216..",
         "Memory for requests, unread responses, fetch sessions and group members together. Clients wait when it "
         "is used up. Default: a quarter of the machine's memory, at most 1 GiB.",
+    )
+
+    section("Quotas")
+    quota_window_num: int = key(
+        "quota.window.num  int  11  read-only  1..",
+        "Samples over which the rates of clients are measured.",
+    )
+    quota_window_size_seconds: int = key(
+        "quota.window.size.seconds  int  1  read-only  1..",
+        "Length of each of these samples.",
+    )
+    controller_quota_window_num: int = key(
+        "controller.quota.window.num  int  11  read-only  1..",
+        "With controller.quota.window.size.seconds: for how many seconds a client may save up changes of topics.",
+    )
+    controller_quota_window_size_seconds: int = key(
+        "controller.quota.window.size.seconds  int  1  read-only  1..",
+        "See controller.quota.window.num.",
     )
 
     section("Topics")
@@ -419,7 +448,62 @@ class BrokerValues:
         "Maximum size of the metadata that a client stores with an offset.",
     )
 
+    section("Logins")
+    key(
+        "sasl.enabled.mechanisms  list  GSSAPI  per-broker",
+        "Mechanisms of SASL listeners: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512. Can be set for one listener.",
+    )
+    key(
+        "sasl.jaas.config  password  -  per-broker",
+        "Users of PLAIN, and the user and password by which this broker logs in to others. Write it for a listener and "
+        "a mechanism: listener.name.NAME.MECHANISM.sasl.jaas.config.",
+    )
+    key(
+        "sasl.mechanism.inter.broker.protocol  string  GSSAPI  per-broker",
+        "Mechanism by which brokers log in to each other, if inter.broker.listener.name is a SASL listener.",
+    )
+    sasl_server_max_receive_size: int = key(
+        "sasl.server.max.receive.size  int  524288  read-only",
+        "Maximum size of a request before its sender has logged in.",
+    )
+    key(
+        "connections.max.reauth.ms  long  0  read-only",
+        "How long a login is valid; 0: as long as the connection. Can be set for one listener and mechanism.",
+    )
+    connection_failed_authentication_delay_ms: int = key(
+        "connection.failed.authentication.delay.ms  int  100  read-only  0..",
+        "How long the answer to a failed login is held back.",
+    )
+
     section("Transactions")
+    transaction_max_timeout_ms: int = key(
+        "transaction.max.timeout.ms  int  900000  read-only  1..",
+        "Longest transaction timeout that a producer may ask for.",
+    )
+    transactional_id_expiration_ms: int = key(
+        "transactional.id.expiration.ms  int  604800000  read-only  1..",
+        "How long to keep a transactional id that is not used.",
+    )
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = key(
+        "transaction.remove.expired.transaction.cleanup.interval.ms  int  3600000  read-only  1..",
+        "Interval between checks for expired transactional ids.",
+    )
+    transaction_partition_verification_enable: bool = key(
+        "transaction.partition.verification.enable  boolean  true  cluster-wide",
+        "Whether a leader asks the coordinator before it takes the first batch of an older producer's transaction.",
+    )
+    add_partitions_to_txn_retry_backoff_ms: int = key(
+        "add.partitions.to.txn.retry.backoff.ms  int  20  read-only  1..",
+        "Longest pause of a leader before it asks a coordinator again that is still ending the producer's transaction.",
+    )
+    add_partitions_to_txn_retry_backoff_max_ms: int = key(
+        "add.partitions.to.txn.retry.backoff.max.ms  int  100  read-only  0..",
+        "How long a leader asks again before it refuses the batch.",
+    )
+    transaction_two_phase_commit_enable: bool = key(
+        "transaction.two.phase.commit.enable  boolean  false  read-only",
+        "Whether producers may ask for transactions without a timeout, which only they can end.",
+    )
     transaction_state_log_replication_factor: int = key(
         "transaction.state.log.replication.factor  short  3  read-only  1..",
         "Replicas of the transaction topic. The topic is not created while there are fewer brokers.",

@@ -48,7 +48,7 @@ TOPIC_CONFIGS: dict[str, Definition] = {
         ),
         own(
             "chronik.table.enable  boolean  false",
-            "Keeps the topic as a table, by whoever runs `chronik materialize`; produce never waits for it.",
+            "Materializes the topic as a table while `chronik materialize` runs; producers never wait for it.",
         ),
         own("chronik.table.format  string  delta  delta", "The format of the table."),
         own(
@@ -99,12 +99,12 @@ TOPIC_CONFIGS: dict[str, Definition] = {
         ),
         inherits(
             "flush.messages",
-            "Forces an fsync after so many records; chronik.durability is the better way to ask for safety.",
+            "Forces an fsync after this many records; prefer chronik.durability.",
             "log.flush.interval.messages",
         ),
         inherits(
             "flush.ms",
-            "Forces an fsync after so much time.",
+            "Forces an fsync after this time.",
             "log.flush.interval.ms",
             "log.flush.scheduler.interval.ms",
         ),
@@ -196,7 +196,7 @@ TOPIC_CONFIGS: dict[str, Definition] = {
         ),
         inherits(
             "retention.ms",
-            "How long records are kept under cleanup.policy=delete; -1 is for ever.",
+            "Retention time of records under cleanup.policy=delete; -1 means no limit.",
             Synonym("log.retention.ms", floor=-1),
             Synonym("log.retention.minutes", MINUTE_MS, floor=-1),
             Synonym("log.retention.hours", HOUR_MS, floor=-1),

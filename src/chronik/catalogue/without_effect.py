@@ -8,17 +8,13 @@ from __future__ import annotations
 from chronik.catalogue.notation import read_table
 
 WITHOUT_EFFECT = read_table("""
-[Security: not implemented; a node does not start if sasl.*, ssl.*, delegation.token.* or principal.builder.class differ from their defaults]
-connection.failed.authentication.delay.ms  int  100  read-only  0..
-connections.max.reauth.ms  long  0  read-only
+[Security: not implemented; a node does not start if one of these keys differs from its default]
 delegation.token.expiry.check.interval.ms  long  3600000  read-only  1..
 delegation.token.expiry.time.ms  long  86400000  read-only  1..
 delegation.token.max.lifetime.ms  long  604800000  read-only  1..
 delegation.token.secret.key  password  -  read-only
 principal.builder.class  class  org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder  per-broker
 sasl.client.callback.handler.class  class  -  read-only
-sasl.enabled.mechanisms  list  GSSAPI  per-broker
-sasl.jaas.config  password  -  per-broker
 sasl.kerberos.kinit.cmd  string  /usr/bin/kinit  per-broker
 sasl.kerberos.min.time.before.relogin  long  60000  per-broker
 sasl.kerberos.principal.to.local.rules  list  DEFAULT  per-broker
@@ -36,7 +32,6 @@ sasl.login.refresh.window.jitter  double  0.05  per-broker
 sasl.login.retry.backoff.max.ms  long  10000  read-only
 sasl.login.retry.backoff.ms  long  100  read-only
 sasl.mechanism.controller.protocol  string  GSSAPI  read-only
-sasl.mechanism.inter.broker.protocol  string  GSSAPI  per-broker
 sasl.oauthbearer.assertion.algorithm  string  RS256  read-only
 sasl.oauthbearer.assertion.claim.aud  string  -  read-only
 sasl.oauthbearer.assertion.claim.exp.seconds  int  300  read-only  0..86400
@@ -64,41 +59,21 @@ sasl.oauthbearer.scope.claim.name  string  scope  read-only
 sasl.oauthbearer.sub.claim.name  string  sub  read-only
 sasl.oauthbearer.token.endpoint.url  string  -  read-only
 sasl.server.callback.handler.class  class  -  read-only
-sasl.server.max.receive.size  int  524288  read-only
-security.providers  string  -  read-only
-ssl.allow.dn.changes  boolean  false  read-only
-ssl.allow.san.changes  boolean  false  read-only
-ssl.cipher.suites  list  ''  per-broker
-ssl.client.auth  string  none  per-broker  required|requested|none
-ssl.enabled.protocols  list  TLSv1.2,TLSv1.3  per-broker
-ssl.endpoint.identification.algorithm  string  https  per-broker
 ssl.engine.factory.class  class  -  per-broker
-ssl.key.password  password  -  per-broker
+
+[TLS: details of Java's implementation; OpenSSL has its own]
+security.providers  string  -  read-only
 ssl.keymanager.algorithm  string  SunX509  per-broker
-ssl.keystore.certificate.chain  password  -  per-broker
-ssl.keystore.key  password  -  per-broker
-ssl.keystore.location  string  -  per-broker
-ssl.keystore.password  password  -  per-broker
-ssl.keystore.type  string  JKS  per-broker
-ssl.principal.mapping.rules  string  DEFAULT  read-only
 ssl.protocol  string  TLSv1.3  per-broker
 ssl.provider  string  -  per-broker
 ssl.secure.random.implementation  string  -  per-broker
 ssl.trustmanager.algorithm  string  PKIX  per-broker
-ssl.truststore.certificates  password  -  per-broker
-ssl.truststore.location  string  -  per-broker
-ssl.truststore.password  password  -  per-broker
-ssl.truststore.type  string  JKS  per-broker
 
-[Quotas: not enforced]
+[Quotas of replication and of remote storage: not enforced]
 alter.log.dirs.replication.quota.window.num  int  11  read-only  1..
 alter.log.dirs.replication.quota.window.size.seconds  int  1  read-only  1..
 client.quota.callback.class  class  -  read-only
-controller.quota.window.num  int  11  read-only  1..
-controller.quota.window.size.seconds  int  1  read-only  1..
 max.connection.creation.rate  int  2147483647  cluster-wide  0..
-quota.window.num  int  11  read-only  1..
-quota.window.size.seconds  int  1  read-only  1..
 remote.log.manager.copy.quota.window.num  int  11  read-only  1..
 remote.log.manager.copy.quota.window.size.seconds  int  1  read-only  1..
 remote.log.manager.fetch.quota.window.num  int  11  read-only  1..
@@ -270,11 +245,8 @@ metadata.max.idle.interval.ms  int  500  read-only  0..
 metadata.max.retention.bytes  long  104857600  read-only
 metadata.max.retention.ms  long  604800000  read-only
 
-[Transactions: not implemented]
+[Transactions: a timeout aborts them when it is due, not at the next check]
 transaction.abort.timed.out.transaction.cleanup.interval.ms  int  10000  read-only  1..
-transaction.max.timeout.ms  int  900000  read-only  1..
-transaction.remove.expired.transaction.cleanup.interval.ms  int  3600000  read-only  1..
-transactional.id.expiration.ms  int  604800000  read-only  1..
 
 [Replication throttles: not enforced]
 leader.replication.throttled.rate  long  -  cluster-wide  0..
@@ -282,8 +254,6 @@ follower.replication.throttled.rate  long  -  cluster-wide  0..
 replica.alter.log.dirs.io.max.bytes.per.second  long  -  cluster-wide  0..
 
 [Details of Kafka's implementation]
-add.partitions.to.txn.retry.backoff.max.ms  int  100  read-only  0..
-add.partitions.to.txn.retry.backoff.ms  int  20  read-only  1..
 early.start.listeners  list  -  read-only
 log.cleaner.backoff.ms  long  15000  cluster-wide  0..
 log.cleaner.io.max.bytes.per.second  double  1.7976931348623157E308  cluster-wide
@@ -291,8 +261,6 @@ log.index.size.max.bytes  int  10485760  cluster-wide  4..
 log.roll.jitter.hours  int  0  read-only  0..
 log.roll.jitter.ms  long  -  cluster-wide  0..
 offsets.topic.compression.codec  int  0  read-only  0..4
-transaction.partition.verification.enable  boolean  true  cluster-wide
-transaction.two.phase.commit.enable  boolean  false  read-only
 """)  # noqa: E501 - a row is one line, also where Kafka's default is the name of a class
 
 # Set on a running broker only; Kafka does not list them unless they are set.
@@ -304,10 +272,13 @@ DYNAMIC_ONLY = frozenset(
     }
 )
 
-# Names that configurations still carry: Kafka 3.9 knew them and 4.x does not, they are internal to Kafka, or an
-# authoriser of Kafka's reads them.
+# Kafka's authorizer reads them from the file; they are none of the broker's own keys there.
+OF_AUTHORIZER = frozenset({"super.users", "allow.everyone.if.no.acl.found"})
+LISTED_IF_SET = DYNAMIC_ONLY | OF_AUTHORIZER
+
+# Names that configurations still carry: Kafka 3.9 knew them and 4.x does not, or they are
+# internal to Kafka.
 _former = """
-allow.everyone.if.no.acl.found super.users
 auto.include.jmx.reporter broker.id.generation.enable control.plane.listener.name
 controlled.shutdown.max.retries controlled.shutdown.retry.backoff.ms controller.performance.always.log.threshold.ms
 controller.performance.sample.period.ms delegation.token.master.key eligible.leader.replicas.enable

@@ -1,50 +1,23 @@
-"""Takes commands in order and decides each on the newest state, including what is proposed but not yet committed.
+"""Decides commands in order, each on the newest state, including what is proposed but not yet committed.
 
-The working state is the last committed image with the records of all commands decided since. It lives as long as one
-leadership; if a proposal fails, it is thrown away with everything decided on top of it. The controller never waits,
-never sees the quorum, and answers nobody: `store` proposes what it decided and releases the replies when that holds.
+The working state is the last committed image with the records of all commands decided since. It lasts for one
+leadership; if a proposal fails, it is discarded with everything decided on top of it. The controller never waits and
+never uses the quorum. It sends no replies: `writer` proposes its decisions and releases the replies when they are
+committed.
 
 A request that was applied before, by this controller or an earlier one, is not decided again: the state has its reply.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from chronik.metadata.commands import (
-    REPLY_OF,
-    AllocateProducerIds,
-    AlterConfigs,
-    AlterPartition,
-    AlterReassignments,
-    BrokerHeartbeat,
-    Command,
-    CreatePartitions,
-    CreateTopics,
-    DeleteTopics,
-    ElectLeaders,
-    FenceBroker,
-    RegisterBroker,
-    Reply,
-    ReportLostReplicas,
-    RequestId,
-    UnregisterBroker,
-    UpdateFeatures,
-)
-from chronik.metadata.decisions.brokers import broker_heartbeat, fence_broker, register_broker, unregister_broker
-from chronik.metadata.decisions.configs import alter_configs
-from chronik.metadata.decisions.decision import Decision, Rules
-from chronik.metadata.decisions.features import update_features
-from chronik.metadata.decisions.lost_replicas import report_lost_replicas
-from chronik.metadata.decisions.partitions import alter_partition, create_partitions
-from chronik.metadata.decisions.producer_ids import allocate_producer_ids
-from chronik.metadata.decisions.reassignments import alter_reassignments, elect_leaders
-from chronik.metadata.decisions.topics import create_topics, delete_topics
+from chronik.metadata.commands.command import Command, ControllerCommand, Reply, RequestId, SessionCommand
+from chronik.metadata.decisions.decision import ControllerState, Decision, Rules
 from chronik.metadata.delta import Delta
 from chronik.metadata.errors import refuse
 from chronik.metadata.image import Image, View
-from chronik.metadata.records import AppliedRequestRecord, Record
+from chronik.metadata.records import AppliedRequestRecord, MetadataRecord
 from chronik.metadata.replay import replay
 from chronik.metadata.sessions import BrokerSessions
 from chronik.runtime.invariants import broken
@@ -65,7 +38,7 @@ class Controller:
         """The state that the next command will be decided on."""
         return self._delta
 
-    def handle(self, command: Command, request: RequestId, now_ns: int) -> Decision[Reply]:
+    def handle(self, command: ControllerCommand[Any], request: RequestId, now_ns: int) -> Decision[Reply]:
         """Decides, and takes the decision as made. Raises MetadataRefused; then nothing changed."""
         if (earlier := self._reply_to(command, request)) is not None:
             return Decision([], earlier)
@@ -97,7 +70,7 @@ class Controller:
             applied is not None and applied.incarnation == request.incarnation and request.sequence in applied.replies
         )
 
-    def assume(self, records: list[Record]) -> None:
+    def assume(self, records: list[MetadataRecord]) -> None:
         """Goes on from a state in which these records hold."""
         replay(self._delta, records)
 
@@ -108,25 +81,14 @@ class Controller:
         if len(self._delta.topics_by_name) != len(self._delta.topics) or self._delta.brokers != before.brokers:
             broken("4 what was decided stays decided", topics=len(self._delta.topics), brokers=len(before.brokers))
 
-    def _decide(self, command: Command, now_ns: int) -> Decision[Reply]:
-        view, rules = self._delta, self.rules
-        if isinstance(command, RegisterBroker):
-            alive = self.sessions.alive(command.broker_id, now_ns)
-            registration = register_broker(view, command, rules, session_alive=alive)
-            if registration.records:
-                self.sessions.forget(command.broker_id)
-            return registration
-        decision = DECISIONS[type(command)](view, command, rules)
-        if isinstance(command, BrokerHeartbeat):
-            if decision.reply.is_fenced:
-                self.sessions.forget(command.broker_id)
-            else:
-                self.sessions.heard(command.broker_id, now_ns)
-        elif isinstance(command, (FenceBroker, UnregisterBroker)):
-            self.sessions.forget(command.broker_id)
+    def _decide(self, command: ControllerCommand[Any], now_ns: int) -> Decision[Reply]:
+        state = ControllerState(self._delta, self.rules, lambda broker_id: self.sessions.alive(broker_id, now_ns))
+        decision = command.decide(state)
+        if isinstance(command, SessionCommand):
+            command.update_sessions(self.sessions, decision, now_ns)
         return decision
 
-    def _reply_to(self, command: Command, request: RequestId) -> Reply | None:
+    def _reply_to(self, command: Command[Any], request: RequestId) -> Reply | None:
         """The reply given when this very request was applied; None when it is new."""
         applied = self._delta.applied.get(request.node_id)
         if applied is None or request.incarnation > applied.incarnation:
@@ -137,21 +99,4 @@ class Controller:
                 f"request {request.sequence} of node {request.node_id} comes from its past, and nobody waits for it",
             )
         reply = applied.replies.get(request.sequence)
-        return None if reply is None else decode(REPLY_OF[type(command)], 0, reply)
-
-
-DECISIONS: dict[type[Command], Callable[[View, Any, Rules], Decision[Any]]] = {
-    CreateTopics: create_topics,
-    DeleteTopics: lambda view, command, _: delete_topics(view, command),
-    CreatePartitions: lambda view, command, _: create_partitions(view, command),
-    AlterConfigs: alter_configs,
-    BrokerHeartbeat: broker_heartbeat,
-    FenceBroker: fence_broker,
-    UnregisterBroker: unregister_broker,
-    AlterPartition: alter_partition,
-    ReportLostReplicas: report_lost_replicas,
-    ElectLeaders: elect_leaders,
-    AlterReassignments: alter_reassignments,
-    AllocateProducerIds: lambda view, command, _: allocate_producer_ids(view, command),
-    UpdateFeatures: lambda view, command, _: update_features(view, command),
-}
+        return None if reply is None else decode(command.reply_type, 0, reply)

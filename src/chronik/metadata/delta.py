@@ -11,14 +11,19 @@ from typing import NamedTuple
 
 from immutables import Map, MapMutation
 
+from chronik.metadata.access import AccessRules
 from chronik.metadata.image import (
     NO_CONFIG,
+    NO_QUOTAS,
     Applied,
     Broker,
     ConfigResource,
     Image,
     Partition,
+    QuotaEntity,
     ResourceType,
+    ScramCredential,
+    ScramKey,
     Topic,
     View,
 )
@@ -35,6 +40,8 @@ class Changes(NamedTuple):
     brokers: tuple[int, ...] = ()
     configs: tuple[ConfigResource, ...] = ()  # also those of topics added and removed
     features: bool = False
+    quotas: bool = False
+    access: bool = False
 
 
 def lookalike(name: str) -> str | None:
@@ -43,12 +50,21 @@ def lookalike(name: str) -> str | None:
 
 
 class Delta(View):
-    __slots__ = ("_brokers_touched", "_configs_touched", "_features_touched", "_open", "_topics_touched", "base")
+    __slots__ = (
+        "_brokers_touched",
+        "_configs_touched",
+        "_features_touched",
+        "_open",
+        "_quotas_touched",
+        "_topics_touched",
+        "base",
+    )
 
     topics: MapMutation[bytes, Topic]
     topics_by_name: MapMutation[str, Topic]
     lookalikes: MapMutation[str, tuple[str, ...]]
     configs: MapMutation[ConfigResource, Map[str, str]]
+    scram: MapMutation[ScramKey, ScramCredential]
 
     def __init__(self, base: Image) -> None:
         self.base = base
@@ -60,14 +76,19 @@ class Delta(View):
         self.brokers = base.brokers
         self.broker_epoch_last = base.broker_epoch_last
         self.features = base.features
+        self.quotas = base.quotas
         self.next_producer_id = base.next_producer_id
+        self.access = base.access
         self.applied = base.applied
+        self.scram = base.scram.mutate()
+        self.scram_secret = base.scram_secret
         self._open: dict[bytes, tuple[str, list[Partition]]] = {}
         # Keys of dicts, for a set has no order.
         self._topics_touched: dict[bytes, None] = {}
         self._brokers_touched: dict[int, None] = {}
         self._configs_touched: dict[ConfigResource, None] = {}
         self._features_touched = False
+        self._quotas_touched = False
 
     def all_topics(self) -> list[Topic]:
         frozen = self.topics_by_name.finish()
@@ -170,6 +191,25 @@ class Delta(View):
         self.features = dict(sorted({**features, name: level}.items())) if level else features
         self._features_touched = True
 
+    def set_quota(self, entity: QuotaEntity, key: str, value: float | None) -> None:
+        before = self.quotas.get(entity, NO_QUOTAS)
+        after = before.set(key, value) if value is not None else before.delete(key) if key in before else before
+        if after:
+            self.quotas = self.quotas.set(entity, after)
+        elif before:
+            self.quotas = self.quotas.delete(entity)
+        self._quotas_touched = True
+
+    def put_scram(self, key: ScramKey, credential: ScramCredential) -> None:
+        self.scram[key] = credential
+
+    def remove_scram(self, key: ScramKey) -> None:
+        check(key in self.scram, "29 only a known credential is removed", user=key.user, mechanism=key.mechanism)
+        del self.scram[key]
+
+    def put_access(self, access: AccessRules) -> None:
+        self.access = access
+
     def put_applied(self, node_id: int, applied: Applied) -> None:
         self.applied = {**self.applied, node_id: applied}
 
@@ -201,8 +241,12 @@ class Delta(View):
             broken("15 no broker has an epoch that was not given", last=self.broker_epoch_last)
         image.broker_epoch_last = self.broker_epoch_last
         image.features = self.features
+        image.quotas = self.quotas
         image.next_producer_id = self.next_producer_id
+        image.access = self.access
         image.applied = self.applied
+        image.scram = self.scram.finish()
+        image.scram_secret = self.scram_secret
         check_image(image, self.base, self._topics_touched, has_touched_brokers=bool(self._brokers_touched))
         return image, self._changes(image)
 
@@ -231,4 +275,6 @@ class Delta(View):
             brokers=tuple(self._brokers_touched),
             configs=tuple(self._configs_touched),
             features=self._features_touched,
+            quotas=self._quotas_touched,
+            access=image.access is not self.base.access,
         )

@@ -6,8 +6,9 @@ which the controller applies once however often it comes.
 
 A note is a kind, the number of the question, then what the kind says below. An older or newer release may not know a
 command: a note that cannot be read is refused, never guessed at. A node speaks for itself only: its request ids, and
-the broker that a command is about where a command is one broker's own, must be its own. A node that is no member of
-the quorum may ask one thing, whether it is still registered; see `raft.admission`.
+the broker that a command is about where a command is one broker's own, must be its own. A node that is not a member
+of the quorum may ask one thing, whether it is still registered; see `raft.admission`. Its question changes nothing.
+Only the controller knows the current members, so other nodes do not refuse requests: they name the leader.
 """
 
 from __future__ import annotations
@@ -17,20 +18,14 @@ import logging
 import struct
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from chronik.metadata.commands import (
-    REPLY_OF,
-    AllocateProducerIds,
-    AlterPartition,
-    BrokerHeartbeat,
-    Command,
-    RegisterBroker,
-    Reply,
-    ReportLostReplicas,
-    RequestId,
-)
+from chronik.metadata.commands.broker_heartbeat import BrokerHeartbeat
+from chronik.metadata.commands.command import Command, Reply, RequestId
+from chronik.metadata.commands.registry import COMMANDS, NUMBER_OF
+from chronik.metadata.decisions.broker_epochs import check_broker_epoch
 from chronik.metadata.errors import MetadataError, MetadataRefused, NotController, refuse
+from chronik.metadata.image import View
 from chronik.raft.interfaces import Notes
 from chronik.runtime.buggify import ANSWER_LOST, QUESTION_DOUBLED, QUESTION_LOST
 from chronik.runtime.invariants import check
@@ -47,44 +42,46 @@ _VERSION = struct.Struct(">Q")  # of the image that shows what was done; the rep
 _REFUSAL = struct.Struct(">Qh")  # version of the image that was decided on, error code; the message follows
 _LEADER = struct.Struct(">q")  # who leads, as far as the asked one knows; -1 nobody
 
-# A command's number is its place in REPLY_OF, which only grows at its end.
-COMMANDS = tuple(REPLY_OF)
-NUMBER_OF = {command: number for number, command in enumerate(COMMANDS)}
-
 # So many questions a process may ask before its numbers meet those of the next: its incarnation counts milliseconds.
 QUESTIONS_BITS = 20
 
-# What a node tells the controller about itself: it has nowhere else to go, and each names its broker.
-OWN_DUTIES = (RegisterBroker, BrokerHeartbeat, AlterPartition, AllocateProducerIds, ReportLostReplicas)
-GUESTS_MAY = BrokerHeartbeat
+NOT_A_MEMBER = ErrorCode.CLUSTER_AUTHORIZATION_FAILED  # the answer to a node that is not, or not any more, a member
 
-Decide = Callable[[Command, RequestId], asyncio.Future[Reply]]
-Answer = tuple[Reply | MetadataError, int]  # what was said, and the version of the image it holds in
+Decide = Callable[[Command[Any], RequestId], asyncio.Future[Reply]]
+ForwardedReply = tuple[Reply | MetadataError, int]  # what was said, and the version of the image it holds in
 
 
 class _Question(NamedTuple):
     to: int
     reply: type[Reply]
-    answered: asyncio.Future[Answer]
+    answered: asyncio.Future[ForwardedReply]
 
 
 class Forwarding:
-    """`decide` is the controller's, and raises NotController where there is none; `version` that of the own image."""
+    """`decide` and `newest` are the controller's, and raise NotController elsewhere; `version` is the own image's."""
 
-    def __init__(self, notes: Notes, decide: Decide, version: Callable[[], int], *, incarnation: int) -> None:
-        self._notes, self._decide, self._version = notes, decide, version
+    def __init__(
+        self,
+        notes: Notes,
+        decide: Decide,
+        newest: Callable[[], View],
+        version: Callable[[], int],
+        *,
+        incarnation: int,
+    ) -> None:
+        self._notes, self._decide, self._newest, self._version = notes, decide, newest, version
         self._loop = asyncio.get_running_loop()
         # Not from 0 in every process: an answer to the last one's question may come late, and must find nobody.
         self._count = incarnation << QUESTIONS_BITS
         self._waiting: dict[int, _Question] = {}  # by number
 
-    async def ask(self, to: int, command: Command, request: RequestId, timeout_s: float) -> Answer:
+    async def ask(self, to: int, command: Command[Any], request: RequestId, timeout_s: float) -> ForwardedReply:
         """Raises NotController when there will be no answer; the command may have been applied all the same."""
         self._count += 1
         number = self._count
         check(number not in self._waiting, "27 a question has a number of its own", number=number)
-        answered: asyncio.Future[Answer] = self._loop.create_future()
-        self._waiting[number] = _Question(to, REPLY_OF[type(command)], answered)
+        answered: asyncio.Future[ForwardedReply] = self._loop.create_future()
+        self._waiting[number] = _Question(to, command.reply_type, answered)
         head = _HEAD.pack(ASK, number) + _REQUEST.pack(*request, NUMBER_OF[type(command)])
         try:
             if QUESTION_LOST.is_on and QUESTION_LOST.fires():
@@ -131,15 +128,15 @@ class Forwarding:
             return
         done.add_done_callback(partial(self._decided, peer, number))
 
-    def _check_sender(self, peer: int, command: Command, request: RequestId) -> None:
-        is_own = request.node_id == peer and (not isinstance(command, OWN_DUTIES) or command.broker_id == peer)
+    def _check_sender(self, peer: int, command: Any, request: RequestId) -> None:
+        is_own = request.node_id == peer and (not command.is_own_duty or command.broker_id == peer)
         if not is_own:
             refuse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"node {peer} asked in another node's name")
-        if not isinstance(command, GUESTS_MAY) and not self._notes.is_member(peer):
-            refuse(
-                ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-                f"node {peer} is no member of this quorum: add it with `chronik cluster add`",
-            )
+        if not self._notes.is_member(peer):
+            view = self._newest()
+            if isinstance(command, BrokerHeartbeat):
+                check_broker_epoch(view, command.broker_id, command.broker_epoch)
+            refuse(NOT_A_MEMBER, f"node {peer} is not a member of this quorum: add it with `chronik cluster add`")
 
     def _decided(self, peer: int, number: int, done: asyncio.Future[Reply]) -> None:
         if done.cancelled():

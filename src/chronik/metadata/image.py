@@ -1,4 +1,5 @@
-"""The metadata of a cluster at one moment: topics, brokers, configs, features, producer ids, requests already applied.
+"""The metadata of a cluster at one moment: topics, brokers, configs, features, quotas, users, access rules, requests
+already applied.
 
 An image never changes. Replaying a batch makes the next one, which shares all it did not touch; whoever holds an image
 may read it for as long as it likes, without a lock, and compare two by identity. Two nodes whose images have the same
@@ -15,6 +16,8 @@ from enum import IntEnum
 from typing import NamedTuple, Protocol, TypeVar
 
 from immutables import Map
+
+from chronik.metadata.access import NO_ACCESS_RULES, AccessRules
 
 K = TypeVar("K", contravariant=True)
 V = TypeVar("V", covariant=True)
@@ -35,6 +38,11 @@ class ResourceType(IntEnum):
 class ConfigResource(NamedTuple):
     type: int
     name: str  # of a broker: its id, or "" for the default of all brokers
+
+
+# What a quota belongs to: types with names, ascending by type. A type is `user`, `client-id` or `ip`; the name None
+# stands for all that have no quota of their own. For example (("client-id", None), ("user", "alice")).
+QuotaEntity = tuple[tuple[str, str | None], ...]
 
 
 class Partition(NamedTuple):
@@ -102,6 +110,21 @@ class Applied(NamedTuple):
     replies: Map[int, bytes]  # by sequence; as many as the node keeps in flight
 
 
+class ScramKey(NamedTuple):
+    user: str
+    mechanism: int  # 1 SCRAM-SHA-256, 2 SCRAM-SHA-512
+
+
+class ScramCredential(NamedTuple):
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+
+    def __repr__(self) -> str:
+        return f"ScramCredential({self.iterations} iterations, [hidden])"
+
+
 class Lookup(Protocol[K, V]):
     """What persistent maps and their mutations have in common."""
 
@@ -114,6 +137,7 @@ class View:
     """What may be asked of an image and of a delta alike, so that a decision runs on either."""
 
     __slots__ = (
+        "access",
         "applied",
         "broker_epoch_last",
         "brokers",
@@ -122,6 +146,9 @@ class View:
         "features",
         "lookalikes",
         "next_producer_id",
+        "quotas",
+        "scram",
+        "scram_secret",
         "topics",
         "topics_by_name",
     )
@@ -134,8 +161,12 @@ class View:
     broker_epoch_last: int  # the highest ever given
     configs: Lookup[ConfigResource, Map[str, str]]
     features: Mapping[str, int]
+    quotas: Map[QuotaEntity, Map[str, float]]
     next_producer_id: int
+    access: AccessRules
     applied: Mapping[int, Applied]  # by node id
+    scram: Lookup[ScramKey, ScramCredential]
+    scram_secret: bytes  # b"" until there was a credential
 
     def topic(self, topic_id: bytes) -> Topic | None:
         return self.topics.get(topic_id)
@@ -167,6 +198,7 @@ class Image(View):
     topics_by_name: Map[str, Topic]
     lookalikes: Map[str, tuple[str, ...]]
     configs: Map[ConfigResource, Map[str, str]]
+    scram: Map[ScramKey, ScramCredential]
 
     def all_topics(self) -> list[Topic]:
         return [topic for _, topic in sorted(self.topics_by_name.items())]
@@ -176,6 +208,7 @@ class Image(View):
 
 
 NO_CONFIG: Map[str, str] = Map()
+NO_QUOTAS: Map[str, float] = Map()
 
 
 def _empty() -> Image:
@@ -190,8 +223,12 @@ def _empty() -> Image:
     image.broker_epoch_last = 0
     image.configs = Map()
     image.features = {}
+    image.quotas = Map()
     image.next_producer_id = 0
+    image.access = NO_ACCESS_RULES
     image.applied = {}
+    image.scram = Map()
+    image.scram_secret = b""
     return image
 
 

@@ -26,6 +26,13 @@ def check_image(image: Image, base: Image, touched: Collection[bytes], *, has_to
             "29 a broker is found under its own id",
             brokers=ids,
         )
+    if image.access is not base.access:
+        check(
+            image.access.count >= len(image.access.resources),
+            "29 every resource with access rules has one",
+            rules=image.access.count,
+            resources=len(image.access.resources),
+        )
     for topic_id in touched:
         gone = base.topics.get(topic_id) if topic_id not in image.topics else None
         if gone is not None and gone.name not in image.topics_by_name:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from chronik.metadata.errors import DamagedMetadata
-from chronik.metadata.records import Record, decode_batch
+from chronik.metadata.records import MetadataRecord, decode_batch
 from chronik.metadata.snapshot import decode_snapshot
 from chronik.runtime.invariants import check
 
@@ -20,7 +20,7 @@ KEPT_BYTES_MAX = 64 << 10  # of one entry; decoding a larger one again costs les
 
 class Received:
     def __init__(self) -> None:
-        self._records: dict[bytes, list[Record]] = {}  # by the entry's bytes, the oldest first
+        self._records: dict[bytes, list[MetadataRecord]] = {}  # by the entry's bytes, the oldest first
 
     def refusal(self, data: bytes) -> str | None:
         """Why the bytes are no entry; None when they are one."""
@@ -41,7 +41,7 @@ class Received:
             )
         return None
 
-    def records(self, data: bytes) -> Iterable[Record]:
+    def records(self, data: bytes) -> Iterable[MetadataRecord]:
         """Of an entry that is applied now."""
         kept = self._records.pop(data, None)
         return decode_batch(data) if kept is None else kept

@@ -17,32 +17,46 @@ from typing import Any
 from chronik.metadata.errors import DamagedMetadata
 from chronik.wire.compiler import decoder_of, encoder_of
 from chronik.wire.errors import Malformed
-from chronik.wire.notation import Data, Struct, binary, boolean, field, int8, int16, int32, int64, string, uint16, uuid
+from chronik.wire.notation import (
+    Data,
+    Struct,
+    binary,
+    boolean,
+    field,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    string,
+    uint16,
+    uuid,
+)
 
 FORMAT = b"\x01"
 
 NOBODY: list[int] = []  # the usual ELR, one object for all records; never changed
 
 
-class Record(Data, versions="0", flexible="0+"):
+class MetadataRecord(Data, versions="0", flexible="0+"):
     """Base of all records."""
 
 
-class ClusterRecord(Record):
+class ClusterRecord(MetadataRecord):
     """Written once, by the first controller, and at the head of a snapshot."""
 
     cluster_id: string
     broker_epoch_last: int64 = 0  # the highest ever given, also to brokers long gone
 
 
-class FeatureLevelRecord(Record):
+class FeatureLevelRecord(MetadataRecord):
     """A feature's level for the whole cluster; 0 takes the feature away."""
 
     name: string
     level: int16
 
 
-class RegisterBrokerRecord(Record):
+class RegisterBrokerRecord(MetadataRecord):
     """A broker process joined. It replaces what was known of an earlier process under the same id."""
 
     broker_id: int32
@@ -69,7 +83,7 @@ class FeatureRangeField(Struct):
     level_max: int16
 
 
-class BrokerChangeRecord(Record):
+class BrokerChangeRecord(MetadataRecord):
     """A registered broker was fenced or unfenced, or began to shut down."""
 
     broker_id: int32
@@ -78,19 +92,19 @@ class BrokerChangeRecord(Record):
     in_controlled_shutdown: boolean
 
 
-class UnregisterBrokerRecord(Record):
+class UnregisterBrokerRecord(MetadataRecord):
     broker_id: int32
     epoch: int64
 
 
-class TopicRecord(Record):
+class TopicRecord(MetadataRecord):
     """A topic exists from now on; its partitions follow in the same batch."""
 
     topic_id: uuid
     name: string
 
 
-class PartitionRecord(Record):
+class PartitionRecord(MetadataRecord):
     """A new partition of a topic, complete. Indexes come in order, without gaps."""
 
     topic_id: uuid
@@ -106,7 +120,7 @@ class PartitionRecord(Record):
     removing: list[int32] = field(tag=3)
 
 
-class NewTopicRecord(Record):
+class NewTopicRecord(MetadataRecord):
     """A topic and all its partitions, where nothing is to be said of them but their replicas: see `new_topics`."""
 
     topic_id: uuid
@@ -115,7 +129,7 @@ class NewTopicRecord(Record):
     replicas: binary  # four bytes each, partition by partition; the first of each leads, and all are in sync
 
 
-class PartitionChangeRecord(Record):
+class PartitionChangeRecord(MetadataRecord):
     """A partition's leader, ISR, ELR or replicas changed. Always the whole new state: only the replicas may be left
     out."""
 
@@ -132,7 +146,7 @@ class PartitionChangeRecord(Record):
     removing: list[int32] = field(tag=4)
 
 
-class PartitionsChangeRecord(Record):
+class PartitionsChangeRecord(MetadataRecord):
     """The same change of many partitions with the same replicas, none of which is being moved. Whole new state."""
 
     leader: int32
@@ -145,13 +159,13 @@ class PartitionsChangeRecord(Record):
     last_known_elr: list[int32] = field(tag=1)
 
 
-class RemoveTopicRecord(Record):
+class RemoveTopicRecord(MetadataRecord):
     """The topic, its partitions and its configs are gone."""
 
     topic_id: uuid
 
 
-class ConfigRecord(Record):
+class ConfigRecord(MetadataRecord):
     """One key of one resource; null takes it away, and the default holds again."""
 
     resource_type: int8
@@ -160,7 +174,24 @@ class ConfigRecord(Record):
     value: string | None
 
 
-class ProducerIdsRecord(Record):
+class ClientQuotaRecord(MetadataRecord):
+    """One quota of one entity; null removes it. The entity's fields ascend by type."""
+
+    entity: list[QuotaEntityField]
+    key: string
+    value: QuotaValueField | None
+
+
+class QuotaEntityField(Struct):
+    type: string
+    name: string | None  # null: the default of all users, client ids or addresses
+
+
+class QuotaValueField(Struct):
+    value: float64
+
+
+class ProducerIdsRecord(MetadataRecord):
     """All producer ids below `next_producer_id` are given out."""
 
     broker_id: int32
@@ -168,7 +199,31 @@ class ProducerIdsRecord(Record):
     next_producer_id: int64
 
 
-class AppliedRequestRecord(Record):
+class AccessRuleRecord(MetadataRecord):
+    """An access rule holds from now on. Numbers and texts are Kafka's; the rule is its own key."""
+
+    resource_type: int8
+    resource_name: string
+    pattern_type: int8
+    principal: string
+    host: string
+    operation: int8
+    permission_type: int8
+
+
+class RemoveAccessRuleRecord(MetadataRecord):
+    """The rule no longer holds."""
+
+    resource_type: int8
+    resource_name: string
+    pattern_type: int8
+    principal: string
+    host: string
+    operation: int8
+    permission_type: int8
+
+
+class AppliedRequestRecord(MetadataRecord):
     """Stands behind the records of one command: whoever sends the same request again gets this reply.
 
     A node counts its requests. It says with each below which number it has all its answers; those are forgotten.
@@ -181,8 +236,36 @@ class AppliedRequestRecord(Record):
     reply: binary
 
 
+class ScramCredentialRecord(MetadataRecord):
+    """What the cluster keeps of a user's password for one mechanism. It replaces the one before."""
+
+    user: string
+    mechanism: int8  # 1 SCRAM-SHA-256, 2 SCRAM-SHA-512
+    salt: binary
+    stored_key: binary
+    server_key: binary
+    iterations: int32
+
+    def __repr__(self) -> str:
+        return f"ScramCredentialRecord(user={self.user!r}, mechanism={self.mechanism}, [hidden])"
+
+
+class RemoveScramCredentialRecord(MetadataRecord):
+    user: string
+    mechanism: int8
+
+
+class ScramSecretRecord(MetadataRecord):
+    """Written once, with the first credential: salts for users that do not exist are made of it."""
+
+    secret: binary
+
+    def __repr__(self) -> str:
+        return "ScramSecretRecord([hidden])"
+
+
 # (type, version) as written; older versions stay readable for as long as a log may hold them.
-WRITTEN: dict[type[Record], tuple[int, int]] = {
+WRITTEN: dict[type[MetadataRecord], tuple[int, int]] = {
     ClusterRecord: (1, 0),
     FeatureLevelRecord: (2, 0),
     RegisterBrokerRecord: (3, 0),
@@ -197,16 +280,22 @@ WRITTEN: dict[type[Record], tuple[int, int]] = {
     AppliedRequestRecord: (12, 0),
     NewTopicRecord: (13, 0),
     PartitionsChangeRecord: (14, 0),
+    ScramCredentialRecord: (15, 0),
+    RemoveScramCredentialRecord: (16, 0),
+    ScramSecretRecord: (17, 0),
+    AccessRuleRecord: (18, 0),
+    RemoveAccessRuleRecord: (19, 0),
+    ClientQuotaRecord: (20, 0),
 }
 _TYPES = {number: record for record, (number, _) in WRITTEN.items()}
 
 PARTITION = packing.Struct(">16si")  # of PartitionsChangeRecord.partitions
 
-_writers: dict[type[Record], tuple[bytes, Any]] = {}
+_writers: dict[type[MetadataRecord], tuple[bytes, Any]] = {}
 _readers: dict[bytes, Callable[[memoryview, int], tuple[Any, int]]] = {}
 
 
-def encode_batch(records: Iterable[Record]) -> bytes:
+def encode_batch(records: Iterable[MetadataRecord]) -> bytes:
     parts: list[Any] = [FORMAT]
     for record in records:
         writer = _writers.get(type(record)) or _writer_of(type(record))
@@ -215,7 +304,7 @@ def encode_batch(records: Iterable[Record]) -> bytes:
     return b"".join(parts)
 
 
-def decode_batch(data: bytes | memoryview) -> Iterator[Record]:
+def decode_batch(data: bytes | memoryview) -> Iterator[MetadataRecord]:
     """One record after the other, so that each can be forgotten before the next: a batch may be large.
 
     Raises DamagedMetadata, perhaps after some records: these bytes passed the log's checksum, so what is wrong with
@@ -235,7 +324,7 @@ def decode_batch(data: bytes | memoryview) -> Iterator[Record]:
         raise DamagedMetadata(at, str(fault)) from fault
 
 
-def _writer_of(record: type[Record]) -> tuple[bytes, Any]:
+def _writer_of(record: type[MetadataRecord]) -> tuple[bytes, Any]:
     number, version = WRITTEN[record]
     writer = _writers[record] = bytes((number, version)), encoder_of(record, version)
     return writer

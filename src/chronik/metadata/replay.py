@@ -11,38 +11,56 @@ from typing import Any
 
 from immutables import Map
 
+from chronik.metadata.access_records import rule_of
 from chronik.metadata.delta import Changes, Delta
-from chronik.metadata.image import NO_LEADER, Applied, Broker, ConfigResource, Endpoint, FeatureRange, Image, Partition
+from chronik.metadata.image import (
+    NO_LEADER,
+    Applied,
+    Broker,
+    ConfigResource,
+    Endpoint,
+    FeatureRange,
+    Image,
+    Partition,
+    ScramCredential,
+    ScramKey,
+)
 from chronik.metadata.new_topics import begun
 from chronik.metadata.records import (
     PARTITION,
+    AccessRuleRecord,
     AppliedRequestRecord,
     BrokerChangeRecord,
+    ClientQuotaRecord,
     ClusterRecord,
     ConfigRecord,
     FeatureLevelRecord,
+    MetadataRecord,
     NewTopicRecord,
     PartitionChangeRecord,
     PartitionRecord,
     PartitionsChangeRecord,
     ProducerIdsRecord,
-    Record,
     RegisterBrokerRecord,
+    RemoveAccessRuleRecord,
+    RemoveScramCredentialRecord,
     RemoveTopicRecord,
+    ScramCredentialRecord,
+    ScramSecretRecord,
     TopicRecord,
     UnregisterBrokerRecord,
 )
 from chronik.runtime.invariants import broken, check
 
 
-def replay(delta: Delta, records: Iterable[Record]) -> None:
+def replay(delta: Delta, records: Iterable[MetadataRecord]) -> None:
     """Writes one command's records into the delta, readable afterwards."""
     for record in records:
         REPLAYS[type(record)](delta, record)
     delta.seal()
 
 
-def replay_onto(image: Image, version: int, records: Iterable[Record]) -> tuple[Image, Changes]:
+def replay_onto(image: Image, version: int, records: Iterable[MetadataRecord]) -> tuple[Image, Changes]:
     """The image after a committed batch, and what the batch changed."""
     if version < image.version:
         broken("4 an image's version never goes back", before=image.version, now=version)
@@ -275,6 +293,29 @@ def _config(delta: Delta, record: ConfigRecord) -> None:
     delta.set_config(ConfigResource(record.resource_type, record.resource_name), record.key, record.value)
 
 
+def _client_quota(delta: Delta, record: ClientQuotaRecord) -> None:
+    entity = tuple((each.type, each.name) for each in record.entity)
+    types = [kind for kind, _ in entity]
+    check(types == sorted(set(types)), "29 a quota's entity names each type once, in order", types=types)
+    delta.set_quota(entity, record.key, None if record.value is None else record.value.value)
+
+
+def _scram_credential(delta: Delta, record: ScramCredentialRecord) -> None:
+    credential = ScramCredential(
+        bytes(record.salt), bytes(record.stored_key), bytes(record.server_key), record.iterations
+    )
+    delta.put_scram(ScramKey(record.user, record.mechanism), credential)
+
+
+def _remove_scram_credential(delta: Delta, record: RemoveScramCredentialRecord) -> None:
+    delta.remove_scram(ScramKey(record.user, record.mechanism))
+
+
+def _scram_secret(delta: Delta, record: ScramSecretRecord) -> None:
+    check(not delta.scram_secret, "29 a cluster keeps its secret for made-up salts", size_bytes=len(delta.scram_secret))
+    delta.scram_secret = bytes(record.secret)
+
+
 def _producer_ids(delta: Delta, record: ProducerIdsRecord) -> None:
     check(
         record.next_producer_id > delta.next_producer_id,
@@ -283,6 +324,18 @@ def _producer_ids(delta: Delta, record: ProducerIdsRecord) -> None:
         now=record.next_producer_id,
     )
     delta.next_producer_id = record.next_producer_id
+
+
+def _access_rule(delta: Delta, record: AccessRuleRecord) -> None:
+    rule = rule_of(record)
+    check(rule not in delta.access, "29 an access rule is made once", rule=rule)
+    delta.put_access(delta.access.with_rule(rule))
+
+
+def _remove_access_rule(delta: Delta, record: RemoveAccessRuleRecord) -> None:
+    rule = rule_of(record)
+    check(rule in delta.access, "29 only a known access rule is removed", rule=rule)
+    delta.put_access(delta.access.without_rule(rule))
 
 
 def _applied_request(delta: Delta, record: AppliedRequestRecord) -> None:
@@ -313,7 +366,7 @@ def _applied_request(delta: Delta, record: AppliedRequestRecord) -> None:
     delta.put_applied(record.node_id, Applied(record.incarnation, answered_below, replies))
 
 
-REPLAYS: dict[type[Record], Callable[[Delta, Any], None]] = {
+REPLAYS: dict[type[MetadataRecord], Callable[[Delta, Any], None]] = {
     ClusterRecord: _cluster,
     FeatureLevelRecord: _feature_level,
     RegisterBrokerRecord: _register_broker,
@@ -326,6 +379,12 @@ REPLAYS: dict[type[Record], Callable[[Delta, Any], None]] = {
     PartitionsChangeRecord: _partitions_change,
     RemoveTopicRecord: _remove_topic,
     ConfigRecord: _config,
+    ClientQuotaRecord: _client_quota,
+    ScramCredentialRecord: _scram_credential,
+    RemoveScramCredentialRecord: _remove_scram_credential,
+    ScramSecretRecord: _scram_secret,
     ProducerIdsRecord: _producer_ids,
+    AccessRuleRecord: _access_rule,
+    RemoveAccessRuleRecord: _remove_access_rule,
     AppliedRequestRecord: _applied_request,
 }

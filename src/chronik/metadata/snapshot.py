@@ -11,23 +11,29 @@ import struct
 from collections.abc import Iterator
 from itertools import islice
 
+from chronik.metadata.access_records import record_of as rule_record_of
 from chronik.metadata.delta import Changes
 from chronik.metadata.errors import DamagedMetadata
-from chronik.metadata.image import EMPTY, Broker, ConfigResource, Image, Topic
+from chronik.metadata.image import EMPTY, Broker, ConfigResource, Image, QuotaEntity, Topic
 from chronik.metadata.new_topics import record_of
 from chronik.metadata.records import (
     FORMAT,
     NOBODY,
     AppliedRequestRecord,
+    ClientQuotaRecord,
     ClusterRecord,
     ConfigRecord,
     EndpointField,
     FeatureLevelRecord,
     FeatureRangeField,
+    MetadataRecord,
     PartitionRecord,
     ProducerIdsRecord,
-    Record,
+    QuotaEntityField,
+    QuotaValueField,
     RegisterBrokerRecord,
+    ScramCredentialRecord,
+    ScramSecretRecord,
     TopicRecord,
     decode_batch,
     encode_batch,
@@ -76,7 +82,7 @@ class StateHash:
         return self._hash.hexdigest()
 
 
-def records_of(image: Image) -> Iterator[Record]:
+def records_of(image: Image) -> Iterator[MetadataRecord]:
     if image.cluster_id or image.broker_epoch_last:
         yield ClusterRecord(cluster_id=image.cluster_id, broker_epoch_last=image.broker_epoch_last)
     for name, level in sorted(image.features.items()):
@@ -88,8 +94,24 @@ def records_of(image: Image) -> Iterator[Record]:
     for resource, configs in sorted(image.configs.items()):
         for key, value in sorted(configs.items()):
             yield ConfigRecord(resource_type=resource.type, resource_name=resource.name, key=key, value=value)
+    for entity in sorted(image.quotas, key=in_order):
+        for key, limit in sorted(image.quotas[entity].items()):
+            yield quota_record(entity, key, limit)
+    if image.scram_secret:
+        yield ScramSecretRecord(secret=image.scram_secret)
+    for (user, mechanism), credential in sorted(image.scram.items()):
+        yield ScramCredentialRecord(
+            user=user,
+            mechanism=mechanism,
+            salt=credential.salt,
+            stored_key=credential.stored_key,
+            server_key=credential.server_key,
+            iterations=credential.iterations,
+        )
     if image.next_producer_id:
         yield ProducerIdsRecord(broker_id=_NO_BROKER, broker_epoch=_NO_BROKER, next_producer_id=image.next_producer_id)
+    for rule in image.access:
+        yield rule_record_of(rule)
     for node_id, applied in sorted(image.applied.items()):
         for sequence, reply in sorted(applied.replies.items()):
             yield AppliedRequestRecord(
@@ -101,7 +123,20 @@ def records_of(image: Image) -> Iterator[Record]:
             )
 
 
-def _broker_record(broker: Broker) -> Record:
+def in_order(entity: QuotaEntity) -> tuple[tuple[str, bool, str], ...]:
+    """A key for sorting: defaults have no name to compare."""
+    return tuple((kind, name is not None, name or "") for kind, name in entity)
+
+
+def quota_record(entity: QuotaEntity, key: str, limit: float | None) -> ClientQuotaRecord:
+    return ClientQuotaRecord(
+        entity=[QuotaEntityField(type=kind, name=name) for kind, name in entity],
+        key=key,
+        value=None if limit is None else QuotaValueField(value=limit),
+    )
+
+
+def _broker_record(broker: Broker) -> MetadataRecord:
     return RegisterBrokerRecord(
         broker_id=broker.broker_id,
         epoch=broker.epoch,
@@ -121,7 +156,7 @@ def _broker_record(broker: Broker) -> Record:
     )
 
 
-def _topic_records(topic: Topic) -> Iterator[Record]:
+def _topic_records(topic: Topic) -> Iterator[MetadataRecord]:
     whole = record_of(topic)
     if whole is not None:
         yield whole
@@ -161,6 +196,8 @@ def difference(before: Image, after: Image) -> Changes:
         brokers=tuple(each for each in brokers if before.brokers.get(each) != after.brokers.get(each)),
         configs=tuple(each for each in resources if _configs(before, each) != _configs(after, each)),
         features=before.features != after.features,
+        quotas=before.quotas != after.quotas,
+        access=before.access != after.access,
     )
 
 

@@ -13,13 +13,14 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
-from chronik.metadata.commands import Command, Reply, RequestId
+from chronik.metadata.commands.command import ControllerCommand, Reply, RequestId
 from chronik.metadata.controller import Controller
 from chronik.metadata.decisions.decision import Decision
 from chronik.metadata.errors import MetadataError, MetadataRefused, NotController, StoreClosed, refuse
 from chronik.metadata.new_topics import partition_count
-from chronik.metadata.records import PARTITION, NewTopicRecord, PartitionsChangeRecord, Record, encode_batch
+from chronik.metadata.records import PARTITION, MetadataRecord, NewTopicRecord, PartitionsChangeRecord, encode_batch
 from chronik.raft.driver import RaftNode
 from chronik.raft.errors import Stopped
 from chronik.runtime.buggify import SMALL_BATCH, WRITER_FULL
@@ -38,12 +39,12 @@ class Batch:
     __slots__ = ("answers", "data", "records", "size")
 
     def __init__(self) -> None:
-        self.records: list[Record] = []
+        self.records: list[MetadataRecord] = []
         self.size = 0
         self.answers: list[tuple[asyncio.Future[Reply], Reply | MetadataRefused]] = []
         self.data = b""  # the entry, once it is proposed
 
-    def add(self, records: list[Record]) -> None:
+    def add(self, records: list[MetadataRecord]) -> None:
         self.records += records
         if self.data != b"":
             broken("5 nothing is added to a batch that was proposed", records=len(records))
@@ -64,7 +65,7 @@ class Writer:
         self._flush_is_due = False
         self._stopped = False
 
-    def submit(self, command: Command, request: RequestId) -> asyncio.Future[Reply]:
+    def submit(self, command: ControllerCommand[Any], request: RequestId) -> asyncio.Future[Reply]:
         """Decided before this returns. Cancelling the future does not take the command back."""
         is_full = self._waiting >= WAITING_MAX or (WRITER_FULL.is_on and WRITER_FULL.fires())
         if is_full and not self.controller.has_decided(request):
@@ -85,12 +86,12 @@ class Writer:
         batch.answers.append((done, decision.reply))
         return done
 
-    def write(self, records: list[Record]) -> None:
+    def write(self, records: list[MetadataRecord]) -> None:
         """Records that no command stands for: those of a new cluster."""
         self.controller.assume(records)
         self._open_batch().add(records)
 
-    def records_in(self, data: bytes) -> list[Record] | None:
+    def records_in(self, data: bytes) -> list[MetadataRecord] | None:
         """The records of the entry under way, if it is this one: it need not be decoded where it was encoded."""
         batch = self._under_way
         return batch.records if batch is not None and batch.data is data else None
@@ -157,11 +158,11 @@ class Writer:
         self._flush()
 
 
-def _parts_of(decision: Decision[Reply]) -> list[list[Record]]:
+def _parts_of(decision: Decision[Reply]) -> list[list[MetadataRecord]]:
     """The records by entry: one, unless the decision is large and may come true step by step."""
     if not decision.divisible:
         return [decision.records]
-    parts: list[list[Record]] = [[]]
+    parts: list[list[MetadataRecord]] = [[]]
     size = 0
     for record in decision.records:
         if size >= BATCH_SIZE:
@@ -178,7 +179,7 @@ def _parts_of(decision: Decision[Reply]) -> list[list[Record]]:
     return parts
 
 
-def _size_of(record: Record) -> int:
+def _size_of(record: MetadataRecord) -> int:
     if type(record) is NewTopicRecord:
         return 1 + partition_count(record)
     if type(record) is PartitionsChangeRecord:

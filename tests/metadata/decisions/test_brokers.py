@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 
 from chronik.catalogue.topic_keys import TOPIC_CONFIGS
-from chronik.metadata.commands import BrokerHeartbeat, ConfigValue, ElectLeaders, FenceBroker, UnregisterBroker
+from chronik.metadata.commands.broker_heartbeat import BrokerHeartbeat
+from chronik.metadata.commands.create_topics import ConfigValue
+from chronik.metadata.commands.elect_leaders import ElectLeaders
+from chronik.metadata.commands.fence_broker import FenceBroker
+from chronik.metadata.commands.unregister_broker import UnregisterBroker
 from chronik.metadata.errors import MetadataRefused
 from chronik.metadata.image import NO_LEADER
 from tests.metadata.clusters import SESSION_NS, Cluster, cluster, create, new_topic, registration

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from chronik.metadata.commands import APPEND, DELETE, SET, SUBTRACT, AlterConfigs, ConfigChange, ResourceChange
+from chronik.metadata.commands.alter_configs import (
+    APPEND,
+    DELETE,
+    SET,
+    SUBTRACT,
+    AlterConfigs,
+    ConfigChange,
+    ResourceChange,
+)
 from chronik.wire.error_codes import ErrorCode
 from tests.metadata.clusters import Cluster, cluster, create, new_topic
 

@@ -8,16 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chronik.metadata.commands import (
-    SET,
-    AlterConfigs,
-    BrokerHeartbeat,
-    ConfigChange,
-    ConfigValue,
-    FenceBroker,
-    PartitionReplicas,
-    ResourceChange,
-)
+from chronik.metadata.commands.alter_configs import SET, AlterConfigs, ConfigChange, ResourceChange
+from chronik.metadata.commands.broker_heartbeat import BrokerHeartbeat
+from chronik.metadata.commands.create_topics import ConfigValue, PartitionReplicas
+from chronik.metadata.commands.fence_broker import FenceBroker
 from chronik.metadata.image import NO_LEADER, ResourceType
 from tests.metadata.clusters import Cluster, cluster, create, new_topic, registration
 

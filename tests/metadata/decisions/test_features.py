@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from chronik.metadata.commands import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE, FeatureUpdate, UpdateFeatures
+from chronik.metadata.commands.update_features import (
+    SAFE_DOWNGRADE,
+    UNSAFE_DOWNGRADE,
+    UPGRADE,
+    FeatureUpdate,
+    UpdateFeatures,
+)
 from chronik.metadata.errors import MetadataRefused
 from chronik.wire.error_codes import ErrorCode
 from tests.metadata.clusters import cluster, registration

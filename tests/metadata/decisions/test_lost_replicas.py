@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from chronik.metadata.commands import BrokerHeartbeat, ConfigValue, FenceBroker, PartitionId, ReportLostReplicas
+from chronik.metadata.commands.broker_heartbeat import BrokerHeartbeat
+from chronik.metadata.commands.create_topics import ConfigValue
+from chronik.metadata.commands.fence_broker import FenceBroker
+from chronik.metadata.commands.report_lost_replicas import PartitionId, ReportLostReplicas
 from chronik.metadata.errors import MetadataRefused
 from chronik.metadata.image import NO_LEADER
 from tests.metadata.clusters import Cluster, cluster, create, new_topic

@@ -6,16 +6,9 @@ from typing import Any
 
 import pytest
 
-from chronik.metadata.commands import (
-    AlterPartition,
-    CreatePartitions,
-    FenceBroker,
-    IsrMember,
-    NewIsr,
-    ReplicaList,
-    TopicGrowth,
-    TopicIsrs,
-)
+from chronik.metadata.commands.alter_partition import AlterPartition, IsrMember, NewIsr, TopicIsrs
+from chronik.metadata.commands.create_partitions import CreatePartitions, ReplicaList, TopicGrowth
+from chronik.metadata.commands.fence_broker import FenceBroker
 from chronik.metadata.errors import MetadataRefused
 from chronik.wire.error_codes import ErrorCode
 from tests.metadata.clusters import Cluster, cluster, create, new_topic, topic_id

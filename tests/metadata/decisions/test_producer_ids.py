@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chronik.metadata.commands import AllocateProducerIds
+from chronik.metadata.commands.allocate_producer_ids import AllocateProducerIds
 from chronik.metadata.errors import MetadataRefused
 from chronik.wire.error_codes import ErrorCode
 from tests.metadata.clusters import cluster

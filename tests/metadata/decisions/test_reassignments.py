@@ -4,23 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from chronik.metadata.commands import (
-    PREFERRED,
-    UNCLEAN,
-    AlterConfigs,
-    AlterReassignments,
-    BrokerHeartbeat,
-    ConfigChange,
-    CreatePartitions,
-    ElectionTopic,
-    ElectLeaders,
-    FenceBroker,
-    PartitionReplicas,
-    ReassignedTopic,
-    Reassignment,
-    ResourceChange,
-    TopicGrowth,
-)
+from chronik.metadata.commands.alter_configs import AlterConfigs, ConfigChange, ResourceChange
+from chronik.metadata.commands.alter_reassignments import AlterReassignments, ReassignedTopic, Reassignment
+from chronik.metadata.commands.broker_heartbeat import BrokerHeartbeat
+from chronik.metadata.commands.create_partitions import CreatePartitions, TopicGrowth
+from chronik.metadata.commands.create_topics import PartitionReplicas
+from chronik.metadata.commands.elect_leaders import PREFERRED, UNCLEAN, ElectionTopic, ElectLeaders
+from chronik.metadata.commands.fence_broker import FenceBroker
 from chronik.metadata.errors import MetadataRefused
 from chronik.metadata.image import NO_LEADER, Partition
 from chronik.wire.error_codes import ErrorCode

@@ -6,14 +6,8 @@ from typing import Any
 
 import pytest
 
-from chronik.metadata.commands import (
-    ConfigValue,
-    CreateTopics,
-    DeleteTopics,
-    NewTopic,
-    PartitionReplicas,
-    TopicName,
-)
+from chronik.metadata.commands.create_topics import ConfigValue, CreateTopics, NewTopic, PartitionReplicas
+from chronik.metadata.commands.delete_topics import DeleteTopics, TopicName
 from chronik.metadata.decisions.decision import Rules, TopicShape
 from chronik.metadata.errors import MetadataRefused
 from chronik.metadata.records import ConfigRecord, NewTopicRecord, PartitionRecord, RemoveTopicRecord, TopicRecord

@@ -6,10 +6,14 @@ from collections.abc import Container, Sequence
 
 from chronik.metadata.errors import refuse
 from chronik.metadata.image import View
+from chronik.metadata.new_topics import Placement
+from chronik.metadata.placement import Circle
 from chronik.metadata.records import NOBODY, PartitionRecord
 from chronik.runtime.invariants import check
 from chronik.runtime.wording import counted
 from chronik.wire.error_codes import ErrorCode
+
+PARTITIONS_MAX_PER_COMMAND = 10_000  # Kafka's bound; one batch of records stays under a few megabytes
 
 
 def check_assignment(
@@ -52,3 +56,12 @@ def new_partition(topic_id: bytes, index: int, replicas: Sequence[int], live: Co
         adding=NOBODY,
         removing=NOBODY,
     )
+
+
+def require_all_live(name: str, placed: Placement, circle: Circle) -> None:
+    """A coordinator that began with too few replicas would lose commits that it acknowledged."""
+    if not circle.are_live(placed):
+        refuse(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"{name} needs {len(placed[0])} replicas: it is created when as many brokers are alive",
+        )

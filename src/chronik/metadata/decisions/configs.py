@@ -1,111 +1,24 @@
-"""Changing configs of topics, brokers, groups and metric subscriptions, key by key or as a whole.
+"""Which configs topics, brokers, groups and metric subscriptions may have.
 
-Each resource of a command is decided alone, and all its keys together: values that do not fit each other are refused as
-one that does not fit its type. Unknown keys are refused for topics and groups; a broker may be given keys of its own
-plug-ins, but none of those that it reads only at its start. Taking a key away is never wrong.
+All keys of a resource are checked together: values that contradict each other are refused like values of the wrong
+type. Unknown keys are refused for topics and groups. A broker may have keys of its own plug-ins, but none of those that
+it reads only when it starts.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 from chronik.catalogue.broker_keys import BROKER_KEYS, CLASSES, LISTENER_ONLY, PER_BROKER, READ_ONLY
 from chronik.catalogue.definitions import Definition
 from chronik.catalogue.group_keys import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, METRICS_INTERVAL_MS
 from chronik.catalogue.topic_keys import INTERNAL_TOPIC_CONFIGS, TOPIC_CONFIGS
-from chronik.catalogue.values import ConfigType, InvalidValue, split_list
-from chronik.metadata.commands import (
-    APPEND,
-    DELETE,
-    SET,
-    SUBTRACT,
-    AlterConfigs,
-    AlterConfigsReply,
-    AlteredResource,
-    ConfigChange,
-    ResourceChange,
-)
+from chronik.catalogue.values import InvalidValue
 from chronik.metadata.config_layers import BrokerConfigs, resolve
-from chronik.metadata.decisions.decision import Decision, Rules
-from chronik.metadata.decisions.elections import Elections
-from chronik.metadata.errors import MetadataRefused, refuse
-from chronik.metadata.image import ResourceType, Topic, View
-from chronik.metadata.records import ConfigRecord, Record
+from chronik.metadata.decisions.decision import Rules
+from chronik.metadata.errors import refuse
+from chronik.metadata.image import ResourceType, View
 from chronik.wire.error_codes import ErrorCode
-
-MIN_INSYNC_REPLICAS = "min.insync.replicas"
-
-
-def alter_configs(view: View, command: AlterConfigs, rules: Rules) -> Decision[AlterConfigsReply]:
-    times = Counter((asked.resource_type, asked.resource_name) for asked in command.resources)
-    records: list[Record] = []
-    replies = []
-    for asked in command.resources:
-        reply = AlteredResource(resource_type=asked.resource_type, resource_name=asked.resource_name)
-        replies.append(reply)
-        try:
-            if times[asked.resource_type, asked.resource_name] > 1:
-                refuse(ErrorCode.INVALID_REQUEST, f"{asked.resource_name!r} is in the request more than once")
-            changes = _alter(view, asked, rules, incremental=command.incremental)
-            if any(change.key == MIN_INSYNC_REPLICAS for change in changes):
-                records += Elections(view, rules).without_elr(_topics_under(view, asked))
-            records += changes
-        except MetadataRefused as refused:
-            reply.error_code, reply.error_message = refused.error_code, refused.message
-    return Decision([] if command.validate_only else records, AlterConfigsReply(resources=replies))
-
-
-def _topics_under(view: View, asked: ResourceChange) -> Iterable[Topic]:
-    """Whose configuration may be another one."""
-    if asked.resource_type == ResourceType.BROKER:
-        return view.all_topics()
-    topic = view.topic_named(asked.resource_name)
-    return () if topic is None else (topic,)
-
-
-def _alter(view: View, asked: ResourceChange, rules: Rules, *, incremental: bool) -> list[ConfigRecord]:
-    kind = KINDS.get(asked.resource_type)
-    if kind is None:
-        refuse(ErrorCode.INVALID_REQUEST, f"resource type {asked.resource_type} has no configs here")
-    definition_of, require, check = kind
-    if len({change.key for change in asked.configs}) < len(asked.configs):
-        refuse(ErrorCode.INVALID_REQUEST, f"a key of {asked.resource_name!r} is in the request more than once")
-    require(view, asked.resource_name)
-    before = view.config(asked.resource_type, asked.resource_name)
-    after = dict(before) if incremental else {}
-    for change in asked.configs:
-        value = _changed(definition_of(change.key), change, before)
-        if value is None:
-            after.pop(change.key, None)
-        else:
-            after[change.key] = value
-    touched = {key: value for key, value in after.items() if before.get(key) != value}
-    check(view, asked.resource_name, after, touched, rules)
-    return [
-        ConfigRecord(resource_type=asked.resource_type, resource_name=asked.resource_name, key=key, value=value)
-        for key, value in [*sorted(touched.items()), *((key, None) for key in sorted(set(before) - set(after)))]
-    ]
-
-
-def _changed(definition: Definition | None, change: ConfigChange, before: Mapping[str, str]) -> str | None:
-    """The key's value afterwards; None when it has none of its own."""
-    if change.operation == DELETE:
-        return None
-    if change.value is None:
-        refuse(ErrorCode.INVALID_REQUEST, f"{change.key} has no value: delete the key to use its default")
-    if change.operation == SET:
-        return change.value
-    if change.operation not in (APPEND, SUBTRACT):
-        refuse(ErrorCode.INVALID_REQUEST, f"{change.key}: unknown config operation {change.operation}")
-    if definition is None or definition.type != ConfigType.LIST:
-        verb = "append to" if change.operation == APPEND else "subtract from"
-        refuse(ErrorCode.INVALID_CONFIG, f"cannot {verb} {change.key}: it is not a list")
-    items = split_list(before.get(change.key, definition.default or ""))
-    given = split_list(change.value)
-    if change.operation == APPEND:
-        return ",".join([*items, *(item for item in given if item not in items)])
-    return ",".join(item for item in items if item not in given)
 
 
 def check_topic_configs(view: View, own: Mapping[str, str], rules: Rules) -> None:
@@ -194,7 +107,7 @@ def _check_metrics(view: View, name: str, after: Mapping[str, str], touched: Map
 Require = Callable[[View, str], None]
 Check = Callable[[View, str, Mapping[str, str], Mapping[str, str], Rules], None]
 
-KINDS: dict[int, tuple[Callable[[str], Definition | None], Require, Check]] = {
+CONFIG_RESOURCES: dict[int, tuple[Callable[[str], Definition | None], Require, Check]] = {
     ResourceType.TOPIC: (TOPIC_CONFIGS.get, _require_topic, _check_topic),
     ResourceType.BROKER: (BROKER_KEYS.get, _require_broker, _check_broker),
     ResourceType.CLIENT_METRICS: (CLIENT_METRICS_CONFIGS.get, _require_name, _check_metrics),

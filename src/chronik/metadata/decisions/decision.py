@@ -1,23 +1,23 @@
 """What a decision is: the records that would make it true, and the reply once they are committed.
 
-A decision function takes the newest state and a command, and returns a Decision or raises MetadataRefused. It changes
-nothing, waits for nothing, and reads neither clock nor randomness.
+Deciding changes nothing, waits for nothing, and reads neither clock nor randomness.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Generic, NamedTuple, TypeVar
 
-from chronik.metadata.commands import Reply
-from chronik.metadata.records import Record
+from chronik.metadata.commands.command import Reply
+from chronik.metadata.image import View
+from chronik.metadata.records import MetadataRecord
 
 R = TypeVar("R", bound=Reply, covariant=True)
 
 
 class Decision(NamedTuple, Generic[R]):
-    records: list[Record]
+    records: list[MetadataRecord]
     reply: R
     # Whether the records may come true one after the other, so that ten thousand leaders need not move at one stroke:
     # a controller that finds half of it done decides the other half when it is asked again.
@@ -39,5 +39,10 @@ class Rules(NamedTuple):
     # server.properties of this node, from which topic configs take their defaults
     static_configs: Mapping[str, str] = MappingProxyType({})
 
-    def shape_of(self, topic: str) -> TopicShape:
-        return self.coordinator_topics.get(topic, self.topic_default)
+
+class ControllerState(NamedTuple):
+    """What a command is decided on: the newest metadata, also if it is not committed yet, and the controller's own."""
+
+    view: View
+    rules: Rules
+    has_session: Callable[[int], bool] = lambda _: False  # whether the broker of this id was heard of lately

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from chronik.metadata.config_layers import BrokerConfigs, resolve
 from chronik.metadata.decisions.decision import Rules
 from chronik.metadata.image import NO_LEADER, Partition, ResourceType, Topic, View
-from chronik.metadata.records import NOBODY, PARTITION, PartitionChangeRecord, PartitionsChangeRecord, Record
+from chronik.metadata.records import NOBODY, PARTITION, MetadataRecord, PartitionChangeRecord, PartitionsChangeRecord
 from chronik.runtime.invariants import broken, check
 
 ALIKE_MAX = 1_000  # partitions in one record: an entry of the log is made of whole records
@@ -135,7 +135,7 @@ class Elections:
             broken("7 nobody relies on a replica that lost its disk", topic=topic.name, lost=lost, after=after)
         return before if after == before else after._replace(partition_epoch=before.partition_epoch + 1)
 
-    def without(self, broker_id: int, *, lost: bool = False) -> list[Record]:
+    def without(self, broker_id: int, *, lost: bool = False) -> list[MetadataRecord]:
         """All changes that a broker's leaving makes. It stays in an ISR only where it is the last member, and if its
         disk is not `lost`.
         """
@@ -167,14 +167,14 @@ class Elections:
         )
         return _record(topic.topic_id, index, before, after)
 
-    def for_the_leaderless(self) -> list[Record]:
+    def for_the_leaderless(self) -> list[MetadataRecord]:
         """Elections that became possible because a broker is back."""
         return self._everywhere(lambda partition: partition.isr if partition.leader == NO_LEADER else None)
 
-    def without_elr(self, topics: Iterable[Topic]) -> list[Record]:
+    def without_elr(self, topics: Iterable[Topic]) -> list[MetadataRecord]:
         """min.insync.replicas changes: whoever left when another number held is not known to have everything that is
         acknowledged by the new one. While somebody is eligible, leaders acknowledge nothing without it."""
-        records: list[Record] = []
+        records: list[MetadataRecord] = []
         for topic in topics:
             for index, before in enumerate(topic.partitions):
                 if before.elr or before.last_known_elr:
@@ -184,7 +184,7 @@ class Elections:
 
     def _everywhere(
         self, isr_of: Callable[[Partition], Sequence[int] | None], *, lost: int | None = None
-    ) -> list[Record]:
+    ) -> list[MetadataRecord]:
         """The changes that give every partition the ISR that `isr_of` says; None leaves it alone.
 
         Few states are shared by many partitions, so what becomes of each is found out once, unless its topic's own
@@ -192,7 +192,7 @@ class Elections:
         """
         fates: dict[Partition, Partition] = {}
         alike: dict[Partition, list[tuple[bytes, int]]] = {}
-        records: list[Record] = []
+        records: list[MetadataRecord] = []
         for topic in self.view.all_topics():
             known = fates if not self.view.config(ResourceType.TOPIC, topic.name) else {}
             for index, before in enumerate(topic.partitions):

@@ -1,23 +1,19 @@
-"""Feature levels: which of the protocol's newer abilities the whole cluster has agreed on.
+"""Changes feature levels: which of the protocol's newer abilities the whole cluster has agreed on.
 
-A level rises when every registered broker supports it. One update that cannot be refuses them all, as in Kafka.
+A level rises when every registered broker supports it. If one update is refused, all of them are, as in Kafka.
 """
 
 from __future__ import annotations
 
-from chronik.metadata.commands import (
-    SAFE_DOWNGRADE,
-    UNSAFE_DOWNGRADE,
-    UPGRADE,
-    FeatureUpdate,
-    UpdateFeatures,
-    UpdateFeaturesReply,
-)
-from chronik.metadata.decisions.decision import Decision
+from chronik.metadata.commands.command import ControllerCommand, Reply
+from chronik.metadata.decisions.decision import ControllerState, Decision
 from chronik.metadata.errors import refuse
 from chronik.metadata.image import View
-from chronik.metadata.records import FeatureLevelRecord, Record
+from chronik.metadata.records import FeatureLevelRecord, MetadataRecord
 from chronik.wire.error_codes import ErrorCode
+from chronik.wire.notation import Struct, boolean, int8, int16, string
+
+UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3  # of FeatureUpdate.upgrade_type, by Kafka's numbers
 
 METADATA_VERSION = "metadata.version"
 
@@ -33,13 +29,28 @@ KAFKA_FEATURES: dict[str, tuple[int, int]] = {
 }
 
 
-def update_features(view: View, command: UpdateFeatures) -> Decision[UpdateFeaturesReply]:
-    records: list[Record] = []
-    for update in command.updates:
-        _check(view, update)
-        if view.features.get(update.name, 0) != update.level:
-            records.append(FeatureLevelRecord(name=update.name, level=update.level))
-    return Decision([] if command.validate_only else records, UpdateFeaturesReply())
+class UpdateFeaturesReply(Reply):
+    pass
+
+
+class UpdateFeatures(ControllerCommand[UpdateFeaturesReply]):
+    updates: list[FeatureUpdate]
+    validate_only: boolean = False
+
+    def decide(self, state: ControllerState) -> Decision[UpdateFeaturesReply]:
+        view = state.view
+        records: list[MetadataRecord] = []
+        for update in self.updates:
+            _check(view, update)
+            if view.features.get(update.name, 0) != update.level:
+                records.append(FeatureLevelRecord(name=update.name, level=update.level))
+        return Decision([] if self.validate_only else records, UpdateFeaturesReply())
+
+
+class FeatureUpdate(Struct):
+    name: string
+    level: int16
+    upgrade_type: int8 = UPGRADE
 
 
 def _check(view: View, update: FeatureUpdate) -> None:
