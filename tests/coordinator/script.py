@@ -4,6 +4,8 @@
               [type=consumer] [topics=t] [reason=...]          what is not said is as in the client's last join
     sync NAME [v=5] [generation=N] [protocol=range] [type=consumer] NAME=WHAT ...      heartbeat NAME [generation=N]
     leave NAME ... [v=5] | leave instance=ID        commit NAME|- [v=9] [generation=N] [retention=MS] t-0=5 t-1=7/text
+    commit ... txn=PRODUCER        as part of the producer's transaction
+    end-txn PRODUCER commit|abort [epoch=0]         the marker that ends the transaction in the partition
     fetch [v=9] [stable] t-0 ... | fetch all        delete-offsets t-0 ...
     describe [v=6]      list [states=Stable,Empty] [types=classic]      delete-group [GROUP]
     wait MS             the clock moves; timers fire
@@ -26,6 +28,7 @@ from typing import Any
 
 from chronik.coordinator.groups.config import GroupsConfig
 from chronik.coordinator.groups.records import RECORD_TYPES
+from chronik.coordinator.open_transactions import Producer, Transaction
 from chronik.coordinator.records import decode_record
 from chronik.wire import batches, records
 from chronik.wire.compiler import encode
@@ -55,6 +58,7 @@ from chronik.wire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from chronik.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from chronik.wire.records import ControlType
 from tests.coordinator.virtual import (
     WALL_MS,
     FakeCaller,
@@ -243,7 +247,15 @@ class Script:
             )
             return f"{name} commit {errors}"
 
-        self._await(self.coordinator.offset_commit(request, FakeCaller(int(options.get("v", 9)))), told)
+        transaction = Transaction(Producer(int(options["txn"]), 0)) if "txn" in options else None
+        answer = self.coordinator.offset_commit(request, FakeCaller(int(options.get("v", 9))), transaction)
+        self._await(answer, told)
+
+    def do_end_txn(self, plain: list[str], options: dict[str, str]) -> None:
+        producer_id, outcome = plain
+        producer = Producer(int(producer_id), int(options.get("epoch", 0)))
+        answer = self.coordinator.end_transaction(0, producer, ControlType[outcome.upper()], 0, 0)
+        self._await(answer, lambda error: f"end-txn {producer_id} {outcome} {error.name}")
 
     def do_fetch(self, plain: list[str], options: dict[str, str]) -> None:
         version = int(options.get("v", 9))
@@ -358,8 +370,13 @@ class Script:
             for record in records.iterate(batch, 1 << 20):
                 if record.offset < self._shown_offset:
                     continue
+                whose = f" txn={batch.producer_id}" if batch.is_transactional else ""
+                if batch.is_control:
+                    self.output.append(f"  log {records.control_type(record).name}{whose}")
+                    continue
                 value = None if record.value is None else memoryview(record.value)
-                self.output.append("  " + self._record_text(decode_record(RECORD_TYPES, memoryview(record.key), value)))
+                text = self._record_text(decode_record(RECORD_TYPES, memoryview(record.key), value))
+                self.output.append(f"  {text}{whose}")
         self._shown_offset = self.partition.end_offset
 
     def _record_text(self, record: Any) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from chronik.coordinator.groups.classic.group import ClassicGroup, State
+from chronik.coordinator.groups.classic.group import ClassicGroup, GroupState
 from chronik.coordinator.groups.classic.members import Member
 from chronik.coordinator.groups.member_memory import MemberMemory
 from chronik.coordinator.timers import Timers
@@ -31,7 +31,7 @@ def member(member_id: str, instance_id: str | None = None, protocol: str = "rang
 def group() -> ClassicGroup:
     """A round of joining with the members a (static) and b."""
     made = ClassicGroup("g", MemberMemory())
-    made.transition(State.PREPARING, 0)
+    made.transition(GroupState.PREPARING, 0)
     made.add(member("a", "one"), "consumer")
     made.add(member("b"), "consumer")
     return made
@@ -46,8 +46,11 @@ def begin(change: Break) -> Break:
 
 
 BROKEN: dict[str, tuple[str, Break]] = {
-    "a step it does not have": ("30 a group", lambda made: made.transition(State.STABLE, 0)),
-    "a generation out of nowhere": ("18 a generation begins", begin(lambda made: setattr(made, "state", State.STABLE))),
+    "a step it does not have": ("30 a group", lambda made: made.transition(GroupState.STABLE, 0)),
+    "a generation out of nowhere": (
+        "18 a generation begins",
+        begin(lambda made: setattr(made, "state", GroupState.STABLE)),
+    ),
     "members and no leader": ("18 a group with members", begin(lambda made: setattr(made, "leader_id", None))),
     "a leader that is no member": ("18 a group's leader", begin(lambda made: setattr(made, "leader_id", "x"))),
     "more joins than members": ("27 a member waits", begin(lambda made: setattr(made, "joined_count", 3))),

@@ -15,6 +15,7 @@ from chronik.coordinator.groups.records import group_removed
 from chronik.coordinator.records import encode_records
 from chronik.metadata.delta import Changes
 from chronik.metadata.image import EMPTY, Topic
+from chronik.runtime.pieces import at_once
 from chronik.wire import batches
 from chronik.wire.compiler import encode
 from chronik.wire.error_codes import ErrorCode
@@ -100,6 +101,24 @@ def test_an_offset_is_read_only_after_it_is_committed() -> None:
         await let_everything_happen()
         assert error_of(answer) is ErrorCode.NONE
         assert fetched(coordinator) == 5
+
+    play(story)
+
+
+def test_a_commit_in_pieces_of_which_nothing_can_be_stored_is_refused() -> None:
+    """A request for many partitions may carry metadata that is too long for each of them. Then there is no batch."""
+
+    async def story(coordinator: GroupCoordinator, partition: FakePartition, clock: FakeClock) -> None:
+        parts = [
+            OffsetCommitRequestPartition(partition_index=index, committed_offset=5, committed_metadata="x" * 5000)
+            for index in range(100)
+        ]
+        topics = [OffsetCommitRequestTopic(name="t", partitions=parts)]
+        answer = at_once(
+            coordinator.committing_offsets(OffsetCommitRequest(group_id="g", topics=topics), FakeCaller(9))
+        )
+        assert error_of(answer) is ErrorCode.OFFSET_METADATA_TOO_LARGE
+        assert not partition.log
 
     play(story)
 

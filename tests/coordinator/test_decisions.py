@@ -8,7 +8,7 @@ from typing import Any
 from chronik.coordinator.groups.config import GroupsConfig
 from chronik.coordinator.groups.shard import GroupShard
 from chronik.coordinator.open_transactions import Producer
-from chronik.coordinator.shard import Decision, Record, Written
+from chronik.coordinator.shard import CoordinatorRecord, Decision, OnWritten
 from chronik.coordinator.timers import Timers
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.group_records import GroupMetadataValue
@@ -23,18 +23,18 @@ NONE = ErrorCode.NONE
 class NoWriter:
     """Fails the test when a shard writes by itself."""
 
-    def write(self, records: list[Record], written: Written, *, producer: Producer | None = None) -> None:
+    def write(self, records: list[CoordinatorRecord], written: OnWritten, *, producer: Producer | None = None) -> None:
         raise AssertionError(f"the shard wrote {records}")
 
     def end_transaction(
-        self, producer: Producer, outcome: ControlType, coordinator_epoch: int, written: Written
+        self, producer: Producer, outcome: ControlType, coordinator_epoch: int, written: OnWritten
     ) -> None:
         raise AssertionError("the shard ended a transaction")
 
-    def when_settled(self, settled: Written) -> None:
+    def when_settled(self, settled: OnWritten) -> None:
         settled(NONE)
 
-    def unsettled(self) -> Iterator[Record]:
+    def unsettled(self) -> Iterator[CoordinatorRecord]:
         return iter(())
 
 

@@ -9,7 +9,7 @@ from chronik.coordinator.groups.config import GroupsConfig
 from chronik.coordinator.groups.group import NO_TIMESTAMP, Expiry
 from chronik.coordinator.groups.records import group_removed, offset_record, offset_removed
 from chronik.coordinator.groups.shard import GroupShard
-from chronik.coordinator.shard import Record
+from chronik.coordinator.shard import CoordinatorRecord
 from chronik.coordinator.timers import Timers
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.describe_groups import DescribedGroup
@@ -45,6 +45,9 @@ class OtherGroup:
     def may_commit(self, request: OffsetCommitRequest, version: int) -> ErrorCode:
         return ErrorCode.NONE if request.member_id == "m" else ErrorCode.STALE_MEMBER_EPOCH
 
+    def may_commit_in_transaction(self, request: OffsetCommitRequest) -> ErrorCode:
+        return ErrorCode.NONE if request.member_id == "m" else ErrorCode.ILLEGAL_GENERATION
+
     def may_delete_offsets(self) -> ErrorCode:
         return ErrorCode.NONE
 
@@ -57,7 +60,7 @@ class OtherGroup:
     def expire(self) -> Expiry:
         return self.expiry
 
-    def removal(self) -> list[Record]:
+    def removal(self) -> list[CoordinatorRecord]:
         return [group_removed("first"), group_removed("second")]
 
 

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chronik.coordinator.groups.partitions import java_string_hash, partition_for
 from chronik.coordinator.groups.records import (
     RECORD_TYPES,
     group_record,
@@ -14,8 +13,9 @@ from chronik.coordinator.groups.records import (
     offset_record,
     offset_removed,
 )
+from chronik.coordinator.partitions import java_string_hash, partition_for
 from chronik.coordinator.records import decode_record, encode_records
-from chronik.coordinator.shard import Record
+from chronik.coordinator.shard import CoordinatorRecord
 from chronik.wire.errors import MalformedMessage
 from chronik.wire.messages.group_records import (
     GroupMetadataKey,
@@ -155,7 +155,7 @@ OLD = {
 }
 
 
-def decode(key: bytes, value: bytes | None) -> Record | None:
+def decode(key: bytes, value: bytes | None) -> CoordinatorRecord | None:
     return decode_record(RECORD_TYPES, memoryview(key), None if value is None else memoryview(value))
 
 

@@ -13,7 +13,7 @@ from chronik.coordinator.groups.records import RECORD_TYPES, offset_record
 from chronik.coordinator.open_transactions import OpenTransactions
 from chronik.coordinator.records import encode_records
 from chronik.coordinator.runtime import CoordinatorRuntime
-from chronik.coordinator.shard import Record, Writer
+from chronik.coordinator.shard import CoordinatorRecord, StatePartition, Writer
 from chronik.coordinator.slot import LOAD_RECORDS_PER_SLICE
 from chronik.coordinator.timers import Timers
 from chronik.metadata.delta import Changes
@@ -29,7 +29,7 @@ TIMEOUT_MS = 5_000
 NONE = ErrorCode.NONE
 
 
-def change(number: int) -> Record:
+def change(number: int) -> CoordinatorRecord:
     value = OffsetCommitValue(offset=number, metadata="", commit_timestamp=0)
     return offset_record("g", "t", 0, value)
 
@@ -39,7 +39,7 @@ class Memory:
 
     record_types = RECORD_TYPES
 
-    def __init__(self, writer: Writer, timers: Timers) -> None:
+    def __init__(self, writer: Writer, timers: Timers, partition: StatePartition) -> None:
         self.writer = writer
         self.open_transactions = OpenTransactions()
         self.replayed: list[tuple[int, int]] = []
@@ -49,7 +49,7 @@ class Memory:
     def numbers(self) -> list[int]:
         return [number for number, _ in self.replayed]
 
-    def replay(self, record: Record, offset: int) -> None:
+    def replay(self, record: CoordinatorRecord, offset: int) -> None:
         assert isinstance(record.key, OffsetCommitKey)
         assert isinstance(record.value, OffsetCommitValue)
         self.replayed.append((record.value.offset, offset))
@@ -489,5 +489,26 @@ def test_loading_a_long_log_lets_other_work_have_its_turn() -> None:
         other.cancel()
         assert len(runtime.shard(0).numbers) == count
         assert turns >= 4
+
+    play(story)
+
+
+def test_a_write_whose_failure_was_told_is_replayed_once_it_is_committed_though_nothing_follows_it() -> None:
+    """The log holds the write. A shard that decides nothing until the write is settled would wait forever."""
+
+    async def story(runtime: Runtime) -> None:
+        partition = FakePartition(commits_at_once=False)
+        await runtime.load(partition)
+        answers = write(runtime, 1)
+        await let_everything_happen()
+        partition.fail_waiting(Refused(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
+        await let_everything_happen()
+        assert len(answers) == 1
+        assert answers != [NONE]
+        await asyncio.sleep(1)
+        partition.commit()
+        await let_everything_happen()
+        assert runtime.shard(0).numbers == [1]
+        assert len(answers) == 1, "a request is answered once"
 
     play(story)

@@ -15,7 +15,7 @@ import pytest
 from chronik.coordinator.groups.records import RECORD_TYPES, offset_record
 from chronik.coordinator.open_transactions import OpenTransactions, Producer
 from chronik.coordinator.runtime import CoordinatorRuntime
-from chronik.coordinator.shard import Decision, Record, RecordType, Writer
+from chronik.coordinator.shard import CoordinatorRecord, Decision, RecordType, StatePartition, Writer
 from chronik.coordinator.timers import Timers
 from chronik.metadata.delta import Changes
 from chronik.metadata.image import Image
@@ -32,7 +32,7 @@ COMMIT, ABORT = ControlType.COMMIT, ControlType.ABORT
 SEVEN, EIGHT = Producer(7, 0), Producer(8, 3)
 
 
-def change(number: int, topic: str = "t") -> Record:
+def change(number: int, topic: str = "t") -> CoordinatorRecord:
     return offset_record("g", topic, 0, OffsetCommitValue(offset=number, metadata="", commit_timestamp=0))
 
 
@@ -41,7 +41,7 @@ class Numbers:
 
     record_types: Mapping[int, RecordType] = RECORD_TYPES
 
-    def __init__(self, writer: Writer, timers: Timers) -> None:
+    def __init__(self, writer: Writer, timers: Timers, partition: StatePartition) -> None:
         self.writer = writer
         self.open_transactions = OpenTransactions()
         self.replayed: list[tuple[int, int]] = []  # number and offset
@@ -59,7 +59,7 @@ class Numbers:
         number = max(self.numbers, default=0) + 1
         return Decision([change(number)], lambda error: self.told.append(number if error is NONE else -error))
 
-    def replay(self, record: Record, offset: int) -> None:
+    def replay(self, record: CoordinatorRecord, offset: int) -> None:
         self.replayed.append((number_in(record), offset))
 
     def loaded(self) -> None: ...
@@ -77,7 +77,7 @@ class EagerNumbers(Numbers):
     )
 
 
-def number_in(record: Record) -> int:
+def number_in(record: CoordinatorRecord) -> int:
     assert isinstance(record.value, OffsetCommitValue)
     return record.value.offset
 
@@ -205,7 +205,7 @@ def test_a_write_that_the_log_takes_for_a_repetition_is_not_acknowledged() -> No
         runtime.write_in_transaction(0, [change(1)], lambda error: None, SEVEN)
         await commit(partition)
         answers: list[ErrorCode] = []
-        partition.append = lambda batch: partition.end_offset  # type: ignore[method-assign]
+        partition.append = lambda *_: partition.end_offset  # type: ignore[method-assign]
         with pytest.raises(InvariantBroken, match="at the end of the log"):
             runtime.write_in_transaction(0, [change(2)], answers.append, SEVEN)
         assert (answers, runtime.shard(0).open_numbers) == ([], [1])

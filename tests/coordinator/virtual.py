@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from chronik.coordinator.groups.config import GroupsConfig
 from chronik.coordinator.groups.coordinator import GroupCoordinator
+from chronik.storage.transaction_guards import Guard
 from chronik.wire import batches
 from chronik.wire.error_codes import ErrorCode
 
@@ -120,7 +121,7 @@ class FakePartition:
     def end_offset(self) -> int:
         return batches.split(memoryview(self.log[-1]))[0].next_offset if self.log else 0
 
-    def append(self, batch: bytes) -> int:
+    def append(self, batch: bytes, transaction_version: int = 0, guard: Guard | None = None) -> int:
         if self.refuses_with is not None:
             raise self.refuses_with
         stamped = bytearray(batch)

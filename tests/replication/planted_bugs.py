@@ -15,7 +15,7 @@ from chronik.replication import isr_changes
 from chronik.replication.assignment import Replicas
 from chronik.replication.fetcher import Fetcher
 from chronik.replication.isr_changes import IsrChanges
-from chronik.replication.progress import Progress
+from chronik.replication.progress import FollowerProgress
 from chronik.replication.replica import Replica
 from chronik.replication.sessions import FollowerSession
 from chronik.storage.log import Log
@@ -73,7 +73,7 @@ def truncation_to_the_high_watermark(monkeypatch: pytest.MonkeyPatch) -> None:
 def no_truncation_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """A follower's history is not compared: what only it has stays below what it fetches."""
 
-    def compare(self: FollowerSession, progress: Progress, replica: Replica) -> None:
+    def compare(self: FollowerSession, progress: FollowerProgress, replica: Replica) -> None:
         if progress.end_offset <= replica.log.end_offset:
             replica.count(progress)
 
@@ -118,7 +118,7 @@ def members_on_their_way_in_do_not_count(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def laggard_is_let_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    def consider(self: Replica, progress: Progress) -> None:
+    def consider(self: Replica, progress: FollowerProgress) -> None:
         self._keeper.caught_up(self, progress)
 
     monkeypatch.setattr(Replica, "_consider", consider)

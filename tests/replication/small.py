@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from chronik.metadata.image import Partition
-from chronik.replication.progress import Progress
+from chronik.replication.progress import FollowerProgress
 from chronik.replication.replica import Replica
 from chronik.replication.topic_settings import TopicSettings
 from chronik.sim.disk import SimDisk
@@ -26,10 +26,10 @@ class Session:
         self.heard_ns = 0
         self.more_count = self.committed_count = 0
 
-    def has_more(self, progress: Progress) -> None:
+    def has_more(self, progress: FollowerProgress) -> None:
         self.more_count += 1
 
-    def has_committed_more(self, progress: Progress) -> None:
+    def has_committed_more(self, progress: FollowerProgress) -> None:
         self.committed_count += 1
 
 
@@ -37,7 +37,7 @@ class Keeper:
     def __init__(self) -> None:
         self.caught: list[int] = []
 
-    def caught_up(self, replica: Replica, progress: Progress) -> None:
+    def caught_up(self, replica: Replica, progress: FollowerProgress) -> None:
         self.caught.append(progress.broker_id)
 
 
@@ -49,7 +49,7 @@ class One:
     def __init__(self, logs: Logs, disk: SimDisk) -> None:
         self.logs, self.disk = logs, disk
         self.keeper = Keeper()
-        self.followers: dict[int, Progress] = {}
+        self.followers: dict[int, FollowerProgress] = {}
 
     @classmethod
     async def make(
@@ -90,11 +90,11 @@ class One:
             await waiting
         return end_offset
 
-    def reports(self, broker_id: int, end_offset: int) -> Progress:
+    def reports(self, broker_id: int, end_offset: int) -> FollowerProgress:
         """A follower was found to hold a prefix of this log."""
         progress = self.followers.get(broker_id)
         if progress is None:
-            progress = self.followers[broker_id] = Progress(KEY, Session(broker_id))  # type: ignore[arg-type]
+            progress = self.followers[broker_id] = FollowerProgress(KEY, Session(broker_id))  # type: ignore[arg-type]
         progress.end_offset = end_offset
         self.replica.count(progress)
         return progress

@@ -7,7 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from chronik.metadata.commands import DeleteTopics, PartitionReplicas, TopicName
+from chronik.metadata.commands.create_topics import PartitionReplicas
+from chronik.metadata.commands.delete_topics import DeleteTopics, TopicName
 from chronik.replication.assignment import Replicas
 from chronik.replication.progress import Key
 from chronik.storage.leader_epochs import LeaderEpochs
@@ -21,6 +22,7 @@ class Followed:
 
     def __init__(self) -> None:
         self.topics: list[bytes] = []
+        self.leader_of: dict[Key, tuple[int, int]] = {}
 
     def attach(self, make_follower: object) -> None: ...
 

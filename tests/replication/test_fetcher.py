@@ -8,9 +8,8 @@ from typing import Any
 from chronik.peer.addresses import Address
 from chronik.replication.fetcher import CUTS_AT_ONCE, FetchConfig, Fetcher
 from chronik.replication.follower import Follower, Outcome
-from chronik.replication.link import LeaderLink
 from chronik.storage.errors import LogFull
-from chronik.storage.journal_format import Kind
+from chronik.storage.journal_format import RecordKind
 from chronik.storage.log import Log
 from chronik.wire.messages.fetch import (
     EpochEndOffset,
@@ -20,6 +19,10 @@ from chronik.wire.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
+from chronik.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from chronik.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from tests.client.scripted import ScriptedBroker
+from tests.peer.machines import Machines
 from tests.raft.virtual_time import run
 from tests.replication.small import KEY, TOPIC_ID, One, fetched
 
@@ -81,8 +84,8 @@ def test_an_answer_that_could_only_be_taken_in_part_is_made_durable_before_more_
         await asyncio.sleep(0.1)
         journal, note = one.logs.journal, one.logs.journal.note
 
-        def no_space(log: Log, kind: Kind, *rest: Any, **named: Any) -> None:
-            if kind is Kind.START:
+        def no_space(log: Log, kind: RecordKind, *rest: Any, **named: Any) -> None:
+            if kind is RecordKind.START:
                 raise LogFull("no space in the journal")
             note(log, kind, *rest, **named)
 
@@ -117,9 +120,8 @@ def test_an_answer_to_a_request_of_an_earlier_connection_is_not_taken_for_one_of
         followed = Follower(KEY, 1, opened=lambda _: replica, open_=lambda _: replica)
         fetcher.follow(followed)
         followed.named_in = 3
-        first = LeaderLink("test", fetcher._receive)
         fetcher._rounds.add(asyncio.get_running_loop().create_future())  # nothing is sent before it is over
-        await fetcher._connect(first)
+        await fetcher._connect()
         fetcher._receive(answer(fetched([b"a"], offset=0, epoch=1), 0), 4)
         assert replica.log.end_offset == 0
 
@@ -182,3 +184,58 @@ def test_an_answer_that_cuts_many_logs_cuts_a_few_and_names_the_others_again() -
         assert sorted(named) == list(range(3 * CUTS_AT_ONCE))
 
     run(story)
+
+
+class Secret:
+    """A mechanism of one message."""
+
+    name = "TOY"
+
+    def first(self) -> bytes:
+        return b"sesame"
+
+    def answer(self, challenge: bytes) -> None:
+        return None
+
+
+def test_a_follower_logs_in_with_the_credentials_of_its_node_before_it_fetches() -> None:
+    """A listener between nodes that asks for a login would otherwise be one that no replica can follow through."""
+    told: list[bytes] = []
+
+    def authenticate(request: SaslAuthenticateRequest, version: int) -> SaslAuthenticateResponse:
+        told.append(bytes(request.auth_bytes))
+        return SaslAuthenticateResponse(error_code=0, error_message=None, auth_bytes=b"")
+
+    leader = ScriptedBroker(
+        {
+            SaslHandshakeRequest: lambda request, version: SaslHandshakeResponse(error_code=0, mechanisms=["TOY"]),
+            SaslAuthenticateRequest: authenticate,
+            FetchRequest: lambda request, version: FetchResponse(session_id=5, responses=[]),
+        }
+    )
+    machines, asked_for = Machines(), list[Address]()
+    machines.addresses[2] = machines.start("two", leader)
+
+    def login(address: Address) -> Secret:
+        asked_for.append(address)
+        return Secret()
+
+    async def story() -> None:
+        fetcher = Fetcher(
+            1,
+            2,
+            machines.runtime.network,
+            FetchConfig(),
+            address_of=machines.address_of,
+            broker_epoch=lambda: 7,
+            incarnation_id=lambda: bytes(16),
+            login=login,
+        )
+        following = asyncio.ensure_future(fetcher.run())
+        await asyncio.sleep(1)
+        following.cancel()
+
+    machines.run(story())
+    names = [type(request).__name__.removesuffix("Request") for request, _ in leader.asked]
+    assert names[:3] == ["SaslHandshake", "SaslAuthenticate", "Fetch"]
+    assert (told, asked_for) == ([b"sesame"], [Address("two", 9092)])

@@ -33,8 +33,7 @@ class Transport:
 
 
 async def opened(receive: Any) -> tuple[LeaderLink, Transport]:
-    link, transport = LeaderLink("broker-1-fetcher", receive), Transport()
-    link.peer.address = Address("leader", 9092)
+    link, transport = LeaderLink(Address("leader", 9092), "broker-1-fetcher", receive), Transport()
     link.connection_made(transport)  # type: ignore[arg-type]
     await link.begin()
     return link, transport

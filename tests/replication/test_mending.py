@@ -6,7 +6,8 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
-from chronik.metadata.commands import PartitionId, PartitionReplicas, ReportLostReplicas
+from chronik.metadata.commands.create_topics import PartitionReplicas
+from chronik.metadata.commands.report_lost_replicas import PartitionId, ReportLostReplicas
 from chronik.replication.assignment import Replicas
 from chronik.replication.mending import Mending
 from chronik.replication.progress import Key

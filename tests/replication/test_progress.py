@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from chronik.replication.progress import Progress
+from chronik.replication.progress import FollowerProgress
 from tests.replication.small import KEY, Session
 
 MS = 1_000_000
 LAG_NS = 100 * MS
 
 
-def progress_at(end_offset: int, heard_ms: int = 0) -> Progress:
+def progress_at(end_offset: int, heard_ms: int = 0) -> FollowerProgress:
     session = Session(2)
     session.heard_ns = heard_ms * MS
-    progress = Progress(KEY, session)  # type: ignore[arg-type]
+    progress = FollowerProgress(KEY, session)  # type: ignore[arg-type]
     progress.end_offset = end_offset
     return progress
 

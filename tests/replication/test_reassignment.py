@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chronik.metadata.commands import AlterReassignments, ReassignedTopic, Reassignment
+from chronik.metadata.commands.alter_reassignments import AlterReassignments, ReassignedTopic, Reassignment
 from tests.raft.virtual_time import run
 from tests.replication.model import KEY, TOPIC
 from tests.replication.world import World

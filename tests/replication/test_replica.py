@@ -15,7 +15,7 @@ from chronik.replication.errors import (
     TooFewReplicasAfterAppend,
     UnknownEpoch,
 )
-from chronik.replication.progress import Progress
+from chronik.replication.progress import FollowerProgress
 from chronik.replication.replica import PROVING_NS, CoordinatorPartition
 from chronik.runtime.invariants import InvariantBroken
 from chronik.storage.config import LogConfig
@@ -400,14 +400,14 @@ def test_an_eligible_replica_that_holds_more_is_not_told_to_cut_its_log() -> Non
 
     async def story() -> None:
         one = await One.make(epoch=2, isr=(1, 2), is_from_before=True)
-        better = Progress(KEY, Session(2))  # type: ignore[arg-type]
+        better = FollowerProgress(KEY, Session(2))  # type: ignore[arg-type]
         better.end_offset, better.last_epoch = 3, 1
         assert one.replica.is_surpassed_by(better)
         better.start_offset, better.told_high_watermark = 0, 2
         assert one.replica.is_surpassed_by(better), "offsets 0 and 1 are committed, and not here"
         one.replica.epoch_start_offset = 2
         assert not one.replica.is_surpassed_by(better), "offset 2 was lost before it was committed"
-        other = Progress(KEY, Session(3))  # type: ignore[arg-type]
+        other = FollowerProgress(KEY, Session(3))  # type: ignore[arg-type]
         other.end_offset, other.last_epoch = 3, 1
         assert not one.replica.is_surpassed_by(other), "what it holds may never have been committed"
         other.start_offset, other.told_high_watermark = 0, 3

@@ -12,28 +12,19 @@ from random import Random
 from typing import Any, cast
 
 from chronik.broker.image_directory import ImageDirectory
-from chronik.metadata.commands import (
-    AlterPartition,
-    BrokerHeartbeat,
-    Command,
-    ConfigValue,
-    CreateTopics,
-    EndpointAt,
-    FenceBroker,
-    NewTopic,
-    PartitionReplicas,
-    RegisterBroker,
-    ReportLostReplicas,
-    SupportedFeature,
-)
-from chronik.metadata.controller import DECISIONS
-from chronik.metadata.decisions.brokers import register_broker
-from chronik.metadata.decisions.decision import Rules
+from chronik.metadata.commands.alter_partition import AlterPartition
+from chronik.metadata.commands.broker_heartbeat import BrokerHeartbeat
+from chronik.metadata.commands.command import ControllerCommand
+from chronik.metadata.commands.create_topics import ConfigValue, CreateTopics, NewTopic, PartitionReplicas
+from chronik.metadata.commands.fence_broker import FenceBroker
+from chronik.metadata.commands.register_broker import EndpointAt, RegisterBroker, SupportedFeature
+from chronik.metadata.commands.report_lost_replicas import ReportLostReplicas
+from chronik.metadata.decisions.decision import ControllerState, Rules
 from chronik.metadata.decisions.elections import ELR_FEATURE
 from chronik.metadata.delta import Changes
 from chronik.metadata.errors import MetadataRefused, NotController
 from chronik.metadata.image import EMPTY, Image, Partition
-from chronik.metadata.records import FeatureLevelRecord, Record
+from chronik.metadata.records import FeatureLevelRecord, MetadataRecord
 from chronik.metadata.replay import replay_onto
 from chronik.replication.assignment import Replicas
 from chronik.replication.fetcher import FetchConfig, Fetcher, Fetchers
@@ -47,7 +38,7 @@ from chronik.sim.disk import SimDisk
 from chronik.storage.config import LogConfig, LogsConfig
 from chronik.storage.logs import Logs
 from chronik.wire.batches import build, split
-from chronik.wire.records import Record as LogRecord
+from chronik.wire.records import Record
 from tests.raft.virtual_time import LoopClock, SeededRandomness
 from tests.replication.model import KEY, TOPIC, TOPIC_ID, Model
 from tests.replication.wires import Wires
@@ -85,15 +76,12 @@ class Controller:
         reply = self.decide(CreateTopics(topics=[topic]))
         assert not reply.topics[0].error_code, reply.topics[0].error_message
 
-    def decide(self, command: Command) -> Any:
-        if isinstance(command, RegisterBroker):
-            decision: Any = register_broker(self.image, command, self.rules, session_alive=False)
-        else:
-            decision = DECISIONS[type(command)](self.image, command, self.rules)
+    def decide(self, command: ControllerCommand[Any]) -> Any:
+        decision = command.decide(ControllerState(self.image, self.rules))
         self._commit(decision.records)
         return decision.reply
 
-    def _commit(self, records: list[Record]) -> None:
+    def _commit(self, records: list[MetadataRecord]) -> None:
         if not records:
             return
         before = self.image
@@ -342,7 +330,7 @@ class World:
         count = 1 + self.draw(3)
         values = [b"%d" % (self.produced_count + at) + b"." * self.draw(60) for at in range(count)]
         self.produced_count += count
-        made = [LogRecord(at, 1_700_000_000_000, None, value, ()) for at, value in enumerate(values)]
+        made = [Record(at, 1_700_000_000_000, None, value, ()) for at, value in enumerate(values)]
         try:
             replica.require_leader()
             if acks_all:

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from chronik.coordinator.shard import Record
+from chronik.coordinator.shard import CoordinatorRecord
+from chronik.storage.transaction_guards import Guard
+from chronik.wire import batches, records
 
 
 class Producer(NamedTuple):
@@ -20,19 +22,53 @@ class Producer(NamedTuple):
     producer_epoch: int
 
 
+class Transaction(NamedTuple):
+    """What a write needs to be part of a producer's transaction.
+
+    The log accepts the first write of a transaction only with the `guard` that it gave out before the transaction's
+    coordinator was asked. None: the transaction is open in this partition already.
+    """
+
+    producer: Producer
+    guard: Guard | None = None
+
+
 class OpenTransactions:
     def __init__(self) -> None:
-        self._records: dict[int, list[tuple[Record, int]]] = {}  # by producer id, in the order of the log
+        self._records: dict[int, list[tuple[CoordinatorRecord, int]]] = {}  # by producer id, in the order of the log
 
     def __contains__(self, producer_id: int) -> bool:
         return producer_id in self._records
 
-    def records(self) -> Iterator[Record]:
+    def records(self) -> Iterator[CoordinatorRecord]:
         return (record for of_one in self._records.values() for record, _ in of_one)
 
-    def add(self, producer_id: int, record: Record, offset: int) -> None:
+    def add(self, producer_id: int, record: CoordinatorRecord, offset: int) -> None:
         self._records.setdefault(producer_id, []).append((record, offset))
 
-    def end(self, producer_id: int) -> list[tuple[Record, int]]:
+    def end(self, producer_id: int) -> list[tuple[CoordinatorRecord, int]]:
         """Forgets the transaction and returns its records with their offsets. None is open: nothing."""
         return self._records.pop(producer_id, [])
+
+
+def transactional_batch(encoded: list[records.Record], producer: Producer) -> bytes:
+    """Coordinators number no batches: each begins with sequence 0, as Kafka's do."""
+    return batches.build(
+        encoded,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        base_sequence=0,
+        is_transactional=True,
+    )
+
+
+def marker_batch(producer: Producer, outcome: records.ControlType, coordinator_epoch: int, now_ms: int) -> bytes:
+    """The batch that ends a producer's transaction on one partition."""
+    return batches.build(
+        [records.marker(0, now_ms, outcome, coordinator_epoch)],
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        base_sequence=batches.NO_SEQUENCE,
+        is_transactional=True,
+        is_control=True,
+    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from struct import Struct
 
-from chronik.coordinator.shard import Record, RecordType
+from chronik.coordinator.shard import CoordinatorRecord, RecordType
 from chronik.wire import records
 from chronik.wire.compiler import Encoder, decoder_of, encoder_of
 from chronik.wire.errors import MalformedMessage
@@ -19,7 +19,9 @@ _PREFIX = Struct(">h")
 _KEY_VERSION = 0  # keys have one layout for ever: what changes is another type
 
 
-def encode_records(changes: Sequence[Record], timestamp_ms: int, first_offset: int = 0) -> list[records.Record]:
+def encode_records(
+    changes: Sequence[CoordinatorRecord], timestamp_ms: int, first_offset: int = 0
+) -> list[records.Record]:
     """As records of one batch, offsets counted from its start. Most batches hold one kind, so encoders are kept."""
     encoded = []
     new, join = tuple.__new__, b"".join
@@ -44,19 +46,21 @@ def encode_records(changes: Sequence[Record], timestamp_ms: int, first_offset: i
     return encoded
 
 
-def decode_record(types: Mapping[int, RecordType], key: memoryview, value: memoryview | None) -> Record | None:
+def decode_record(
+    types: Mapping[int, RecordType], key: memoryview, value: memoryview | None
+) -> CoordinatorRecord | None:
     """None for a record of a type that is not in `types`."""
     kind = types.get(_prefix(key, "record key"))
     if kind is None:
         return None
     decoded_key, _ = decoder_of(kind.key, _KEY_VERSION)(key, _PREFIX.size)
     if value is None:
-        return Record(decoded_key, None)
+        return CoordinatorRecord(decoded_key, None)
     version = _prefix(value, kind.value.__name__)
     if version not in kind.value.versions:
         raise MalformedMessage(kind.value.__name__, version, "version", 0, f"only {kind.value.versions} is known")
     decoded_value, _ = decoder_of(kind.value, version)(value, _PREFIX.size)
-    return Record(decoded_key, decoded_value, version)
+    return CoordinatorRecord(decoded_key, decoded_value, version)
 
 
 def _prefix(data: memoryview, what: str) -> int:

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from chronik.coordinator.errors import Loading, NotCoordinator
-from chronik.coordinator.open_transactions import Producer
+from chronik.coordinator.open_transactions import Producer, transactional_batch
 from chronik.coordinator.records import encode_records
-from chronik.coordinator.shard import Record, Shard, StatePartition, Writer, Written
+from chronik.coordinator.shard import CoordinatorRecord, OnWritten, Shard, StatePartition, Writer
 from chronik.coordinator.slot import Slot
 from chronik.coordinator.timers import Timers
 from chronik.metadata.delta import Changes
@@ -23,6 +23,7 @@ from chronik.runtime.buggify import STILL_LOADING
 from chronik.runtime.interfaces import Clock
 from chronik.runtime.invariants import check
 from chronik.runtime.pieces import ITEMS_PER_PIECE, Work
+from chronik.storage.transaction_guards import Guard
 from chronik.wire import batches, records
 
 S = TypeVar("S", bound=Shard)
@@ -32,7 +33,7 @@ class CoordinatorRuntime(Generic[S]):
     def __init__(
         self,
         topic: str,
-        make_shard: Callable[[Writer, Timers], S],
+        make_shard: Callable[[Writer, Timers, StatePartition], S],
         clock: Clock,
         write_timeout_ms: int,
     ) -> None:
@@ -65,28 +66,46 @@ class CoordinatorRuntime(Generic[S]):
         slot = self._slots.get(index)
         return slot is not None and slot.is_active and slot.shard is shard
 
-    def write(self, index: int, appended: list[Record], written: Written, batch: bytes | None = None) -> None:
+    def write(
+        self, index: int, appended: list[CoordinatorRecord], written: OnWritten, batch: bytes | None = None
+    ) -> None:
         """`batch` is what `encoding` made of the records, where they are many."""
         self._served(index).write(appended, written, batch)
 
-    def write_in_transaction(self, index: int, appended: list[Record], written: Written, producer: Producer) -> None:
-        self._served(index).write(appended, written, producer=producer)
+    def write_in_transaction(
+        self,
+        index: int,
+        appended: list[CoordinatorRecord],
+        written: OnWritten,
+        producer: Producer,
+        guard: Guard | None = None,
+        batch: bytes | None = None,
+    ) -> None:
+        """The first write of a transaction needs a `guard` of the partition. It is refused if a marker was written
+        since the guard was made."""
+        self._served(index).write(appended, written, batch, producer=producer, guard=guard)
 
     def end_transaction(
-        self, index: int, producer: Producer, outcome: records.ControlType, coordinator_epoch: int, written: Written
+        self,
+        index: int,
+        producer: Producer,
+        outcome: records.ControlType,
+        coordinator_epoch: int,
+        written: OnWritten,
+        transaction_version: int = 0,
     ) -> None:
-        self._served(index).end_transaction(producer, outcome, coordinator_epoch, written)
+        self._served(index).end_transaction(producer, outcome, coordinator_epoch, written, transaction_version)
 
-    def encoding(self, appended: list[Record]) -> Work[bytes]:
-        """The batch of these records, made in pieces."""
+    def encoding(self, appended: list[CoordinatorRecord], producer: Producer | None = None) -> Work[bytes]:
+        """The batch of these records, made in pieces; transactional if it has a producer."""
         now_ms = self._clock.wall_ms()
         encoded: list[records.Record] = []
         for start in range(0, len(appended), ITEMS_PER_PIECE):
             encoded += encode_records(appended[start : start + ITEMS_PER_PIECE], now_ms, first_offset=start)
             yield 3
-        return batches.build(encoded)
+        return batches.build(encoded) if producer is None else transactional_batch(encoded, producer)
 
-    def when_settled(self, index: int, settled: Written) -> None:
+    def when_settled(self, index: int, settled: OnWritten) -> None:
         self._slot(index).when_settled(settled)
 
     def _slot(self, index: int) -> Slot[S]:
@@ -112,7 +131,7 @@ class CoordinatorRuntime(Generic[S]):
                 return
             self.unload(partition.index)
         slot: Slot[S] = Slot(partition, self._clock, self._write_timeout_ms)
-        slot.hold(self._make_shard(slot, slot.timers))
+        slot.hold(self._make_shard(slot, slot.timers, partition))
         check(
             partition.index not in self._slots,
             "18 a partition has one shard",

@@ -20,15 +20,16 @@ from chronik.wire.records import ControlType
 
 if TYPE_CHECKING:
     from chronik.coordinator.open_transactions import OpenTransactions, Producer
+    from chronik.storage.transaction_guards import Guard
 
-Written = Callable[[ErrorCode], None]  # NONE: committed and replayed; otherwise what to tell the client
+OnWritten = Callable[[ErrorCode], None]  # NONE: committed and replayed; otherwise what to tell the client
 
 
 def ignore(error: ErrorCode) -> None:
     """For writes nobody waits for; the runtime has logged a failure."""
 
 
-class Record(NamedTuple):
+class CoordinatorRecord(NamedTuple):
     """One change of state, as the topic's schemas write it."""
 
     key: InternalRecord
@@ -43,8 +44,8 @@ class Decision(NamedTuple):
     and `written` is not called.
     """
 
-    records: list[Record]
-    written: Written = ignore
+    records: list[CoordinatorRecord]
+    written: OnWritten = ignore
 
 
 NOTHING_TO_WRITE: Final = Decision([])
@@ -79,8 +80,12 @@ class StatePartition(Protocol):
     @property
     def end_offset(self) -> int: ...
 
-    def append(self, batch: bytes) -> int:
-        """Appends one record batch and returns the offset behind it. Its errors carry `kafka_error`."""
+    def append(self, batch: bytes, transaction_version: int = 0, guard: Guard | None = None) -> int:
+        """Appends one record batch and returns the offset behind it. Its errors carry `kafka_error`.
+
+        `transaction_version` is that of the transaction that a marker ends. A transactional batch needs its `guard`,
+        unless the transaction is open in this partition.
+        """
 
     def when_committed(self, offset: int) -> asyncio.Future[None] | None:
         """Resolves when everything before `offset` survives; None when it already does."""
@@ -92,7 +97,7 @@ class StatePartition(Protocol):
 class Writer(Protocol):
     """How a shard changes what the log holds."""
 
-    def write(self, records: list[Record], written: Written, *, producer: Producer | None = None) -> None:
+    def write(self, records: list[CoordinatorRecord], written: OnWritten, *, producer: Producer | None = None) -> None:
         """Appends the records as one batch; calls `written` once they are committed and replayed, or have failed.
 
         Without records it only waits until everything in the log is committed. Records of a `producer` belong to its
@@ -104,15 +109,20 @@ class Writer(Protocol):
         """
 
     def end_transaction(
-        self, producer: Producer, outcome: ControlType, coordinator_epoch: int, written: Written
+        self,
+        producer: Producer,
+        outcome: ControlType,
+        coordinator_epoch: int,
+        written: OnWritten,
+        transaction_version: int = 0,
     ) -> None:
         """Appends the marker that ends the producer's transaction in this partition. Once the marker is committed, the
         transaction's records are replayed (COMMIT) or dropped (ABORT)."""
 
-    def when_settled(self, settled: Written) -> None:
+    def when_settled(self, settled: OnWritten) -> None:
         """Calls back once everything that is in the log now is committed and replayed; at once when it already is."""
 
-    def unsettled(self) -> Iterator[Record]:
+    def unsettled(self) -> Iterator[CoordinatorRecord]:
         """Records in the log that are not committed, or belong to an open transaction. Whoever removes state by age
         must spare what they are about."""
 
@@ -126,7 +136,7 @@ class Shard(Protocol):
     def open_transactions(self) -> OpenTransactions:
         """Made by the shard, empty; kept by the runtime."""
 
-    def replay(self, record: Record, offset: int) -> None:
+    def replay(self, record: CoordinatorRecord, offset: int) -> None:
         """The only way in which what the log holds changes."""
 
     def loaded(self) -> None:

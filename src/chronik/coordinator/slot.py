@@ -6,8 +6,8 @@ is answered before it is committed, and everything is replayed in the order of t
 
 Invariants: what was replayed is a prefix of the log, for each type of records, and of the committed log unless the type
 says `at_append`; an append that fails has changed nothing; a write that failed or timed out after its append stays in
-the queue, because the log still holds it: it is settled as soon as anything behind it is committed. While this node
-leads, an appended batch is never taken back, so what was replayed at append has to be undone only when it stops
+the queue, because the log still holds it: it is settled as soon as it, or anything behind it, is committed. While this
+node leads, an appended batch is never taken back, so what was replayed at append has to be undone only when it stops
 leading: then the whole shard is dropped.
 """
 
@@ -22,14 +22,15 @@ from itertools import chain
 from typing import Generic, TypeVar
 
 from chronik.coordinator.errors import told_to_clients
-from chronik.coordinator.open_transactions import Producer
+from chronik.coordinator.open_transactions import Producer, marker_batch, transactional_batch
 from chronik.coordinator.records import decode_record, encode_records
-from chronik.coordinator.shard import Record, Shard, StatePartition, Written
+from chronik.coordinator.shard import CoordinatorRecord, OnWritten, Shard, StatePartition
 from chronik.coordinator.timers import Timers
 from chronik.runtime.buggify import SMALL_LOADS
 from chronik.runtime.interfaces import Clock
 from chronik.runtime.invariants import broken, check
 from chronik.runtime.units import NS_PER_MS
+from chronik.storage.transaction_guards import Guard
 from chronik.wire import batches, records
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.notation import InternalRecord
@@ -42,7 +43,7 @@ LOAD_BYTES = 1 << 20  # read at once while loading
 LOAD_RECORDS_PER_SLICE = 500  # replayed before other work gets its turn: a few milliseconds
 BATCH_BYTES_MAX = 64 << 20  # decompressed; we write batches plainly, other brokers may not have
 
-LOAD_RETRY_MS = 100
+RETRY_MS = 100  # before the commit of something that the log holds is awaited again
 COMMITTED_LATER = frozenset(
     {
         ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -63,8 +64,8 @@ class _Write:
     def __init__(
         self,
         end_offset: int,
-        appended: list[Record],
-        written: Written,
+        appended: list[CoordinatorRecord],
+        written: OnWritten,
         deadline_ns: int,
         producer: Producer | None,
         outcome: records.ControlType | None,
@@ -73,7 +74,7 @@ class _Write:
         self.records = appended
         self.producer = producer  # whose transaction it belongs to
         self.outcome = outcome  # of that transaction, if it is a marker
-        self.written: Written | None = written  # None once it has been answered
+        self.written: OnWritten | None = written  # None once it has been answered
         self.deadline_ns = deadline_ns
 
 
@@ -91,6 +92,8 @@ class Slot(Generic[S]):
         self._clock = clock
         self._timeout_ns = write_timeout_ms * NS_PER_MS
         self._queue: deque[_Write] = deque()
+        self._committed_offset = 0
+        self._is_applying = False
 
     def hold(self, shard: S) -> None:
         self.shard = shard
@@ -100,11 +103,12 @@ class Slot(Generic[S]):
 
     def write(
         self,
-        appended: list[Record],
-        written: Written,
+        appended: list[CoordinatorRecord],
+        written: OnWritten,
         batch: bytes | None = None,
         *,
         producer: Producer | None = None,
+        guard: Guard | None = None,
     ) -> None:
         check(not self.is_over, "18 a shard that has ended writes nothing", partition=self.partition.index)
         if not appended:
@@ -112,7 +116,7 @@ class Slot(Generic[S]):
             return
         if batch is None:
             encoded = encode_records(appended, self._clock.wall_ms())
-            batch = batches.build(encoded) if producer is None else _transactional(encoded, producer)
+            batch = batches.build(encoded) if producer is None else transactional_batch(encoded, producer)
         if self._at_append and producer is not None:
             check(
                 self._at_append.isdisjoint([type(record.key) for record in appended]),
@@ -120,7 +124,7 @@ class Slot(Generic[S]):
                 partition=self.partition.index,
                 producer=producer.producer_id,
             )
-        end_offset = self._append(batch, written, len(appended))
+        end_offset = self._append(batch, written, len(appended), guard=guard)
         if end_offset is None:
             return
         for offset, record in enumerate(appended, end_offset - len(appended)) if self._at_append else ():
@@ -129,26 +133,38 @@ class Slot(Generic[S]):
         self._await(end_offset, appended, written, producer)
 
     def end_transaction(
-        self, producer: Producer, outcome: records.ControlType, coordinator_epoch: int, written: Written
+        self,
+        producer: Producer,
+        outcome: records.ControlType,
+        coordinator_epoch: int,
+        written: OnWritten,
+        transaction_version: int = 0,
     ) -> None:
         check(not self.is_over, "18 a shard that has ended writes nothing", partition=self.partition.index)
-        marker = records.marker(0, self._clock.wall_ms(), outcome, coordinator_epoch)
-        end_offset = self._append(_transactional([marker], producer, is_control=True), written, 1)
+        batch = marker_batch(producer, outcome, coordinator_epoch, self._clock.wall_ms())
+        end_offset = self._append(batch, written, 1, transaction_version)
         if end_offset is not None:
             self._await(end_offset, [], written, producer, outcome)
 
-    def _append(self, batch: bytes, written: Written, count: int) -> int | None:
+    def _append(
+        self,
+        batch: bytes,
+        written: OnWritten,
+        count: int,
+        transaction_version: int = 0,
+        guard: Guard | None = None,
+    ) -> int | None:
         """The offset behind the batch; None when it was refused, which has been told then."""
         before = self.partition.end_offset
         try:
-            end_offset = self.partition.append(batch)
+            end_offset = self.partition.append(batch, transaction_version, guard)
         except Exception as error:  # noqa: BLE001 - what carries no code is raised again
             code = _code_of(error)
             log.warning("a write of %d records to partition %d failed: %s", count, self.partition.index, error)
             written(told_to_clients(code))
             return None
-        # A log answers a producer's repeated batch without writing it. A coordinator repeats none: its batches all
-        # begin with sequence 0, and one that is taken for a repetition would be acknowledged and lost.
+        # A log answers a client's repeated batch without writing it. A coordinator repeats none: its batches all begin
+        # with sequence 0, and a batch that was taken for a repetition would be acknowledged and lost.
         check(
             end_offset == before + count,
             "17 a coordinator's records stand at the end of the log",
@@ -159,7 +175,7 @@ class Slot(Generic[S]):
         )
         return end_offset
 
-    def unsettled(self) -> Iterator[Record]:
+    def unsettled(self) -> Iterator[CoordinatorRecord]:
         in_flight = (record for write in self._queue for record in write.records)
         return chain(in_flight, self.shard.open_transactions.records())
 
@@ -167,7 +183,7 @@ class Slot(Generic[S]):
     def is_settled(self) -> bool:
         return not self._queue
 
-    def when_settled(self, settled: Written) -> None:
+    def when_settled(self, settled: OnWritten) -> None:
         """Calls back once everything that is in the log now is committed and replayed; at once when it already is."""
         if self._queue:
             self._await(self._queue[-1].end_offset, [], settled)
@@ -177,8 +193,8 @@ class Slot(Generic[S]):
     def _await(
         self,
         end_offset: int,
-        appended: list[Record],
-        written: Written,
+        appended: list[CoordinatorRecord],
+        written: OnWritten,
         producer: Producer | None = None,
         outcome: records.ControlType | None = None,
     ) -> None:
@@ -209,19 +225,45 @@ class Slot(Generic[S]):
         log.warning(
             "the commit of offset %d of partition %d failed: %s", write.end_offset, self.partition.index, failure
         )
-        self._answer(write, told_to_clients(_code_of(failure)))
+        code = _code_of(failure)
+        self._answer(write, told_to_clients(code))
+        if code in COMMITTED_LATER:
+            self.timers.set(write, RETRY_MS, partial(self._watch, write))
+
+    def _watch(self, write: _Write) -> None:
+        """Waits again for a write whose failure was told: the log still holds it, and there may never be another one
+        behind it that would settle it."""
+        if write not in self._queue:
+            return
+        try:
+            committed = self.partition.when_committed(write.end_offset)
+        except Exception as error:  # noqa: BLE001 - what carries no code is raised again
+            if _code_of(error) in COMMITTED_LATER:
+                self.timers.set(write, RETRY_MS, partial(self._watch, write))
+            return
+        if committed is None:
+            self._apply_up_to(write.end_offset)
+        else:
+            committed.add_done_callback(partial(self._settle, write))
 
     def _apply_up_to(self, offset: int) -> None:
         check(
             not self.is_over, "18 a shard that has ended replays nothing", partition=self.partition.index, offset=offset
         )
-        while self._queue and self._queue[0].end_offset <= offset:
-            write = self._queue.popleft()
-            base = write.end_offset - len(write.records)
-            if base < self.partition.start_offset and write.records:
-                broken("17 what is replayed is in the log", partition=self.partition.index, offset=base)
-            self._apply(write, base)
-            self._answer(write, ErrorCode.NONE)
+        self._committed_offset = max(self._committed_offset, offset)
+        if self._is_applying:
+            return  # a replay wrote something that is committed at once: it comes after what is being replayed
+        self._is_applying = True
+        try:
+            while self._queue and self._queue[0].end_offset <= self._committed_offset:
+                write = self._queue.popleft()
+                base = write.end_offset - len(write.records)
+                if base < self.partition.start_offset and write.records:
+                    broken("17 what is replayed is in the log", partition=self.partition.index, offset=base)
+                self._apply(write, base)
+                self._answer(write, ErrorCode.NONE)
+        finally:
+            self._is_applying = False
 
     def _apply(self, write: _Write, base: int) -> None:
         if write.outcome is not None and write.producer is not None:
@@ -284,7 +326,7 @@ class Slot(Generic[S]):
                 if str(error) != told:
                     told = str(error)
                     log.info("partition %d waits to be loaded: %s", self.partition.index, error)
-                await asyncio.sleep(LOAD_RETRY_MS / 1000)
+                await asyncio.sleep(RETRY_MS / 1000)
 
     async def _replay_batch(self, batch: batches.BatchView) -> int:
         skipped_count = 0
@@ -336,15 +378,3 @@ def _code_of(error: BaseException) -> ErrorCode:
     if not isinstance(code, ErrorCode):
         raise error
     return code
-
-
-def _transactional(encoded: list[records.Record], producer: Producer, *, is_control: bool = False) -> bytes:
-    """Coordinators number no batches: each begins with sequence 0, as Kafka's do, and a marker has none."""
-    return batches.build(
-        encoded,
-        producer_id=producer.producer_id,
-        producer_epoch=producer.producer_epoch,
-        base_sequence=batches.NO_SEQUENCE if is_control else 0,
-        is_transactional=True,
-        is_control=is_control,
-    )

@@ -18,7 +18,7 @@ from chronik.replication.fetcher import Fetchers
 from chronik.replication.follower import Follower
 from chronik.replication.lost_replicas import LostReplicas
 from chronik.replication.mending import Mending
-from chronik.replication.progress import Key, Progress
+from chronik.replication.progress import FollowerProgress, Key
 from chronik.replication.replica import IsrKeeper, Replica
 from chronik.replication.sessions import FollowerSessions
 from chronik.replication.topic_settings import TopicSettings
@@ -68,7 +68,7 @@ class Replicas:
         self._replicas: dict[Key, Replica] = {}
         self._mending = Mending(self._cut)
         self._reported: dict[Key, int] = {}  # lost replicas: the leader epoch in which the controller was first told
-        self._followers: dict[Key, dict[int, Progress]] = {}  # of partitions led here, by broker id
+        self._followers: dict[Key, dict[int, FollowerProgress]] = {}  # of partitions led here, by broker id
 
     # --- finding
 
@@ -132,7 +132,7 @@ class Replicas:
 
     # --- followers of what is led here
 
-    def followers_of(self, key: Key) -> dict[int, Progress]:
+    def followers_of(self, key: Key) -> dict[int, FollowerProgress]:
         followers = self._followers.get(key)
         if followers is None:
             followers = self._followers[key] = {}
@@ -164,7 +164,7 @@ class Replicas:
                 if broker_id not in present:
                     self.sessions.invite(broker_id, key)
 
-    def follower_left(self, key: Key, progress: Progress) -> None:
+    def follower_left(self, key: Key, progress: FollowerProgress) -> None:
         followers = self._followers.get(key, {})
         if followers.get(progress.broker_id) is progress:
             del followers[progress.broker_id]
@@ -240,7 +240,8 @@ class Replicas:
         if is_lost:
             self._mend(key, partition)
         if is_lost or partition.leader in (NO_LEADER, self.node_id):
-            self._fetchers.forget(key)
+            if key in self._fetchers.leader_of:
+                self._fetchers.forget(key)
         else:
             is_untouched = log is None and self.node_id in partition.isr
             self._fetchers.follow(key, partition.leader, partition.leader_epoch, when_invited=is_untouched)

@@ -21,6 +21,7 @@ from itertools import islice
 from typing import cast
 
 from chronik.peer.addresses import Address
+from chronik.peer.connections import Login, no_login
 from chronik.replication.credentials import sign
 from chronik.replication.errors import LeaderLost, ReplicationError
 from chronik.replication.follower import NOT_NAMED, Follower, Outcome, cuts
@@ -75,6 +76,7 @@ class Fetcher:
         address_of: Callable[[int], Address | None],
         broker_epoch: Callable[[], int],
         incarnation_id: Callable[[], bytes],
+        login: Login = no_login,
     ) -> None:
         self.leader_id = leader_id
         # Hears of partitions that the leader invites to; says whether the image shows here that they are followed.
@@ -84,6 +86,7 @@ class Fetcher:
         self._config = config
         self._address_of = address_of
         self._broker_epoch, self._incarnation_id = broker_epoch, incarnation_id
+        self._login = login
         self._loop = asyncio.get_running_loop()
         self._followers: dict[Key, Follower] = {}
         self._invited: dict[Key, None] = {}  # by the leader, to partitions that the image here does not show yet
@@ -148,9 +151,9 @@ class Fetcher:
     async def run(self) -> None:
         pause_ms = RECONNECT_MS_MIN
         while True:
-            link = LeaderLink(f"broker-{self._node_id}-fetcher", self._receive)
+            link = None
             try:
-                await self._connect(link)
+                link = await self._connect()
                 pause_ms = RECONNECT_MS_MIN
                 await link.closed
             except (StorageFailed, InvariantBroken):
@@ -161,18 +164,24 @@ class Fetcher:
                 logger.exception("fetching from broker %d failed; retrying in %d ms", self.leader_id, pause_ms)
             finally:
                 self._link = None
-                link.fail(LeaderLost("not needed any more"))
+                if link is not None:
+                    link.fail(LeaderLost("not needed any more"))
             await asyncio.sleep(pause_ms / 1000)
             pause_ms = min(2 * pause_ms, RECONNECT_MS_MAX)
 
-    async def _connect(self, link: LeaderLink) -> None:
+    async def _connect(self) -> LeaderLink:
         address = self._address_of(self.leader_id)
         if address is None:
             raise LeaderLost("the image does not show where it is")
-        link.peer.address = address
-        async with asyncio.timeout(CONNECT_MS_MAX / 1000):
-            await self._network.connect(address.host, address.port, lambda: cast(asyncio.Protocol, link))
-            await link.begin()
+        link = LeaderLink(address, f"broker-{self._node_id}-fetcher", self._receive, self._login(address))
+        try:
+            async with asyncio.timeout(CONNECT_MS_MAX / 1000):
+                await self._network.connect(address.host, address.port, lambda: cast(asyncio.Protocol, link))
+                await link.begin()
+                link.mind_login()
+        except BaseException:
+            link.fail(LeaderLost("not connected in time"))
+            raise
         self._link = link
         self._session_id = self._session_epoch = 0
         self._forgotten.clear()
@@ -181,6 +190,7 @@ class Fetcher:
         for follower in self._followers.values():
             follower.named_in = NOT_NAMED  # requests are counted anew
         self._settle()
+        return link
 
     # --- requests
 
@@ -306,7 +316,7 @@ class Fetchers:
         self._start = start
         self._make_follower: Callable[[Key, int], Follower] | None = None
         self._fetchers: dict[int, tuple[Fetcher, asyncio.Task[None]]] = {}
-        self._leader_of: dict[Key, tuple[int, int]] = {}  # leader, leader epoch: of what is followed or expected
+        self.leader_of: dict[Key, tuple[int, int]] = {}  # leader, leader epoch: of what is followed or expected
         self._led_count: dict[int, int] = {}  # of those, by leader
         self._pairs: dict[tuple[int, int], tuple[int, int]] = {}  # one object for partitions that began alike
 
@@ -316,7 +326,7 @@ class Fetchers:
 
     def follow(self, key: Key, leader_id: int, leader_epoch: int, *, when_invited: bool) -> None:
         """At once, or when the leader invites to it. Nothing to do when it is followed in this epoch already."""
-        before = self._leader_of.get(key)
+        before = self.leader_of.get(key)
         if before == (leader_id, leader_epoch):
             if not when_invited and not self._fetchers[leader_id][0].follows(key):
                 self._begin(key)
@@ -331,16 +341,16 @@ class Fetchers:
 
     def _lead(self, key: Key, leader_id: int, leader_epoch: int) -> None:
         pair = (leader_id, leader_epoch)
-        if key not in self._leader_of:
+        if key not in self.leader_of:
             self._led_count[leader_id] = self._led_count.get(leader_id, 0) + 1
-        self._leader_of[key] = self._pairs.setdefault(pair, pair) if leader_epoch == 0 else pair
+        self.leader_of[key] = self._pairs.setdefault(pair, pair) if leader_epoch == 0 else pair
         if leader_id not in self._fetchers:
             fetcher = self._make(leader_id)
             fetcher.on_invitation = self._invited
             self._fetchers[leader_id] = (fetcher, self._start(f"fetcher of broker {leader_id}", fetcher))
 
     def _invited(self, leader_id: int, key: Key) -> bool:
-        leader = self._leader_of.get(key)
+        leader = self.leader_of.get(key)
         if leader is None or leader[0] != leader_id:
             return False
         self._begin(key)
@@ -348,11 +358,11 @@ class Fetchers:
 
     def _begin(self, key: Key) -> None:
         assert self._make_follower is not None
-        leader_id, leader_epoch = self._leader_of[key]
+        leader_id, leader_epoch = self.leader_of[key]
         self._fetchers[leader_id][0].follow(self._make_follower(key, leader_epoch))
 
     def forget(self, key: Key) -> None:
-        before = self._leader_of.pop(key, None)
+        before = self.leader_of.pop(key, None)
         if before is None:
             return
         check(
@@ -370,5 +380,5 @@ class Fetchers:
             task.cancel()
 
     def end(self) -> None:
-        for key in list(self._leader_of):
+        for key in list(self.leader_of):
             self.forget(key)

@@ -12,9 +12,9 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING
 
-from chronik.metadata.commands import AlterPartition, AlterPartitionReply, IsrMember, NewIsr, TopicIsrs
+from chronik.metadata.commands.alter_partition import AlterPartition, AlterPartitionReply, IsrMember, NewIsr, TopicIsrs
 from chronik.metadata.errors import MetadataError, MetadataRefused
-from chronik.replication.progress import Progress
+from chronik.replication.progress import FollowerProgress
 from chronik.runtime.buggify import ISR_SHRUNK, LATE_ISR_CHANGE
 from chronik.runtime.invariants import check
 from chronik.runtime.units import NS_PER_MS
@@ -56,7 +56,7 @@ class IsrChanges:
 
     # --- what to ask for
 
-    def caught_up(self, replica: Replica, progress: Progress) -> None:
+    def caught_up(self, replica: Replica, progress: FollowerProgress) -> None:
         """A follower may come in: it holds all that is committed and this leader's epoch's beginning."""
         broker_id, state = progress.broker_id, replica.state
         if replica.isr_pending is not None or broker_id in state.isr or broker_id not in state.replicas:

@@ -2,7 +2,7 @@
 
 It uses one version of one API, which every node of this release serves, so nothing has to be agreed on first. `closed`
 completes with the reason when the connection ends. A leader that does not answer a request for too long is
-disconnected.
+disconnected. Where a login ends, the link ends a little earlier, and the follower connects and logs in again.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, cast
 
+from chronik.peer.addresses import Address
 from chronik.peer.protocol import PeerProtocol
 from chronik.replication.errors import LeaderLost
 from chronik.runtime.invariants import check
@@ -33,20 +34,31 @@ BOUNDS = Bounds(
     response_bytes_max=256 << 20,  # a response is bounded by what the follower asks for, and one batch more
     decode_bytes_max=1 << 30,  # the leader is one of us, so this only ends a runaway
 )
+LOGIN_SHARE = 0.9  # of the time that a login holds, after which the link ends
 SILENCE_MS_MAX = 10_000  # beyond the time that a fetch may wait
 
 
 class LeaderLink(PeerProtocol):
     def __init__(
-        self, client_id: str, receive: Callable[[FetchResponse, int], None], mechanism: Mechanism | None = None
+        self,
+        address: Address,
+        client_id: str,
+        receive: Callable[[FetchResponse, int], None],
+        mechanism: Mechanism | None = None,
     ) -> None:
-        super().__init__(Peer("the leader", client_id, served=SERVED, mechanism=mechanism, bounds=BOUNDS))
+        super().__init__(Peer(address, client_id, served=SERVED, mechanism=mechanism, bounds=BOUNDS))
         self._receive = receive  # called with each answer and the number of the request it answers
         self._fetch: Call | None = None  # from the first request on
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self.sent_count = self.received_count = 0
         self.closed: asyncio.Future[None] = self._loop.create_future()
+
+    def mind_login(self) -> None:
+        """Once it is ready."""
+        if self.peer.session_lifetime_ms:
+            renewed = LeaderLost("its login ends soon, so the follower logs in again")
+            self._loop.call_later(self.peer.session_lifetime_ms * LOGIN_SHARE / 1000, self.fail, renewed)
 
     @property
     def in_flight_count(self) -> int:

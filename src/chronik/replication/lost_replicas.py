@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from chronik.metadata.commands import PartitionId, ReportLostReplicas, ReportLostReplicasReply
+from chronik.metadata.commands.report_lost_replicas import PartitionId, ReportLostReplicas, ReportLostReplicasReply
 from chronik.metadata.errors import MetadataError, MetadataRefused
 from chronik.replication.progress import Key
 

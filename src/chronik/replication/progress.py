@@ -18,7 +18,7 @@ Key = tuple[bytes, int]  # topic id, partition
 NOT_COUNTED = -1
 
 
-class Progress:
+class FollowerProgress:
     __slots__ = (
         "awaits_follower",
         "bytes_max",

@@ -25,7 +25,7 @@ from chronik.replication.errors import (
     TooFewReplicasAfterAppend,
     UnknownEpoch,
 )
-from chronik.replication.progress import Progress
+from chronik.replication.progress import FollowerProgress
 from chronik.replication.replica_invariants import check_replica
 from chronik.replication.topic_settings import TopicSettings
 from chronik.replication.waits import Waits
@@ -34,6 +34,8 @@ from chronik.runtime.interfaces import Clock
 from chronik.runtime.invariants import broken, check
 from chronik.storage.answers import Appended, Verify
 from chronik.storage.log import Log
+from chronik.storage.origins import Origin
+from chronik.storage.transaction_guards import Guard
 from chronik.wire.batches import BatchView, split
 
 logger = logging.getLogger("chronik.replication")
@@ -46,7 +48,7 @@ NOBODY: tuple[int, ...] = ()
 
 
 class IsrKeeper(Protocol):
-    def caught_up(self, replica: Replica, progress: Progress) -> None:
+    def caught_up(self, replica: Replica, progress: FollowerProgress) -> None:
         """A follower that is not in the ISR holds all that is committed."""
 
 
@@ -60,7 +62,7 @@ class Replica:
         *,
         clock: Clock,
         keeper: IsrKeeper,
-        followers: dict[int, Progress],
+        followers: dict[int, FollowerProgress],
         is_elr_kept: bool = False,
         is_from_before: bool = False,
     ) -> None:
@@ -134,7 +136,7 @@ class Replica:
             self._reckon_isr()
         self.look_for_caught_up()
         check_replica(self)
-        self._wake()
+        self.wake()
 
     def _begin_epoch(self) -> None:
         """A leader's epoch begins where it found the end of the log, also while nothing is written in it."""
@@ -160,7 +162,7 @@ class Replica:
         self.is_gone = True
         self.log.on_durable = None
         self._stop_waiting()
-        self._wake()
+        self.wake()
 
     def _stop_waiting(self) -> None:
         for waits in (self._waits, self._deletions):
@@ -210,13 +212,30 @@ class Replica:
 
     # --- writing
 
-    def append(self, batches: list[BatchView], *, now_ms: int, verify: Verify | None = None) -> Appended:
+    def append(
+        self,
+        batches: list[BatchView],
+        *,
+        now_ms: int,
+        verify: Verify | None = None,
+        origin: Origin = Origin.CLIENT,
+        guard: Guard | None = None,
+        transaction_version: int = 0,
+    ) -> Appended:
         """Assigns offsets and writes to the page cache, as `Log.append` does. `when_committed` tells what survives."""
         if self.state.leader != self.node_id:
             broken(
                 "11 only a leader appends", partition=self.name, leader=self.state.leader, epoch=self.state.leader_epoch
             )
-        appended = self.log.append(batches, leader_epoch=self.state.leader_epoch, now_ms=now_ms, verify=verify)
+        appended = self.log.append(
+            batches,
+            leader_epoch=self.state.leader_epoch,
+            now_ms=now_ms,
+            verify=verify,
+            origin=origin,
+            guard=guard,
+            transaction_version=transaction_version,
+        )
         for progress in self.followers.values():
             progress.session.has_more(progress)
         if self.log.config.durability == "os":
@@ -289,13 +308,14 @@ class Replica:
     def unwatch(self, wake: Callable[[Replica], None]) -> None:
         self._watchers.pop(wake, None)
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """More may be readable."""
         for wake in list(self._watchers):
             wake(self)
 
     # --- leading
 
-    def count(self, progress: Progress) -> None:
+    def count(self, progress: FollowerProgress) -> None:
         """What a follower said of itself has been found to be a prefix of this log."""
         if progress.end_offset > self.log.end_offset:
             broken(
@@ -313,7 +333,7 @@ class Replica:
         else:
             self._consider(progress)
 
-    def is_surpassed_by(self, progress: Progress) -> bool:
+    def is_surpassed_by(self, progress: FollowerProgress) -> bool:
         """Whether a follower shows that this leader lacked committed records when its epoch began.
 
         Such a leader has an old disk. Only one that has just started asks: one that was proven lacks no more than what
@@ -339,7 +359,7 @@ class Replica:
             if progress.counted_epoch == self.state.leader_epoch and progress.broker_id not in self._others:
                 self._consider(progress)
 
-    def _consider(self, progress: Progress) -> None:
+    def _consider(self, progress: FollowerProgress) -> None:
         """With others in the ISR the eligible are no longer needed, and nobody would compare this log with theirs."""
         if not self.is_proven and self.state.elr and self._is_proving:
             return
@@ -402,14 +422,14 @@ class Replica:
         self.is_proven = True
         if committed <= self.high_watermark:
             if SPURIOUS_WAKE.is_on and SPURIOUS_WAKE.fires():
-                self._wake()
+                self.wake()
             return
         self.high_watermark = self.log.high_watermark = committed
         self._waits.committed(committed, None if has_enough else self._too_few())
         for progress in self.followers.values():
             progress.session.has_committed_more(progress)
         if self._watchers:
-            self._wake()
+            self.wake()
 
     def _too_few(self) -> TooFewReplicasAfterAppend:
         return TooFewReplicasAfterAppend(self.name, self.state.isr, self.isr_size_min)
@@ -442,7 +462,7 @@ class Replica:
             if known > log.end_offset:
                 broken("10 the high watermark lies in the log", partition=self.name, high_watermark=known)
             if self._watchers:
-                self._wake()
+                self.wake()
 
     def truncate_to(self, offset: int) -> None:
         """Gives up what the leader does not have."""
@@ -532,11 +552,23 @@ class CoordinatorPartition:
     def end_offset(self) -> int:
         return self._replica.log.end_offset
 
-    def append(self, batch: bytes) -> int:
+    def guard_for(self, producer_id: int, epoch: int, *, is_tv2: bool) -> Guard | None:
+        """As `ProducerState.guard_for`; a coordinator's batches have no sequence."""
+        return self._replica.log.producers.guard_for(producer_id, epoch, 0, is_tv2=is_tv2)
+
+    def append(self, batch: bytes, transaction_version: int = 0, guard: Guard | None = None) -> int:
+        """A transactional batch needs its guard, unless the transaction is open in this partition."""
         self._replica.require_leader(self.leader_epoch)
         self._replica.require_in_sync()
         batches = split(memoryview(batch))
-        next_offset = self._replica.append(batches, now_ms=self._now_ms()).last_offset + 1
+        appended = self._replica.append(
+            batches,
+            now_ms=self._now_ms(),
+            origin=Origin.COORDINATOR,
+            guard=guard,
+            transaction_version=transaction_version,
+        )
+        next_offset = appended.last_offset + 1
         check(
             next_offset == self._replica.log.end_offset,
             "17 a coordinator's records stand at the end of the log",

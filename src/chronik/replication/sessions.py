@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from chronik.replication.credentials import is_signed_by
-from chronik.replication.progress import Key, Progress
+from chronik.replication.progress import FollowerProgress, Key
 from chronik.runtime.buggify import ANSWERED_EMPTY, EARLY_NEWS, FOLLOWER_SESSION_LOST, ONE_PARTITION_ANSWERED
 from chronik.runtime.invariants import broken, check
 from chronik.wire.error_codes import ErrorCode
@@ -108,12 +108,12 @@ class FollowerSession:
         self.heard_ns = 0  # when it last asked for anything
         self._replicas = replicas
         self._loop = asyncio.get_running_loop()
-        self._partitions: dict[Key, Progress] = {}
-        self._ready: dict[Progress, None] = {}  # to be looked at, the longest ready first
-        self._committed: dict[Progress, None] = {}  # whose high watermark the follower does not know
+        self._partitions: dict[Key, FollowerProgress] = {}
+        self._ready: dict[FollowerProgress, None] = {}  # to be looked at, the longest ready first
+        self._committed: dict[FollowerProgress, None] = {}  # whose high watermark the follower does not know
         self._committed_due = False
         self._invitations: dict[Key, None] = {}
-        self._refused: dict[Progress, PartitionData] = {}  # answers that do not wait for data
+        self._refused: dict[FollowerProgress, PartitionData] = {}  # answers that do not wait for data
         self._waiting: asyncio.Future[FetchResponse] | None = None  # of a request that has no answer yet
         self._bytes_max = 0  # that the last request asked for
         self._timer: asyncio.TimerHandle | None = None  # of that request
@@ -158,7 +158,7 @@ class FollowerSession:
         self._timer = self._loop.call_later(wait_ms / 1000, self._answer, [])
         return self._waiting
 
-    def _doubt(self, progress: Progress) -> None:
+    def _doubt(self, progress: FollowerProgress) -> None:
         """It stands where it stood before it was sent records: they may be damaged, though they were right once."""
         replica = self._replicas.opened(progress.key)
         if replica is not None:
@@ -171,9 +171,9 @@ class FollowerSession:
         if self._news_timer is not None:
             self._news_timer.cancel()
 
-    def _join(self, key: Key) -> Progress:
+    def _join(self, key: Key) -> FollowerProgress:
         check(key not in self._partitions, "9 a partition stands once in a session", broker=self.broker_id, key=key)
-        progress = self._partitions[key] = Progress(key, self)
+        progress = self._partitions[key] = FollowerProgress(key, self)
         self._replicas.followers_of(key)[self.broker_id] = progress
         return progress
 
@@ -194,7 +194,7 @@ class FollowerSession:
             self._invitations[key] = None
             self._serve_soon()
 
-    def has_more(self, progress: Progress) -> None:
+    def has_more(self, progress: FollowerProgress) -> None:
         """There is more in the log, or the partition has changed otherwise."""
         self._ready[progress] = None
         self._serve_soon()
@@ -205,7 +205,7 @@ class FollowerSession:
             self._is_scheduled = True
             self._loop.call_soon(self._serve)
 
-    def has_committed_more(self, progress: Progress) -> None:
+    def has_committed_more(self, progress: FollowerProgress) -> None:
         self._committed[progress] = None
         if EARLY_NEWS.is_on and EARLY_NEWS.fires():
             self._loop.call_soon(self._tell_committed)
@@ -269,7 +269,9 @@ class FollowerSession:
             answers += self._committed_news()
         return answers
 
-    def _look(self, progress: Progress, left_bytes: int, *, at_least_one: bool) -> tuple[PartitionData, int] | None:
+    def _look(
+        self, progress: FollowerProgress, left_bytes: int, *, at_least_one: bool
+    ) -> tuple[PartitionData, int] | None:
         """What is new of a partition, and its size."""
         if self._partitions.get(progress.key) is not progress:
             broken("9 a session answers for its own partitions", broker=self.broker_id, key=progress.key)
@@ -317,7 +319,7 @@ class FollowerSession:
                     answers.append((progress.key, self._data(progress, replica)))
         return answers
 
-    def _data(self, progress: Progress, replica: Replica) -> PartitionData:
+    def _data(self, progress: FollowerProgress, replica: Replica) -> PartitionData:
         if replica.high_watermark > replica.log.end_offset:
             broken(
                 "10 the high watermark lies in the log", partition=replica.name, high_watermark=replica.high_watermark
@@ -334,7 +336,7 @@ class FollowerSession:
 
     # --- whether an offset counts
 
-    def _admit(self, progress: Progress) -> None:
+    def _admit(self, progress: FollowerProgress) -> None:
         """Counts the follower's offset if it is of this leader's history; else says why not, or waits for the image."""
         (topic_id, index), image = progress.key, self._replicas.image
         topic = image.topics.get(topic_id)
@@ -356,7 +358,7 @@ class FollowerSession:
                 return None
         return self._compare(progress, replica)
 
-    def _compare(self, progress: Progress, replica: Replica) -> None:
+    def _compare(self, progress: FollowerProgress, replica: Replica) -> None:
         log = replica.log
         if progress.last_epoch >= 0:
             # An epoch that this log has not reached is damage on the follower: it is told to cut back to ours.
@@ -379,7 +381,7 @@ class FollowerSession:
         if progress.told_high_watermark < replica.high_watermark or progress.start_offset < log.start_offset:
             self.has_committed_more(progress)
 
-    def _refuse(self, progress: Progress, error: ErrorCode, state: Partition) -> None:
+    def _refuse(self, progress: FollowerProgress, error: ErrorCode, state: Partition) -> None:
         progress.awaits_follower = True
         answer = self._refused[progress] = _refusal(progress.key[1], error)
         answer.current_leader = LeaderIdAndEpoch(leader_id=state.leader, leader_epoch=state.leader_epoch)

@@ -1,6 +1,6 @@
 """Groups of consumers: membership, rebalances and committed offsets."""
 
 from chronik.coordinator.groups.config import GroupsConfig
-from chronik.coordinator.groups.coordinator import OFFSETS_TOPIC, GroupCoordinator
+from chronik.coordinator.groups.coordinator import GroupCoordinator
 
-__all__ = ["OFFSETS_TOPIC", "GroupCoordinator", "GroupsConfig"]
+__all__ = ["GroupCoordinator", "GroupsConfig"]

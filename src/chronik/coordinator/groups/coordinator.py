@@ -22,17 +22,20 @@ from chronik.coordinator.groups import descriptions, offsets
 from chronik.coordinator.groups.classic.members import join_error, sync_error
 from chronik.coordinator.groups.config import GroupsConfig
 from chronik.coordinator.groups.member_memory import MemberMemory
-from chronik.coordinator.groups.partitions import partition_for
+from chronik.coordinator.groups.pending_offsets import NONE_PENDING
 from chronik.coordinator.groups.requests import Caller
 from chronik.coordinator.groups.shard import GroupShard, offset_delete_refused
+from chronik.coordinator.open_transactions import Producer, Transaction
+from chronik.coordinator.partitions import partition_for
 from chronik.coordinator.runtime import CoordinatorRuntime
-from chronik.coordinator.shard import Decision, Record, StatePartition
+from chronik.coordinator.shard import CoordinatorRecord, Decision, StatePartition
 from chronik.metadata.delta import Changes
 from chronik.metadata.image import Image
 from chronik.runtime.interfaces import Clock, Randomness
 from chronik.runtime.invariants import check
 from chronik.runtime.pieces import ITEMS_PER_PIECE, Work, at_once
 from chronik.wire.error_codes import ErrorCode
+from chronik.wire.internal_topics import OFFSETS_TOPIC
 from chronik.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from chronik.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from chronik.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -43,14 +46,14 @@ from chronik.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommi
 from chronik.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from chronik.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from chronik.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from chronik.wire.records import ControlType
 
-OFFSETS_TOPIC: Final = "__consumer_offsets"
 NULLABLE_PROTOCOL_SINCE: Final = 7  # of JoinGroup; before, a missing name is ""
 PROTOCOL_REQUIRED_SINCE: Final = 5  # of SyncGroup; its schema allows null, Kafka does not
 MANY_LEAVE_SINCE: Final = 3  # of LeaveGroup
 
 R = TypeVar("R")
-Answer: TypeAlias = "R | asyncio.Future[R]"
+NowOrLater: TypeAlias = "R | asyncio.Future[R]"
 
 
 class GroupCoordinator:
@@ -67,7 +70,7 @@ class GroupCoordinator:
         self.partition_count = partition_count  # of __consumer_offsets; set it when the topic exists with another
         self._runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
             OFFSETS_TOPIC,
-            lambda writer, timers: GroupShard(config, clock, randomness, writer, timers, self.memory),
+            lambda writer, timers, _: GroupShard(config, clock, randomness, writer, timers, self.memory),
             clock,
             config.offset_commit_timeout_ms,
         )
@@ -87,7 +90,7 @@ class GroupCoordinator:
 
     # --- JoinGroup, SyncGroup, Heartbeat, LeaveGroup
 
-    def join_group(self, request: JoinGroupRequest, caller: Caller) -> Answer[JoinGroupResponse]:
+    def join_group(self, request: JoinGroupRequest, caller: Caller) -> NowOrLater[JoinGroupResponse]:
         answer: _Reply[JoinGroupResponse] = _Reply()
         name_null = None if caller.version >= NULLABLE_PROTOCOL_SINCE else ""
 
@@ -108,7 +111,7 @@ class GroupCoordinator:
                 reply(join_error(error.kafka_error))
         return answer.take()
 
-    def sync_group(self, request: SyncGroupRequest, caller: Caller) -> Answer[SyncGroupResponse]:
+    def sync_group(self, request: SyncGroupRequest, caller: Caller) -> NowOrLater[SyncGroupResponse]:
         has_protocol = request.protocol_type is not None and request.protocol_name is not None
         if caller.version >= PROTOCOL_REQUIRED_SINCE and not has_protocol:
             return sync_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -132,7 +135,7 @@ class GroupCoordinator:
             error = ErrorCode.NONE  # sessions only start when loading is done, so nothing is due yet
         return HeartbeatResponse(error_code=error)
 
-    def leave_group(self, request: LeaveGroupRequest, caller: Caller) -> Answer[LeaveGroupResponse]:
+    def leave_group(self, request: LeaveGroupRequest, caller: Caller) -> NowOrLater[LeaveGroupResponse]:
         if not request.group_id:
             return LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
         is_one = caller.version < MANY_LEAVE_SINCE
@@ -149,29 +152,58 @@ class GroupCoordinator:
 
     # --- OffsetCommit, OffsetFetch, OffsetDelete
 
-    def offset_commit(self, request: OffsetCommitRequest, caller: Caller) -> Answer[OffsetCommitResponse]:
+    def offset_commit(
+        self, request: OffsetCommitRequest, caller: Caller, transaction: Transaction | None = None
+    ) -> NowOrLater[OffsetCommitResponse]:
+        """Offsets of a `transaction` are stored now and count when it commits."""
         try:
-            records, response = self._shard(request.group_id).commit(request, caller.version)
+            shard = self._shard(request.group_id)
+            records, response = shard.commit(request, caller.version, in_transaction=transaction is not None)
         except CoordinatorError as error:
             return offsets.commit_refused(request, error.kafka_error)
-        return self._after(request.group_id, records, response, partial(offsets.commit_refused, request))
+        refuse = partial(offsets.commit_refused, request)
+        return self._after(request.group_id, records, response, refuse, transaction=transaction)
 
-    def committing_offsets(self, request: OffsetCommitRequest, caller: Caller) -> Work[Answer[OffsetCommitResponse]]:
+    def committing_offsets(
+        self, request: OffsetCommitRequest, caller: Caller, transaction: Transaction | None = None
+    ) -> Work[NowOrLater[OffsetCommitResponse]]:
         """`offset_commit` in pieces, for one of many partitions: first the batch is made, then it is admitted and
         written without a pause between."""
+        producer = None if transaction is None else transaction.producer
         try:
             records, response = yield from self._shard(request.group_id).committing(request)
-            batch = yield from self._runtime.encoding(records)
-            error = self._shard(request.group_id).admit_commit(request, caller.version)
+            batch = (yield from self._runtime.encoding(records, producer)) if records else None
+            shard = self._shard(request.group_id)
+            error = shard.admit_commit(request, caller.version, in_transaction=transaction is not None)
         except CoordinatorError as failure:
             return offsets.commit_refused(request, failure.kafka_error)
         if error is not ErrorCode.NONE:
             return offsets.commit_refused(request, error)
         refuse = partial(offsets.commit_refused, request)
-        return self._after(request.group_id, records, response, refuse, batch)
+        return self._after(request.group_id, records, response, refuse, batch, transaction)
 
-    def offset_fetch(self, request: OffsetFetchRequest, caller: Caller) -> Answer[OffsetFetchResponse]:
-        """With require_stable the answer waits for commits that are on their way, so that none is missed."""
+    def end_transaction(
+        self,
+        partition_index: int,
+        producer: Producer,
+        outcome: ControlType,
+        coordinator_epoch: int,
+        transaction_version: int,
+    ) -> NowOrLater[ErrorCode]:
+        """Writes the marker that ends the producer's transaction in a partition of __consumer_offsets. NONE: the
+        marker is committed, and the transaction's offsets count, or are gone."""
+        answer: _Reply[ErrorCode] = _Reply()
+        try:
+            self._runtime.end_transaction(
+                partition_index, producer, outcome, coordinator_epoch, answer.give, transaction_version
+            )
+        except CoordinatorError as error:
+            return error.kafka_error
+        return answer.take()
+
+    def offset_fetch(self, request: OffsetFetchRequest, caller: Caller) -> NowOrLater[OffsetFetchResponse]:
+        """With require_stable the answer waits for commits that are on their way, so that none is missed. Offsets that
+        an open transaction is about to change are UNSTABLE_OFFSET_COMMIT then."""
         fetching = self.fetching_offsets(request, caller)
         if not isinstance(fetching, asyncio.Future):
             return at_once(fetching)
@@ -184,18 +216,20 @@ class GroupCoordinator:
         fetching.add_done_callback(fetched)
         return answer
 
-    def fetching_offsets(self, request: OffsetFetchRequest, caller: Caller) -> Answer[Work[OffsetFetchResponse]]:
+    def fetching_offsets(self, request: OffsetFetchRequest, caller: Caller) -> NowOrLater[Work[OffsetFetchResponse]]:
         """`offset_fetch` in two steps: what has to be waited for, and then the computation of the answer."""
         asked = descriptions.fetched_groups(request, caller.version)
         answer: _Reply[Work[OffsetFetchResponse]] = _Reply()
         waiting = dict.fromkeys(self.partition_for(group.group_id) for group in asked) if request.require_stable else {}
         unsettled: set[int] = set()  # partitions whose commits did not get through in time
 
-        def stored(group_id: str) -> dict[str, offsets.Partitions]:
+        def stored(group_id: str) -> descriptions.StoredOffsets:
             index = self.partition_for(group_id)
             if index in unsettled:
                 raise NotCoordinator(OFFSETS_TOPIC, index)  # what older consumers understand as: try again
-            return self._runtime.shard(index).offsets.of(group_id)
+            shard = self._runtime.shard(index)
+            unstable = shard.open_transactions.of(group_id) if request.require_stable else NONE_PENDING
+            return shard.offsets.of(group_id), unstable
 
         def settled(index: int, error: ErrorCode) -> None:
             if error is not ErrorCode.NONE:
@@ -213,7 +247,7 @@ class GroupCoordinator:
                 settled(index, ErrorCode.NONE)  # told when the answer is made
         return answer.take()
 
-    def offset_delete(self, request: OffsetDeleteRequest, caller: Caller) -> Answer[OffsetDeleteResponse]:
+    def offset_delete(self, request: OffsetDeleteRequest, caller: Caller) -> NowOrLater[OffsetDeleteResponse]:
         if not request.group_id:
             return offset_delete_refused(ErrorCode.INVALID_GROUP_ID)
         try:
@@ -256,7 +290,7 @@ class GroupCoordinator:
             yield 1
         return ListGroupsResponse(error_code=ErrorCode.NONE, groups=found)
 
-    def delete_groups(self, request: DeleteGroupsRequest, caller: Caller) -> Answer[DeleteGroupsResponse]:
+    def delete_groups(self, request: DeleteGroupsRequest, caller: Caller) -> NowOrLater[DeleteGroupsResponse]:
         results = [DeletableGroupResult(group_id=name, error_code=0) for name in request.groups_names]
         answer: _Reply[DeleteGroupsResponse] = _Reply()
         waiting = len(results)
@@ -314,11 +348,12 @@ class GroupCoordinator:
     def _after(
         self,
         group_id: str,
-        records: list[Record],
+        records: list[CoordinatorRecord],
         response: R,
         refuse: Callable[[ErrorCode], R],
         batch: bytes | None = None,
-    ) -> Answer[R]:
+        transaction: Transaction | None = None,
+    ) -> NowOrLater[R]:
         """The response, once the records are committed. `batch` holds them if they are encoded already."""
         if not records:
             return response
@@ -327,7 +362,11 @@ class GroupCoordinator:
         def written(error: ErrorCode) -> None:
             answer.give(response if error is ErrorCode.NONE else refuse(error))
 
-        self._runtime.write(self.partition_for(group_id), records, written, batch)
+        index = self.partition_for(group_id)
+        if transaction is None:
+            self._runtime.write(index, records, written, batch)
+        else:
+            self._runtime.write_in_transaction(index, records, written, *transaction, batch)
         return answer.take()
 
 
@@ -347,7 +386,7 @@ class _Reply(Generic[R]):
         elif not self._future.done():  # done already: the client has gone and its handler was cancelled
             self._future.set_result(response)
 
-    def take(self) -> Answer[R]:
+    def take(self) -> NowOrLater[R]:
         if self._response is not None:
             return self._response
         self._future = asyncio.get_running_loop().create_future()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Final
 
 from chronik.coordinator.errors import CoordinatorError
@@ -80,8 +80,12 @@ def fetched_groups(request: OffsetFetchRequest, version: int) -> list[OffsetFetc
     return [OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)]
 
 
+# What is stored for a group, and the partitions, by topic, whose offsets are not stable.
+StoredOffsets = tuple[dict[str, offsets.Partitions], Mapping[str, Container[int]]]
+
+
 def fetch_response(
-    asked: list[OffsetFetchRequestGroup], stored: Callable[[str], dict[str, offsets.Partitions]], version: int
+    asked: list[OffsetFetchRequestGroup], stored: Callable[[str], StoredOffsets], version: int
 ) -> Work[OffsetFetchResponse]:
     groups = []
     for group in asked:
@@ -97,10 +101,10 @@ def fetch_response(
 
 
 def _fetch_group(
-    group: OffsetFetchRequestGroup, stored: Callable[[str], dict[str, offsets.Partitions]], version: int
+    group: OffsetFetchRequestGroup, stored: Callable[[str], StoredOffsets], version: int
 ) -> Work[OffsetFetchResponseGroup]:
     try:
-        topics = yield from offsets.fetch(stored(group.group_id), group.topics)
+        topics = yield from offsets.fetch(*stored(group.group_id), group.topics)
     except CoordinatorError as error:
         if version >= TOP_LEVEL_ERROR_SINCE:
             return OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=error.kafka_error)

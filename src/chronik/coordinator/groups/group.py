@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple, Protocol
 
-from chronik.coordinator.shard import Record
+from chronik.coordinator.shard import CoordinatorRecord
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.describe_groups import DescribedGroup
 from chronik.wire.messages.offset_commit import OffsetCommitRequest
@@ -45,6 +45,9 @@ class Group(Protocol):
     def may_commit(self, request: OffsetCommitRequest, version: int) -> ErrorCode:
         """Whether the sender may commit offsets now, by its membership."""
 
+    def may_commit_in_transaction(self, request: OffsetCommitRequest) -> ErrorCode:
+        """Whether a transaction may commit offsets on behalf of the member that it names, if it names one."""
+
     def may_delete_offsets(self) -> ErrorCode:
         """Whether offsets of topics that nobody reads may be deleted."""
 
@@ -59,5 +62,5 @@ class Group(Protocol):
     def is_stored(self) -> bool:
         """Whether the log holds records of the group itself, besides its offsets."""
 
-    def removal(self) -> list[Record]:
+    def removal(self) -> list[CoordinatorRecord]:
         """The records that remove the group from the log. Its offsets are not its own business."""

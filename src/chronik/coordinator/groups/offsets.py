@@ -7,14 +7,14 @@ offsets.retention.minutes after its commit, or, in a group of consumers that has
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
 from chronik.coordinator.groups.config import GroupsConfig
 from chronik.coordinator.groups.group import NO_TIMESTAMP, Group
 from chronik.coordinator.groups.records import offset_record, offset_removed
-from chronik.coordinator.shard import Record
+from chronik.coordinator.shard import CoordinatorRecord
 from chronik.runtime.invariants import broken
 from chronik.runtime.pieces import ITEMS_PER_PIECE, Work, each_light
 from chronik.wire.error_codes import ErrorCode
@@ -69,14 +69,14 @@ class OffsetStore:
 
     # --- decisions
 
-    def remove_group(self, group_id: str) -> list[Record]:
+    def remove_group(self, group_id: str) -> list[CoordinatorRecord]:
         return [
             offset_removed(group_id, topic, partition)
             for topic, partitions in self.of(group_id).items()
             for partition in partitions
         ]
 
-    def remove_topic(self, topic: str, topic_id: bytes) -> list[Record]:
+    def remove_topic(self, topic: str, topic_id: bytes) -> list[CoordinatorRecord]:
         """What was committed for a deleted topic, by anyone; an offset of another topic of the same name stays."""
         return [
             offset_removed(group_id, topic, partition)
@@ -122,9 +122,16 @@ def commit_error(group: Group | None, request: OffsetCommitRequest, version: int
     return ErrorCode.GROUP_ID_NOT_FOUND if version >= GROUP_ID_NOT_FOUND_SINCE else ErrorCode.ILLEGAL_GENERATION
 
 
+def transactional_commit_error(group: Group | None, request: OffsetCommitRequest) -> ErrorCode:
+    """A transaction's commit carries a member and a generation or, from older clients, nothing of both."""
+    if group is not None:
+        return group.may_commit_in_transaction(request)
+    return ErrorCode.NONE if request.generation_id_or_member_epoch < 0 else ErrorCode.ILLEGAL_GENERATION
+
+
 def commit(
     request: OffsetCommitRequest, now_ms: int, config: GroupsConfig
-) -> Work[tuple[list[Record], OffsetCommitResponse]]:
+) -> Work[tuple[list[CoordinatorRecord], OffsetCommitResponse]]:
     """The records of an admitted commit. Only a partition whose metadata is too long is left out."""
     group_id = request.group_id
     expire_ms = NO_TIMESTAMP
@@ -132,7 +139,7 @@ def commit(
         expire_ms = now_ms + request.retention_time_ms
     expires = expire_ms != NO_TIMESTAMP
     chars_max, no_error = config.offset_metadata_chars_max, ErrorCode.NONE
-    records: list[Record] = []
+    records: list[CoordinatorRecord] = []
     answers: list[OffsetCommitResponseTopic] = []
     for topic in request.topics:
         name, topic_id = topic.name, topic.topic_id
@@ -185,39 +192,50 @@ def _utf16_units(text: str) -> int:
 
 
 def fetch(
-    stored: dict[str, Partitions], asked: Sequence[OffsetFetchRequestTopics] | None
+    stored: dict[str, Partitions],
+    unstable: Mapping[str, Container[int]],
+    asked: Sequence[OffsetFetchRequestTopics] | None,
 ) -> Work[list[OffsetFetchResponseTopics]]:
-    """What is stored for the asked topics, or for all (None). No offset is no error: the consumer has to reset."""
+    """What is stored for the asked topics, or for all (None). No offset is no error: the consumer has to reset.
+
+    `unstable` are partitions whose offset an open transaction is about to change: the consumer has to ask again.
+    """
     answers = []
     if asked is None:
-        for name, partitions in list(stored.items()):
-            parts = yield from each_light(lambda found: _fetched(*found), list(partitions.items()))
+        for name, partitions in [(name, dict(partitions)) for name, partitions in stored.items()]:
+            of_topic = partial(_fetched_from, partitions, unstable.get(name, ()), ZERO_UUID)
+            parts = yield from each_light(of_topic, list(partitions))
             answers.append(OffsetFetchResponseTopics(name=name, partitions=parts))
             yield 1
         return answers
     for topic in asked:
-        of_topic = partial(_fetched_from, stored.get(topic.name, {}), topic.topic_id)
+        of_topic = partial(_fetched_from, stored.get(topic.name, {}), unstable.get(topic.name, ()), topic.topic_id)
         parts = yield from each_light(of_topic, topic.partition_indexes)
         yield 1
         answers.append(OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id, partitions=parts))
     return answers
 
 
-def _fetched_from(partitions: Partitions, topic_id: bytes, index: int) -> OffsetFetchResponsePartitions:
-    return _fetched(index, partitions.get(index), topic_id)
-
-
-def _fetched(index: int, value: OffsetCommitValue | None, topic_id: bytes = ZERO_UUID) -> OffsetFetchResponsePartitions:
+def _fetched_from(
+    partitions: Partitions, unstable: Container[int], topic_id: bytes, index: int
+) -> OffsetFetchResponsePartitions:
+    if index in unstable:
+        return _no_offset(index, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    value = partitions.get(index)
     if value is None or _is_other_topic(value.topic_id, topic_id):
-        return OffsetFetchResponsePartitions(
-            partition_index=index, committed_offset=NO_OFFSET, metadata="", error_code=ErrorCode.NONE
-        )
+        return _no_offset(index, ErrorCode.NONE)
     return OffsetFetchResponsePartitions(
         partition_index=index,
         committed_offset=value.offset,
         committed_leader_epoch=value.leader_epoch,
         metadata=value.metadata,
         error_code=ErrorCode.NONE,
+    )
+
+
+def _no_offset(index: int, error: ErrorCode) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
+        partition_index=index, committed_offset=NO_OFFSET, metadata="", error_code=error
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from chronik.coordinator.shard import Record, RecordType
+from chronik.coordinator.shard import CoordinatorRecord, RecordType
 from chronik.wire.messages.group_records import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -25,18 +25,18 @@ RECORD_TYPES: Final = {
 }
 
 
-def offset_record(group_id: str, topic: str, partition: int, value: OffsetCommitValue) -> Record:
+def offset_record(group_id: str, topic: str, partition: int, value: OffsetCommitValue) -> CoordinatorRecord:
     version = OFFSET_VERSION if value.expire_timestamp == -1 else OFFSET_VERSION_WITH_EXPIRY
-    return Record(OffsetCommitKey(group=group_id, topic=topic, partition=partition), value, version)
+    return CoordinatorRecord(OffsetCommitKey(group=group_id, topic=topic, partition=partition), value, version)
 
 
-def offset_removed(group_id: str, topic: str, partition: int) -> Record:
-    return Record(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)
+def offset_removed(group_id: str, topic: str, partition: int) -> CoordinatorRecord:
+    return CoordinatorRecord(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)
 
 
-def group_record(group_id: str, value: GroupMetadataValue) -> Record:
-    return Record(GroupMetadataKey(group=group_id), value, GROUP_VERSION)
+def group_record(group_id: str, value: GroupMetadataValue) -> CoordinatorRecord:
+    return CoordinatorRecord(GroupMetadataKey(group=group_id), value, GROUP_VERSION)
 
 
-def group_removed(group_id: str) -> Record:
-    return Record(GroupMetadataKey(group=group_id), None)
+def group_removed(group_id: str) -> CoordinatorRecord:
+    return CoordinatorRecord(GroupMetadataKey(group=group_id), None)

@@ -16,9 +16,9 @@ from chronik.coordinator.groups.classic.protocol import ClassicProtocol
 from chronik.coordinator.groups.config import GroupsConfig
 from chronik.coordinator.groups.group import Group
 from chronik.coordinator.groups.member_memory import MemberMemory
+from chronik.coordinator.groups.pending_offsets import PendingOffsets
 from chronik.coordinator.groups.records import RECORD_TYPES, offset_removed
-from chronik.coordinator.open_transactions import OpenTransactions
-from chronik.coordinator.shard import Record, Writer, Written, ignore
+from chronik.coordinator.shard import CoordinatorRecord, OnWritten, Writer, ignore
 from chronik.coordinator.timers import Timers
 from chronik.metadata.delta import Changes
 from chronik.metadata.image import Image
@@ -59,23 +59,33 @@ class GroupShard:
         self._config = config
         self._clock = clock
         self._writer = writer
-        self.open_transactions = OpenTransactions()
         self.groups: dict[str, Group] = {}
+        self.open_transactions = PendingOffsets(self._ensure_group)
         self.offsets = offsets.OffsetStore()
         self.classic = ClassicProtocol(self.groups, config, clock, randomness, writer, timers, memory or MemberMemory())
 
     # --- what the runtime asks for
 
-    def replay(self, record: Record, offset: int) -> None:
+    def replay(self, record: CoordinatorRecord, offset: int) -> None:
         key = record.key
         if type(key) is OffsetCommitKey:
             value = cast("OffsetCommitValue | None", record.value)
-            if value is not None and key.group not in self.groups:
-                self.classic.add(key.group)
+            if value is not None:
+                self._ensure_group(key.group)
+            if self.open_transactions:
+                self.open_transactions.supersede(key, value, offset)
             self.offsets.replay(key, value)
         elif type(key) is GroupMetadataKey:
             metadata = cast("GroupMetadataValue | None", record.value)
-            self.classic.replay(key.group, metadata, has_offsets=bool(self.offsets.of(key.group)))
+            self.classic.replay(key.group, metadata, has_offsets=self._has_offsets(key.group))
+
+    def _has_offsets(self, group_id: str) -> bool:
+        return bool(self.offsets.of(group_id) or self.open_transactions.of(group_id))
+
+    def _ensure_group(self, group_id: str) -> None:
+        """A group that has offsets and nothing else is a classic one."""
+        if group_id not in self.groups:
+            self.classic.add(group_id)
 
     def loaded(self) -> None:
         self.classic.loaded()
@@ -91,9 +101,12 @@ class GroupShard:
 
     def _forget_topic(self, name: str, topic_id: bytes, error: ErrorCode) -> None:
         if error is ErrorCode.NONE:
-            self.remove(self.offsets.remove_topic(name, topic_id))
+            stored, pending = self.offsets.remove_topic, self.open_transactions.remove_topic
+            self.remove(_each_once([*stored(name, topic_id), *pending(name, topic_id)]))
 
-    def remove(self, records: list[Record], written: Written = ignore, error: ErrorCode = ErrorCode.NONE) -> None:
+    def remove(
+        self, records: list[CoordinatorRecord], written: OnWritten = ignore, error: ErrorCode = ErrorCode.NONE
+    ) -> None:
         """Writes removals in several batches, answered with the last: what fails in between can be removed again."""
         if not records:
             written(error)
@@ -104,70 +117,80 @@ class GroupShard:
 
     # --- offsets
 
-    def commit(self, request: OffsetCommitRequest, version: int) -> tuple[list[Record], OffsetCommitResponse]:
-        error = self.admit_commit(request, version)
+    def commit(
+        self, request: OffsetCommitRequest, version: int, *, in_transaction: bool = False
+    ) -> tuple[list[CoordinatorRecord], OffsetCommitResponse]:
+        error = self.admit_commit(request, version, in_transaction=in_transaction)
         if error is not ErrorCode.NONE:
             return [], offsets.commit_refused(request, error)
         return at_once(self.committing(request))
 
-    def admit_commit(self, request: OffsetCommitRequest, version: int) -> ErrorCode:
-        """Whether the commit may be written now. If so it counts as a sign of life."""
+    def admit_commit(self, request: OffsetCommitRequest, version: int, *, in_transaction: bool = False) -> ErrorCode:
+        """Whether the commit may be written now. If so it counts as a sign of life, unless a transaction's producer
+        sends it: that is not the member itself."""
         group = self.groups.get(request.group_id)
+        if in_transaction:
+            return offsets.transactional_commit_error(group, request)
         error = offsets.commit_error(group, request, version)
         if error is ErrorCode.NONE:
             self.classic.committed(request)
         return error
 
-    def committing(self, request: OffsetCommitRequest) -> Work[tuple[list[Record], OffsetCommitResponse]]:
+    def committing(self, request: OffsetCommitRequest) -> Work[tuple[list[CoordinatorRecord], OffsetCommitResponse]]:
         """The records of the commit; whether it may be written is asked afterwards, without a pause between."""
         return offsets.commit(request, self._clock.wall_ms(), self._config)
 
-    def delete_offsets(self, request: OffsetDeleteRequest) -> tuple[list[Record], OffsetDeleteResponse]:
+    def delete_offsets(self, request: OffsetDeleteRequest) -> tuple[list[CoordinatorRecord], OffsetDeleteResponse]:
         group = self.groups.get(request.group_id)
         if group is None:
             return [], offset_delete_refused(ErrorCode.GROUP_ID_NOT_FOUND)
         if error := group.may_delete_offsets():
             return [], offset_delete_refused(error)
-        stored = self.offsets.of(request.group_id)
-        records: list[Record] = []
+        stored, pending = self.offsets.of(request.group_id), self.open_transactions.of(request.group_id)
+        records: list[CoordinatorRecord] = []
         topics = []
         for topic in request.topics:
+            held = stored.get(topic.name, {}).keys() | pending.get(topic.name, {}).keys()
             is_read = group.subscribes_to(topic.name)
             error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_read else ErrorCode.NONE
             parts = []
             for partition in topic.partitions:
                 index = partition.partition_index
                 parts.append(OffsetDeleteResponsePartition(partition_index=index, error_code=error))
-                if not is_read and index in stored.get(topic.name, {}):
+                if not is_read and index in held:
                     records.append(offset_removed(request.group_id, topic.name, index))
             topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=parts))
         return records, OffsetDeleteResponse(error_code=ErrorCode.NONE, throttle_time_ms=0, topics=topics)
 
     # --- the end of groups
 
-    def delete_group(self, group_id: str) -> tuple[list[Record], ErrorCode]:
+    def delete_group(self, group_id: str) -> tuple[list[CoordinatorRecord], ErrorCode]:
         group = self.groups.get(group_id)
         if group is None:
             return [], ErrorCode.GROUP_ID_NOT_FOUND
         if error := group.may_be_deleted():
             return [], error
-        return [*self.offsets.remove_group(group_id), *group.removal()], ErrorCode.NONE
+        gone = _each_once([*self.offsets.remove_group(group_id), *self.open_transactions.remove_group(group_id)])
+        return [*gone, *group.removal()], ErrorCode.NONE
 
-    def expire(self, now_ms: int) -> Iterator[list[Record]]:
+    def expire(self, now_ms: int) -> Iterator[list[CoordinatorRecord]]:
         """Offsets past their retention, and groups that are empty and keep no offsets; a slice at a time.
 
-        Other work may come between two slices, so each decides by what is there when its turn comes. A group with a
-        write on its way is spared: a commit that is about to be acknowledged must not be removed as out of date.
+        Other work may come between two slices, so each decides by what is there when its turn comes. A group is spared
+        while a record of its own is on its way, and an offset while a commit of the same partition is, or belongs to an
+        open transaction: what is about to be acknowledged must not be removed as out of date.
         """
-        records: list[Record] = []
+        records: list[CoordinatorRecord] = []
         looked_at = 0
-        busy = self._unsettled_groups()
+        busy, commits = self._unsettled()
         for group_id in list(self.groups):
             group = self.groups.get(group_id)
             if group is None or group_id in busy:
                 continue
+            awaited = commits.get(group_id, set())
             stored_count = sum(map(len, self.offsets.of(group_id).values()))
-            gone = list(self.offsets.expired(group, now_ms, self._config.offsets_retention_ms))
+            expired = self.offsets.expired(group, now_ms, self._config.offsets_retention_ms)
+            gone = [place for place in expired if place not in awaited]
             check(
                 len(gone) <= stored_count,
                 "17 only offsets that are stored expire",
@@ -176,7 +199,7 @@ class GroupShard:
                 stored=stored_count,
             )
             records += [offset_removed(group_id, topic, partition) for topic, partition in gone]
-            if len(gone) == stored_count and group.expire().group_may_go:
+            if len(gone) == stored_count and not awaited and group.expire().group_may_go:
                 if not group.is_stored and not stored_count:
                     del self.groups[group_id]  # it never got as far as the log
                 else:
@@ -185,15 +208,28 @@ class GroupShard:
             if looked_at >= OFFSETS_PER_SLICE:
                 yield records
                 records, looked_at = [], 0
-                busy = self._unsettled_groups()
+                busy, commits = self._unsettled()
         yield records
 
-    def _unsettled_groups(self) -> set[str]:
-        return {
-            record.key.group
-            for record in self._writer.unsettled()
-            if isinstance(record.key, (OffsetCommitKey, GroupMetadataKey))
-        }
+    def _unsettled(self) -> tuple[set[str], dict[str, set[tuple[str, int]]]]:
+        """Groups with records of their own on their way, and the topics and partitions of commits, by group."""
+        busy: set[str] = set()
+        commits: dict[str, set[tuple[str, int]]] = {}
+        for record in self._writer.unsettled():
+            key = record.key
+            if isinstance(key, OffsetCommitKey):
+                commits.setdefault(key.group, set()).add((key.topic, key.partition))
+            elif isinstance(key, GroupMetadataKey):
+                busy.add(key.group)
+        return busy, commits
+
+
+def _each_once(removals: list[CoordinatorRecord]) -> list[CoordinatorRecord]:
+    """An offset may be stored and pending."""
+    by_place = {
+        (key.group, key.topic, key.partition): each for each in removals if isinstance(key := each.key, OffsetCommitKey)
+    }
+    return list(by_place.values())
 
 
 def offset_delete_refused(error: ErrorCode) -> OffsetDeleteResponse:

@@ -23,7 +23,7 @@ from chronik.coordinator.groups.classic.subscriptions import CONSUMER, subscribe
 from chronik.coordinator.groups.group import NO_TIMESTAMP, Expiry
 from chronik.coordinator.groups.member_memory import MEMBER_BYTES, MemberMemory
 from chronik.coordinator.groups.records import group_removed
-from chronik.coordinator.shard import Record
+from chronik.coordinator.shard import CoordinatorRecord
 from chronik.runtime.invariants import broken, check
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.describe_groups import DescribedGroup
@@ -33,7 +33,7 @@ from chronik.wire.messages.offset_commit import OffsetCommitRequest
 from chronik.wire.messages.sync_group import SyncGroupResponse
 
 
-class State(StrEnum):
+class GroupState(StrEnum):
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"
     COMPLETING = "CompletingRebalance"
@@ -42,11 +42,11 @@ class State(StrEnum):
 
 
 CAN_FOLLOW: Final = {
-    State.EMPTY: (State.PREPARING,),
-    State.PREPARING: (State.EMPTY, State.COMPLETING, State.STABLE),
-    State.COMPLETING: (State.PREPARING,),
-    State.STABLE: (State.COMPLETING,),
-    State.DEAD: tuple(State),
+    GroupState.EMPTY: (GroupState.PREPARING,),
+    GroupState.PREPARING: (GroupState.EMPTY, GroupState.COMPLETING, GroupState.STABLE),
+    GroupState.COMPLETING: (GroupState.PREPARING,),
+    GroupState.STABLE: (GroupState.COMPLETING,),
+    GroupState.DEAD: tuple(GroupState),
 }
 
 
@@ -57,8 +57,8 @@ class ClassicGroup:
         self.group_id = group_id
         self.memory = memory  # where its members are counted
         self.stored: GroupMetadataValue | None = None  # None: nothing but offsets is in the log
-        self.state = State.EMPTY
-        self.previous_state = State.DEAD
+        self.state = GroupState.EMPTY
+        self.previous_state = GroupState.DEAD
         self.state_since_ms = now_ms
         self.generation = 0
         self.protocol_type: str | None = None  # None: a simple group, which only keeps offsets
@@ -81,7 +81,7 @@ class ClassicGroup:
         stored = self.stored
         if stored is None:
             return
-        self.state = State.STABLE if stored.members else State.EMPTY
+        self.state = GroupState.STABLE if stored.members else GroupState.EMPTY
         self.state_since_ms = stored.current_state_timestamp
         self.generation = stored.generation
         self.protocol_type = stored.protocol_type or None
@@ -119,7 +119,7 @@ class ClassicGroup:
 
     # --- state
 
-    def transition(self, state: State, now_ms: int) -> None:
+    def transition(self, state: GroupState, now_ms: int) -> None:
         check(
             self.state in CAN_FOLLOW[state],
             "30 a group goes from state to state as allowed",
@@ -133,7 +133,7 @@ class ClassicGroup:
     def begin_generation(self, now_ms: int) -> None:
         """Ends the round of joining: those who are here make up the next generation."""
         check(
-            self.state is State.PREPARING,
+            self.state is GroupState.PREPARING,
             "18 a generation begins with a round of joining",
             group=self.group_id,
             state=self.state,
@@ -150,7 +150,7 @@ class ClassicGroup:
             generation=self.generation,
         )
         self.topics = self._subscribed_topics()
-        self.transition(State.COMPLETING if self.members else State.EMPTY, now_ms)
+        self.transition(GroupState.COMPLETING if self.members else GroupState.EMPTY, now_ms)
         self.pending_syncs.clear()
 
     @property
@@ -175,9 +175,9 @@ class ClassicGroup:
     def may_commit(self, request: OffsetCommitRequest, version: int) -> ErrorCode:
         """A member of the current generation may; anybody (generation -1) while the group has no members."""
         generation = request.generation_id_or_member_epoch
-        if self.state is State.DEAD:
+        if self.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        if generation < 0 and self.state is State.EMPTY:
+        if generation < 0 and self.state is GroupState.EMPTY:
             return ErrorCode.NONE
         if generation < 0 and not request.member_id and request.group_instance_id is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
@@ -186,23 +186,37 @@ class ClassicGroup:
         if generation != self.generation:
             return ErrorCode.ILLEGAL_GENERATION
         # Its generation is right, so it has heard of this round; until the assignment is there it owns nothing.
-        return ErrorCode.REBALANCE_IN_PROGRESS if self.state is State.COMPLETING else ErrorCode.NONE
+        return ErrorCode.REBALANCE_IN_PROGRESS if self.state is GroupState.COMPLETING else ErrorCode.NONE
+
+    def may_commit_in_transaction(self, request: OffsetCommitRequest) -> ErrorCode:
+        """A member of the current generation may, whatever the state of its group, and a producer that names neither a
+        member nor a generation."""
+        generation = request.generation_id_or_member_epoch
+        if self.state is GroupState.DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if generation < 0 and self.state is GroupState.EMPTY:
+            return ErrorCode.NONE
+        if generation < 0 and not request.member_id and request.group_instance_id is None:
+            return ErrorCode.NONE
+        if error := self.identify(request.member_id, request.group_instance_id):
+            return error
+        return ErrorCode.NONE if generation == self.generation else ErrorCode.ILLEGAL_GENERATION
 
     def may_delete_offsets(self) -> ErrorCode:
-        if self.state is State.DEAD:
+        if self.state is GroupState.DEAD:
             return ErrorCode.GROUP_ID_NOT_FOUND
-        is_known = self.state is State.EMPTY or self.uses_consumer_protocol
+        is_known = self.state is GroupState.EMPTY or self.uses_consumer_protocol
         return ErrorCode.NONE if is_known else ErrorCode.NON_EMPTY_GROUP
 
     def may_be_deleted(self) -> ErrorCode:
-        if self.state is State.DEAD:
+        if self.state is GroupState.DEAD:
             return ErrorCode.GROUP_ID_NOT_FOUND
-        return ErrorCode.NONE if self.state is State.EMPTY else ErrorCode.NON_EMPTY_GROUP
+        return ErrorCode.NONE if self.state is GroupState.EMPTY else ErrorCode.NON_EMPTY_GROUP
 
     def describe(self) -> DescribedGroup | None:
-        if self.state is State.DEAD:
+        if self.state is GroupState.DEAD:
             return None
-        protocol = self.protocol if self.state is State.STABLE else None
+        protocol = self.protocol if self.state is GroupState.STABLE else None
         return DescribedGroup(
             error_code=ErrorCode.NONE,
             group_id=self.group_id,
@@ -213,17 +227,17 @@ class ClassicGroup:
         )
 
     def expire(self) -> Expiry:
-        if self.state is State.EMPTY:
+        if self.state is GroupState.EMPTY:
             since_ms = NO_TIMESTAMP if self.protocol_type is None else self.state_since_ms
             return Expiry(offsets_may_go=True, since_ms=since_ms, group_may_go=not self.pending_joins)
-        is_known = self.state is State.STABLE and self.uses_consumer_protocol and self.topics is not None
+        is_known = self.state is GroupState.STABLE and self.uses_consumer_protocol and self.topics is not None
         return Expiry(offsets_may_go=is_known, since_ms=NO_TIMESTAMP, group_may_go=False)
 
     @property
     def is_stored(self) -> bool:
         return self.stored is not None
 
-    def removal(self) -> list[Record]:
+    def removal(self) -> list[CoordinatorRecord]:
         return [group_removed(self.group_id)]
 
     # --- members
@@ -365,7 +379,7 @@ class ClassicGroup:
 
     def supports(self, protocol_type: str, names: set[str]) -> bool:
         """Whether somebody who offers these could be a member: one of them must be supported by all others."""
-        if self.state is State.EMPTY:
+        if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(names)
         everyone = len(self.members)
         return protocol_type == self.protocol_type and any(self._supporters.get(name, 0) == everyone for name in names)

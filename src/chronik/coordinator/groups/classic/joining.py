@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from chronik.coordinator.groups.classic.group import ClassicGroup, State
+from chronik.coordinator.groups.classic.group import ClassicGroup, GroupState
 from chronik.coordinator.groups.classic.members import (
     UNKNOWN_MEMBER_ID,
     JoinReply,
@@ -57,7 +57,7 @@ class Joining:
 
     def _error(self, group: ClassicGroup, request: JoinGroupRequest, protocols: Protocols) -> ErrorCode:
         member_id, instance_id = request.member_id, request.group_instance_id
-        if group.state is State.DEAD:
+        if group.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if self._is_too_large(protocols):
             return ErrorCode.MESSAGE_TOO_LARGE
@@ -68,7 +68,7 @@ class Joining:
         if member_id == UNKNOWN_MEMBER_ID:
             return ErrorCode.NONE
         if member_id in group.pending_joins:
-            # A static member is never told to come again, so nobody knows who this is.
+            # A static member is never asked to join again with an id, so this member is unknown.
             return ErrorCode.NONE if instance_id is None else ErrorCode.UNKNOWN_SERVER_ERROR
         return group.identify(member_id, instance_id)
 
@@ -76,10 +76,10 @@ class Joining:
         """Members keep their place. While a round gathers, those count who have joined it: the last ones are turned
         away when the limit has been lowered below the size of the group."""
         size_max = self._rebalancer.config.size_max
-        if group.state is State.PREPARING:
+        if group.state is GroupState.PREPARING:
             member = group.members.get(member_id)
             return (member is not None and member.join_reply is not None) or group.joined_count < size_max
-        if group.state in (State.COMPLETING, State.STABLE):
+        if group.state in (GroupState.COMPLETING, GroupState.STABLE):
             return member_id in group.members or len(group.members) < size_max
         return True
 
@@ -131,7 +131,7 @@ class Joining:
             protocols=protocols,
         )
         member.is_new = True
-        if group.state is State.PREPARING and group.previous_state is State.EMPTY:
+        if group.state is GroupState.PREPARING and group.previous_state is GroupState.EMPTY:
             group.has_new_member = True
         group.add(member, request.protocol_type)
         group.await_join(member, reply)
@@ -158,7 +158,7 @@ class Joining:
         group.update(member, protocols, _rebalance_timeout_ms(request, caller), request.session_timeout_ms)
         group.await_join(member, reply)
         self._rebalancer.keep_alive(group, member)
-        if group.state is State.STABLE and group.select_protocol() == group.protocol:
+        if group.state is GroupState.STABLE and group.select_protocol() == group.protocol:
             # Same place, same assignment: no round is needed, only the new id in the log before it is told.
             assignments = {each.member_id: each.assignment for each in group.members.values()}
             written = partial(self._replaced, group, new_id, group.generation, caller.version, old_leader)
@@ -179,7 +179,7 @@ class Joining:
         """Answers once the new id is in the log. If a round began meanwhile, the join counts for that round instead;
         if yet another incarnation has come, this one has been fenced, and the answer is not for its successor."""
         member = group.members.get(new_id)
-        if member is None or group.state is not State.STABLE or group.generation != generation:
+        if member is None or group.state is not GroupState.STABLE or group.generation != generation:
             return
         self._rebalancer.keep_alive(group, member)
         if error is not ErrorCode.NONE:
@@ -205,15 +205,15 @@ class Joining:
         caller: Caller,
         reply: JoinReply,
     ) -> Decision:
-        if group.state is State.EMPTY:
+        if group.state is GroupState.EMPTY:
             reply(join_error(ErrorCode.UNKNOWN_MEMBER_ID, member.member_id))
             return NOTHING_TO_WRITE
         is_leader = member.member_id == group.leader_id
         if member.protocols == protocols:
-            if group.state is State.COMPLETING:
+            if group.state is GroupState.COMPLETING:
                 reply(group.joined(member.member_id, with_members=is_leader))  # it may have missed the first answer
                 return NOTHING_TO_WRITE
-            if group.state is State.STABLE and not is_leader:
+            if group.state is GroupState.STABLE and not is_leader:
                 reply(group.joined(member.member_id, with_members=False))  # nothing changed: on to SyncGroup
                 return NOTHING_TO_WRITE
         # A leader that joins a stable group has seen something members do not send, such as new partitions.

@@ -6,12 +6,12 @@ import logging
 from collections.abc import Sequence
 from functools import partial
 
-from chronik.coordinator.groups.classic.group import ClassicGroup, State
+from chronik.coordinator.groups.classic.group import ClassicGroup, GroupState
 from chronik.coordinator.groups.classic.members import UNKNOWN_MEMBER_ID, SyncReply, sync_error
 from chronik.coordinator.groups.classic.rebalance import Rebalancer, assignment_of
 from chronik.coordinator.groups.member_memory import MEMBER_BYTES_MAX
 from chronik.coordinator.groups.records import group_record
-from chronik.coordinator.shard import NOTHING_TO_WRITE, Decision, Record
+from chronik.coordinator.shard import NOTHING_TO_WRITE, CoordinatorRecord, Decision
 from chronik.runtime.invariants import check
 from chronik.runtime.wording import counted
 from chronik.wire.error_codes import ErrorCode
@@ -38,7 +38,7 @@ class Membership:
             reply(sync_error(error))
             return NOTHING_TO_WRITE
         self._rebalancer.synced(group, member.member_id)
-        if group.state is State.STABLE:
+        if group.state is GroupState.STABLE:
             reply(assignment_of(group, member))
             return NOTHING_TO_WRITE
         group.await_sync(member, reply)
@@ -47,9 +47,9 @@ class Membership:
         return self._store_assignment(group, {each.member_id: each.assignment for each in request.assignments})
 
     def _sync_error(self, group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
-        if group.state is State.EMPTY:
+        if group.state is GroupState.EMPTY:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        if group.state is State.DEAD:
+        if group.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if error := group.identify(request.member_id, request.group_instance_id):
             return error
@@ -59,7 +59,7 @@ class Membership:
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         if request.protocol_name is not None and request.protocol_name != group.protocol:
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        return ErrorCode.REBALANCE_IN_PROGRESS if group.state is State.PREPARING else ErrorCode.NONE
+        return ErrorCode.REBALANCE_IN_PROGRESS if group.state is GroupState.PREPARING else ErrorCode.NONE
 
     def _assignment_error(self, group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
         """Whether the leader's assignment can be remembered, each part and all of it."""
@@ -80,7 +80,7 @@ class Membership:
         group.is_assigned = True
         assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
         check(
-            group.state is State.COMPLETING,
+            group.state is GroupState.COMPLETING,
             "18 an assignment is of the round under way",
             group=group.group_id,
             generation=group.generation,
@@ -93,7 +93,7 @@ class Membership:
         self, group: ClassicGroup, generation: int, assignments: dict[str, bytes], error: ErrorCode
     ) -> None:
         """Tells the members, unless another round has begun while the log was written."""
-        if group.state is not State.COMPLETING or group.generation != generation:
+        if group.state is not GroupState.COMPLETING or group.generation != generation:
             return
         check(group.is_assigned, "18 a generation has one assignment", group=group.group_id, generation=generation)
         if error is ErrorCode.NONE:
@@ -106,20 +106,20 @@ class Membership:
     # --- Heartbeat
 
     def heartbeat(self, group: ClassicGroup, request: HeartbeatRequest) -> ErrorCode:
-        if group.state is State.DEAD:
+        if group.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if error := group.identify(request.member_id, request.group_instance_id):
             return error
         if request.generation_id != group.generation:
             return ErrorCode.ILLEGAL_GENERATION
         self._rebalancer.keep_alive(group, group.members[request.member_id])
-        return ErrorCode.REBALANCE_IN_PROGRESS if group.state is State.PREPARING else ErrorCode.NONE
+        return ErrorCode.REBALANCE_IN_PROGRESS if group.state is GroupState.PREPARING else ErrorCode.NONE
 
     # --- LeaveGroup
 
     def leave(
         self, group: ClassicGroup, leaving: Sequence[MemberIdentity]
-    ) -> tuple[list[Record], list[MemberResponse]]:
+    ) -> tuple[list[CoordinatorRecord], list[MemberResponse]]:
         """Removes each member that can be identified, then lets the rest of the group go on: one round for all."""
         responses = [
             MemberResponse(
@@ -130,7 +130,7 @@ class Membership:
             for identity in leaving
         ]
         left_count = sum(response.error_code == ErrorCode.NONE for response in responses)
-        if left_count == 0 or group.state is State.EMPTY:
+        if left_count == 0 or group.state is GroupState.EMPTY:
             return [], responses
         return self._rebalancer.prepare_or_complete(group, f"{counted(left_count, 'member')} left"), responses
 

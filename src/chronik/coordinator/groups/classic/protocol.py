@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from chronik.coordinator.groups.classic.group import ClassicGroup, State
+from chronik.coordinator.groups.classic.group import ClassicGroup, GroupState
 from chronik.coordinator.groups.classic.joining import Joining
 from chronik.coordinator.groups.classic.members import (
     UNKNOWN_MEMBER_ID,
@@ -22,7 +22,7 @@ from chronik.coordinator.groups.config import GroupsConfig
 from chronik.coordinator.groups.group import Group
 from chronik.coordinator.groups.member_memory import MemberMemory
 from chronik.coordinator.groups.requests import Caller
-from chronik.coordinator.shard import NOTHING_TO_WRITE, Decision, Record, Writer
+from chronik.coordinator.shard import NOTHING_TO_WRITE, CoordinatorRecord, Decision, Writer
 from chronik.coordinator.timers import Timers
 from chronik.runtime.interfaces import Clock, Randomness
 from chronik.runtime.invariants import check
@@ -77,7 +77,7 @@ class ClassicProtocol:
         elif group is not None:
             group.stored = None
             # Somebody may have joined, or committed, while the removal was being written: then it lives on.
-            if group.state is State.EMPTY and not group.pending_joins:
+            if group.state is GroupState.EMPTY and not group.pending_joins:
                 del self._groups[group_id]
                 if has_offsets:
                     self.add(group_id)
@@ -94,7 +94,7 @@ class ClassicProtocol:
     def unloaded(self) -> None:
         """Members learn that they have to look for another coordinator."""
         for group in self._all():
-            group.transition(State.DEAD, self._clock.wall_ms())
+            group.transition(GroupState.DEAD, self._clock.wall_ms())
             for member in group.members.values():
                 group.answer_join(member, join_error(ErrorCode.NOT_COORDINATOR, member.member_id))
                 group.answer_sync(member, sync_error(ErrorCode.NOT_COORDINATOR))
@@ -127,7 +127,9 @@ class ClassicProtocol:
         group = self._group(request.group_id)
         return ErrorCode.UNKNOWN_MEMBER_ID if group is None else self._membership.heartbeat(group, request)
 
-    def leave(self, group_id: str, leaving: Sequence[MemberIdentity]) -> tuple[list[Record], list[MemberResponse]]:
+    def leave(
+        self, group_id: str, leaving: Sequence[MemberIdentity]
+    ) -> tuple[list[CoordinatorRecord], list[MemberResponse]]:
         group = self._group(group_id)
         if group is not None:
             return self._membership.leave(group, leaving)
@@ -140,7 +142,7 @@ class ClassicProtocol:
     def committed(self, request: OffsetCommitRequest) -> None:
         """A member's commit is as good as a heartbeat."""
         group = self._group(request.group_id)
-        if group is not None and group.state is not State.EMPTY:
+        if group is not None and group.state is not GroupState.EMPTY:
             self._rebalancer.keep_alive(group, group.members[request.member_id])
 
     def _group(self, group_id: str) -> ClassicGroup | None:

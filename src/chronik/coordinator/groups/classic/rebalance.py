@@ -10,11 +10,11 @@ from __future__ import annotations
 import logging
 from functools import partial
 
-from chronik.coordinator.groups.classic.group import ClassicGroup, State
+from chronik.coordinator.groups.classic.group import ClassicGroup, GroupState
 from chronik.coordinator.groups.classic.members import Member, sync_error
 from chronik.coordinator.groups.config import GroupsConfig
 from chronik.coordinator.groups.records import group_record
-from chronik.coordinator.shard import NOTHING_TO_WRITE, Decision, Record, Writer
+from chronik.coordinator.shard import NOTHING_TO_WRITE, CoordinatorRecord, Decision, Writer
 from chronik.coordinator.timers import Timers
 from chronik.runtime.interfaces import Clock
 from chronik.runtime.invariants import check
@@ -46,15 +46,15 @@ class Rebalancer:
 
     # --- gathering
 
-    def prepare(self, group: ClassicGroup, reason: str) -> list[Record]:
+    def prepare(self, group: ClassicGroup, reason: str) -> list[CoordinatorRecord]:
         """Asks all members to join again. Those who wait for an assignment learn it from their answer."""
-        if group.state is State.COMPLETING:
+        if group.state is GroupState.COMPLETING:
             self.fail_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS)
         group.pending_syncs.clear()
         self.timers.cancel(sync_key(group))
-        check(group.state is not State.DEAD, "30 a group that is dead stays dead", group=group.group_id)
-        is_initial = group.state is State.EMPTY
-        group.transition(State.PREPARING, self.clock.wall_ms())
+        check(group.state is not GroupState.DEAD, "30 a group that is dead stays dead", group=group.group_id)
+        is_initial = group.state is GroupState.EMPTY
+        group.transition(GroupState.PREPARING, self.clock.wall_ms())
         log.info("group %s: rebalance after generation %d: %s", group.group_id, group.generation, reason)
         if not is_initial:
             return self._complete_or_wait(group)
@@ -74,7 +74,7 @@ class Rebalancer:
         left_ms = max(left_ms - delay_ms, 0)
         self.timers.set(join_key(group), next_ms, partial(self._initial_delay_over, group, next_ms, left_ms))
 
-    def _complete_or_wait(self, group: ClassicGroup) -> list[Record]:
+    def _complete_or_wait(self, group: ClassicGroup) -> list[CoordinatorRecord]:
         if group.has_all_joined:
             return self.complete(group)
         self._wait_for_joins(group)
@@ -85,19 +85,23 @@ class Rebalancer:
             join_key(group), group.rebalance_timeout_ms(), lambda: self.write_unawaited(group, self.complete(group))
         )
 
-    def prepare_or_complete(self, group: ClassicGroup, reason: str) -> list[Record]:
+    def prepare_or_complete(self, group: ClassicGroup, reason: str) -> list[CoordinatorRecord]:
         """After a member came, changed or went."""
-        if group.state is State.PREPARING:
+        if group.state is GroupState.PREPARING:
             return self.complete_if_all_joined(group)
         return self.prepare(group, reason)
 
-    def complete_if_all_joined(self, group: ClassicGroup) -> list[Record]:
+    def complete_if_all_joined(self, group: ClassicGroup) -> list[CoordinatorRecord]:
         """A new group waits out its initial delay even so: more members are likely to be on their way."""
-        if group.state is State.PREPARING and group.previous_state is not State.EMPTY and group.has_all_joined:
+        if (
+            group.state is GroupState.PREPARING
+            and group.previous_state is not GroupState.EMPTY
+            and group.has_all_joined
+        ):
             return self.complete(group)
         return []
 
-    def complete(self, group: ClassicGroup) -> list[Record]:
+    def complete(self, group: ClassicGroup) -> list[CoordinatorRecord]:
         """Ends the gathering. Dynamic members that did not come are out; static ones keep their place."""
         self.timers.cancel(join_key(group))
         for member in list(group.members.values()):
@@ -108,7 +112,7 @@ class Rebalancer:
             self._wait_for_joins(group)
             return []
         group.begin_generation(self.clock.wall_ms())
-        if group.state is State.EMPTY:
+        if group.state is GroupState.EMPTY:
             return [group_record(group.group_id, group.to_stored({}))]
         for member in group.members.values():
             group.pending_syncs[member.member_id] = None
@@ -140,7 +144,7 @@ class Rebalancer:
     def assign(self, group: ClassicGroup, assignments: dict[str, bytes]) -> None:
         """The leader's assignment is in the log: from now on it may be told, and the group is stable."""
         check(
-            group.state is State.COMPLETING and group.is_assigned,
+            group.state is GroupState.COMPLETING and group.is_assigned,
             "18 an assignment ends the round it was made for",
             group=group.group_id,
             generation=group.generation,
@@ -156,7 +160,7 @@ class Rebalancer:
         for member in group.members.values():
             group.assign(member, assignments.get(member.member_id, b""))
             self._answer_sync(group, member, assignment_of(group, member))
-        group.transition(State.STABLE, self.clock.wall_ms())
+        group.transition(GroupState.STABLE, self.clock.wall_ms())
 
     def fail_syncs(self, group: ClassicGroup, error: ErrorCode) -> None:
         for member in group.members.values():
@@ -170,7 +174,7 @@ class Rebalancer:
 
     def _syncs_over(self, group: ClassicGroup, generation: int) -> None:
         """Members that took part in the round but never asked for their part are out."""
-        if group.generation != generation or group.state not in (State.COMPLETING, State.STABLE):
+        if group.generation != generation or group.state not in (GroupState.COMPLETING, GroupState.STABLE):
             return
         absent = list(group.pending_syncs)
         for member_id in absent:
@@ -196,7 +200,7 @@ class Rebalancer:
         )
 
     def session_over(self, group: ClassicGroup, member_id: str) -> None:
-        if group.state is State.DEAD:
+        if group.state is GroupState.DEAD:
             return
         member = group.members.get(member_id)
         if member is None:
@@ -211,8 +215,8 @@ class Rebalancer:
         group.remove(member_id)
         self.write_unawaited(group, self._after_loss(group, f"member {member_id} failed"))
 
-    def _after_loss(self, group: ClassicGroup, reason: str) -> list[Record]:
-        if group.state is State.PREPARING:
+    def _after_loss(self, group: ClassicGroup, reason: str) -> list[CoordinatorRecord]:
+        if group.state is GroupState.PREPARING:
             return self.complete(group) if group.has_all_joined else []
         return self.prepare(group, reason) if reason else []
 
@@ -221,12 +225,12 @@ class Rebalancer:
         self.timers.cancel(session_key(group, member_id))
         group.remove(member_id)
 
-    def write_unawaited(self, group: ClassicGroup, records: list[Record]) -> None:
+    def write_unawaited(self, group: ClassicGroup, records: list[CoordinatorRecord]) -> None:
         """For what time brought about: nobody waits for it. Lost, it only means that old members time out once more."""
         if records:
             self._writer.write(*self.unawaited(group, records))
 
-    def unawaited(self, group: ClassicGroup, records: list[Record]) -> Decision:
+    def unawaited(self, group: ClassicGroup, records: list[CoordinatorRecord]) -> Decision:
         """A round's records, for a request that is answered without waiting for them."""
         return Decision(records, partial(_log_failure, group.group_id)) if records else NOTHING_TO_WRITE
 

@@ -1,4 +1,4 @@
-"""Which partition of `__consumer_offsets` a group lives in: the hash that every Kafka broker and client uses."""
+"""The partition of an internal topic that holds a group or a transactional id, as every Kafka computes it."""
 
 from __future__ import annotations
 

@@ -1,0 +1,36 @@
+"""The markers that end a transaction in its partitions, as the coordinator orders them.
+
+The coordinator decides first and writes markers afterwards. A decision in the log is final, so every partition must get
+its marker. `broker/transaction_markers.py` finds the leaders, retries until each marker is committed, and reports each
+partition.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from chronik.coordinator.transactions.transaction import TopicPartition
+
+
+class MarkerOrder(NamedTuple):
+    """One transaction's markers. The producer's epoch is that of the decision: with epoch bump a new one."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    commits: bool
+    transaction_version: int  # of the client, by which partitions compare epochs
+    coordinator_epoch: int
+
+
+class Finished(Protocol):
+    def __call__(self, partition: TopicPartition) -> None:
+        """The partition's marker is committed, or the partition no longer exists."""
+
+
+class MarkerWriter(Protocol):
+    def write(self, state_partition: int, order: MarkerOrder, partition: TopicPartition, finished: Finished) -> None:
+        """Writes the marker to one partition, later, in a batch with others."""
+
+    def forget(self, state_partition: int) -> None:
+        """Drops the orders of a partition of `__transaction_state` that this node no longer leads."""
