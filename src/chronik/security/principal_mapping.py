@@ -1,0 +1,85 @@
+"""From a certificate's subject to the name of a principal: ssl.principal.mapping.rules, as Kafka's SslPrincipalMapper.
+
+Rules are separated by commas: `DEFAULT` takes the whole subject; `RULE:pattern/replacement/` with an optional L or U
+takes what the pattern makes of it, in lower or upper case. A pattern must match the whole subject. The first rule that
+fits counts; if none does, the connection is refused. Pure.
+
+Kafka drops a rule that a line end follows, and takes a reference to a group that is not there for text. Both are
+refused here: a rule that says something else than its author thinks lets the wrong people in.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+KEY: Final = "ssl.principal.mapping.rules"
+# As Kafka has them: a backslash takes the special meaning from the character behind it.
+_splitter = re.compile(r"\s*((DEFAULT)|RULE:((\\.|[^\\/])*)/((\\.|[^\\/])*)/([LU]?).*?)\s*(,\s*|$)")
+_group = re.compile(r"\\(.)|\$(\d)")
+
+
+class BadRules(ValueError):
+    """The message is the reason alone."""
+
+
+class NoRuleFits(ValueError):
+    """No rule fits a subject."""
+
+
+class Rule(NamedTuple):
+    """Without a pattern it takes the whole subject."""
+
+    pattern: re.Pattern[str] | None
+    replacement: str = ""
+    case: str = ""  # L, U or nothing
+
+    def apply(self, subject: str) -> str | None:
+        if self.pattern is None:
+            return subject
+        if self.pattern.fullmatch(subject) is None:
+            return None
+        name = self.pattern.sub(self._filled, subject)
+        # Java replaces every match, and so do we: `.*` without ^ and $ matches once more, at the end.
+        return name.lower() if self.case == "L" else name.upper() if self.case == "U" else name
+
+    def _filled(self, matched: re.Match[str]) -> str:
+        return _group.sub(lambda part: part[1] or matched[int(part[2])] or "", self.replacement)
+
+
+class PrincipalMapping:
+    def __init__(self, text: str = "DEFAULT") -> None:
+        """Raises BadRules."""
+        self._rules = _parse(text)
+
+    def name(self, subject: str) -> str:
+        """Raises NoRuleFits."""
+        for rule in self._rules:
+            name = rule.apply(subject)
+            if name is not None:
+                return name
+        raise NoRuleFits(f"no rule of {KEY} fits the subject {subject!r} of its certificate")
+
+
+def _parse(text: str) -> list[Rule]:
+    rules = []
+    at = 0
+    text = text.strip()
+    while at < len(text):
+        matched = _splitter.match(text, at)
+        if matched is None or matched.end() == at:
+            raise BadRules(f"no rule begins at {text[at:]!r}: write DEFAULT or RULE:pattern/replacement/[LU]")
+        at = matched.end()
+        rules.append(Rule(None) if matched[2] else _rule(matched[3], matched[5], matched[7]))
+    return rules
+
+
+def _rule(pattern: str, replacement: str, case: str) -> Rule:
+    try:
+        compiled = re.compile(pattern)
+    except re.error as error:
+        raise BadRules(f"{pattern!r} is no pattern: {error}") from None
+    for number in (int(part[2]) for part in _group.finditer(replacement) if part[2]):
+        if number > compiled.groups:
+            raise BadRules(f"{replacement!r} names group {number}, and {pattern!r} has {compiled.groups}")
+    return Rule(compiled, replacement, case)

@@ -1,0 +1,42 @@
+"""Rules that make principals of subjects, in tables; `tests/security/test_against_kafka.py` asks Kafka's own class."""
+
+from __future__ import annotations
+
+import pytest
+
+from chronik.security.principal_mapping import BadRules, NoRuleFits, PrincipalMapping
+
+SUBJECT = "CN=Duke,OU=ServiceUsers,O=Org,C=US"
+
+
+@pytest.mark.parametrize(
+    ("rules", "expected"),
+    [
+        ("DEFAULT", SUBJECT),
+        ("RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/", "Duke"),
+        ("RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/L", "duke"),
+        ("RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/U", "DUKE"),
+        ("RULE:^CN=(.*?),OU=(.*?),O=(.*?),.*$/$1@$2.$3/", "Duke@ServiceUsers.Org"),
+        ("RULE:^CN=(.*?),OU=Nobody.*$/$1/, DEFAULT", SUBJECT),
+        ("RULE:^CN=x$/y/,RULE:^.*C=(\\w\\w)$/$1/L", "us"),
+        ("RULE:^CN=(.*?),.*$/a\\/b-$1/", "a/b-Duke"),
+    ],
+)
+def test_the_first_rule_that_fits_names_the_principal(rules: str, expected: str) -> None:
+    assert PrincipalMapping(rules).name(SUBJECT) == expected
+
+
+def test_a_pattern_must_match_the_whole_subject() -> None:
+    """A pattern for CN=admin must not let CN=admin,OU=Guests in."""
+    mapping = PrincipalMapping("RULE:CN=Duke/admin/")
+    with pytest.raises(NoRuleFits, match="CN=Duke,OU=ServiceUsers"):
+        mapping.name(SUBJECT)
+    assert mapping.name("CN=Duke") == "admin"
+
+
+@pytest.mark.parametrize(
+    "rules", ["nonsense", "RULE:(/x/", "RULE:^CN=.*$/$1/", "DEFAULT,junk", "RULE:a/b", "default", "RULE:a/b/\nDEFAULT"]
+)
+def test_rules_that_cannot_be_read_are_refused(rules: str) -> None:
+    with pytest.raises(BadRules):
+        PrincipalMapping(rules)
