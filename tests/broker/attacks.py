@@ -72,6 +72,12 @@ from chronik.wire.messages.offset_for_leader_epoch import (
 )
 from chronik.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from chronik.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from chronik.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from chronik.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from chronik.wire.notation import Request
 from chronik.wire.records import Record
 from tests.broker.holds import MeasuredNode, receive
@@ -188,6 +194,45 @@ def commit(group: str, topic: str, indexes: Sequence[int]) -> OffsetCommitReques
 one("commit of 20,000 offsets", lambda: commit("many", WIDE, INDEXES), 7)
 one("commit of 2,000 offsets", lambda: commit("one", WIDE, range(PARTITIONS)), 7)
 one("commit of 20,000 unknown partitions", lambda: commit("unknown", "unknown", INDEXES), 7)
+
+
+def commit_in_transaction(group: str, topic: str, indexes: Sequence[int]) -> TxnOffsetCommitRequest:
+    parts = [
+        TxnOffsetCommitRequestPartition(partition_index=n, committed_offset=0, committed_metadata="") for n in indexes
+    ]
+    return TxnOffsetCommitRequest(
+        transactional_id="x",
+        group_id=group,
+        producer_id=7,
+        producer_epoch=0,
+        member_id="",
+        topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=parts)],
+    )
+
+
+def markers(topic: str, indexes: Sequence[int], *, producers: bool = False) -> WriteTxnMarkersRequest:
+    """For one producer, or for as many producers as there are partitions."""
+    groups = [[n] for n in indexes] if producers else [list(indexes)]
+    return WriteTxnMarkersRequest(
+        markers=[
+            WritableTxnMarker(
+                producer_id=number,
+                producer_epoch=0,
+                transaction_result=False,
+                topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=each)],
+                coordinator_epoch=0,
+                transaction_version=0,
+            )
+            for number, each in enumerate(groups)
+        ]
+    )
+
+
+one("commit of 20,000 offsets in a transaction", lambda: commit_in_transaction("many", WIDE, INDEXES), 5)
+one("commit of 20,000 unknown partitions in a transaction", lambda: commit_in_transaction("many", "un", INDEXES), 5)
+one("markers for 2,000 partitions", lambda: markers(WIDE, range(PARTITIONS)), 1)
+one("markers for 90,000 unknown partitions", lambda: markers("unknown", cycle(range(PARTITIONS), 90_000)), 1)
+one("markers of 20,000 producers", lambda: markers("unknown", INDEXES, producers=True), 1)
 one(
     "offsets of 90,000 partitions",
     lambda: OffsetFetchRequest(

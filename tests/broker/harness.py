@@ -8,10 +8,11 @@ from random import Random
 from struct import Struct as Packing
 from typing import Any, TypeVar, cast
 
-from chronik.broker.connection import Connection
+from chronik.broker.connection import ServerConnection
 from chronik.broker.node import Node
 from chronik.broker.settings import Settings
 from chronik.runtime.interfaces import Runtime
+from chronik.runtime.tls import TlsClient, TlsServer
 from chronik.sim.disk import SimDisk
 from chronik.sim.network import SimSends
 from chronik.wire.compiler import decoder_of, encoder_of
@@ -68,14 +69,18 @@ class MemoryNetwork:
     def __init__(self) -> None:
         self.factories: list[Callable[[], asyncio.Protocol]] = []
 
-    async def listen(self, host: str, port: int, factory: Callable[[], asyncio.Protocol]) -> MemoryListener:
+    async def listen(
+        self, host: str, port: int, factory: Callable[[], asyncio.Protocol], tls: TlsServer | None = None
+    ) -> MemoryListener:
         self.factories.append(factory)
         return MemoryListener(host, port)
 
     def sends(self) -> SimSends:
         return SimSends()
 
-    async def connect(self, host: str, port: int, factory: Callable[[], asyncio.Protocol]) -> Any:
+    async def connect(
+        self, host: str, port: int, factory: Callable[[], asyncio.Protocol], tls: TlsClient | None = None
+    ) -> Any:
         raise OSError(f"nothing listens on {host}:{port}")
 
 
@@ -91,6 +96,9 @@ async def start_node(disk: SimDisk, *, seed: int = 0, clock: TestClock | None = 
         "admin_listener": "none",
         "offsets_topic_replication_factor": 1,
         "offsets_topic_num_partitions": 1,
+        "transaction_state_log_replication_factor": 1,
+        "transaction_state_log_min_isr": 1,
+        "transaction_state_log_num_partitions": 1,
         "group_initial_rebalance_delay_ms": 0,
     }
     return await Node.start(memory_runtime(disk, seed, clock), Settings.default(**(defaults | settings)))
@@ -101,7 +109,7 @@ class Client:
 
     def __init__(self, node: Node) -> None:
         network = cast(MemoryNetwork, node.runtime.network)
-        self.connection = cast(Connection, network.factories[0]())
+        self.connection = cast(ServerConnection, network.factories[0]())
         self._transport = _Transport(self)
         self.connection.connection_made(self._transport)
         self._waiting: list[asyncio.Future[bytes]] = []

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar, cast
 
-from chronik.broker.connection import Connection
+from chronik.broker.connection import ServerConnection
 from chronik.broker.node import Node
 from chronik.sim.disk import SimDisk
 from chronik.wire.batches import build
@@ -158,7 +158,7 @@ class Peer(asyncio.Transport):
     def __init__(self, node: Node, host: str = "10.0.0.1") -> None:
         super().__init__({"peername": (host, 50_000)})
         factory = cast(MemoryNetwork, node.runtime.network).factories[0]
-        self.connection = cast(Connection, factory())
+        self.connection = cast(ServerConnection, factory())
         self.reads = True
         self.received = bytearray()
         self.is_closed = False  # by the node, or by us

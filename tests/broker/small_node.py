@@ -10,23 +10,17 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar, cast
 
 from chronik.broker.api import served_apis
+from chronik.broker.authorizer import AllowEverything
 from chronik.broker.context import Context
 from chronik.broker.described_topics import DescribedTopics
 from chronik.broker.live_settings import LiveSettings
-from chronik.broker.node import store_config
+from chronik.broker.opening import store_config
 from chronik.broker.settings import Settings
-from chronik.metadata.commands import (
-    BrokerHeartbeat,
-    Command,
-    ConfigValue,
-    CreateTopics,
-    NewTopic,
-    RegisterBroker,
-    Reply,
-)
-from chronik.metadata.controller import DECISIONS
-from chronik.metadata.decisions.brokers import register_broker
-from chronik.metadata.decisions.decision import Decision
+from chronik.metadata.commands.broker_heartbeat import BrokerHeartbeat
+from chronik.metadata.commands.command import ControllerCommand, Reply
+from chronik.metadata.commands.create_topics import ConfigValue, CreateTopics, NewTopic
+from chronik.metadata.commands.register_broker import RegisterBroker
+from chronik.metadata.decisions.decision import ControllerState, Decision
 from chronik.metadata.errors import MetadataError
 from chronik.metadata.image import EMPTY, Image
 from chronik.metadata.replay import replay_onto
@@ -43,6 +37,7 @@ class SmallNode:
 
     def __init__(self, settings: Settings | None = None, others: tuple[int, ...] = ()) -> None:
         self.live_settings = LiveSettings(settings or Settings.default(node_id=1))
+        self.authorizer = AllowEverything()
         self.described_topics = DescribedTopics()
         self.node_id = self.settings.node_id
         self.store = SmallStore(self)
@@ -50,7 +45,7 @@ class SmallNode:
             command = RegisterBroker(
                 broker_id=broker_id, cluster_id="", incarnation_id=bytes([broker_id]) * 16, endpoints=[]
             )
-            self.store.apply(register_broker(self.store.image, command, self.store.rules, session_alive=False))
+            run(self.store.submit(command))
             epoch = self.store.image.brokers[broker_id].epoch
             run(self.store.submit(BrokerHeartbeat(broker_id=broker_id, broker_epoch=epoch)))
 
@@ -94,10 +89,10 @@ class SmallStore:
     def current(self) -> Image:
         return self.image
 
-    async def submit(self, command: Command) -> Any:
+    async def submit(self, command: ControllerCommand[Any]) -> Any:
         if self.fails_with is not None:
             raise self.fails_with
-        return self.apply(DECISIONS[type(command)](self.image, command, self.rules))
+        return self.apply(command.decide(ControllerState(self.image, self.rules)))
 
     def apply(self, decision: Decision[Any]) -> Reply:
         self.image, _ = replay_onto(self.image, self.image.version + 1, decision.records)

@@ -6,15 +6,12 @@ the table of permissions know it without further edits.
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.house.repository import ROOT, SOURCE
+from tests.house.repository import ROOT
+from tests.house.scratch_copy import ScratchCopy
 
 MESSAGE, HANDLER, TEST = "src/chronik/wire/messages/echo.py", "src/chronik/broker/apis/echo.py", "test_echo.py"
 ADDED = {
@@ -67,7 +64,9 @@ from chronik.wire.messages.echo import EchoRequest
 
 
 class DenyEverything:
-    def allows(self, session, operation, kind, name):
+    restricts = True
+
+    def allows(self, session, operation, kind, name, api, notes):
         return False
 
 
@@ -88,11 +87,8 @@ def test_it_is_served_and_asks_for_its_permission():
 
 @pytest.mark.slow
 def test_a_new_api_with_its_permission_takes_two_files_and_a_test(tmp_path: Path) -> None:
-    shutil.copytree(SOURCE, tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+    copy = ScratchCopy(tmp_path)
     for path, text in ADDED.items():
-        (tmp_path / path).write_text(text)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path / "src"), str(ROOT)])}
-    command = [sys.executable, "-m", "pytest", "-q", "-c", os.devnull, "--rootdir", str(tmp_path), str(tmp_path / TEST)]
-    options = ["-p", "no:cacheprovider", "--import-mode=importlib"]
-    done = subprocess.run([*command, *options], cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+        copy.write(path, text)
+    assert copy.changed() == set(ADDED)
+    copy.run(TEST, ROOT / "tests/broker/test_denied.py")  # which asks every API for its permissions

@@ -16,8 +16,10 @@ from chronik.broker import exposition
 from chronik.broker.admin import HEAD_BYTES_MAX, Admin, AdminConnection
 from chronik.broker.errors import CannotStart
 from chronik.broker.node import Node
+from chronik.broker.node_base import NodeBase
 from chronik.broker.settings import Settings
-from chronik.metadata.commands import BrokerHeartbeat, DeleteTopics, TopicName
+from chronik.metadata.commands.broker_heartbeat import BrokerHeartbeat
+from chronik.metadata.commands.delete_topics import DeleteTopics, TopicName
 from chronik.metadata.snapshot import state_hash
 from chronik.runtime.real import real_runtime
 from chronik.sim.disk import SimDisk
@@ -33,7 +35,7 @@ ADMIN = {"admin_listener": "127.0.0.1:9644"}
 class Browser:
     """A connection to a node's admin listener, without a socket."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node | NodeBase) -> None:
         self.transport = _Wire()
         self.connection = AdminConnection(node.admin)
         self.connection.connection_made(self.transport)
@@ -203,7 +205,7 @@ def test_ready_is_not_said_before_clients_can_be_sent_here() -> None:
     """A load balancer or an operator waits on this; so a fenced broker must say why it is not ready."""
 
     async def test() -> None:
-        starting = cast(Any, Node(memory_runtime(SimDisk(0)), Settings.default(node_id=1, **ADMIN)))
+        starting = NodeBase(memory_runtime(SimDisk(0)), Settings.default(node_id=1, **ADMIN))
         assert (await Browser(starting).get("/readyz"))[0] == 503
         assert await Browser(starting).get("/healthz") == (200, "healthy\n")
         assert (await Browser(starting).get("/metrics"))[0] == 200
@@ -401,9 +403,9 @@ def test_it_is_served_over_a_real_socket() -> None:
 
 
 async def _opened(settings: Settings) -> Admin:
-    node = Node(real_runtime(), settings)
-    await node.admin.open()
-    return node.admin
+    base = NodeBase(real_runtime(), settings)
+    await base.admin.open()
+    return base.admin
 
 
 def test_an_alarm_is_on_the_status_page_and_in_the_metrics_until_it_is_cleared() -> None:

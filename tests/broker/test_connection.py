@@ -5,24 +5,27 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from functools import partial
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from chronik.broker import limits
 from chronik.broker.awaited import Awaited
-from chronik.broker.connection import Connection
+from chronik.broker.connection import ServerConnection
 from chronik.broker.connections import Connections
 from chronik.broker.dispatch import Answer
 from chronik.broker.errors import Unanswerable
 from chronik.broker.memory import MemoryBudget
+from chronik.broker.quotas.client_quotas import ClientQuotas
+from chronik.broker.session import FRAME_BYTES_MAX_BEFORE_LOGIN, SASL_AUTHENTICATE, SASL_HANDSHAKE, Principal
 from chronik.broker.settings import Settings
 from chronik.broker.turns import PIECES_PER_TURN, PIECES_QUEUED, REQUESTS_PER_VISIT, Turns
 from chronik.runtime.tasks import Tasks
 from chronik.sim.disk import SimDisk
 from chronik.wire.framing import FIRST_GRANT_BYTES, SCRATCH_BYTES, make_scratch
-from tests.broker.harness import memory_runtime
+from tests.broker.harness import MemoryNetwork, memory_runtime
 from tests.broker.hostile import Peer, World, batch, frame, produce_request, run, turns
 
 OTHER_KEY, FETCH_KEY = 3, 1
@@ -41,14 +44,15 @@ class StubNode:
         self.turns = Turns(self.runtime.clock)
         self.connections = Connections(self.runtime.clock, connections_max=3, idle_ms_max=-1, per_host_max=2)
         self.connections.are_served = True
+        self.quotas = ClientQuotas(self.runtime.clock, self.settings)
         self.tasks = Tasks("stub")
         self.dispatcher = self
         self.started: list[asyncio.Future[Any]] = []
         self.answers_at_once: list[bytes] | None = None
         self.broken: BaseException | None = None
-        self.runtime.network.factories.append(lambda: Connection(self, "PLAINTEXT"))  # type: ignore[attr-defined, arg-type]
+        self.runtime.network.factories.append(lambda: ServerConnection(self, "PLAINTEXT"))  # type: ignore[attr-defined, arg-type]
 
-    def answer(self, data: memoryview, connection: Connection) -> Answer:
+    def answer(self, data: memoryview, connection: ServerConnection) -> Answer:
         request = bytes(data[:10])
         if request[2:4] == b"!!":
             raise Unanswerable("not a request")
@@ -506,3 +510,52 @@ def test_a_disconnect_never_cancels_an_append() -> None:
         await world.node.stop()
 
     run(test())
+
+
+class LoginNode(StubNode):
+    """A node whose listener asks for a login, with a mechanism that takes everybody at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers_at_once = [b"x"]
+        made = partial(ServerConnection, self, "SASL_PLAINTEXT", needs_login=True)
+        cast(MemoryNetwork, self.runtime.network).factories[:] = [made]  # type: ignore[list-item]
+
+    def answer(self, data: memoryview, connection: ServerConnection) -> Answer:
+        session, key = connection.session, int.from_bytes(data[:2], "big")
+        session.require_served(key, connection.last_request_ns)
+        if key == SASL_HANDSHAKE:
+            session.begin_handshake()
+        elif key == SASL_AUTHENTICATE:
+            session.logged_in(Principal("User", "alice"), until_ns=connection.last_request_ns + 1000)
+        return super().answer(data, connection)
+
+
+LARGE_BYTES = FRAME_BYTES_MAX_BEFORE_LOGIN + 1
+
+
+@in_a_loop
+async def test_a_large_frame_is_taken_after_a_login_and_not_before() -> None:
+    """Memory belongs to those who are known. A limit that stayed small would refuse every large batch."""
+    node = LoginNode()
+    stranger = Peer(node)  # type: ignore[arg-type]
+    stranger.send(request(1, LARGE_BYTES)[:16])
+    assert stranger.is_closed
+    known = Peer(node)  # type: ignore[arg-type]
+    known.send(request(1, key=SASL_HANDSHAKE))
+    known.send(request(2, key=SASL_AUTHENTICATE))
+    known.send(request(3, LARGE_BYTES))
+    await turns()
+    assert (known.is_closed, known.correlation_ids()) == (False, [1, 2, 3])
+
+
+@in_a_loop
+async def test_the_limit_is_small_again_during_a_new_login() -> None:
+    node = LoginNode()
+    peer = Peer(node)  # type: ignore[arg-type]
+    for number, key in enumerate((SASL_HANDSHAKE, SASL_AUTHENTICATE, SASL_HANDSHAKE)):
+        peer.send(request(number, key=key))
+    await turns()
+    assert not peer.is_closed
+    peer.send(request(4, LARGE_BYTES)[:16])
+    assert peer.is_closed

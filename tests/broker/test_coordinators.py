@@ -12,7 +12,7 @@ import pytest
 
 from chronik.broker.coordinators import BY_KEY_TYPE, COORDINATOR_TOPICS
 from chronik.broker.creation import new_topic
-from chronik.broker.node import store_config
+from chronik.broker.opening import store_config
 from chronik.broker.settings import Settings
 from chronik.broker.topics import INTERNAL_TOPICS
 from chronik.wire.error_codes import ErrorCode
@@ -84,7 +84,6 @@ def test_a_share_state_topic_belongs_to_clients_while_share_groups_are_not_serve
 @pytest.mark.parametrize(
     ("key_type", "error"),
     [
-        (1, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
         (2, ErrorCode.INVALID_REQUEST),
         (3, ErrorCode.INVALID_REQUEST),
         (-1, ErrorCode.INVALID_REQUEST),
@@ -115,11 +114,11 @@ NEW_MODULE = '''"""Counts the groups' offset records, of all things: the smalles
 
 from __future__ import annotations
 
-from chronik.coordinator.groups.partitions import partition_for
+from chronik.coordinator.partitions import partition_for
 from chronik.coordinator.groups.records import RECORD_TYPES
 from chronik.coordinator.open_transactions import OpenTransactions
 from chronik.coordinator.runtime import CoordinatorRuntime
-from chronik.coordinator.shard import Record, Writer
+from chronik.coordinator.shard import CoordinatorRecord, StatePartition, Writer
 from chronik.coordinator.timers import Timers
 from chronik.metadata.delta import Changes
 from chronik.metadata.image import Image
@@ -128,12 +127,12 @@ from chronik.metadata.image import Image
 class CountingShard:
     record_types = RECORD_TYPES
 
-    def __init__(self, writer: Writer, timers: Timers) -> None:
+    def __init__(self, writer: Writer, timers: Timers, partition: StatePartition) -> None:
         self.open_transactions = OpenTransactions()
         self.count = 0
         self.image_version = -1
 
-    def replay(self, record: Record, offset: int) -> None:
+    def replay(self, record: CoordinatorRecord, offset: int) -> None:
         self.count += 1
 
     def loaded(self) -> None: ...
@@ -145,9 +144,9 @@ class CountingShard:
 
 
 class CountingCoordinator:
-    def __init__(self, runtime, settings, memory) -> None:
+    def __init__(self, parts) -> None:
         self.partition_count = 3
-        self.runtime = CoordinatorRuntime("__counts", CountingShard, runtime.clock, 5000)
+        self.runtime = CoordinatorRuntime("__counts", CountingShard, parts.runtime.clock, 5000)
         self.load, self.unload = self.runtime.load, self.runtime.unload
         self.image_changed = self.runtime.image_changed
 

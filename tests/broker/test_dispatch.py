@@ -10,12 +10,15 @@ from typing import Any, cast
 import pytest
 
 from chronik.broker.api import Api, Later
+from chronik.broker.authorizer import AllowEverything
 from chronik.broker.context import Context
 from chronik.broker.dispatch import Dispatcher
 from chronik.broker.errors import Unanswerable
 from chronik.broker.metrics import Metrics
 from chronik.broker.permissions import NOTHING
+from chronik.broker.quotas.client_quotas import ClientQuotas
 from chronik.broker.session import Session
+from chronik.broker.settings import Settings
 from chronik.broker.turns import Turns
 from chronik.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from chronik.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -47,7 +50,14 @@ def dispatcher(handle: Callable[[Any, Context], Any]) -> Dispatcher:
         Api(18, "ApiVersions", Versions.parse("0-4"), ApiVersionsRequest, ApiVersionsResponse, handle, "", NOTHING),
     ]
     clock = TestClock()
-    services = SimpleNamespace(metrics=Metrics(), runtime=SimpleNamespace(clock=clock), turns=Turns(clock))
+    quotas = ClientQuotas(clock, Settings.default(node_id=1))
+    services = SimpleNamespace(
+        metrics=Metrics(),
+        runtime=SimpleNamespace(clock=clock),
+        turns=Turns(clock),
+        quotas=quotas,
+        authorizer=AllowEverything(),
+    )
     return Dispatcher(cast(Any, services), {each.key: each for each in apis})
 
 

@@ -6,7 +6,7 @@ from itertools import count
 
 import pytest
 
-from chronik.broker.fetch_sessions import EPOCH_MAX, PARTITION_BYTES, FetchSessions, Session, Wanted
+from chronik.broker.fetch_sessions import EPOCH_MAX, PARTITION_BYTES, FetchSession, FetchSessions, Wanted
 from chronik.runtime.pieces import at_once
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.fetch import (
@@ -43,7 +43,7 @@ def request(session_id: int = 0, epoch: int = 0, *partitions: int, forget: tuple
     )
 
 
-def opened(table: FetchSessions, asked: FetchRequest, *, by_id: bool = False) -> tuple[Session, list[int]]:
+def opened(table: FetchSessions, asked: FetchRequest, *, by_id: bool = False) -> tuple[FetchSession, list[int]]:
     found = table.open(asked, by_id=by_id)
     assert not isinstance(found, ErrorCode), found
     session, wanted = found
@@ -180,7 +180,7 @@ def test_without_room_for_sessions_everybody_is_served_without() -> None:
 
 
 def test_only_news_is_told() -> None:
-    session = Session(1, by_id=False)
+    session = FetchSession(1, by_id=False)
     assert session.is_news(wanted(0), answer(0))
     assert not session.is_news(wanted(0), answer(0))
     assert session.is_news(wanted(0), answer(0, records=b"x"))
@@ -189,7 +189,7 @@ def test_only_news_is_told() -> None:
 
 
 def test_an_error_is_told_as_long_as_it_lasts_and_so_is_its_end() -> None:
-    session = Session(1, by_id=False)
+    session = FetchSession(1, by_id=False)
     session.is_news(wanted(0), answer(0))
     for _ in range(3):
         assert session.is_news(wanted(0), answer(0, error=ErrorCode.KAFKA_STORAGE_ERROR))

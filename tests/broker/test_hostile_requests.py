@@ -6,6 +6,7 @@ own thread, in units of a reference computation on the same machine: see `tests.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 
 import pytest
@@ -14,6 +15,7 @@ from tests.broker.attacks import ATTACKS, prepare
 from tests.broker.holds import MeasuredNode, calibrate
 
 HOLD_MS_MAX = 100
+CYCLIC_OBJECTS_MAX = 1_000  # a connection that ends leaves some twenty
 TRIES = 3  # what a request costs it costs each time; a collection of garbage may come into one of them
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("hostile")]
@@ -39,6 +41,30 @@ def test_a_hostile_request_does_not_hold_up_the_others(node: MeasuredNode, name:
         if holds_ms[-1] <= HOLD_MS_MAX * calibrate():
             return
     raise AssertionError(f"the loop was held for {[round(hold_ms) for hold_ms in holds_ms]} ms")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "fetch of 20,000 partitions",
+        "produce to 20,000 unknown partitions, acks=0",
+        "offsets of 90,000 partitions",
+        "configs of 2,000 topics",
+    ],
+)
+def test_a_large_response_is_no_garbage_in_a_cycle(node: MeasuredNode, name: str) -> None:
+    """Some hundred thousand objects in cycles make one collection hold the loop for more than 100 ms, in whatever
+    request it comes. Without cycles they go one by one, as soon as they are sent."""
+    ATTACKS[name](node)
+    gc.collect()
+    gc.disable()
+    try:
+        ATTACKS[name](node)
+        node.settle()
+        node.wait_until_quiet()
+        assert gc.collect() <= CYCLIC_OBJECTS_MAX
+    finally:
+        gc.enable()
 
 
 def test_there_are_at_least_thirty_of_them() -> None:

@@ -5,22 +5,25 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from typing import cast
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from chronik import testing
+from chronik.broker.disk_watch import DiskWatch
 from chronik.broker.node import Node
+from chronik.broker.settings import Settings
 from chronik.client.admin.topics import NewTopic, create
 from chronik.client.producer import Producer
-from chronik.client.routing import Cluster as Client
+from chronik.client.routing import ClusterClient
 from chronik.metadata.image import Image
-from chronik.runtime.alarms import DISK_HUNG
+from chronik.runtime.alarms import DISK_HUNG, Alarms
 from chronik.runtime.kernel_sync import KernelSync
 from chronik.runtime.real import real_runtime
 from chronik.runtime.real_file import RealFile
 from chronik.sim.disk import SimDisk
-from tests.broker.harness import start_node
+from tests.broker.harness import TestClock, start_node
 from tests.broker.hostile import World
 
 GIVE_UP_S = 120
@@ -56,7 +59,7 @@ def test_others_take_over_from_a_controller_whose_disk_hangs(monkeypatch: pytest
         nodes = [cast(Node, runner._node) for runner in cluster._runners]  # type: ignore[union-attr]
 
         async def test() -> None:
-            async with Client(real_runtime(), cluster.bootstrap, client_id="test") as client:
+            async with ClusterClient(real_runtime(), cluster.bootstrap, client_id="test") as client:
                 await create(client, [NewTopic("t", 3, 3)])
                 victim = next(node for node in nodes if node.store.is_controller)
                 hung.append(victim.settings.log_dir)
@@ -96,3 +99,19 @@ def test_a_node_without_others_says_so_and_goes_on() -> None:
         await node.stop()
 
     asyncio.run(test())
+
+
+def test_a_node_gives_way_also_if_its_disk_hung_before_it_was_open() -> None:
+    """The watch begins before the logs are read. Whoever can give way comes later, and must hear of it all the same."""
+    watch = DiskWatch(SimDisk(0), Settings.default(node_id=1), Alarms(TestClock()))
+    hung = SimpleNamespace(is_hung=True, look=lambda: True, lane_name="records", oldest_ms=5000)
+    cast(Any, watch)._hung_disk = hung
+    heard: list[str] = []
+    watch.look()
+    watch.tell(lambda: heard.append("hangs"), lambda: heard.append("answers"))
+    assert heard == ["hangs"]
+    hung.is_hung = False
+    watch.look()
+    assert heard == ["hangs", "answers"]
+    watch.tell(lambda: heard.append("hangs"), lambda: heard.append("answers"))
+    assert heard == ["hangs", "answers"], "a disk that answers is not worth a word"

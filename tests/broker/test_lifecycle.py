@@ -10,8 +10,9 @@ import pytest
 from chronik.broker.errors import CannotStart
 from chronik.broker.lifecycle import Lifecycle
 from chronik.broker.registrations import Registrations
-from chronik.metadata.commands import RegisterBrokerReply
+from chronik.metadata.commands.register_broker import RegisterBrokerReply
 from chronik.metadata.errors import MetadataRefused
+from chronik.metadata.forwarding import NOT_A_MEMBER
 from chronik.sim.disk import SimDisk
 from chronik.wire.error_codes import ErrorCode
 from tests.broker.harness import SeededRandomness
@@ -48,15 +49,27 @@ async def register(store: Store) -> int:
         settings=settings,
         store=store,
         node_id=1,
+        quorum=None,
         admin=SimpleNamespace(endpoints=list),
         runtime=SimpleNamespace(randomness=SeededRandomness(1)),
     )
-    return await Lifecycle(node).register(bytes(16), Registrations(disk, "/data", is_used=False))
+    lifecycle = Lifecycle(node)
+    await lifecycle.register(bytes(16), Registrations(disk, "/data", is_used=False))
+    return lifecycle.broker_epoch
 
 
 def test_a_node_that_starts_waits_for_a_controller_with_too_many_commands() -> None:
     async def story() -> None:
         assert await register(Store(ErrorCode.REQUEST_TIMED_OUT, times=3)) == 7
+
+    run(story)
+
+
+def test_the_time_that_it_waits_to_be_added_to_the_quorum_does_not_count() -> None:
+    """Whoever adds it again may come after lunch, and needs a node that runs."""
+
+    async def story() -> None:
+        assert await register(Store(NOT_A_MEMBER, times=1000)) == 7
 
     run(story)
 

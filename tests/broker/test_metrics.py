@@ -6,7 +6,10 @@ import asyncio
 from random import Random
 
 from chronik.broker.metrics import Censuses, Histogram, Metrics
-from chronik.metadata import commands as c
+from chronik.metadata.commands.broker_heartbeat import BrokerHeartbeat
+from chronik.metadata.commands.create_topics import CreatedTopic, CreateTopics, CreateTopicsReply
+from chronik.metadata.commands.delete_topics import DeleteTopics, DeleteTopicsReply, TopicName
+from chronik.metadata.commands.fence_broker import FenceBroker
 from chronik.metadata.delta import Changes
 from tests.metadata.clusters import cluster, create, new_topic
 
@@ -36,23 +39,23 @@ def test_histograms_agree_with_counting_one_by_one() -> None:
 def test_metadata_writes_are_counted_and_signs_of_life_are_not() -> None:
     """A heartbeat every two seconds that writes nothing would make any write look quick."""
     metrics = Metrics()
-    metrics.wrote_metadata(c.BrokerHeartbeat(broker_id=1, broker_epoch=1), None, 5, 5)
+    metrics.wrote_metadata(BrokerHeartbeat(broker_id=1, broker_epoch=1), None, 5, 5)
     assert metrics.metadata_writes.count == metrics.metadata_writes_failed == 0
-    metrics.wrote_metadata(c.DeleteTopics(topics=[]), c.DeleteTopicsReply(topics=[]), 5, 5)
-    metrics.wrote_metadata(c.DeleteTopics(topics=[]), None, 7, 7)
+    metrics.wrote_metadata(DeleteTopics(topics=[]), DeleteTopicsReply(topics=[]), 5, 5)
+    metrics.wrote_metadata(DeleteTopics(topics=[]), None, 7, 7)
     assert (metrics.metadata_writes.count, metrics.metadata_writes.sum_ns, metrics.metadata_writes_failed) == (2, 12, 1)
 
 
 def test_topic_creation_throughput_is_of_the_last_minute() -> None:
     """Topics that were refused, or only tried, were not created."""
     metrics = Metrics()
-    reply = c.CreateTopicsReply(
-        topics=[c.CreatedTopic(name="a"), c.CreatedTopic(name="b"), c.CreatedTopic(name="bad", error_code=17)]
+    reply = CreateTopicsReply(
+        topics=[CreatedTopic(name="a"), CreatedTopic(name="b"), CreatedTopic(name="bad", error_code=17)]
     )
-    metrics.wrote_metadata(c.CreateTopics(topics=[], validate_only=True), reply, 1, 0)
+    metrics.wrote_metadata(CreateTopics(topics=[], validate_only=True), reply, 1, 0)
     assert metrics.topics_created == 0
     for second in (0, 0, 30):
-        metrics.wrote_metadata(c.CreateTopics(topics=[]), reply, 1, second * SECOND)
+        metrics.wrote_metadata(CreateTopics(topics=[]), reply, 1, second * SECOND)
     assert metrics.topics_created == 6
     at_seconds = {second: round(60 * metrics.topics_created_per_second(second * SECOND)) for second in (30, 59, 60, 90)}
     assert at_seconds == {30: 6, 59: 6, 60: 2, 90: 0}
@@ -80,7 +83,7 @@ def test_totals_keep_what_deleted_topics_had() -> None:
     metrics = Metrics()
     metrics.topics["kept"].bytes_in += 5
     metrics.topics["deleted"].bytes_in += 7
-    on.ask(c.DeleteTopics(topics=[c.TopicName(name="deleted")]))
+    on.ask(DeleteTopics(topics=[TopicName(name="deleted")]))
     metrics.forget_deleted(on.image)
     assert list(metrics.topics) == ["kept"]
     assert metrics.total().bytes_in == 12
@@ -107,7 +110,7 @@ def test_the_census_counts_partitions_by_what_is_wrong_with_them() -> None:
     led_before = census.led
     assert (census.partitions, census.offline, census.under_replicated, census.imbalanced) == (9, 0, 0, 0)
     assert (census.live_brokers, census.fenced_brokers) == (3, 0)
-    on.ask(c.FenceBroker(broker_id=2, broker_epoch=on.epoch(2)))
+    on.ask(FenceBroker(broker_id=2, broker_epoch=on.epoch(2)))
     census = asyncio.run(censuses.take(on.image, 1))
     assert asyncio.run(censuses.take(on.image, 1)) is census
     # Of `single` broker 2 had one partition alone; of `t` it led two and was in sync in all.

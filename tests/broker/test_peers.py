@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,13 +12,13 @@ import pytest
 
 from chronik.broker.image_directory import ImageDirectory
 from chronik.broker.node import Node
-from chronik.metadata.commands import CreateTopics, NewTopic
+from chronik.metadata.commands.create_topics import CreateTopics, NewTopic
 from chronik.metadata.image import NO_LEADER
 from chronik.peer.addresses import Address
 from chronik.peer.errors import NotSent
 from chronik.sim import scenario
 from chronik.sim.broker_scenarios import TopicsScenario
-from chronik.sim.cluster import Cluster, Machine
+from chronik.sim.cluster import SimCluster, SimMachine
 from chronik.sim.faults import Fault
 from chronik.sim.history import History
 from chronik.sim.programs import BROKER_PORT, host_of
@@ -36,16 +37,16 @@ NODES = 3
 LATEST = -1
 
 
-def play(story: Callable[[Cluster], None], seed: int = 1) -> None:
-    """Three nodes with a topic of three replicas, and what a test does with them."""
+def play(story: Callable[[SimCluster], None], seed: int = 1, topic: NewTopic | None = None) -> None:
+    """Three nodes with a topic of three replicas, or the one that is given, and what a test does with them."""
 
     class Told(TopicsScenario):
         checkers = ()
 
-        def play(self, world: World, cluster: Cluster, history: History, faults: list[Fault]) -> None:
+        def play(self, world: World, cluster: SimCluster, history: History, faults: list[Fault]) -> None:
             cluster.start()
             require(world, cluster.has_settled, START_MS_MAX, "the cluster starts")
-            run(cluster, cluster.numbered(1), create)
+            run(cluster, cluster.numbered(1), partial(create, topic))
             world.run_for(500)
             story(cluster)
 
@@ -54,22 +55,28 @@ def play(story: Callable[[Cluster], None], seed: int = 1) -> None:
         raise outcome.failure
 
 
-async def create(node: Node) -> None:
-    topic = NewTopic(name="orders", partition_count=1, replication_factor=NODES)
-    await node.store.submit(CreateTopics(topics=[topic]))
+async def create(topic: NewTopic | None, node: Node) -> None:
+    of_all = NewTopic(name="orders", partition_count=1, replication_factor=NODES)
+    await node.store.submit(CreateTopics(topics=[topic or of_all]))
 
 
-def node_of(machine: Machine) -> Node:
+def node_of(machine: SimMachine) -> Node:
     node = machine.program.node  # type: ignore[union-attr]
     assert isinstance(node, Node)
     return node
 
 
-def run(cluster: Cluster, machine: Machine, work: Callable[[Node], Coroutine[Any, Any, Any]]) -> Any:
+def run(
+    cluster: SimCluster,
+    machine: SimMachine,
+    work: Callable[[Node], Coroutine[Any, Any, Any]],
+    *,
+    within_ms: int = 60_000,
+) -> Any:
     """Runs `work` in the process of a node."""
     assert machine.loop is not None
     task = machine.loop.create_task(work(node_of(machine)))
-    assert cluster.world.run_until(task.done, within_ms=60_000)
+    assert cluster.world.run_until(task.done, within_ms=within_ms)
     return task.result()
 
 
@@ -104,7 +111,7 @@ async def asks_until_answered(node: Node) -> int | None:
 def test_every_node_can_ask_the_leader_of_a_partition() -> None:
     """Found by the image, over the listener for nodes; the leader itself included."""
 
-    def story(cluster: Cluster) -> None:
+    def story(cluster: SimCluster) -> None:
         assert [run(cluster, machine, asks) for machine in cluster.machines.values()] == [ErrorCode.NONE] * NODES
 
     play(story)
@@ -114,7 +121,7 @@ def test_every_node_can_ask_the_leader_of_a_partition() -> None:
 def test_a_leader_that_dies_is_replaced_for_whoever_asks_again(seed: int) -> None:
     """The caller only repeats what is retriable: addresses, connections and the new leader are found for it."""
 
-    def story(cluster: Cluster) -> None:
+    def story(cluster: SimCluster) -> None:
         leader_id = node_of(cluster.numbered(1)).peers.directory.leader_of("orders", 0)
         assert leader_id is not None
         leader = cluster.numbered(leader_id)
@@ -171,7 +178,7 @@ def test_a_partition_that_nobody_leads_has_no_leader_to_ask() -> None:
 def test_the_directory_reads_the_image_of_the_moment() -> None:
     """Addresses are those of the listener for nodes; a broker without it has none."""
 
-    def story(cluster: Cluster) -> None:
+    def story(cluster: SimCluster) -> None:
         node = node_of(cluster.numbered(1))
         directory = node.peers.directory
         found = [directory.address_of(each) for each in (1, 2, 99)]

@@ -11,11 +11,13 @@ from chronik.broker.context import Context
 from chronik.broker.permissions import READ, TOPIC, WRITE, Operation, Resource, table
 from chronik.broker.session import Principal, Session
 
-FREE = {"ApiVersions", "SaslHandshake", "DescribeCluster"}
+FREE = {"ApiVersions", "SaslHandshake", "SaslAuthenticate", "DescribeCluster"}
 
 
 class OnlyReading:
-    def allows(self, session: Session, operation: Operation, kind: Resource, name: str) -> bool:
+    restricts = True
+
+    def allows(self, session: Session, operation: Operation, kind: Resource, name: str, *_: object) -> bool:
         return operation is READ and (str(session.principal), kind, name) == ("User:alice", TOPIC, "orders")
 
 
@@ -26,7 +28,7 @@ def context_of(authorizer: Any) -> Context:
     return Context(cast(Any, services), cast(Any, SimpleNamespace(session=session)), 3, "client")
 
 
-def test_every_api_but_three_needs_a_permission() -> None:
+def test_every_api_but_four_needs_a_permission() -> None:
     assert {api.name for api in served_apis().values() if not api.needs} == FREE
 
 

@@ -6,7 +6,7 @@ import asyncio
 
 from chronik.broker.features import supported_features
 from chronik.broker.node import Node
-from chronik.metadata.commands import RegisterBroker
+from chronik.metadata.commands.register_broker import RegisterBroker
 from chronik.replication.credentials import sign
 from chronik.sim.disk import SimDisk
 from chronik.wire.batches import build

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from chronik.client.routing import Cluster as Client
+from chronik.client.routing import ClusterClient
 from chronik.client.topology import Topology
 from chronik.runtime.real import real_runtime
 from chronik.testing import Cluster
@@ -14,7 +14,7 @@ PARTITIONS = 6
 
 
 async def until(cluster: Cluster, holds: Callable[[Topology], bool]) -> Topology:
-    async with asyncio.timeout(30), Client(real_runtime(), cluster.bootstrap) as client:
+    async with asyncio.timeout(30), ClusterClient(real_runtime(), cluster.bootstrap) as client:
         while not holds(topology := await client.retrying(lambda: client.refresh(None))):
             await asyncio.sleep(0.05)
         return topology
@@ -32,7 +32,7 @@ def preferred(topology: Topology) -> list[int]:
 async def create(cluster: Cluster) -> None:
     from chronik.client.admin import topics
 
-    async with Client(real_runtime(), cluster.bootstrap) as client:
+    async with ClusterClient(real_runtime(), cluster.bootstrap) as client:
         await topics.create(client, [topics.NewTopic("orders", PARTITIONS, 3)])
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from chronik.broker.process import _Formatter, escape
 from chronik.client.admin.quorum import Quorum, describe
-from chronik.client.routing import Cluster
+from chronik.client.routing import ClusterClient
 from chronik.runtime.real import real_runtime
 from chronik.testing.local_cluster import HOST, local_cluster
 from chronik.testing.ports import free_ports
@@ -66,7 +66,7 @@ def test_nodes_may_be_numbered_from_0_and_share_a_secret(tmp_path: Path) -> None
 
 
 async def _described(bootstrap: str) -> Quorum:
-    async with Cluster(real_runtime(), bootstrap, client_id="test") as cluster:
+    async with ClusterClient(real_runtime(), bootstrap, client_id="test") as cluster:
         return await describe(cluster)
 
 

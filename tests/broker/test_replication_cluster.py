@@ -13,12 +13,13 @@ import pytest
 from chronik import testing
 from chronik.client.admin.replicas import compare
 from chronik.client.admin.topics import NewTopic, create
-from chronik.client.consumer import EARLIEST, Consumer
+from chronik.client.consumer import Consumer
 from chronik.client.errors import ClientError
 from chronik.client.producer import Producer
-from chronik.client.routing import Cluster as Client
+from chronik.client.routing import ClusterClient
 from chronik.client.topology import TopicPartition
 from chronik.runtime.real import real_runtime
+from chronik.wire.offset_specs import EARLIEST
 
 pytestmark = pytest.mark.slow
 
@@ -34,7 +35,7 @@ def nodes() -> Iterator[testing.Cluster]:
 class Load:
     """Produces with acks=all and idempotence until it is stopped; remembers what was acknowledged, and where."""
 
-    def __init__(self, client: Client, topic: str) -> None:
+    def __init__(self, client: ClusterClient, topic: str) -> None:
         self._client, self._topic = client, topic
         self.acked: dict[tuple[int, int], bytes] = {}
         self._is_over = False
@@ -64,7 +65,7 @@ class Load:
         self._is_over = True
 
 
-async def read_all(client: Client, topic: str) -> dict[tuple[int, int], bytes]:
+async def read_all(client: ClusterClient, topic: str) -> dict[tuple[int, int], bytes]:
     """Every record there is, by partition and offset."""
     found: dict[tuple[int, int], bytes] = {}
     client.forget(topic)
@@ -76,7 +77,7 @@ async def read_all(client: Client, topic: str) -> dict[tuple[int, int], bytes]:
     return found
 
 
-async def until_in_sync(client: Client, topic: str) -> None:
+async def until_in_sync(client: ClusterClient, topic: str) -> None:
     while True:
         try:
             client.forget(topic)
@@ -88,11 +89,11 @@ async def until_in_sync(client: Client, topic: str) -> None:
         await asyncio.sleep(0.05)
 
 
-def under_load(nodes: testing.Cluster, topic: str, disturb: Callable[[Client, Load], Awaitable[None]]) -> None:
+def under_load(nodes: testing.Cluster, topic: str, disturb: Callable[[ClusterClient, Load], Awaitable[None]]) -> None:
     """Runs `disturb` while records are produced; then all that was acknowledged is there, once, and replicas agree."""
 
     async def work() -> None:
-        async with Client(real_runtime(), nodes.bootstrap, client_id="test") as client:
+        async with ClusterClient(real_runtime(), nodes.bootstrap, client_id="test") as client:
             await create(client, [NewTopic(topic, PARTITIONS, 3)])
             load = Load(client, topic)
             producing = asyncio.create_task(load.run())
@@ -113,7 +114,7 @@ def under_load(nodes: testing.Cluster, topic: str, disturb: Callable[[Client, Lo
     asyncio.run(asyncio.wait_for(work(), 90))
 
 
-async def leader_of(client: Client, topic: str) -> int:
+async def leader_of(client: ClusterClient, topic: str) -> int:
     client.forget(topic)
     return (await client.topic(topic)).partitions[0].leader_id
 
@@ -121,7 +122,7 @@ async def leader_of(client: Client, topic: str) -> int:
 def test_killed_leaders_lose_nothing(nodes: testing.Cluster) -> None:
     """kill -9 of whoever leads: an in-sync replica takes over, and the old leader comes back as a follower."""
 
-    async def disturb(client: Client, load: Load) -> None:
+    async def disturb(client: ClusterClient, load: Load) -> None:
         leader = await leader_of(client, "killed")
         nodes.kill(leader)
         await load.more()
@@ -135,7 +136,7 @@ def test_replicas_that_lack_nothing_are_equal_by_command_too(nodes: testing.Clus
     """What `chronik debug compare-replicas` says, and ends with; a replica that does not answer is no agreement."""
 
     async def prepare() -> None:
-        async with Client(real_runtime(), nodes.bootstrap, client_id="test") as client:
+        async with ClusterClient(real_runtime(), nodes.bootstrap, client_id="test") as client:
             await create(client, [NewTopic("compared", 1, 3)])
             async with Producer(client) as producer:
                 await (await producer.send("compared", b"x"))

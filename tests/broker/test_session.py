@@ -25,8 +25,9 @@ LOGIN = {
     Stage.FRESH: {API_VERSIONS, SASL_HANDSHAKE},
     Stage.GREETED: {SASL_HANDSHAKE},
     Stage.IN_HANDSHAKE: {SASL_AUTHENTICATE},
+    Stage.BARE_TOKENS: set(),
     Stage.AUTHENTICATED: EVERY_KEY,
-    Stage.EXPIRED: {SASL_HANDSHAKE, SASL_AUTHENTICATE},
+    Stage.EXPIRED: {SASL_HANDSHAKE},
 }
 
 
@@ -35,9 +36,9 @@ def at(stage: Stage) -> Session:
     session = Session("SASL_SSL", FRAME_BYTES_MAX, needs_login=True)
     if stage is not Stage.FRESH:
         session.require_served(API_VERSIONS, 0)
-    if stage in (Stage.IN_HANDSHAKE, Stage.AUTHENTICATED, Stage.EXPIRED):
+    if stage in (Stage.IN_HANDSHAKE, Stage.BARE_TOKENS, Stage.AUTHENTICATED, Stage.EXPIRED):
         session.require_served(SASL_HANDSHAKE, 0)
-        session.begin_handshake()
+        session.begin_handshake(is_bare=stage is Stage.BARE_TOKENS)
     if stage in (Stage.AUTHENTICATED, Stage.EXPIRED):
         session.require_served(SASL_AUTHENTICATE, 0)
         session.logged_in(ALICE, until_ns=1000)

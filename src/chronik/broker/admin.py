@@ -19,15 +19,15 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from chronik.broker.errors import CannotStart
-from chronik.broker.exposition import CONTENT_TYPE, metrics_text
-from chronik.broker.settings.listeners import ADMIN_ENDPOINT
-from chronik.broker.status import StatusPage, why_not_healthy, why_not_ready
-from chronik.metadata.commands import EndpointAt
+from chronik.broker.exposition import CONTENT_TYPE
+from chronik.broker.pages import Pages, StartingPages
+from chronik.broker.settings.listeners import ADMIN_ENDPOINT, PLAINTEXT, PROTOCOLS
+from chronik.metadata.commands.register_broker import EndpointAt
 from chronik.raft.refusals import Refusals
 from chronik.runtime.interfaces import Listener
 
 if TYPE_CHECKING:
-    from chronik.broker.node import Node
+    from chronik.broker.node_base import NodeBase
 
 log = logging.getLogger("chronik.broker.admin")
 
@@ -62,21 +62,27 @@ class Page(NamedTuple):
 class Admin:
     """One per node. `open` before anything else of the node, `close` with its other listeners."""
 
-    def __init__(self, node: Node) -> None:
-        self.node = node
+    def __init__(self, base: NodeBase) -> None:
+        self.base = base
         self.listener: Listener | None = None
         self.connections: dict[AdminConnection, None] = {}  # the longest without a request first
         self.refusals = Refusals(log)
-        self._status = StatusPage(node)
+        self._pages: Pages = StartingPages(base)
+
+    def show(self, pages: Pages) -> None:
+        """From now on these are served."""
+        self._pages = pages
 
     async def open(self) -> None:
         """A port that is taken stops the node only if somebody asked for that port."""
-        settings = self.node.settings
+        settings = self.base.settings
         address = settings.admin_listener
         if address is None:
             return
         try:
-            self.listener = await self.node.runtime.network.listen(*address, lambda: AdminConnection(self))
+            tls = self.base.certificates.server(ADMIN_ENDPOINT)
+            self.listener = await self.base.runtime.network.listen(*address, lambda: AdminConnection(self), tls)
+            self.base.certificates.attach(ADMIN_ENDPOINT, self.listener)
         except OSError as fault:
             where = f"{address.host}:{address.port}"
             if settings.layers.is_set("chronik.admin.listener"):
@@ -87,7 +93,12 @@ class Admin:
         """What the cluster is told, so that its tools find every node's status."""
         if self.listener is None:
             return []
-        return [EndpointAt(name=ADMIN_ENDPOINT, host=self.listener.host, port=self.listener.port)]
+        protocol = PROTOCOLS.index("SSL" if self.base.certificates.server(ADMIN_ENDPOINT) else PLAINTEXT)
+        return [
+            EndpointAt(
+                name=ADMIN_ENDPOINT, host=self.listener.host, port=self.listener.port, security_protocol=protocol
+            )
+        ]
 
     def serves(self, host: str) -> bool:
         """Whether a request may name this host: an address, localhost, or a name by which this node is known."""
@@ -95,7 +106,7 @@ class Admin:
         if matched is None:
             return False
         name = matched[1].strip("[]").lower().rstrip(".")
-        settings = self.node.settings
+        settings = self.base.settings
         listeners = (*settings.listeners, *settings.advertised_listeners)
         own = [settings.machine.host_name, *settings.admin_hosts, *(listener.host for listener in listeners)]
         if settings.admin_listener is not None:
@@ -118,13 +129,13 @@ class Admin:
 
     async def page(self, path: str) -> Page:
         if path == "/metrics":
-            return Page(200, await metrics_text(self.node), CONTENT_TYPE)
+            return Page(200, await self._pages.metrics(), CONTENT_TYPE)
         if path == "/healthz":
-            return _verdict("healthy", why_not_healthy(self.node))
+            return _verdict("healthy", self.base.failure)
         if path == "/readyz":
-            return _verdict("ready", why_not_ready(self.node))
+            return _verdict("ready", self._pages.why_not_ready())
         if path == "/status":
-            return Page(200, json.dumps(await self._status.describe()) + "\n", JSON)
+            return Page(200, json.dumps(await self._pages.status()) + "\n", JSON)
         return Page(404, "there is /metrics, /healthz, /readyz and /status\n")
 
 
@@ -210,7 +221,7 @@ class AdminConnection(asyncio.Protocol):
             return self._refuse(405, f"{method} is not served here, only GET and HEAD")
         self.is_busy = True
         work = self._answer(target.partition("?")[0], with_body=method == "GET", keeps=keeps)
-        self._admin.node.tasks.start(f"admin {method} for {self._peer}", work)
+        self._admin.base.tasks.start(f"admin {method} for {self._peer}", work)
         return None
 
     async def _answer(self, path: str, *, with_body: bool, keeps: bool) -> None:

@@ -1,18 +1,158 @@
-"""Decides what a caller may do. This release has no access rules: everybody may do everything, and this says so."""
+"""Decides what a caller may do: everything (AllowEverything), or what the access rules say (StandardAuthorizer).
+
+StandardAuthorizer asks `security.deciding` about the rules of this node's newest metadata image. Each connection keeps
+the actions that were allowed to it, for as long as the image has the same rules: an allowed action costs a lookup, no
+matter how many rules there are. What is denied, and what changes the cluster, is noted by `audit`.
+"""
 
 from __future__ import annotations
 
-from typing import Protocol
+from enum import Enum
+from typing import TYPE_CHECKING, Final, Protocol
 
-from chronik.broker.permissions import Operation, Resource
-from chronik.broker.session import Session
+from chronik.broker.permissions import ALTER, ALTER_CONFIGS, CREATE, DELETE, Operation, Resource
+from chronik.security.deciding import Decision, Policy, decide, decide_any
+
+if TYPE_CHECKING:
+    from chronik.broker.audit import Audit
+    from chronik.broker.session import Principal, Session
+    from chronik.metadata.access import AccessRules
+    from chronik.metadata.image import Image
+
+# Noted whenever they are allowed, so they are not kept. Nor is what lists ask for: there may be thousands of names.
+CHANGING: Final = frozenset({CREATE, DELETE, ALTER, ALTER_CONFIGS})
+KEPT_MAX: Final = 1_000  # allowed actions of one connection, and decisions about resource types of all
+ANY_NAME: Final = "*"  # how "any resource of this type" is written in the audit
+
+
+class Notes(Enum):
+    """Which answers the audit notes."""
+
+    ALL = "allowed and denied"
+    ALLOWED = "allowed: if this is denied, another permission will do"
+    NONE = "neither: a list that leaves out what the caller may not see, refuses nothing"
 
 
 class Authorizer(Protocol):
-    def allows(self, session: Session, operation: Operation, kind: Resource, name: str) -> bool:
-        """Whether the session's principal may do this to the resource of this kind and name."""
+    restricts: bool  # False: it allows everything, so it need not be asked
+
+    def allows(
+        self,
+        session: Session,
+        operation: Operation,
+        kind: Resource,
+        name: str,
+        api: str,
+        notes: Notes = Notes.ALL,
+    ) -> bool:
+        """Whether the session's principal may do this to the resource of this kind and name.
+
+        `api` is the name of the API that asks, and `notes` says which answers the audit notes.
+        """
+
+    def allows_any(self, session: Session, operation: Operation, kind: Resource, api: str) -> bool:
+        """Whether there is any resource of this kind to which the session's principal may do this."""
 
 
 class AllowEverything:
-    def allows(self, session: Session, operation: Operation, kind: Resource, name: str) -> bool:
+    restricts = False
+
+    def allows(
+        self,
+        session: Session,
+        operation: Operation,
+        kind: Resource,
+        name: str,
+        api: str,
+        notes: Notes = Notes.ALL,
+    ) -> bool:
         return True
+
+    def allows_any(self, session: Session, operation: Operation, kind: Resource, api: str) -> bool:
+        return True
+
+
+class Kept:
+    """The actions that were allowed to a principal by these rules."""
+
+    __slots__ = ("allowed", "principal", "rules")
+
+    def __init__(self, rules: AccessRules, principal: Principal) -> None:
+        self.rules = rules
+        self.principal = principal
+        self.allowed: set[tuple[int, int, str]] = set()
+
+
+class HasImage(Protocol):
+    @property
+    def image(self) -> Image: ...
+
+
+class StandardAuthorizer:
+    restricts = True
+
+    def __init__(self, store: HasImage, policy: Policy, audit: Audit) -> None:
+        self._store = store
+        self._policy = policy
+        self._audit = audit
+        self._any_rules: AccessRules | None = None  # that the decisions below are of
+        self._any: dict[tuple[str, str, int, int], Decision] = {}
+
+    def allows(
+        self,
+        session: Session,
+        operation: Operation,
+        kind: Resource,
+        name: str,
+        api: str,
+        notes: Notes = Notes.ALL,
+    ) -> bool:
+        kept, rules = session.kept, self._store.image.access
+        if (
+            kept is not None
+            and kept.rules is rules
+            and (operation, kind, name) in kept.allowed
+            and kept.principal is session.principal
+        ):
+            return True
+        decision = decide(rules, str(session.principal), session.host, operation, kind, name, self._policy)
+        if decision.allowed and operation not in CHANGING and notes is not Notes.NONE and not self._audit.is_detailed:
+            if kept is None or kept.rules is not rules or kept.principal is not session.principal:
+                kept = session.kept = Kept(rules, session.principal)
+            elif len(kept.allowed) >= KEPT_MAX:
+                kept.allowed.clear()
+            kept.allowed.add((operation, kind, name))
+        if notes is Notes.ALL or (decision.allowed and notes is Notes.ALLOWED):
+            self._note(session, operation, kind, name, api, decision)
+        return decision.allowed
+
+    def allows_any(self, session: Session, operation: Operation, kind: Resource, api: str) -> bool:
+        rules = self._store.image.access
+        if rules is not self._any_rules or len(self._any) >= KEPT_MAX:
+            self._any_rules = rules
+            self._any.clear()
+        key = (str(session.principal), session.host, operation, kind)
+        decision = self._any.get(key)
+        if decision is None:
+            decision = self._any[key] = decide_any(rules, *key, self._policy)
+        self._note(session, operation, kind, ANY_NAME, api, decision)
+        return decision.allowed
+
+    def _note(
+        self, session: Session, operation: Operation, kind: Resource, name: str, api: str, decision: Decision
+    ) -> None:
+        if not decision.allowed:
+            self._audit.denied(session, operation, kind, name, api, decision)
+        elif operation in CHANGING:
+            self._audit.changing(session, operation, kind, name, api, decision)
+        else:
+            self._audit.allowed(session, operation, kind, name, api, decision)
+
+
+def may_touch(policy: Policy, actor: Principal, touched: str) -> bool:
+    """Whether `actor` may change the credentials of the principal `touched`, such as User:admin.
+
+    Only a super user may change those of a super user: otherwise a right to alter the cluster would be a right to
+    become one.
+    """
+    return touched not in policy.super_users or str(actor) in policy.super_users

@@ -48,7 +48,7 @@ DIFFERENCES: dict[str, Difference] = {
     "what-is-served": Difference(
         "ApiVersions",
         "lists its own APIs and, from v3 on, its features; lists Produce v0-v2, on which 4.x closes the connection",
-        "lists what the table above says, and one feature, eligible.leader.replicas.version",
+        "lists what the table above says, and two features, eligible.leader.replicas.version and transaction.version",
         "Clients see exactly what is served. Kafka's other features control its own upgrades.",
     ),
     "auto-create-at-once": Difference(
@@ -56,6 +56,18 @@ DIFFERENCES: dict[str, Difference] = {
         "answers UNKNOWN_TOPIC_OR_PARTITION while it creates a topic; the client retries",
         "waits until the topic is created, and returns its leaders",
         "Saves a round trip and an error; clients accept both.",
+    ),
+    "unknown-scram-users": Difference(
+        "SaslAuthenticate",
+        "refuses a user that has no SCRAM credential at its first message, and a wrong password at the second",
+        "sends such a user a made-up salt, and refuses it at the second message",
+        "Nobody should learn which users exist.",
+    ),
+    "two-scram-mechanisms": Difference(
+        "AlterUserScramCredentials",
+        "answers DUPLICATE_RESOURCE for a request with two mechanisms of one user",
+        "sets both; the same mechanism twice is refused",
+        "KIP-554 counts user and mechanism, and kafka-configs.sh sends both in one request.",
     ),
     "bytes-after-a-batch": Difference(
         "Produce v3+",
@@ -134,6 +146,12 @@ DIFFERENCES: dict[str, Difference] = {
         "fails the whole request with UNKNOWN_SERVER_ERROR when a topic has neither name nor id",
         "answers INVALID_TOPIC_EXCEPTION for that topic",
         "Kafka raises an internal exception.",
+    ),
+    "repeated-at-the-last-epoch": Difference(
+        "InitProducerId v3+",
+        "answers UNKNOWN_SERVER_ERROR if a producer repeats the request that gave it its last epoch, 32766",
+        "returns that epoch again, as for every other repeated request",
+        "Kafka raises an internal exception. A producer whose response was lost can go on.",
     ),
 }
 

@@ -18,10 +18,13 @@ from chronik.runtime.alarms import DAMAGED_LOG, DESCRIPTORS, DISK_FULL, STRAY_LO
 from chronik.runtime.errors import NameTooLong, NoDescriptor
 from chronik.runtime.units import NS_PER_MS
 from chronik.runtime.wording import counted, was_or_were
-from chronik.storage.logs import RESERVE_BYTES
+from chronik.storage.logs import Logs
+from chronik.storage.reserve import RESERVE_BYTES
 
 if TYPE_CHECKING:
-    from chronik.broker.node import Node
+    from chronik.broker.node_base import NodeBase
+    from chronik.raft.driver import RaftNode
+    from chronik.runtime.interfaces import Lane
 
 PAUSE_S = 2  # between looks: whatever happens is told within five seconds
 CALM_MS = 30_000  # without a refusal, after which a disk that has room again counts as mended
@@ -32,11 +35,11 @@ MORE = "raise the limit of open files (ulimit -n, LimitNOFILE)"
 
 
 class Conditions:
-    def __init__(self, node: Node) -> None:
-        self._node = node
-        self._alarms = node.alarms
-        self._disk = node.runtime.disk
-        self.wall_clock = WallClock(node.runtime.clock, node.alarms)
+    def __init__(self, base: NodeBase, logs: Logs, record_lane: Lane) -> None:
+        self._base, self._logs, self._record_lane = base, logs, record_lane
+        self._alarms = base.alarms
+        self._disk = base.runtime.disk
+        self.wall_clock = WallClock(base.runtime.clock, base.alarms)
         self._damaged: set[str] = set()
         self._refused_count = 0
         self._refused_at_ms = 0  # on the monotonic clock
@@ -44,32 +47,32 @@ class Conditions:
 
     def opened(self) -> None:
         """The logs are open, and with them the directory is ours; nothing else of the node has been opened yet."""
-        directory = self._node.settings.log_dir
+        directory = self._base.settings.log_dir
         self.wall_clock.compare_with_stamp(self._disk, directory)
         if self._disk.free_bytes(directory) >= START_BYTES_MIN:
             return
         self._alarms.raised(DISK_FULL, f"{directory} has no space left at the start: free some disk space", directory)
         self._refused_at_ms = self._now_ms()
-        self._node.logs.free_reserve()
+        self._logs.free_reserve()
 
-    async def watch(self) -> None:
+    async def watch(self, raft: RaftNode) -> None:
         while True:
             await asyncio.sleep(PAUSE_S)
             self.look()
             stamp = self.wall_clock.stamp_due()
             if stamp is not None:
-                write = partial(write_stamp, self._disk, self._node.settings.log_dir, stamp)
-                await self._node.record_lane.run(write)
-            await self._keep_metadata_mark()
+                write = partial(write_stamp, self._disk, self._base.settings.log_dir, stamp)
+                await self._record_lane.run(write)
+            await self._keep_metadata_mark(raft)
 
-    async def _keep_metadata_mark(self) -> None:
+    async def _keep_metadata_mark(self, raft: RaftNode) -> None:
         """A single voter marks every change at once: no other node would notice that its log is an old copy."""
-        raft, now_ms = self._node.store.raft, self._now_ms()
+        now_ms = self._now_ms()
         index = raft.durable_index
-        pause_ms = 0 if raft.members.voters == (self._node.node_id,) else MARK_MS
+        pause_ms = 0 if raft.members.voters == (self._base.node_id,) else MARK_MS
         if index > self._marked_index and now_ms - self._marked_at_ms >= pause_ms:
             self._marked_index, self._marked_at_ms = index, now_ms
-            await self._node.record_lane.run(partial(write_mark, self._disk, self._node.settings.log_dir, index))
+            await self._record_lane.run(partial(write_mark, self._disk, self._base.settings.log_dir, index))
 
     def look(self) -> None:
         self.wall_clock.check()
@@ -79,7 +82,7 @@ class Conditions:
         self._look_at_strays()
 
     def _look_at_refusals(self) -> None:
-        directory, refused = self._node.settings.log_dir, self._disk.refused
+        directory, refused = self._base.settings.log_dir, self._disk.refused
         if refused.count != self._refused_count and not isinstance(refused.latest, NameTooLong):
             cause = DESCRIPTORS if isinstance(refused.latest, NoDescriptor) else DISK_FULL
             count = counted(refused.count, "refusal")
@@ -93,20 +96,20 @@ class Conditions:
         self._refused_count = refused.count
 
     def _look_at_descriptors(self) -> None:
-        count, allowed = len(self._node.connections), self._node.runtime.network.connections_max
+        count, allowed = len(self._base.connections), self._base.runtime.network.connections_max
         if count >= allowed * NEAR_LIMIT:
             text = f"{count} of the {allowed} connections are open for which there are file descriptors: {MORE}"
             self._alarms.raised(DESCRIPTORS, text, "connections")
         elif count < allowed * FAR_FROM_LIMIT:
             self._alarms.cleared(DESCRIPTORS, "there are fewer connections again", "connections")
-        if self._node.logs.open_files.is_at_limit:
-            files = counted(len(self._node.logs.open_files), "segment")
+        if self._logs.open_files.is_at_limit:
+            files = counted(len(self._logs.open_files), "segment")
             text = f"no more than {files} can stay open at a time, others are opened when used: {MORE}"
             self._alarms.raised(DESCRIPTORS, text, "files", level=logging.WARNING)
 
     def _look_at_damage(self) -> None:
         """Whoever met it has written the line."""
-        damaged = {f"{log.topic}-{log.partition}": log.lost for log in self._node.logs.all() if log.lost is not None}
+        damaged = {f"{log.topic}-{log.partition}": log.lost for log in self._logs.all() if log.lost is not None}
         for name in self._damaged - damaged.keys():
             self._alarms.cleared(DAMAGED_LOG, f"{name} is mended or gone", name)
         for name in sorted(damaged.keys() - self._damaged):
@@ -115,7 +118,7 @@ class Conditions:
 
     def _look_at_strays(self) -> None:
         """Whoever set them aside has written a line for each."""
-        directory, count = self._node.settings.log_dir, self._node.logs.strays.count
+        directory, count = self._base.settings.log_dir, self._logs.strays.count
         if not count:
             self._alarms.cleared(STRAY_LOG, f"no log in {directory} is set aside any more", directory)
         elif not self._alarms.is_active(STRAY_LOG, directory):
@@ -127,4 +130,4 @@ class Conditions:
             self._alarms.raised(STRAY_LOG, text, directory, level=logging.WARNING)
 
     def _now_ms(self) -> int:
-        return self._node.runtime.clock.monotonic_ns() // NS_PER_MS
+        return self._base.runtime.clock.monotonic_ns() // NS_PER_MS

@@ -16,25 +16,49 @@ from chronik.broker import log_levels
 from chronik.broker.config_entries import require_this_broker
 from chronik.broker.errors import BadSetting
 from chronik.broker.live_settings import CLUSTER_DEFAULT
+from chronik.broker.permissions import ALTER_CONFIGS, GROUP, TOPIC, Operation
+from chronik.broker.settings.listener_keys import PREFIX
 from chronik.broker.topics import refused_by
 from chronik.catalogue.broker_keys import BROKER_KEYS, is_known
 from chronik.catalogue.definitions import UpdateMode
-from chronik.metadata.commands import DELETE, SET, AlterConfigs, AlteredResource, ConfigChange, ResourceChange
-from chronik.metadata.decisions.topics import why_not_a_topic_name
+from chronik.metadata.commands.alter_configs import (
+    DELETE,
+    SET,
+    AlterConfigs,
+    AlteredResource,
+    ConfigChange,
+    ResourceChange,
+)
+from chronik.metadata.commands.create_topics import why_not_a_topic_name
 from chronik.metadata.errors import MetadataError, MetadataRefused, refuse
 from chronik.metadata.image import ResourceType
 from chronik.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
+    from chronik.broker.context import Context
     from chronik.broker.services import Services
 
 log = logging.getLogger("chronik.broker.configs")
 
 
+def require_allowed(context: Context, operation: Operation, resource_type: int, name: str) -> None:
+    """Raises MetadataRefused. What belongs to no topic and no group belongs to the cluster."""
+    match resource_type:
+        case ResourceType.TOPIC:
+            is_allowed, error = context.allows(operation, TOPIC, name), ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        case ResourceType.GROUP:
+            is_allowed, error = context.allows(operation, GROUP, name), ErrorCode.GROUP_AUTHORIZATION_FAILED
+        case _:
+            is_allowed, error = context.allows_on_cluster(operation), ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    if not is_allowed:
+        refuse(error, error.message)
+
+
 async def change_configs(
-    services: Services, resources: Sequence[ResourceChange], *, incremental: bool, validate_only: bool
+    context: Context, resources: Sequence[ResourceChange], *, incremental: bool, validate_only: bool
 ) -> list[AlteredResource]:
     """One answer for each resource, in their order."""
+    services = context.services
     times = Counter((asked.resource_type, asked.resource_name) for asked in resources)
     answers = [_answer(asked) for asked in resources]
     for_controller = []
@@ -42,6 +66,7 @@ async def change_configs(
         try:
             if times[asked.resource_type, asked.resource_name] > 1:
                 refuse(ErrorCode.INVALID_REQUEST, f"the request names {asked.resource_name!r} more than once")
+            require_allowed(context, ALTER_CONFIGS, asked.resource_type, asked.resource_name)
             if incremental and asked.resource_type == ResourceType.BROKER_LOGGER:
                 _change_levels(services, asked, validate_only=validate_only)
                 continue
@@ -54,6 +79,11 @@ async def change_configs(
             resources=[asked for asked, _ in for_controller], incremental=incremental, validate_only=validate_only
         )
         await _submit(services, command, [answer for _, answer in for_controller])
+        # The same path may hold another certificate: then the image says nothing new, and the file does.
+        if not validate_only and any(
+            _concerns_tls(asked) and not answer.error_code for asked, answer in for_controller
+        ):
+            services.certificates.reload()
     return answers
 
 
@@ -99,8 +129,16 @@ def _judge_broker(services: Services, asked: ResourceChange, *, incremental: boo
         cluster, own = dict(image.config(ResourceType.BROKER, CLUSTER_DEFAULT)), after
     try:
         services.settings.require_dynamic(cluster, own)
+        if _concerns_tls(asked):
+            services.certificates.require_usable(services.settings.with_dynamic(cluster, own))
     except BadSetting as fault:
         refuse(ErrorCode.INVALID_REQUEST, str(fault))
+
+
+def _concerns_tls(asked: ResourceChange) -> bool:
+    return asked.resource_type == ResourceType.BROKER and any(
+        change.key.startswith(PREFIX) and ".ssl." in change.key for change in asked.configs
+    )
 
 
 def _require_changeable(change: ConfigChange, name: str) -> None:

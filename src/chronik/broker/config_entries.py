@@ -22,7 +22,7 @@ from chronik.catalogue.definitions import Definition, UpdateMode
 from chronik.catalogue.group_keys import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS
 from chronik.catalogue.topic_keys import TOPIC_CONFIGS
 from chronik.catalogue.values import show_value
-from chronik.catalogue.without_effect import DYNAMIC_ONLY
+from chronik.catalogue.without_effect import LISTED_IF_SET
 from chronik.metadata.config_layers import ConfigSource
 from chronik.metadata.errors import refuse
 from chronik.wire.error_codes import ErrorCode
@@ -45,7 +45,7 @@ class Synonym(NamedTuple):
     source: int
 
 
-class Entry(NamedTuple):
+class ConfigEntry(NamedTuple):
     name: str
     value: str | None
     config_source: int
@@ -68,19 +68,19 @@ def require_name(name: str) -> None:
         refuse(ErrorCode.INVALID_REQUEST, "there is no default resource of this type: give it a name")
 
 
-def topic_entries(settings: Settings, own: Mapping[str, str]) -> list[Entry]:
+def topic_entries(settings: Settings, own: Mapping[str, str]) -> list[ConfigEntry]:
     """`own` is what is set on the topic."""
     inherited = _inherited_by_topics(settings)
     return [_topic_entry(TOPIC_CONFIGS[each.name], settings, own) if each.name in own else each for each in inherited]
 
 
 @lru_cache(maxsize=8)
-def _inherited_by_topics(settings: Settings) -> tuple[Entry, ...]:
+def _inherited_by_topics(settings: Settings) -> tuple[ConfigEntry, ...]:
     """The same for all topics, and asked for with each one that is created; a process has few nodes."""
     return tuple(_topic_entry(definition, settings, {}) for definition in TOPIC_CONFIGS.values())
 
 
-def _topic_entry(definition: Definition, settings: Settings, own: Mapping[str, str]) -> Entry:
+def _topic_entry(definition: Definition, settings: Settings, own: Mapping[str, str]) -> ConfigEntry:
     name = definition.name
     text = own[name] if name in own else settings.topic_default(name)
     inherited = _synonyms(definition.synonyms[0].key, settings.layers) if definition.synonyms else ()
@@ -90,7 +90,7 @@ def _topic_entry(definition: Definition, settings: Settings, own: Mapping[str, s
     return entry._replace(documentation=f"{WITHOUT_EFFECT} In Kafka: {entry.documentation}")
 
 
-def group_entries(settings: Settings, own: Mapping[str, str]) -> list[Entry]:
+def group_entries(settings: Settings, own: Mapping[str, str]) -> list[ConfigEntry]:
     entries = []
     for name, definition in GROUP_CONFIGS.items():
         if definition.synonyms:
@@ -103,7 +103,7 @@ def group_entries(settings: Settings, own: Mapping[str, str]) -> list[Entry]:
     return entries
 
 
-def client_metrics_entries(own: Mapping[str, str]) -> list[Entry]:
+def client_metrics_entries(own: Mapping[str, str]) -> list[ConfigEntry]:
     entries = []
     for name, definition in CLIENT_METRICS_CONFIGS.items():
         source = DYNAMIC_CLIENT_METRICS if name in own else None
@@ -113,11 +113,11 @@ def client_metrics_entries(own: Mapping[str, str]) -> list[Entry]:
 
 def _of_resource(
     definition: Definition, text: str | None, own_source: int | None, inherited: tuple[Synonym, ...]
-) -> Entry:
+) -> ConfigEntry:
     """`own_source` is that of a value set on the resource itself; without one the first of the inherited counts."""
     value = None if text is None else show_value(definition.parse(text))
     synonyms = inherited if own_source is None else (Synonym(definition.name, value, own_source), *inherited)
-    return Entry(
+    return ConfigEntry(
         name=definition.name,
         value=value,
         config_source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
@@ -129,17 +129,17 @@ def _of_resource(
     )
 
 
-def broker_entries(settings: Settings) -> list[Entry]:
+def broker_entries(settings: Settings) -> list[ConfigEntry]:
     """Everything this node was told, and what nobody told it."""
     layers = settings.layers
-    known = [each for each in BROKER_KEYS if each.name not in DYNAMIC_ONLY or layers.is_set(each.name)]
+    known = [each for each in BROKER_KEYS if each.name not in LISTED_IF_SET or layers.is_set(each.name)]
     made_up = _made_up(settings)
     found = [_broker_entry(definition, layers, made_up=made_up) for definition in known]
     named = {**layers.static, **layers.cluster, **layers.own}
     return found + [_unknown_entry(name, layers) for name in named if name not in BROKER_KEYS]
 
 
-def cluster_entries(settings: Settings) -> list[Entry]:
+def cluster_entries(settings: Settings) -> list[ConfigEntry]:
     """Only what is set at run time for all brokers."""
     layers = settings.layers
     entries = []
@@ -164,11 +164,11 @@ def _made_up(settings: Settings) -> dict[str, str]:
     }
 
 
-def _broker_entry(definition: Definition, layers: Layers, *, made_up: Mapping[str, str]) -> Entry:
+def _broker_entry(definition: Definition, layers: Layers, *, made_up: Mapping[str, str]) -> ConfigEntry:
     name = definition.name
     synonyms = _synonyms(name, layers)
     value = made_up.get(name) or show_value(parse_value(definition, layers.value(name)))
-    return Entry(
+    return ConfigEntry(
         name=name,
         value=None if definition.is_sensitive else value,
         config_source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
@@ -180,9 +180,9 @@ def _broker_entry(definition: Definition, layers: Layers, *, made_up: Mapping[st
     )
 
 
-def _unknown_entry(name: str, layers: Layers) -> Entry:
+def _unknown_entry(name: str, layers: Layers) -> ConfigEntry:
     synonyms = tuple(Synonym(each.name, None, each.source) for each in layers.settings(name))
-    return Entry(
+    return ConfigEntry(
         name=name,
         value=None,
         config_source=synonyms[0].source,
@@ -203,9 +203,9 @@ def _synonyms(name: str, layers: Layers) -> tuple[Synonym, ...]:
     return tuple(Synonym(each.name, None if hidden else each.value, each.source) for each in found[begins:])
 
 
-def logger_entries() -> list[Entry]:
+def logger_entries() -> list[ConfigEntry]:
     return [
-        Entry(
+        ConfigEntry(
             name=name,
             value=level,
             config_source=DYNAMIC_BROKER_LOGGER,

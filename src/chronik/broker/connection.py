@@ -1,10 +1,10 @@
 """One client's connection: frames in, replies out in request order, and never more in memory than the bounds allow.
 
 Parsing, dispatch and queueing happen in `buffer_updated` without a single await; handlers that wait are tasks of the
-node, so that a client that hangs up never cancels an append. A connection knows bytes, order and back-pressure. Who is
-on the other side, its session knows. Why it does not read or start a request is one number of reasons (`pauses`, which
-has the table). What was read before a pause waits unstarted. All connections of a node share the requests that it
-starts in one turn of the loop (`turns`).
+node, so that a client that hangs up never cancels an append. A connection handles bytes, order and back-pressure. Its
+session identifies the caller. `pauses` lists the reasons for which a connection stops reading, or stops starting
+requests; requests that were read before a pause wait. All connections of a node share one limit on the requests that
+it starts per loop iteration (`turns`).
 """
 
 from __future__ import annotations
@@ -19,30 +19,58 @@ from typing import TYPE_CHECKING, Any, cast
 from chronik.broker import limits
 from chronik.broker.dispatch import Parts
 from chronik.broker.errors import Unanswerable
-from chronik.broker.pauses import ALONE, BACKLOG, FULL, NO_MEMORY, SLOW_PEER, TURN, UNSERVED, may_start, reads
+from chronik.broker.pauses import (
+    ALONE,
+    BACKLOG,
+    ENDING,
+    FULL,
+    MUTED,
+    NO_MEMORY,
+    SLOW_PEER,
+    TURN,
+    UNSERVED,
+    may_start,
+    reads,
+)
 from chronik.broker.portions import Portions
-from chronik.broker.session import Session
+from chronik.broker.sasl.login import Login
+from chronik.broker.session import Session, Stage
 from chronik.broker.turns import PIECES_PER_TURN
 from chronik.runtime.buggify import CONNECTION_CLOSED, REQUEST_WAITS
 from chronik.runtime.invariants import InvariantBroken, broken, check
+from chronik.runtime.units import NS_PER_MS
+from chronik.security.principal_mapping import NoRuleFits
 from chronik.storage.errors import StorageError
 from chronik.storage.unread import Unread
 from chronik.wire.errors import Malformed
-from chronik.wire.framing import SCRATCH_BYTES, FrameReader
+from chronik.wire.framing import SCRATCH_BYTES, BadFrame, FrameReader
 
 if TYPE_CHECKING:
     from chronik.broker.node import Node
+    from chronik.broker.sasl.logins import ListenerLogins
 
 log = logging.getLogger("chronik.broker.connection")
 
 FETCH_KEY = b"\x00\x01"  # how a Fetch request begins
+TLS_HELLO = 0x1603  # how a TLS handshake begins
 SMALL_REPLY_BYTES = 16 * 1024  # below, joining is cheaper than handing over several buffers
 
 
-class Connection(asyncio.BufferedProtocol):
-    def __init__(self, node: Node, listener: str) -> None:
+class ServerConnection(asyncio.BufferedProtocol):
+    def __init__(
+        self, node: Node, listener: str, *, needs_login: bool = False, logins: ListenerLogins | None = None
+    ) -> None:
+        """`logins` are those of a listener that has them."""
         self.node = node
-        self.session = Session(listener, node.settings.socket_request_max_bytes)
+        self.session = Session(
+            listener,
+            node.settings.socket_request_max_bytes,
+            needs_login=needs_login or logins is not None,
+            frame_bytes_max_before_login=node.settings.sasl_server_max_receive_size,
+            on_frame_limit=self._limit_frames,
+        )
+        if logins is not None:
+            self.session.login = Login(logins, self.session)
         self.peer = "?"
         self._is_followers = False  # see serve_follower
         self.frame_since_ns = 0  # since when we wait for the rest of a frame; 0 when we do not
@@ -66,10 +94,20 @@ class Connection(asyncio.BufferedProtocol):
         self._unsent_bytes = 0  # of them, counted in the node's memory
         self._answer_bytes = 0  # of the fetch response that is being made, counted there as well
         self._is_granted = False  # the frame that waited for memory has it
+        self._unmuting: asyncio.TimerHandle | None = None
+        self._end_reason = ""  # why it ends with the answers under way
+
+    def _limit_frames(self, size_bytes_max: int) -> None:
+        """For frames whose size is read from now on."""
+        self._reader.size_bytes_max = size_bytes_max
 
     @property
     def is_lost(self) -> bool:
         return self._is_lost
+
+    @property
+    def _is_secured(self) -> bool:
+        return self._transport is not None and self._transport.get_extra_info("sslcontext") is not None
 
     # --- asyncio's side
 
@@ -80,11 +118,49 @@ class Connection(asyncio.BufferedProtocol):
         self.session.host, self.peer = str(name[0]), f"{name[0]}:{name[1]}"
         self._transport.set_write_buffer_limits(high=limits.UNSENT_BYTES_HIGH)
         self._write = self.node.sends.writer_of(self._transport)
-        refusal = self.node.connections.admit(self)
+        refusal = self._refused_certificate(transport) or self.node.connections.admit(self)
         if refusal is not None:
             self.close(refusal, logging.WARNING if self.node.connections.refusal is None else logging.DEBUG)
         else:
             self._reasons |= 0 if self.node.connections.are_served else UNSERVED
+        self._admit_by_quota()
+
+    def _admit_by_quota(self) -> None:
+        """An address that connects more often than its quota allows waits, and is then turned away."""
+        quotas = self.node.quotas
+        wait_ms = quotas.connected(self.session.host) if quotas.restricts and self._transport is not None else 0
+        if wait_ms:
+            self.mute(wait_ms)
+            why = "its address connects more often than its quota connection_creation_rate allows"
+            asyncio.get_running_loop().call_later(wait_ms / 1000, self.close, why, logging.DEBUG)
+
+    def mute(self, wait_ms: int) -> None:
+        """Reads and starts nothing for this long, because of a quota. What is finished still leaves."""
+        until_ns = self._now_ns() + wait_ms * NS_PER_MS
+        if self._is_lost or until_ns <= self.session.muted_until_ns:
+            return
+        self.session.muted_until_ns = until_ns
+        self._reasons |= MUTED
+        if self._unmuting is not None:
+            self._unmuting.cancel()
+        self._unmuting = asyncio.get_running_loop().call_later(wait_ms / 1000, self._unmute)
+        self._read_or_not()
+
+    def _unmute(self) -> None:
+        self._unmuting = None
+        self._reasons &= ~MUTED
+        self._serve()
+
+    def _refused_certificate(self, transport: asyncio.BaseTransport) -> str | None:
+        """Takes the principal from the peer's certificate, if it presented one. Returns why that is not possible."""
+        subject = transport.get_extra_info("tls_subject")
+        if subject is None or self.session.stage is not Stage.AUTHENTICATED:
+            return None  # a login says who it is
+        try:
+            self.session.principal = self.node.certificates.principal(self.session.listener, subject)
+        except NoRuleFits as fault:
+            return str(fault)
+        return None
 
     def begin(self) -> None:
         """The node serves from now on."""
@@ -95,6 +171,8 @@ class Connection(asyncio.BufferedProtocol):
         check(not self._is_lost, "30 a connection is lost once", peer=self.peer)
         self._transport = None
         self._is_lost = True
+        if self._unmuting is not None:
+            self._unmuting.cancel()
         self.node.connections.forget(self)
         self.node.memory.forget(self._memory_is_granted)
         self._count_unsent(0)
@@ -137,7 +215,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             frames = self._reader.received(nbytes)
         except Malformed as fault:
-            return self.close(f"{fault}; is this a Kafka client, and does it speak plaintext here?")
+            return self.close(_no_frame(fault, is_secured=self._is_secured))
         if frames:
             self.last_request_ns = self._now_ns()
             if len(frames) == 1 and self._is_quiet(frames[0]) and self._turns.pieces < PIECES_PER_TURN:
@@ -239,6 +317,11 @@ class Connection(asyncio.BufferedProtocol):
             self._reasons &= ~ALONE
             self._serve()
 
+    def end_with_answer(self, why: str) -> None:
+        """Nothing more is started: the connection ends when the answers to what was started are sent."""
+        self._end_reason = self._end_reason or why
+        self._reasons |= ENDING
+
     def hold_objects(self, size_bytes: int) -> None:
         """The request that was started last has been decoded into objects of this size; they live until its answer."""
         if self._replies:
@@ -332,6 +415,7 @@ class Connection(asyncio.BufferedProtocol):
             if parts is not None:
                 self._send(parts)
             if self._reasons or not self._is_reading:
+                self._end_if_due()
                 self._read_or_not()
             return None
         self._done(reply, parts)
@@ -377,6 +461,8 @@ class Connection(asyncio.BufferedProtocol):
             self._send(ready)
             if CONNECTION_CLOSED.is_on and CONNECTION_CLOSED.fires():
                 self.close("a point of buggify closes it")
+        if self._reasons & ENDING:
+            self._end_if_due()
 
     def _send(self, parts: Parts) -> None:
         assert self._transport is not None
@@ -471,6 +557,14 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self.frame_since_ns = 0
 
+    def _end_if_due(self) -> None:
+        """Unlike `close`, this sends what was written."""
+        if self._reasons & ENDING and not self._replies and self._transport is not None:
+            log.debug("closing %s on %s: %s", self.peer, self.session.listener, self._end_reason)
+            transport, self._transport = self._transport, None
+            self.node.sends.flush()
+            transport.close()
+
     def close(self, why: str, level: int = logging.WARNING, fault: BaseException | None = None) -> None:
         """Ends the connection from our side, with one line in the log. Nothing is started or sent from here on."""
         if self._transport is not None:
@@ -478,6 +572,12 @@ class Connection(asyncio.BufferedProtocol):
             transport, self._transport = self._transport, None
             self.node.sends.flush()  # answers to what came before
             transport.abort()
+
+
+def _no_frame(fault: Malformed, *, is_secured: bool) -> str:
+    if isinstance(fault, BadFrame) and fault.size_bytes >> 16 == TLS_HELLO and not is_secured:
+        return "it speaks TLS: set security.protocol=PLAINTEXT at the client, or use an SSL listener"
+    return f"{fault}; is this a Kafka client, and does it speak {'TLS' if is_secured else 'plaintext'} here?"
 
 
 def _nothing_to_write_to(data: bytes) -> None:

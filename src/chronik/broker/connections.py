@@ -16,7 +16,7 @@ from chronik.runtime.invariants import check
 from chronik.runtime.units import NS_PER_MS, NS_PER_S
 
 if TYPE_CHECKING:
-    from chronik.broker.connection import Connection
+    from chronik.broker.connection import ServerConnection
     from chronik.runtime.interfaces import Clock
 
 SWEEP_SECONDS = 5
@@ -42,12 +42,12 @@ class Connections:
         self._idle_ms_max = idle_ms_max  # -1: for ever
         self.are_served = False  # before, connections are taken and their requests wait
         self.refusal: str | None = None  # why none is taken for now; an alarm has said so
-        self._open: dict[Connection, None] = {}  # a dict keeps their order; a set would not
+        self._open: dict[ServerConnection, None] = {}  # a dict keeps their order; a set would not
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def admit(self, connection: Connection) -> str | None:
+    def admit(self, connection: ServerConnection) -> str | None:
         """None, or why there is no room for it."""
         host = connection.session.host
         if self.refusal is not None:
@@ -68,7 +68,7 @@ class Connections:
         for connection in self._open:
             connection.begin()
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, connection: ServerConnection) -> None:
         if connection in self._open:
             del self._open[connection]
             self._per_host[connection.session.host] -= 1

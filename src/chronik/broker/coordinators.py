@@ -2,7 +2,7 @@
 
 Everything that differs between two coordinators, as the rest of the broker sees them, stands in its row: the key type
 that clients ask for in FindCoordinator, the shape and configs of the topic, and how its coordinator is made. The other
-modules go through the table: `following` loads and unloads partitions, `find_coordinator` names their leaders,
+modules go through the table: `image_listener` loads and unloads partitions, `find_coordinator` names their leaders,
 `creation` and `node` make the topics, `topics` protects them from clients.
 
 A row without `make` describes a topic whose coordinator does not exist yet: its keys get the error in `unserved`.
@@ -10,28 +10,42 @@ A row without `make` describes a topic whose coordinator does not exist yet: its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
 from chronik.broker import limits
 from chronik.coordinator.groups.config import GroupsConfig
-from chronik.coordinator.groups.coordinator import OFFSETS_TOPIC, GroupCoordinator
+from chronik.coordinator.groups.coordinator import GroupCoordinator
 from chronik.coordinator.groups.member_memory import MemberMemory
+from chronik.coordinator.transactions.config import TransactionsConfig
+from chronik.coordinator.transactions.coordinator import STATE_TOPIC, TransactionCoordinator
 from chronik.metadata.decisions.decision import TopicShape
 from chronik.runtime.units import MINUTE_MS
 from chronik.wire.error_codes import ErrorCode
+from chronik.wire.internal_topics import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
     from chronik.broker.memory import MemoryBudget
     from chronik.broker.settings import Settings
     from chronik.coordinator.shard import StatePartition
+    from chronik.coordinator.transactions.markers import MarkerWriter
     from chronik.metadata.delta import Changes
     from chronik.metadata.image import Image
     from chronik.runtime.interfaces import Runtime
 
 GROUP_KEY, TRANSACTION_KEY, SHARE_KEY = 0, 1, 2  # key types of FindCoordinator
-NO_TRANSACTIONS: Final = "this broker has no transactions yet: leave out transactional.id"
+
+
+class Parts(NamedTuple):
+    """What coordinators are made of."""
+
+    runtime: Runtime
+    settings: Settings
+    memory: MemoryBudget
+    next_producer_id: Callable[[], Awaitable[int]]
+    markers: MarkerWriter
+    start: Callable[[str, Coroutine[Any, Any, None]], object]  # runs a coroutine as a task of the node
 
 
 class Coordinator(Protocol):
@@ -56,12 +70,13 @@ class CoordinatorTopic:
     key_type: int
     shape: Callable[[Settings], TopicShape]  # when the topic is created
     configs: Callable[[Settings], Mapping[str, str]]  # of the topic, beside the defaults
-    make: Callable[[Runtime, Settings, MemoryBudget], Coordinator] | None = None
+    make: Callable[[Parts], Coordinator] | None = None
     unserved: tuple[ErrorCode, str | None] = (ErrorCode.INVALID_REQUEST, None)  # error and message without `make`
     is_internal: bool = True  # False: a topic of this name belongs to the clients, as any other
 
 
-def _make_groups(runtime: Runtime, settings: Settings, memory: MemoryBudget) -> GroupCoordinator:
+def _make_groups(parts: Parts) -> GroupCoordinator:
+    runtime, settings, memory = parts.runtime, parts.settings, parts.memory
     return GroupCoordinator(
         groups_config(settings),
         runtime.clock,
@@ -80,6 +95,22 @@ def groups_config(settings: Settings) -> GroupsConfig:
         offset_metadata_chars_max=settings.offset_metadata_max_bytes,
         offsets_retention_ms=settings.offsets_retention_minutes * MINUTE_MS,
         offset_commit_timeout_ms=settings.offsets_commit_timeout_ms,
+    )
+
+
+def _make_transactions(parts: Parts) -> TransactionCoordinator:
+    settings = parts.settings
+    return TransactionCoordinator(
+        TransactionsConfig(
+            timeout_ms_max=settings.transaction_max_timeout_ms,
+            id_expiration_ms=settings.transactional_id_expiration_ms,
+            has_two_phase_commit=settings.transaction_two_phase_commit_enable,
+        ),
+        parts.runtime.clock,
+        settings.transaction_state_log_num_partitions,
+        next_producer_id=parts.next_producer_id,
+        markers=parts.markers,
+        start=parts.start,
     )
 
 
@@ -103,7 +134,7 @@ GROUPS: Final = CoordinatorTopic(
 COORDINATOR_TOPICS: Final = (
     GROUPS,
     CoordinatorTopic(
-        topic="__transaction_state",
+        topic=STATE_TOPIC,
         key_type=TRANSACTION_KEY,
         shape=lambda settings: TopicShape(
             settings.transaction_state_log_num_partitions, settings.transaction_state_log_replication_factor
@@ -114,7 +145,7 @@ COORDINATOR_TOPICS: Final = (
             "min.insync.replicas": str(settings.transaction_state_log_min_isr),
             "segment.bytes": str(settings.transaction_state_log_segment_bytes),
         },
-        unserved=(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONS),
+        make=_make_transactions,
     ),
     CoordinatorTopic(
         topic="__share_group_state",
@@ -141,8 +172,9 @@ INTERNAL: Final[Mapping[str, CoordinatorTopic]] = {row.topic: row for row in COO
 class Coordinators:
     """The coordinators of one node, by topic. Made once, before the node serves."""
 
-    def __init__(self, runtime: Runtime, settings: Settings, memory: MemoryBudget) -> None:
+    def __init__(self, parts: Parts) -> None:
         self.by_topic: dict[str, Coordinator] = {
-            row.topic: row.make(runtime, settings, memory) for row in COORDINATOR_TOPICS if row.make is not None
+            row.topic: row.make(parts) for row in COORDINATOR_TOPICS if row.make is not None
         }
         self.groups = cast(GroupCoordinator, self.by_topic[OFFSETS_TOPIC])
+        self.transactions = cast(TransactionCoordinator, self.by_topic[STATE_TOPIC])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from chronik.broker.coordinators import INTERNAL
-from chronik.metadata.commands import ConfigValue, CreateTopics, NewTopic
+from chronik.metadata.commands.create_topics import ConfigValue, CreateTopics, NewTopic
 from chronik.metadata.errors import MetadataError
 from chronik.wire.error_codes import ErrorCode
 

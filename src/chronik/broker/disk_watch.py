@@ -23,19 +23,31 @@ the node any more, and the others see a dead one.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from chronik.runtime.alarms import DISK_HUNG
+from chronik.runtime.alarms import DISK_HUNG, Alarms
 from chronik.runtime.hung_disk import HungDisk
 
 if TYPE_CHECKING:
     from chronik.broker.node import Node
+    from chronik.broker.settings import Settings
+    from chronik.runtime.interfaces import Disk
 
 
 class DiskWatch:
-    def __init__(self, node: Node) -> None:
-        self._node = node
-        self._hung_disk = HungDisk(node.runtime.disk, node.settings.disk_hang_timeout_ms)
+    """Looks at the disk from the beginning of a start, when there is nothing yet that could give way."""
+
+    def __init__(self, disk: Disk, settings: Settings, alarms: Alarms) -> None:
+        self._settings, self._alarms = settings, alarms
+        self._hung_disk = HungDisk(disk, settings.disk_hang_timeout_ms)
+        self._told: list[tuple[Callable[[], None], Callable[[], None]]] = []
+
+    def tell(self, hangs: Callable[[], None], answers: Callable[[], None]) -> None:
+        """Calls `hangs` when the disk hangs, also if it does so already, and `answers` when it answers again."""
+        self._told.append((hangs, answers))
+        if self._hung_disk.is_hung:
+            hangs()
 
     async def run(self) -> None:
         while True:
@@ -43,22 +55,32 @@ class DiskWatch:
             self.look()
 
     def look(self) -> None:
-        has_changed, node = self._hung_disk.look(), self._node
-        if node.is_open:
-            node.store.raft.disk_hangs = self._hung_disk.is_hung
-        if not has_changed:
+        if not self._hung_disk.look():
             return
-        settings = node.settings
-        directory = settings.metadata_dir if self._hung_disk.lane_name == "raft" else settings.log_dir
-        if not self._hung_disk.is_hung:
-            node.alarms.cleared(DISK_HUNG, "the disk answers again, and this node may lead again")
-            node.connections.accept()
-            node.lifecycle.resume()
-            return
-        text = (
-            f"a write or sync in {directory} has not ended for {self._hung_disk.oldest_ms} ms: this node gives up its "
-            "leaderships until the disk answers; look at the disk and the kernel's log, and replace what is broken"
-        )
-        node.alarms.raised(DISK_HUNG, text)
-        if node.lifecycle.resign():
-            node.connections.refuse_all("the disk of this node does not answer: ask another node")
+        is_hung = self._hung_disk.is_hung
+        directory = self._settings.metadata_dir if self._hung_disk.lane_name == "raft" else self._settings.log_dir
+        if is_hung:
+            text = (
+                f"a write or sync in {directory} has not ended for {self._hung_disk.oldest_ms} ms: this node gives up "
+                "its leaderships until the disk answers; look at the disk and the kernel's log, and replace what is "
+                "broken"
+            )
+            self._alarms.raised(DISK_HUNG, text)
+        else:
+            self._alarms.cleared(DISK_HUNG, "the disk answers again, and this node may lead again")
+        for hangs, answers in self._told:
+            (hangs if is_hung else answers)()
+
+
+def give_way(node: Node) -> None:
+    """What an open node does when its disk hangs."""
+    node.store.raft.disk_hangs = True
+    if node.lifecycle.resign():
+        node.connections.refuse_all("the disk of this node does not answer: ask another node")
+
+
+def come_back(node: Node) -> None:
+    """What it does when the disk answers again."""
+    node.store.raft.disk_hangs = False
+    node.connections.accept()
+    node.lifecycle.resume()

@@ -16,11 +16,12 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from struct import Struct as Packing
 from struct import error as struct_error
+from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
 from chronik.broker.api import Api, Later
 from chronik.broker.context import Context
-from chronik.broker.errors import Unanswerable
+from chronik.broker.errors import OutOfTurn, Unanswerable
 from chronik.broker.limits import (
     AT_ONCE_BYTES,
     BRIEF_OBJECT_BYTES_MAX,
@@ -28,9 +29,14 @@ from chronik.broker.limits import (
     HUGE_BYTES,
     REQUEST_OBJECT_BYTES_MAX,
 )
+from chronik.broker.quotas.charging import Charge, is_charged
+from chronik.broker.rule_freshness import RuleFreshness
+from chronik.broker.sasl.before_login import answer_token, out_of_turn
+from chronik.broker.session import Stage
 from chronik.broker.turns import PIECES_FIRST, Turns
+from chronik.metadata.errors import MetadataError
 from chronik.runtime.buggify import IN_PIECES
-from chronik.runtime.pieces import Work, is_work
+from chronik.runtime.pieces import Work
 from chronik.storage.unread import Unread
 from chronik.wire.compiler import (
     TooMany,
@@ -46,7 +52,7 @@ from chronik.wire.notation import Struct
 from chronik.wire.primitives import TAGS_MAX, Refused, read_varint
 
 if TYPE_CHECKING:
-    from chronik.broker.connection import Connection
+    from chronik.broker.connection import ServerConnection
     from chronik.broker.metrics import Histogram
     from chronik.broker.services import Services
 
@@ -55,6 +61,7 @@ JOINED_BYTES_MAX = 4096  # up to here one copy is cheaper than a second buffer
 PARTS_APART = 512  # of a response that is encoded in pieces: so many are joined meanwhile, if they are small
 JOINED_TAIL_BYTES_MAX = 256 * 1024
 _fixed_header = Packing(">hhih")  # api_key, api_version, correlation_id, length of client_id
+_size = Packing(">i").pack
 _response_start = Packing(">ii").pack  # size, correlation_id
 _response_start_flexible = Packing(">iiB").pack  # and an empty tag section
 
@@ -73,17 +80,35 @@ class Dispatcher:
         self._metrics = services.metrics
         self._now_ns = services.runtime.clock.monotonic_ns
         self._turns = services.turns
+        self._quotas = services.quotas
         self._huge = asyncio.Semaphore(HUGE_AT_ONCE)
         self._served: dict[tuple[int, int], _Served] = {}
+        self._freshness = RuleFreshness(services) if services.authorizer.restricts else None
 
-    def answer(self, frame: memoryview, connection: Connection) -> Answer:
+    def answer(self, frame: memoryview, connection: ServerConnection) -> Answer:
+        if connection.session.stage is Stage.BARE_TOKENS:
+            token = answer_token(frame, connection, connection.last_request_ns)
+            return [_size(len(token)) + token] if isinstance(token, bytes) else token
         try:
             key, version, correlation_id, client_id_size = _fixed_header.unpack_from(frame)
         except struct_error:
             raise Unanswerable(f"a request of {len(frame)} bytes is shorter than any header") from None
         if connection.last_request_ns >= connection.session.open_until_ns:
-            connection.session.require_served(key, connection.last_request_ns)
+            try:
+                connection.session.require_served(key, connection.last_request_ns)
+            except OutOfTurn as fault:
+                served = self._serve(key, version)
+                response = out_of_turn(served.api.response, served.version, fault, connection)
+                return served.parts(response, correlation_id, connection.last_request_ns)
         served = self._served.get((key, version)) or self._serve(key, version)
+        freshness = self._freshness
+        if (
+            freshness is not None
+            and served.api.needs
+            and not freshness.is_fresh(connection.session, connection.last_request_ns)
+        ):
+            connection.hold_back()
+            return self._confirmed(memoryview(bytearray(frame)), connection, freshness)
         at = _fixed_header.size
         client_id = None
         if client_id_size >= 0:
@@ -102,23 +127,52 @@ class Dispatcher:
             else:
                 request, _ = served.decode_brief(frame, at, BRIEF_OBJECT_BYTES_MAX)
         except TooMany:
-            context = Context(self._services, connection, version, client_id)
-            work = _decoded_and_handled(served, frame, at, context)
+            context = Context(self._services, connection, version, client_id, served.api.name)
+            work = _decoded_and_handled(served, frame, at, context, self._charge)
             return self._long(served, work, correlation_id, context, is_huge=len(frame) > HUGE_BYTES)
         except (Malformed, Refused, IndexError) as fault:
             raise Unanswerable(str(fault) or "malformed request header") from fault
-        context = Context(self._services, connection, version, client_id)
+        context = Context(self._services, connection, version, client_id, served.api.name)
         since_ns = connection.last_request_ns
         response = served.api.handle(request, context)
+        if self._quotas.restricts:
+            response = self._charge(served, request, len(frame), context, response)
         if type(response) is Later:  # first: what most requests are answered with, and the cheapest check
             return response.future, partial(served.settled, response.respond, correlation_id, since_ns)
         if response is None or isinstance(response, (bytes, Struct)):
             return served.parts(response, correlation_id, since_ns)
         if isinstance(response, asyncio.Future):
             return response, partial(served.settled, asyncio.Future.result, correlation_id, since_ns)
-        if is_work(response):
+        if type(response) is GeneratorType:
             return self._long(served, response, correlation_id, context)
         return served.parts_in_turns(response, correlation_id, since_ns, self._turns)
+
+    def _charge(self, served: _Served, request: Any, request_bytes: int, context: Context, returned: Any) -> Any:
+        """What a handler returned, so that its caller's quotas are charged when the response is there."""
+        if not self._quotas.restricts or not is_charged(request):
+            return returned
+        time_ns = self._now_ns() - context.connection.last_request_ns
+        return Charge(self._quotas, served.api, request, request_bytes, context, time_ns)(returned)
+
+    async def _confirmed(
+        self, frame: memoryview, connection: ServerConnection, freshness: RuleFreshness
+    ) -> Parts | None:
+        """Answers when the quorum's leader has confirmed the rules by which the request is allowed or denied."""
+        try:
+            asked_ns = self._now_ns()
+            try:
+                await self._services.store.read()
+            except MetadataError as fault:
+                raise Unanswerable(f"cannot confirm the ACLs: {fault}") from fault
+            freshness.confirmed(asked_ns)
+            answer = self.answer(frame, connection)
+        finally:
+            connection.go_on()
+        if isinstance(answer, tuple):
+            future, parts_of = answer
+            await asyncio.wait([future])
+            return parts_of(future)
+        return answer if answer is None or isinstance(answer, list) else await answer
 
     def _long(
         self, served: _Served, work: Work[Any], correlation_id: int, context: Context, *, is_huge: bool = False
@@ -141,7 +195,7 @@ class Dispatcher:
         return self._in_turns(served, work, correlation_id, since_ns, connection)
 
     async def _after_others(
-        self, served: _Served, work: Work[Any], correlation_id: int, since_ns: int, connection: Connection
+        self, served: _Served, work: Work[Any], correlation_id: int, since_ns: int, connection: ServerConnection
     ) -> Parts | None:
         """Few at a time: what they are decoded into is many times their size, and is not counted before it is there."""
         try:
@@ -157,7 +211,7 @@ class Dispatcher:
         work: Work[Any],
         correlation_id: int,
         since_ns: int,
-        connection: Connection,
+        connection: ServerConnection,
         handled: Callable[[], None] = lambda: None,
     ) -> Parts | None:
         try:
@@ -238,15 +292,13 @@ class _Served:
 
     async def parts_in_turns(self, response: Any, correlation_id: int, since_ns: int, turns: Turns) -> Parts | None:
         """As `parts`, for a response that may be long, or has to be awaited or computed first."""
-        while True:
-            if is_work(response):
-                response = await turns.run(response)
-            elif hasattr(response, "__await__"):
+        while not isinstance(response, Struct):
+            if hasattr(response, "__await__"):
                 response = await response
+            elif type(response) is GeneratorType:
+                response = await turns.run(response)
             else:
-                break
-        if not isinstance(response, Struct):
-            return self.parts(response, correlation_id, since_ns)
+                return self.parts(response, correlation_id, since_ns)
         parts: Parts = [b""]
         await turns.run(_encoded(self.api.response, self.version, response, parts))
         parts[0] = self._start(sum(map(len, parts)), correlation_id)
@@ -269,7 +321,9 @@ def _decode_brief(served: _Served, frame: memoryview, at: int, budget: int) -> t
     return served.decode_brief(frame, at, budget)  # type: ignore[no-any-return]
 
 
-def _decoded_and_handled(served: _Served, frame: memoryview, at: int, context: Context) -> Work[Any]:
+def _decoded_and_handled(
+    served: _Served, frame: memoryview, at: int, context: Context, charge: Callable[..., Any]
+) -> Work[Any]:
     """What a handler returns for a large frame. A handler that works in pieces is part of the work."""
     if served.unsupported:
         return served.api.handle(None, context)
@@ -280,8 +334,8 @@ def _decoded_and_handled(served: _Served, frame: memoryview, at: int, context: C
     except (Malformed, Refused, IndexError) as fault:
         raise Unanswerable(str(fault) or "malformed request header") from fault
     context.connection.hold_objects(objects_bytes)
-    response = served.api.handle(request, context)
-    if is_work(response):
+    response = charge(served, request, len(frame), context, served.api.handle(request, context))
+    if type(response) is GeneratorType:
         response = yield from response
     return response
 

@@ -2,6 +2,8 @@
 
 BrokerError
 ├── Unanswerable    a peer's request that Kafka's protocol has no answer for: its connection is closed
+│   └── OutOfTurn   a request in the midst of a login: answered with an error where its API has one, then closed
+├── LoginRefused    a peer's: its login failed, and it is told so (in `broker.sasl.mechanism`)
 ├── BadSetting      the operator's: a key, its value, the reason
 ├── CannotStart     the operator's: what stands in the way, and what to do
 └── DutyFailed      ours: a task that must never end has ended by an error, and the node with it
@@ -24,6 +26,10 @@ class BrokerError(Exception):
 
 class Unanswerable(BrokerError):
     """The request cannot be answered; close the connection with one log line."""
+
+
+class OutOfTurn(Unanswerable):
+    """The peer must finish its login first."""
 
 
 class BadSetting(BrokerError):

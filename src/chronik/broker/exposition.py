@@ -19,6 +19,7 @@ from chronik.runtime.units import NS_PER_MS
 
 if TYPE_CHECKING:
     from chronik.broker.node import Node
+    from chronik.broker.node_base import NodeBase
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -41,13 +42,22 @@ Labels = Mapping[str, object]
 NO_LABELS: Labels = {}
 
 
-async def metrics_text(node: Node) -> str:
-    """All of it, letting others have their turn: ten thousand topics make long pages. For a node that is still
-    starting, as much as there is."""
+async def starting_metrics(base: NodeBase) -> str:
+    """As much as there is before a node's data is open."""
+    return await _text(chain(_alarms(base), _certificates(base), _requests(base)))
+
+
+async def metrics_text(base: NodeBase, node: Node) -> str:
+    census = await node.census.take(node.store.image, node.node_id)
+    return await _text(
+        chain(_of_the_cluster(node, census), _upkeep(node), _alarms(base), _certificates(base), _requests(base))
+    )
+
+
+async def _text(samples: Iterable[str]) -> str:
+    """Lets others have their turn: ten thousand topics make long pages."""
     lines = list(_gauge("chronik_build_info", "The version that runs here.", [({"version": __version__}, 1)]))
-    census = await node.census.take(node.store.image, node.node_id) if node.is_open else None
-    cluster = chain(_of_the_cluster(node, census), _upkeep(node)) if census else ()
-    for line in chain(cluster, _alarms(node), _requests(node)):
+    for line in samples:
         lines.append(line)
         if len(lines) % LINES_PER_TURN == 0:
             await asyncio.sleep(0)
@@ -94,6 +104,12 @@ def _replicas(node: Node, census: Census) -> Iterator[str]:
         prefix + "isrshrinks_total", "Replicas lost from ISRs here.", [(NO_LABELS, metrics.isr_shrinks)]
     )
     yield from _counter(prefix + "isrexpands_total", "Replicas back in ISRs here.", [(NO_LABELS, metrics.isr_expands)])
+    prefix = "kafka_server_socketservermetrics_"
+    for name, count, help_text in (
+        ("successful_authentication_total", metrics.logins, "Logins that succeeded here."),
+        ("failed_authentication_total", metrics.logins_refused, "Logins that failed here."),
+    ):
+        yield from _counter(prefix + name, help_text, [(NO_LABELS, count)])
 
 
 def _controller(node: Node, census: Census) -> Iterator[str]:
@@ -169,8 +185,8 @@ def _metadata(node: Node) -> Iterator[str]:
     )
 
 
-def _alarms(node: Node) -> Iterator[str]:
-    alarms = node.alarms
+def _alarms(base: NodeBase) -> Iterator[str]:
+    alarms = base.alarms
     yield from _gauge(
         "chronik_alarm_active",
         "Conditions that need an operator, now; /status describes them.",
@@ -181,6 +197,16 @@ def _alarms(node: Node) -> Iterator[str]:
         "Reports of such conditions since the node started, repeated ones included.",
         [({"cause": cause}, total) for cause, total in sorted(alarms.totals.items())],
     )
+
+
+def _certificates(base: NodeBase) -> Iterator[str]:
+    left = base.certificates.days_left()
+    if left:
+        yield from _gauge(
+            "chronik_certificate_expiry_days",
+            "Days until the certificate of a listener expires.",
+            [({"listener": name}, round(days, 2)) for name, days in sorted(left.items())],
+        )
 
 
 def _upkeep(node: Node) -> Iterator[str]:
@@ -207,8 +233,8 @@ def _upkeep(node: Node) -> Iterator[str]:
     )
 
 
-def _requests(node: Node) -> Iterator[str]:
-    requests = sorted(node.metrics.requests.items())
+def _requests(base: NodeBase) -> Iterator[str]:
+    requests = sorted(base.metrics.requests.items())
     yield from _counter(
         "kafka_network_requestmetrics_requests_total",
         "Requests answered.",
@@ -222,18 +248,18 @@ def _requests(node: Node) -> Iterator[str]:
     yield from _gauge(
         "kafka_server_socketservermetrics_connection_count",
         "Open connections of clients and brokers.",
-        [(NO_LABELS, len(node.connections))],
+        [(NO_LABELS, len(base.connections))],
     )
-    now_ns = node.runtime.clock.monotonic_ns()
+    now_ns = base.runtime.clock.monotonic_ns()
     yield from _gauge(
         "chronik_longest_turn_seconds",
         "The longest time for which requests kept the event loop from other clients, in the last minute or two.",
-        [(NO_LABELS, node.turns.holds.longest_ns(now_ns) / 1e9)],
+        [(NO_LABELS, base.turns.holds.longest_ns(now_ns) / 1e9)],
     )
     yield from _gauge(
         "chronik_memory_held_bytes",
         "Of the memory budget: what requests, unread replies, fetch sessions and group members hold.",
-        [(NO_LABELS, node.memory.size_bytes - node.memory.room_bytes)],
+        [(NO_LABELS, base.memory.size_bytes - base.memory.room_bytes)],
     )
 
 

@@ -30,7 +30,7 @@ class Wanted(NamedTuple):
     partition: FetchPartition
 
 
-class Session:
+class FetchSession:
     """What one client fetches, and what it was last told of each partition."""
 
     def __init__(self, session_id: int, *, by_id: bool) -> None:
@@ -73,7 +73,7 @@ class Session:
             self.wanted[key] = self.wanted.pop(key)
 
 
-Opened = tuple[Session | None, list[Wanted]] | ErrorCode
+Opened = tuple[FetchSession | None, list[Wanted]] | ErrorCode
 
 
 class FetchSessions:
@@ -89,7 +89,7 @@ class FetchSessions:
         self._held_bytes_max, self._held_bytes = held_bytes_max, 0
         self._hold = hold
         self._pick_id = pick_id  # below(bound): ids are not guessable from one another
-        self._sessions: dict[int, Session] = {}  # the longest unused first
+        self._sessions: dict[int, FetchSession] = {}  # the longest unused first
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -128,7 +128,7 @@ class FetchSessions:
             return None, list(session.wanted.values())  # a session id of 0 tells the client that it has none
         return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
-    def _has_room_for(self, session: Session) -> bool:
+    def _has_room_for(self, session: FetchSession) -> bool:
         """Counts what the session has grown to. The longest unused others make room, as far as that helps.
 
         A long request is taken in turns. Meanwhile its session may have made room for others: it counts no more.
@@ -147,7 +147,7 @@ class FetchSessions:
         )
         return self._held_bytes <= self._held_bytes_max
 
-    def _count(self, session: Session, partition_count: int | None = None) -> None:
+    def _count(self, session: FetchSession, partition_count: int | None = None) -> None:
         """`partition_count` of 0: the session is gone."""
         count = len(session.wanted) if partition_count is None else partition_count
         size_bytes = count * PARTITION_BYTES
@@ -164,7 +164,7 @@ class FetchSessions:
             if not self._sessions and self._held_bytes:
                 broken("26 sessions are counted while they are kept", held=self._held_bytes, sessions=0)
 
-    def _begin(self, *, by_id: bool) -> Session | None:
+    def _begin(self, *, by_id: bool) -> FetchSession | None:
         if self._sessions_max <= 0:
             return None
         if len(self._sessions) >= self._sessions_max:
@@ -178,7 +178,7 @@ class FetchSessions:
             sessions=len(self._sessions),
             allowed=self._sessions_max,
         )
-        session = self._sessions[session_id] = Session(session_id, by_id=by_id)
+        session = self._sessions[session_id] = FetchSession(session_id, by_id=by_id)
         return session
 
 

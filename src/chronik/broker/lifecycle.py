@@ -2,6 +2,9 @@
 
 A registered node is fenced until its own image shows the registration. After that, clients are directed to it as long
 as it sends heartbeats. A node whose epoch is no longer the newest was replaced or removed, and stops.
+
+A node that starts and is not a member of the quorum waits to be added, and says so. That is a new node, a removed node
+that was started again, or a node whose addition timed out and was taken back while it registered.
 """
 
 from __future__ import annotations
@@ -14,9 +17,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from chronik.broker.errors import CannotStart
 from chronik.broker.features import supported_features
-from chronik.broker.registrations import Registrations
-from chronik.metadata.commands import BrokerHeartbeat, BrokerHeartbeatReply, EndpointAt, RegisterBroker
+from chronik.broker.registrations import ID_BYTES, Registrations
+from chronik.broker.settings.listeners import PROTOCOLS
+from chronik.metadata.commands.broker_heartbeat import BrokerHeartbeat, BrokerHeartbeatReply
+from chronik.metadata.commands.register_broker import EndpointAt, RegisterBroker
 from chronik.metadata.errors import MetadataError, MetadataRefused, NotController
+from chronik.metadata.forwarding import NOT_A_MEMBER
 from chronik.runtime.buggify import HEARTBEAT_SKIPPED
 from chronik.wire.error_codes import ErrorCode
 
@@ -26,6 +32,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 log = logging.getLogger("chronik.broker")
 
+UNREGISTERED = -1  # the broker epoch of a process that the controller does not know yet
 HAND_OVER_S = 3.0  # a stop that cannot hand its leaderships over in this time goes without
 HAND_OVER_PAUSE_S = 0.02
 JOIN_AGAIN_S = 0.1
@@ -36,9 +43,12 @@ REGISTERED_LATER = (ErrorCode.DUPLICATE_BROKER_REGISTRATION, ErrorCode.REQUEST_T
 class Lifecycle:
     def __init__(self, node: Node) -> None:
         self._node = node
+        self.broker_epoch = UNREGISTERED
+        self.incarnation_id = bytes(ID_BYTES)  # of this process; other nodes know its fetches by it
         self.heartbeat_failures = 0  # that no controller heard
         self._is_leaving = False
         self._has_resigned = False  # it should lead nothing for now
+        self._waits_to_be_added = False
         self._beating: asyncio.Task[object] | None = None
         self._turned = asyncio.Event()  # what heartbeats ask for has changed: the next one is due now
         self._outvoted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -46,10 +56,17 @@ class Lifecycle:
     def say_if_it_waits_to_be_added(self) -> None:
         node = self._node
         if node.quorum is not None and node.node_id not in node.store.raft.addresses:
+            self._wait_to_be_added()
+
+    def _wait_to_be_added(self) -> None:
+        """Says so once per wait."""
+        node = self._node
+        if not self._waits_to_be_added:
+            port = 0 if node.quorum is None else node.quorum.address.port
             log.warning(
-                "this node waits to be added to a quorum: run `chronik cluster add %d@HOST:%d`",
-                node.node_id, node.quorum.address.port,
-            )  # fmt: skip
+                "this node waits to be added to a quorum: run `chronik cluster add %d@HOST:%d`", node.node_id, port
+            )
+        self._waits_to_be_added = True
 
     def met_stranger(self) -> None:
         """A voter is of another cluster. If most of them are, it is this node that is in the wrong place."""
@@ -80,48 +97,83 @@ class Lifecycle:
             "this cluster's directory, or controller.quorum.voters at the other's nodes; or move it away to join empty"
         )
 
-    async def register(self, directory_id: bytes, registrations: Registrations) -> int:
-        """Tells the controller who and where this node is, until it answers; returns the broker epoch."""
+    async def register(self, directory_id: bytes, registrations: Registrations) -> None:
+        """Tells the controller who and where this node is, until it answers with the broker epoch.
+
+        The time for that is limited. The time that the node waits to be added to the quorum does not count.
+        """
         node, settings = self._node, self._node.settings
         advertised = [
-            EndpointAt(name=each.name, host=each.host, port=each.port or node.listeners[each.name].port)
+            EndpointAt(
+                name=each.name,
+                host=each.host,
+                port=each.port or node.listeners[each.name].port,
+                security_protocol=PROTOCOLS.index(each.security_protocol),
+            )
             for each in settings.advertised_listeners
         ]
-        node.incarnation_id = registrations.begin(node.runtime.randomness)
+        self.incarnation_id = registrations.begin(node.runtime.randomness)
         command = RegisterBroker(
             broker_id=node.node_id,
             cluster_id=node.store.image.cluster_id,
-            incarnation_id=node.incarnation_id,
+            incarnation_id=self.incarnation_id,
             endpoints=[*advertised, *node.admin.endpoints()],
             rack=settings.rack,
             features=supported_features(),
             directory_ids=[directory_id],
             earlier_incarnation_ids=registrations.earlier,
         )
-        give_up_s = asyncio.get_running_loop().time() + settings.initial_broker_registration_timeout_ms / 1000
+        timeout_s = settings.initial_broker_registration_timeout_ms / 1000
+        loop = asyncio.get_running_loop()
+        give_up_s = loop.time() + timeout_s
+        self._waits_to_be_added = False
         while True:
             try:
-                broker_epoch = (await node.store.submit(command)).broker_epoch
+                self.broker_epoch = (await node.store.submit(command)).broker_epoch
                 registrations.confirm()
-                return broker_epoch
+                return
             except MetadataError as error:
-                is_over = asyncio.get_running_loop().time() > give_up_s
-                waits = isinstance(error, NotController) or error.kafka_error in REGISTERED_LATER
-                if is_over or not waits:
+                if error.kafka_error == NOT_A_MEMBER:
+                    self._wait_to_be_added()
+                    give_up_s = loop.time() + timeout_s
+                elif loop.time() > give_up_s or not _is_registered_later(error):
                     raise CannotStart(f"the controller does not register this node: {error}") from error
-                log.info("not registered yet: %s", error)
+                else:
+                    log.info("not registered yet: %s", error)
                 await asyncio.sleep(settings.broker_heartbeat_interval_ms / 1000)
 
     async def join(self) -> None:
-        """Returns when clients are sent here."""
+        """Returns when this node votes, in case it came without its disk, and clients are sent here.
+
+        Meanwhile it asks whether it is still a member. A node that was removed hears of no leader that could tell it.
+        """
+        self._waits_to_be_added = False
+        voting = asyncio.ensure_future(self._node.store.joined())
+        try:
+            while not voting.done():
+                await asyncio.wait([voting], timeout=self._node.settings.broker_heartbeat_interval_ms / 1000)
+                if not voting.done():
+                    with suppress(NotController):
+                        await self._is_accepted(want_fence=True)
+            voting.result()
+        finally:
+            voting.cancel()
         while True:
-            try:
-                await self._beat()
+            if await self._is_accepted(want_fence=False):
                 return
-            except MetadataRefused as refused:
-                if refused.error_code != ErrorCode.REQUEST_TIMED_OUT:
-                    raise
-                await asyncio.sleep(JOIN_AGAIN_S)  # this node lags behind the metadata still
+            await asyncio.sleep(JOIN_AGAIN_S)
+
+    async def _is_accepted(self, *, want_fence: bool) -> bool:
+        """Whether the controller takes a heartbeat. It does not while this node lags, or waits to be added."""
+        try:
+            await self._beat(want_fence=want_fence)
+        except MetadataRefused as refused:
+            if refused.error_code == NOT_A_MEMBER:
+                self._wait_to_be_added()
+            elif refused.error_code != ErrorCode.REQUEST_TIMED_OUT:
+                raise
+            return False
+        return True
 
     async def keep_alive(self) -> None:
         interval_s = self._node.settings.broker_heartbeat_interval_ms / 1000
@@ -148,7 +200,7 @@ class Lifecycle:
 
         Whether the others are alive does not matter: a node that cannot write its metadata does not hear of it.
         """
-        if not self._node.is_open or self._node.store.image.brokers.keys() <= {self._node.node_id}:
+        if self._node.store.image.brokers.keys() <= {self._node.node_id}:
             return False
         self._turn(has_resigned=True)
         return True
@@ -208,13 +260,17 @@ class Lifecycle:
                 return
             await asyncio.sleep(HAND_OVER_PAUSE_S)
 
-    async def _beat(self, *, want_shut_down: bool = False) -> BrokerHeartbeatReply:
+    async def _beat(self, *, want_fence: bool = False, want_shut_down: bool = False) -> BrokerHeartbeatReply:
         node = self._node
         return await node.store.submit(
             BrokerHeartbeat(
                 broker_id=node.node_id,
-                broker_epoch=node.broker_epoch,
-                want_fence=self._has_resigned,
+                broker_epoch=self.broker_epoch,
+                want_fence=want_fence or self._has_resigned,
                 want_shut_down=want_shut_down,
             )
         )
+
+
+def _is_registered_later(error: MetadataError) -> bool:
+    return isinstance(error, NotController) or error.kafka_error in REGISTERED_LATER

@@ -15,7 +15,7 @@ REQUEST_OBJECT_BYTES_MAX = 16 * MIB
 HUGE_BYTES, HUGE_AT_ONCE = 128 * KIB, 4  # of frames that are decoded in pieces: larger ones, so many at the same time
 check(HUGE_AT_ONCE * REQUEST_OBJECT_BYTES_MAX <= 64 * MIB, "23 what is not counted yet must fit beside the budget")
 AT_ONCE_BYTES = 8 * KIB  # a larger frame may hold thousands of elements: then it is decoded in pieces
-BRIEF_OBJECT_BYTES_MAX = 16 * KIB  # what it is decoded into at once, if no more is in it: some ten partitions
+BRIEF_OBJECT_BYTES_MAX = 16 * KIB  # of objects that a larger frame is decoded into at once: about ten partitions
 
 HOST_SHARE = 2  # frames of one address take half of the memory budget at most
 KEPT_SHARE = 4  # fetch sessions take a quarter of it at most, and so does what members of groups send

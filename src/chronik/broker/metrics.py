@@ -8,8 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from typing import Any
 
-from chronik.metadata import commands as c
+from chronik.metadata.commands.broker_heartbeat import BrokerHeartbeat
+from chronik.metadata.commands.command import Command, Reply
+from chronik.metadata.commands.create_topics import CreateTopics, CreateTopicsReply
+from chronik.metadata.commands.describe_quorum import DescribeQuorum
+from chronik.metadata.commands.fence_broker import FenceBroker
 from chronik.metadata.delta import Changes
 from chronik.metadata.image import Image, Topic
 
@@ -19,7 +24,7 @@ CREATION_WINDOW_SECONDS = 60
 TOPICS_PER_TURN = 500
 
 # Signs of life and questions: they usually write nothing.
-NO_WRITES = (c.BrokerHeartbeat, c.FenceBroker, c.DescribeQuorum)
+NO_WRITES = (BrokerHeartbeat, FenceBroker, DescribeQuorum)
 
 
 class Histogram:
@@ -85,18 +90,20 @@ class Metrics:
         self.topics_created = 0
         self.isr_shrinks = 0
         self.isr_expands = 0
+        self.logins = 0
+        self.logins_refused = 0
         self._created: deque[tuple[int, int]] = deque()  # (second, topics created in it), of the last minute
 
     def request(self, api: str) -> Histogram:
         return self.requests.setdefault(api, Histogram())
 
-    def wrote_metadata(self, command: c.Command, reply: c.Reply | None, duration_ns: int, now_ns: int) -> None:
+    def wrote_metadata(self, command: Command[Any], reply: Reply | None, duration_ns: int, now_ns: int) -> None:
         """A command of this node was answered; without a reply it was refused, or its fate is unknown."""
         if isinstance(command, NO_WRITES):
             return
         self.metadata_writes.took(duration_ns)
         self.metadata_writes_failed += reply is None
-        if isinstance(command, c.CreateTopics) and isinstance(reply, c.CreateTopicsReply) and not command.validate_only:
+        if isinstance(command, CreateTopics) and isinstance(reply, CreateTopicsReply) and not command.validate_only:
             self._topics_were_created(sum([not topic.error_code for topic in reply.topics]), now_ns)
 
     def _topics_were_created(self, count: int, now_ns: int) -> None:

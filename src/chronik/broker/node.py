@@ -12,247 +12,233 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import replace
 from functools import partial
 
 from chronik.broker import limits
-from chronik.broker.admin import Admin
 from chronik.broker.api import served_apis
-from chronik.broker.authorizer import AllowEverything
+from chronik.broker.apis.write_txn_markers import write_markers
+from chronik.broker.audit import Audit
+from chronik.broker.authorizer import AllowEverything, Authorizer, StandardAuthorizer
 from chronik.broker.awaited import Awaited
-from chronik.broker.conditions import Conditions
-from chronik.broker.connection import Connection
-from chronik.broker.connections import Connections
-from chronik.broker.coordinators import INTERNAL, Coordinators
+from chronik.broker.connection import ServerConnection
+from chronik.broker.coordinators import Coordinators, Parts
 from chronik.broker.described_topics import DescribedTopics
 from chronik.broker.disk_errors import advice
-from chronik.broker.disk_watch import DiskWatch
+from chronik.broker.disk_watch import come_back, give_way
 from chronik.broker.dispatch import Dispatcher
-from chronik.broker.errors import CannotStart, DutyFailed
-from chronik.broker.features import AT_FOUNDING
+from chronik.broker.errors import CannotStart
 from chronik.broker.fetch_sessions import FetchSessions
-from chronik.broker.following import Following
-from chronik.broker.identity import keep_used, read_identity, require_disk, settle_identity
+from chronik.broker.first_users import bring_first_users
+from chronik.broker.hanging_transactions import HangingTransactions
+from chronik.broker.identity import keep_used, require_disk, settle_identity
 from chronik.broker.image_directory import ImageDirectory
+from chronik.broker.image_listener import ImageListener
+from chronik.broker.index_mending import IndexMending
 from chronik.broker.lifecycle import Lifecycle
-from chronik.broker.live_settings import LiveSettings
-from chronik.broker.memory import MemoryBudget
-from chronik.broker.metadata_mark import read_mark, write_mark
-from chronik.broker.metrics import Censuses, Metrics
+from chronik.broker.metadata_mark import write_mark
+from chronik.broker.metrics import Censuses
+from chronik.broker.node_base import NodeBase
+from chronik.broker.opening import Opened, open_data
+from chronik.broker.pages import NodePages
+from chronik.broker.producer_connections import ProducerConnections
 from chronik.broker.producer_ids import ProducerIds
+from chronik.broker.quotas.client_quotas import ClientQuotas
 from chronik.broker.registrations import Registrations
-from chronik.broker.replication import Replication
+from chronik.broker.replica_manager import ReplicaManager
+from chronik.broker.sasl.logins import ListenerLogins, ScramUsers
 from chronik.broker.services import Services
 from chronik.broker.settings import Settings
-from chronik.broker.settings.listeners import EVERYWHERE, are_all_own
+from chronik.broker.settings.listeners import EVERYWHERE
 from chronik.broker.settings.resolving import LOOPBACK
-from chronik.broker.turns import Turns
-from chronik.coordinator.groups.coordinator import GroupCoordinator
-from chronik.metadata.commands import PREFERRED, ElectLeaders
-from chronik.metadata.decisions.decision import Rules, TopicShape
+from chronik.broker.transaction_markers import TransactionMarkers
+from chronik.broker.transaction_partitions import TransactionPartitions
+from chronik.metadata.commands.elect_leaders import PREFERRED, ElectLeaders
 from chronik.metadata.errors import MetadataError
-from chronik.metadata.store import MetadataStore
-from chronik.metadata.store_config import StoreConfig
+from chronik.peer.connections import Login, no_login
+from chronik.peer.password_login import PasswordLogin
 from chronik.peer.peers import Peers
 from chronik.raft.addresses import Address
 from chronik.raft.config import RaftConfig
 from chronik.raft.errors import RaftError
-from chronik.raft.transport import TcpTransport
-from chronik.replication.assignment import Replicas
-from chronik.runtime.alarms import DISK_FULL, Alarms
+from chronik.runtime.alarms import DISK_FULL
 from chronik.runtime.errors import RuntimeFault
-from chronik.runtime.interfaces import Lane, Listener, Runtime
-from chronik.runtime.invariants import InvariantBroken, hear_of_broken
-from chronik.runtime.tasks import Tasks
+from chronik.runtime.interfaces import Runtime
+from chronik.runtime.secured_network import SecuredNetwork
 from chronik.runtime.units import MINUTE_MS
-from chronik.storage.config import LogsConfig
 from chronik.storage.errors import StorageError, StorageFailed
-from chronik.storage.logs import Logs
-from chronik.storage.scrubber import Scrubber
 from chronik.wire.framing import make_scratch
+from chronik.wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
 log = logging.getLogger("chronik.broker")
 
-TURNS_TO_CLOSE = 10
 WATCH_FILES_S = 2.0
 LOGS_PER_LOOK = 200  # before the loop gets its turn: about a millisecond
 MAINTENANCE_MS = 15_000  # between steps of compaction and checkpoints, if retention is not due earlier
 BEGIN_PAUSE_S = 0.05  # between steps of taking up topics
+RAFT_CONFIG = RaftConfig()  # what no setting says
 
 
 class Node:
-    """Made by `start`; `wait_stopped` returns when it has ended, by `stop` or by itself."""
+    """Made by `start`; `wait_stopped` returns when it has ended, by `stop` or by itself.
 
-    raft_config = RaftConfig()  # what no setting says
+    A Node is made when its data is open, and has all its parts from then on. Before that there is a NodeBase.
+    """
 
-    dispatcher: Dispatcher
-    logs: Logs
-    store: MetadataStore
-    replicas: Replicas
-    coordinators: Coordinators
-    groups: GroupCoordinator  # one of them
-    scrubber: Scrubber
-    broker_epoch: int
-    incarnation_id: bytes  # of this process, by which other nodes know its fetches; drawn when it registers
-    record_lane: Lane  # where batches are taken apart that would hold up the loop
-    quorum: TcpTransport | None = None  # None: nobody can join this node
-
-    def __init__(self, runtime: Runtime, settings: Settings) -> None:
-        self.runtime = runtime
-        self.live_settings = LiveSettings(settings)
-        self.node_id = settings.node_id
-        self.duties = Tasks(f"node {settings.node_id}", self._duty_failed)  # without which it is half a node
-        self.tasks = Tasks(f"node {settings.node_id}", self._task_failed)  # each for one client, topic or partition
+    def __init__(self, base: NodeBase, opened: Opened) -> None:
+        self._base = base
+        self.runtime = base.runtime
+        self.live_settings = base.live_settings
+        self.node_id = base.node_id
+        self.duties = base.duties
+        self.tasks = base.tasks
+        self.sends = base.sends
+        self.alarms = base.alarms
+        self.turns = base.turns
+        self.memory = base.memory
+        self.connections = base.connections
+        self.metrics = base.metrics
+        self.listeners = base.listeners
+        self.admin = base.admin
+        self.record_lane = opened.record_lane
+        self.logs = opened.logs
+        self.scrubber = opened.scrubber
+        self.conditions = opened.conditions
+        self.quorum = opened.quorum
+        self.store = opened.store
+        settings = base.settings
         self.scratch = make_scratch()  # of all connections: they share this node's event loop
-        self.sends = runtime.network.sends()
         directory = ImageDirectory(lambda: self.store.image, lambda: self.settings.inter_broker_listener_name)
-        self.peers = Peers(runtime, directory, client_id=f"broker-{self.node_id}", scratch=self.scratch)
-        self.alarms = Alarms(runtime.clock)
-        self.conditions = Conditions(self)
-        self.awaited = Awaited()
-        self.turns = Turns(runtime.clock)
-        budget_bytes = settings.memory_budget_bytes
-        self.memory = MemoryBudget(budget_bytes, budget_bytes // limits.HOST_SHARE)
-        self.connections = Connections(
-            runtime.clock,
-            connections_max=min(settings.max_connections, runtime.network.connections_max),
-            idle_ms_max=settings.connections_max_idle_ms,
-            per_host_max=settings.max_connections_per_ip,
-            per_host_overrides=settings.max_connections_per_ip_overrides,
-            is_memory_short=lambda: self.memory.is_short,
+        self.certificates = base.certificates
+        # Whatever this node asks other brokers for goes by their inter-broker listener.
+        self.broker_network = SecuredNetwork(
+            self.runtime.network, self.certificates.client_to(settings.inter_broker_listener_name)
         )
+        secured = self.runtime._replace(network=self.broker_network)
+        self.peers = Peers(
+            secured, directory, client_id=f"broker-{self.node_id}", login=self._login(), scratch=self.scratch
+        )
+        self._scram_users = ScramUsers(lambda: self.store.image)
+        self.awaited = Awaited()
         self.fetch_sessions = FetchSessions(
             settings.max_incremental_fetch_session_cache_slots,
-            runtime.randomness.below,
-            budget_bytes // limits.KEPT_SHARE,
+            self.runtime.randomness.below,
+            settings.memory_budget_bytes // limits.KEPT_SHARE,
             self.memory.keep,
         )
-        self.producer_ids = ProducerIds(self)
         self.described_topics = DescribedTopics()
-        self.metrics = Metrics()
+        self.quotas = ClientQuotas(self.runtime.clock, settings)
         self.census = Censuses()
-        self.admin = Admin(self)
-        self.listeners: dict[str, Listener] = {}  # by listener name
         self.lifecycle = Lifecycle(self)
+        self.producer_ids = ProducerIds(self)
+        self.replication = ReplicaManager(self)
+        self.replicas = self.replication.replicas
+        markers = TransactionMarkers(lambda: self.store.image, self._write_markers, self.tasks.start, asyncio.sleep)
+        self.coordinators = Coordinators(
+            Parts(self.runtime, settings, self.memory, self.producer_ids.next, markers, self.tasks.start)
+        )
+        self.groups = self.coordinators.groups
+        self.following = ImageListener(self)
+        self.services = self._services()
+        self.dispatcher = Dispatcher(self.services, served_apis())
         self._serves = False  # registered, and not stopping yet
-        self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._stop_hearing = hear_of_broken(asyncio.get_running_loop(), self.stop_broken)
 
     @classmethod
-    async def start(cls, runtime: Runtime, settings: Settings) -> Node:
+    async def start(cls, runtime: Runtime, settings: Settings, raft_config: RaftConfig = RAFT_CONFIG) -> Node:
         """Raises CannotStart with what stands in the way: another node's directory, damage, a failing disk."""
-        node = cls(runtime, settings)
+        base = NodeBase(runtime, settings)
+        stop = base.end
+
+        async def opened_and_joined() -> Node:
+            nonlocal stop
+            opened = await open_data(base, raft_config)
+            node = cls(base, opened)
+            stop = node.stop
+            await node._join(opened)
+            return node
+
         try:
-            await node._open_unless_broken()
+            return await base.unless_broken(opened_and_joined())
         except BaseException as fault:
-            await node.stop()
+            await stop()
             if isinstance(fault, (RuntimeFault, StorageError, MetadataError, RaftError)):
                 raise CannotStart(str(fault)) from fault
             if isinstance(fault, OSError) and (text := advice(fault, settings)):
                 raise CannotStart(text) from fault
             raise
-        return node
 
-    async def _open_unless_broken(self) -> None:
-        """A disk may fail while the node waits for others, who would wait for it in vain."""
-        opening = asyncio.ensure_future(self._open())
-        try:
-            await asyncio.wait([opening, self._ended], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            if not opening.done():
-                opening.cancel()
-                await asyncio.wait([opening])
-        if self._ended.done() and not opening.cancelled():
-            opening.exception()  # read here: what the failure brought about is no error of its own
-        await (self._ended if self._ended.done() else opening)
-
-    async def _open(self) -> None:
+    async def _join(self, opened: Opened) -> None:
+        """From open data to a node that serves: the metadata is ready, clients can connect, the controller knows us."""
         runtime, settings = self.runtime, self.settings
-        require_both_roles(settings)
-        await self.admin.open()
-        self.duties.start("disk", DiskWatch(self).run())
-        runtime.disk.make_directory(settings.log_dir)
-        self.record_lane = runtime.disk.lane("records")
-        identity = read_identity(runtime, settings.log_dir, self.node_id)
-        is_used = identity is not None and identity.is_used
-        self.logs = await Logs.open(
-            runtime,
-            settings.log_dir,
-            LogsConfig(
-                producer_id_expiration_ms=settings.producer_id_expiration_ms,
-                compacts=settings.log_cleaner_enable,
-                stray_retention_ms=settings.stray_retention_ms,
-            ),
-            self._storage_failed,
-            is_used=is_used,
-            now_ms=runtime.clock.wall_ms(),
-        )
-        self.scrubber = Scrubber(self.logs, runtime.disk, runtime.clock, settings.scrub_interval_ms)
-        self.conditions.opened()
-        self.replication = Replication(self)
-        self.replicas = self.replication.replicas
-        self.coordinators = Coordinators(runtime, settings, self.memory)
-        self.groups = self.coordinators.groups
-        cluster_id = identity.cluster_id if identity else ""
-        self.quorum = await self._listen_to_quorum(cluster_id)
-        self.store = await MetadataStore.open(
-            runtime,
-            settings.metadata_dir,
-            node_id=self.node_id,
-            cluster_id=cluster_id or None,
-            config=store_config(settings, self.raft_config),
-            transport=self.quorum,
-            notes=self.quorum,
-            is_used=is_used,
-            index_min=read_mark(runtime.disk, settings.log_dir),
-        )
+        self.admin.show(NodePages(self._base, self))
+        self._base.disk_watch.tell(partial(give_way, self), partial(come_back, self))
+        if self.quorum is not None:
+            self.quorum.on_stranger = self.lifecycle.met_stranger
+            self.lifecycle.met_stranger()  # one may have come while the store was opened
         self.lifecycle.say_if_it_waits_to_be_added()
-        self.store.on_failure = self._store_failed
-        self.store.on_answer = self.metrics.wrote_metadata
         await self.lifecycle.unless_outvoted(self.store.ready())
-        is_empty = identity is None and not any(True for _ in self.logs.all())
+        await bring_first_users(runtime.disk, settings.log_dir, self.store)
+        is_empty = opened.identity is None and not any(True for _ in self.logs.all())
         if is_empty and not settings.lost_disk_accept:
             require_disk(self.store.image, self.node_id, settings.log_dir)
         identity = settle_identity(
-            runtime, settings.log_dir, identity, node_id=self.node_id, cluster_id=self.store.image.cluster_id
+            runtime, settings.log_dir, opened.identity, node_id=self.node_id, cluster_id=self.store.image.cluster_id
         )
         if self.quorum is not None:
             self.store.found_at(quorum_address(settings, self.quorum.address.port))
-        self.dispatcher = Dispatcher(self._services(), served_apis())
-        self.following = Following(self)
         self.following.begin()
         for listener in settings.listeners:
-            made = partial(Connection, self, listener.name)
-            self.listeners[listener.name] = await runtime.network.listen(listener.host, listener.port, made)  # type: ignore[arg-type]
+            logins = self._logins(listener.name) if listener.needs_login else None
+            made = partial(ServerConnection, self, listener.name, logins=logins)
+            tls = self.certificates.server(listener.name)
+            opened_at = await runtime.network.listen(listener.host, listener.port, made, tls)  # type: ignore[arg-type]
+            self.listeners[listener.name] = opened_at
+            self.certificates.attach(listener.name, opened_at)
         # A release that keeps no registrations may have registered since: then they say nothing.
-        keeps_registrations = is_used and not self.logs.older_release_wrote
+        keeps_registrations = opened.is_used and not self.logs.older_release_wrote
         registrations = Registrations(runtime.disk, settings.log_dir, is_used=keeps_registrations)
-        registration = self.lifecycle.register(identity.directory_id, registrations)
-        self.broker_epoch = await self.lifecycle.unless_outvoted(registration)
+        await self.lifecycle.unless_outvoted(self.lifecycle.register(identity.directory_id, registrations))
+        self._base.closers.push_async_callback(self._mark_metadata)
         keep_used(runtime, settings.log_dir, identity)
         self.following.join()
         self.replication.start()
         await self.following.clean_up()
-        await self.store.joined()
         await self.lifecycle.join()
         self._serves = True
         self.connections.begin()
         self.duties.start("topics without records", self._begin_more())
         self.duties.start("heartbeats", self.lifecycle.keep_alive())
         self.duties.start("connections", self.connections.sweep())
+        if self.certificates.are_used:
+            self.duties.start("certificates", self.certificates.watch())
         self.duties.start("maintenance", self._maintain())
         self.duties.start("files in place", self._watch_files())
         self.duties.start("scrubber", self.scrubber.run())
-        self.duties.start("conditions", self.conditions.watch())
+        self.duties.start("conditions", self.conditions.watch(self.store.raft))
         self.duties.start("group expiry", self._expire_groups())
+        self.duties.start("transactional id expiry", self._expire_transactional_ids())
+        self.duties.start("hanging transactions", HangingTransactions(self.services).run())
         self.duties.start("preferred leaders", self._prefer_leaders())
+
+    def _login(self) -> Login:
+        """By which this node logs in to others."""
+        own = self.settings.broker_login
+        if own is None:
+            return no_login
+        login = PasswordLogin(self.runtime, own.mechanism, own.user, own.password)
+        self._base.closers.callback(login.close)
+        return login
+
+    def _logins(self, listener: str) -> ListenerLogins:
+        return ListenerLogins(listener, self.live_settings, self._scram_users, self.runtime.randomness, self.metrics)
 
     def _services(self) -> Services:
         return Services(
             node_id=self.node_id,
             runtime=self.runtime,
             live_settings=self.live_settings,
-            authorizer=AllowEverything(),
+            authorizer=self._authorizer(),
+            quotas=self.quotas,
+            certificates=self.certificates,
             store=self.store,
             logs=self.logs,
             replicas=self.replicas,
@@ -264,24 +250,19 @@ class Node:
             memory=self.memory,
             turns=self.turns,
             peers=self.peers,
+            producer_connections=ProducerConnections(),
+            transaction_partitions=TransactionPartitions(
+                self.node_id, self.peers, self.coordinators.transactions, self.tasks.start
+            ),
+            index_mending=IndexMending(self.turns, self.tasks.start),
             record_lane=self.record_lane,
         )
 
-    async def _listen_to_quorum(self, cluster_id: str) -> TcpTransport | None:
-        if not self.settings.controller_listeners:
-            return None
-        listener = self.settings.controller_listeners[0]
-        address = Address(listener.host, listener.port)
-        quorum = await TcpTransport.listen(
-            self.runtime,
-            address,
-            cluster_id=cluster_id,
-            node_id=self.node_id,
-            configured=[voter.node_id for voter in self.settings.voters],
-            secret=self.settings.quorum_secret,
-        )
-        quorum.on_stranger = self.lifecycle.met_stranger
-        return quorum
+    def _authorizer(self) -> Authorizer:
+        policy = self.settings.access_policy
+        if policy is None:
+            return AllowEverything()
+        return StandardAuthorizer(self.store, policy, Audit(self.runtime.clock.monotonic_ns))
 
     # --- what other parts ask
 
@@ -295,16 +276,14 @@ class Node:
         return self.store.image.cluster_id
 
     @property
-    def is_open(self) -> bool:
-        """Whether the metadata can be read; a node that is starting may wait for that."""
-        return hasattr(self, "store")
+    def broker_epoch(self) -> int:
+        """-1 until this process is registered."""
+        return self.lifecycle.broker_epoch
 
     @property
     def failure(self) -> str | None:
         """Why the node has ended by itself; None while it has not."""
-        if not self._ended.done() or self._ended.exception() is None:
-            return None
-        return str(self._ended.exception())
+        return self._base.failure
 
     def port(self, listener: str | None = None) -> int:
         """The real port, also where 0 was asked for."""
@@ -355,6 +334,18 @@ class Node:
             retention_ms = self.settings.offsets_retention_minutes * MINUTE_MS
             await self.groups.expire(self.conditions.wall_clock.now_ms(retention_ms))
 
+    async def _expire_transactional_ids(self) -> None:
+        while True:
+            interval_ms = self.settings.transaction_remove_expired_transaction_cleanup_interval_ms
+            await asyncio.sleep(interval_ms / 1000)
+            expiration_ms = self.settings.transactional_id_expiration_ms
+            self.coordinators.transactions.expire(self.conditions.wall_clock.now_ms(expiration_ms))
+
+    async def _write_markers(self, node_id: int, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+        if node_id == self.node_id:
+            return await write_markers(request, self.services)
+        return await self.peers.ask(node_id, request, WriteTxnMarkersResponse)
+
     async def _prefer_leaders(self) -> None:
         """As controller: gives leaderships back to the first replicas, which lost them while they were away."""
         while True:
@@ -370,76 +361,28 @@ class Node:
 
     async def stop(self) -> None:
         """A clean end: leaderships handed over, then no new requests, answers under way are given up, all synced."""
-        if self._serves and not self._ended.done():
+        if self._serves and not self._base.ended.done():
             self._serves = False
             await self.lifecycle.hand_over()
-        for listener in self.listeners.values():
-            listener.close()
-        self.admin.close()
-        self.connections.close_all("the node is stopping")
-        if hasattr(self, "replication"):
-            self.replication.stop()
+        self._base.close_doors("the node is stopping")
+        self.replication.stop()
         self.peers.close()
-        await self.tasks.stop()
-        await self.duties.stop()
-        for _ in range(TURNS_TO_CLOSE):  # the loop must let go of its transports before anybody closes it
-            await asyncio.sleep(0)
-        self.sends.close()
-        if hasattr(self, "store"):
-            if self.failure is None and hasattr(self, "broker_epoch"):
-                # On the lane, behind a mark that may be under way: both go through the same temporary file.
-                index = self.store.raft.durable_index
-                await self.record_lane.run(partial(write_mark, self.runtime.disk, self.settings.log_dir, index))
-            await self.store.close()
-        if self.quorum is not None:
-            await self.quorum.stop()
-        if hasattr(self, "scrubber"):
-            self.scrubber.close()
-        if hasattr(self, "logs"):
-            await self.logs.close()
-        if hasattr(self, "record_lane"):
-            self.record_lane.close()
-        self._stop_hearing()
-        if not self._ended.done():
-            self._ended.set_result(None)
+        await self._base.end()
 
     async def wait_stopped(self) -> None:
         """Returns after `stop`; raises what made the node end by itself."""
-        await asyncio.shield(self._ended)
+        await asyncio.shield(self._base.ended)
 
     def stop_broken(self, cause: BaseException) -> None:
         """Something that must never happen did: acknowledge nothing more, and end."""
-        log.critical("stopping: %s", cause, exc_info=cause)
-        for listener in self.listeners.values():
-            listener.close()
-        self.connections.close_all("the node has failed")
-        if not self._ended.done():
-            self._ended.set_exception(cause)
+        self._base.stop_broken(cause)
 
-    def _storage_failed(self, failure: BaseException) -> None:
-        self.stop_broken(failure)
-
-    def _store_failed(self, failure: BaseException) -> None:
-        self.stop_broken(failure)
-
-    def _task_failed(self, name: str, failure: Exception) -> None:
-        """It is logged, and costs whoever it was for; unless it proves that the node is not what it should be."""
-        if isinstance(failure, InvariantBroken):
-            self.stop_broken(failure)
-
-    def _duty_failed(self, name: str, failure: Exception) -> None:
-        if not self._ended.done():  # else it failed for the same reason, most likely
-            self.stop_broken(DutyFailed(name, failure))
-
-
-def require_both_roles(settings: Settings) -> None:
-    """Raises CannotStart. A node with one role would wait for ever: nothing connects a broker to a quorum apart."""
-    if not (settings.is_broker and settings.is_controller):
-        raise CannotStart(
-            f"process.roles={settings.layers.value('process.roles')}: in this release every node is both, so set "
-            "process.roles=broker,controller; and list the node in controller.quorum.voters, or leave that empty, set "
-            "controller.quorum.bootstrap.servers and add the node with `chronik cluster add`"
-        )
+    async def _mark_metadata(self) -> None:
+        """Before the store is closed. On the lane, behind a mark that may be under way: both go through the same
+        temporary file."""
+        if self.failure is None:
+            index = self.store.raft.durable_index
+            await self.record_lane.run(partial(write_mark, self.runtime.disk, self.settings.log_dir, index))
 
 
 def quorum_address(settings: Settings, port: int) -> Address:
@@ -448,30 +391,3 @@ def quorum_address(settings: Settings, port: int) -> Address:
     if host in EVERYWHERE:
         host = next((each.host for each in settings.advertised_listeners if each.host not in EVERYWHERE), LOOPBACK)
     return Address(host, port)
-
-
-def store_config(settings: Settings, raft: RaftConfig | None = None) -> StoreConfig:
-    voters = {voter.node_id: Address(voter.host, voter.port) for voter in settings.voters}
-    bootstrap = settings.controller_quorum_bootstrap_servers
-    # A file that names only its own node as the way to the quorum, as Kafka's own does, founds one.
-    if not voters and (
-        not bootstrap or are_all_own(bootstrap, settings.controller_listeners, settings.machine.host_name)
-    ):
-        voters = {settings.node_id: Address("", 0)}
-    return StoreConfig(
-        voters=voters if settings.node_id in voters else None,
-        rules=Rules(
-            topic_default=TopicShape(settings.num_partitions, settings.default_replication_factor),
-            coordinator_topics={topic: row.shape(settings) for topic, row in INTERNAL.items()},
-            static_configs=settings.layers.static,
-        ),
-        raft=replace(
-            raft or RaftConfig(), snapshot_every_bytes=settings.metadata_log_max_record_bytes_between_snapshots
-        ),
-        broker_session_timeout_ms=settings.broker_session_timeout_ms,
-        batching=settings.metadata_batching_enable,
-        forwarding=settings.metadata_forwarding_enable,
-        leases=settings.metadata_leases_enable,
-        answer_timeout_ms=settings.controller_quorum_request_timeout_ms,
-        features=AT_FOUNDING,
-    )

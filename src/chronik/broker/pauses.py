@@ -9,6 +9,7 @@
     FULL          too many requests or bytes are in flight, between the marks       yes            no
     TURN          the node has started as many requests as it may in this turn      no             yes
     ALONE         the request under way must not be overtaken                       no             behind another
+    ENDING        the connection ends with the answers to what was started          yes            yes
 
 Two more conditions hold up a start behind another request, and have no state of their own: what is in flight reaches
 its bound, and a Fetch waits for the Fetch before it, because their answers are large. Reasons are bits of a number:
@@ -25,10 +26,11 @@ NO_MEMORY = 16
 FULL = 32
 TURN = 64
 ALONE = 128
+ENDING = 256
 
-STOPS_READING = UNSERVED | SLOW_PEER | MUTED | BACKLOG | NO_MEMORY | FULL
-STOPS_STARTING = UNSERVED | SLOW_PEER | MUTED | TURN
-NAMES = ("UNSERVED", "SLOW_PEER", "MUTED", "BACKLOG", "NO_MEMORY", "FULL", "TURN", "ALONE")
+STOPS_READING = UNSERVED | SLOW_PEER | MUTED | BACKLOG | NO_MEMORY | FULL | ENDING
+STOPS_STARTING = UNSERVED | SLOW_PEER | MUTED | TURN | ENDING
+NAMES = ("UNSERVED", "SLOW_PEER", "MUTED", "BACKLOG", "NO_MEMORY", "FULL", "TURN", "ALONE", "ENDING")
 
 
 def reads(reasons: int) -> bool:

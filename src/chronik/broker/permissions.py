@@ -42,6 +42,7 @@ class Operation(IntEnum):
     IDEMPOTENT_WRITE = 12
     CREATE_TOKENS = 13
     DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
 
     def on(self, kind: Resource, when: str = "") -> Need:
         return Need(self, kind, when)
@@ -67,11 +68,12 @@ READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE = (
     Operation.ALTER,
     Operation.DESCRIBE,
 )
-CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = (
+CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE, TWO_PHASE_COMMIT = (
     Operation.CLUSTER_ACTION,
     Operation.DESCRIBE_CONFIGS,
     Operation.ALTER_CONFIGS,
     Operation.IDEMPOTENT_WRITE,
+    Operation.TWO_PHASE_COMMIT,
 )
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = (
     Resource.TOPIC,

@@ -34,7 +34,7 @@ class Look:
     """A batch that its header does not settle: an old message set, one for a topic with another codec, or one whose
     records the topic's rules ask for. `is_long` tells whether the work may be too long for the event loop."""
 
-    __slots__ = ("_batch", "_data", "_has_rules", "_now_ms", "_settings", "is_long")
+    __slots__ = ("_data", "_has_rules", "_now_ms", "_settings", "batch", "is_long")
 
     def __init__(
         self,
@@ -48,16 +48,18 @@ class Look:
     ) -> None:
         """`batch` is None for an old message set."""
         self._data = data
-        self._batch = batch
+        self.batch = batch  # as it was sent
         self._settings = settings
         self._now_ms = now_ms
         self._has_rules = has_rules
         self.is_long = is_compressed or len(data) > QUICK_BYTES_MAX
 
     def opened(self) -> BatchView | None:
-        """The batch as it is to be stored; None for an old message set without a whole message, which old clients may
-        send. Raises what is wrong with it."""
-        batch = self._batch
+        """The batch to store, or None for an old message set without a complete message, which old clients may send.
+
+        Raises an error that says what is wrong with the batch.
+        """
+        batch = self.batch
         if batch is None:
             if not _has_a_message(self._data):
                 return None
@@ -67,7 +69,7 @@ class Look:
                 raise verdict
             if isinstance(verdict, BatchView):
                 return verdict
-            batch, self._has_rules = verdict._batch, verdict._has_rules
+            batch, self._has_rules = verdict.batch, verdict._has_rules
             assert batch is not None, "up_convert makes magic 2"
         return batch if self._settings.compression_type == AS_SENT else _recompressed(batch, self._settings)
 

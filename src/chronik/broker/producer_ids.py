@@ -1,13 +1,16 @@
-"""Ids for idempotent producers, handed out from blocks that the controller allocates. An id is never given twice."""
+"""Ids for producers, handed out from blocks that the controller allocates. An id is never given twice."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING
 
-from chronik.metadata.commands import AllocateProducerIds
+from chronik.coordinator.transactions.coordinator import NoProducerId
+from chronik.metadata.commands.allocate_producer_ids import AllocateProducerIds
+from chronik.metadata.errors import MetadataError, NotController
 from chronik.runtime.buggify import IDS_DROPPED
 from chronik.runtime.invariants import check
+from chronik.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from chronik.broker.node import Node
@@ -20,6 +23,7 @@ class ProducerIds:
         self._fetching = asyncio.Lock()
 
     async def next(self) -> int:
+        """Raises NoProducerId if the controller does not give a block."""
         if IDS_DROPPED.is_on and IDS_DROPPED.fires():
             self._next = self._end
         while self._next == self._end:
@@ -32,7 +36,14 @@ class ProducerIds:
 
     async def _fetch(self) -> None:
         node = self._node
-        reply = await node.store.submit(AllocateProducerIds(broker_id=node.node_id, broker_epoch=node.broker_epoch))
+        command = AllocateProducerIds(broker_id=node.node_id, broker_epoch=node.broker_epoch)
+        try:
+            reply = await node.store.submit(command)
+        except NotController as fault:
+            # Clients do not know the controller's errors here: this one makes them come again.
+            raise NoProducerId(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS) from fault
+        except MetadataError as fault:
+            raise NoProducerId(fault.kafka_error) from fault
         check(
             reply.first_producer_id >= self._end and reply.count > 0,
             "13 a producer id is given once",

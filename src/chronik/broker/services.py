@@ -7,16 +7,22 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from chronik.broker.authorizer import Authorizer
+    from chronik.broker.certificates import Certificates
     from chronik.broker.coordinators import Coordinators
     from chronik.broker.described_topics import DescribedTopics
     from chronik.broker.fetch_sessions import FetchSessions
+    from chronik.broker.index_mending import IndexMending
     from chronik.broker.live_settings import LiveSettings
     from chronik.broker.memory import MemoryBudget
     from chronik.broker.metrics import Metrics
+    from chronik.broker.producer_connections import ProducerConnections
     from chronik.broker.producer_ids import ProducerIds
+    from chronik.broker.quotas.client_quotas import ClientQuotas
     from chronik.broker.settings import Settings
+    from chronik.broker.transaction_partitions import TransactionPartitions
     from chronik.broker.turns import Turns
     from chronik.coordinator.groups.coordinator import GroupCoordinator
+    from chronik.coordinator.transactions.coordinator import TransactionCoordinator
     from chronik.metadata.store import MetadataStore
     from chronik.peer.peers import Peers
     from chronik.replication.assignment import Replicas
@@ -30,6 +36,8 @@ class Services:
     runtime: Runtime
     live_settings: LiveSettings
     authorizer: Authorizer
+    quotas: ClientQuotas
+    certificates: Certificates
     store: MetadataStore
     logs: Logs
     replicas: Replicas
@@ -41,6 +49,9 @@ class Services:
     memory: MemoryBudget
     turns: Turns
     peers: Peers  # requests to other nodes
+    transaction_partitions: TransactionPartitions  # questions to the coordinators of transactions
+    index_mending: IndexMending
+    producer_connections: ProducerConnections  # of those that commit offsets in transactions
     record_lane: Lane  # where batches are taken apart that would hold up the loop
 
     @property
@@ -51,6 +62,10 @@ class Services:
     @property
     def groups(self) -> GroupCoordinator:
         return self.coordinators.groups
+
+    @property
+    def transactions(self) -> TransactionCoordinator:
+        return self.coordinators.transactions
 
     @property
     def cluster_id(self) -> str:

@@ -12,22 +12,16 @@ from typing import TYPE_CHECKING, Any
 from chronik import __version__
 from chronik.metadata.image import Image
 from chronik.metadata.snapshot import StateHash
+from chronik.runtime.alarms import Alarms
 
 if TYPE_CHECKING:
     from chronik.broker.node import Node
-
-
-def why_not_healthy(node: Node) -> str | None:
-    """None while the process can do its work, also while it starts."""
-    return node.failure
 
 
 def why_not_ready(node: Node) -> str | None:
     """None when clients may be sent here."""
     if node.failure is not None:
         return node.failure
-    if not node.is_open:
-        return "the node is starting: it reads its logs or waits for the metadata quorum"
     if node.store.leader_id is None:
         return "no controller is elected: a majority of the voters does not answer"
     broker = node.store.image.brokers.get(node.node_id)
@@ -38,6 +32,17 @@ def why_not_ready(node: Node) -> str | None:
     return None
 
 
+def beginning(node_id: int, why_not: str | None, alarms: Alarms) -> dict[str, Any]:
+    """What every status page begins with, also that of a node that is still starting."""
+    return {
+        "node_id": node_id,
+        "software": f"chronik {__version__}",
+        "ready": why_not is None,
+        "not_ready_because": why_not,
+        "alarms": [asdict(alarm) for alarm in alarms.active()],
+    }
+
+
 class StatusPage:
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -45,26 +50,16 @@ class StatusPage:
 
     async def describe(self) -> dict[str, Any]:
         node = self._node
-        why = why_not_ready(node)
-        page: dict[str, Any] = {
-            "node_id": node.node_id,
-            "software": f"chronik {__version__}",
-            "ready": why is None,
-            "not_ready_because": why,
-            "alarms": [asdict(alarm) for alarm in node.alarms.active()],
+        image = node.store.image  # one moment: the hash is of this version, whatever is applied meanwhile
+        return beginning(node.node_id, why_not_ready(node), node.alarms) | {
+            "cluster_id": image.cluster_id,
+            "quorum": self._quorum(),
+            "broker": _broker(image, node.node_id),
+            "topics": len(image.topics),
+            "version": image.version,
+            "state_hash": await self._hash(image),
+            "storage": self._storage(),
         }
-        if node.is_open:
-            image = node.store.image  # one moment: the hash is of this version, whatever is applied meanwhile
-            page |= {
-                "cluster_id": image.cluster_id,
-                "quorum": self._quorum(),
-                "broker": _broker(image, node.node_id),
-                "topics": len(image.topics),
-                "version": image.version,
-                "state_hash": await self._hash(image),
-                "storage": self._storage(),
-            }
-        return page
 
     def _storage(self) -> dict[str, Any]:
         """Times are wall times in ms, None before the first."""

@@ -108,21 +108,7 @@ class Turns:
     def finish(self, work: Work[T]) -> asyncio.Future[T]:
         """The result of a computation that goes on in the turns to come. Cancelling the future ends it."""
         result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-
-        def go_on() -> None:
-            if result.cancelled():
-                work.close()
-                return
-            try:
-                self.step(work, self.requests_per_visit)
-            except StopIteration as end:
-                result.set_result(end.value)
-            except Exception as fault:  # noqa: BLE001 - it belongs to whoever waits for the result
-                result.set_exception(fault)
-            else:
-                self.wait(go_on)
-
-        self.wait(go_on)
+        self.wait(_Computation(self, work, result).go_on)
         return result
 
     async def run(self, work: Work[T]) -> T:
@@ -141,6 +127,40 @@ class Turns:
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self.wait(lambda: None if turn.done() else turn.set_result(None))
             await turn
+
+
+class _Computation:
+    """A generator on its way to a result, which may hold as many objects as the largest response.
+
+    It never refers to itself, as a closure that queues itself does, and lets go of the future with the result: the
+    traceback of an error refers to the computation. In a cycle, only a collection of the oldest generation would free
+    the objects, and would hold the loop for as long as that takes.
+    """
+
+    __slots__ = ("_result", "_turns", "_work")
+
+    def __init__(self, turns: Turns, work: Work[T], result: asyncio.Future[T]) -> None:
+        self._turns, self._work = turns, work
+        self._result: asyncio.Future[Any] | None = result
+
+    def go_on(self) -> None:
+        assert self._result is not None, "it is not queued again once it has ended"
+        if self._result.cancelled():
+            self._work.close()
+            return
+        try:
+            self._turns.step(self._work, self._turns.requests_per_visit)
+        except StopIteration as end:
+            self._take_result().set_result(end.value)
+        except Exception as fault:  # noqa: BLE001 - it is raised where the result is awaited
+            self._take_result().set_exception(fault)
+        else:
+            self._turns.wait(self.go_on)
+
+    def _take_result(self) -> asyncio.Future[Any]:
+        assert self._result is not None
+        result, self._result = self._result, None
+        return result
 
 
 class Holds:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chronik.metadata.commands import AlterConfigs, ConfigChange, ResourceChange
+from chronik.metadata.commands.alter_configs import AlterConfigs, ConfigChange, ResourceChange
 from chronik.metadata.image import ResourceType
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse

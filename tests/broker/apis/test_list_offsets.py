@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from chronik.broker.apis.list_offsets import LATEST, MAX_TIMESTAMP, NO_OFFSET, find_offset
+from chronik.broker.apis.list_offsets import MAX_TIMESTAMP, NO_OFFSET, find_offset
 from chronik.replication.errors import NotYetAvailable
+from chronik.wire.offset_specs import LATEST
 from tests.raft.virtual_time import run
 from tests.replication.small import NOW_MS, One
 

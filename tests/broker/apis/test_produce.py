@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chronik.broker.connection import Connection
+from chronik.broker.connection import ServerConnection
 from chronik.broker.dispatch import Answer
 from chronik.metadata.image import ResourceType
 from chronik.wire.error_codes import ErrorCode
@@ -32,7 +32,7 @@ def test_records_that_are_in_the_log_are_not_kept_in_memory_as_well(
         frames: list[bytearray] = []
         answer = world.node.dispatcher.answer
 
-        def spied(frame: memoryview, connection: Connection) -> Answer:
+        def spied(frame: memoryview, connection: ServerConnection) -> Answer:
             assert isinstance(frame.obj, bytearray)
             frames.append(frame.obj)
             return answer(frame, connection)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from chronik.metadata.commands import BrokerHeartbeat, FenceBroker
+from chronik.metadata.commands.broker_heartbeat import BrokerHeartbeat
+from chronik.metadata.commands.fence_broker import FenceBroker
 from chronik.metadata.decisions.decision import Rules
 from chronik.metadata.image import NO_LEADER
 from chronik.runtime.alarms import DISK_FULL

@@ -9,6 +9,7 @@ import pytest
 
 from chronik.broker.errors import BadSetting
 from chronik.broker.settings import Settings
+from chronik.broker.settings.access import STANDARD
 from chronik.broker.settings.exposure import require_kept
 from chronik.broker.settings.listeners import Address, Listener, are_all_own, is_loopback
 from chronik.runtime.machine import Machine
@@ -19,7 +20,11 @@ LOOPBACK = "listeners=PLAINTEXT://127.0.0.1:9092"
 QUORUM = "controller.listener.names=C listener.security.protocol.map=PLAINTEXT:PLAINTEXT,C:PLAINTEXT"
 OTHER = "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,OTHER:PLAINTEXT"
 SECRET = "chronik.quorum.secret=sixteen-characters"
+SASL = "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,S:SASL_PLAINTEXT sasl.enabled.mechanisms=SCRAM-SHA-512"
 INSECURE = "chronik.insecure.listeners=true"
+CERTIFIED = "ssl.client.auth=required"
+INTER_BROKER = "inter.broker.listener.name=SSL"
+SECURED_QUORUM = QUORUM.replace("C:PLAINTEXT", "C:SSL")
 
 
 def load(text: str) -> Settings:
@@ -57,7 +62,15 @@ def test_loopback_is_what_only_this_machine_can_reach(host: str, *, expected: bo
         f"{LOOPBACK},C://10.0.0.1:9093 {QUORUM} {SECRET}",
         INSECURE,
         f"listeners=PLAINTEXT://:9092,C://:9093 {QUORUM} chronik.admin.listener=0.0.0.0:1 {INSECURE}",
+        f"{LOOPBACK} authorizer.class.name={STANDARD} super.users=User:a allow.everyone.if.no.acl.found=false",
         f"{LOOPBACK} ssl.client.auth=none sasl.enabled.mechanisms= allow.everyone.if.no.acl.found=true",
+        f"listeners=SSL://10.0.0.1:9092 {INTER_BROKER} {CERTIFIED}",
+        f"listeners=SSL://:9092 {INTER_BROKER} listener.name.ssl.ssl.client.auth=required",
+        f"{LOOPBACK},C://:9093 {SECURED_QUORUM} {CERTIFIED} chronik.quorum.principals=User:CN=node1;User:CN=node2",
+        f"{LOOPBACK} chronik.admin.listener=0.0.0.0:9644 chronik.admin.security.protocol=SSL {CERTIFIED}",
+        f"{LOOPBACK},S://0.0.0.0:1 {SASL} advertised.listeners=PLAINTEXT://localhost:1,S://h:1",
+        f"{LOOPBACK},S://127.0.0.1:1 {SASL} listener.name.s.sasl.enabled.mechanisms=SCRAM-SHA-256",
+        f"{LOOPBACK},S://127.0.0.1:1 {SASL} listener.name.S.scram-sha-512.sasl.jaas.config=",
     ],
 )
 def test_what_is_guarded_or_asked_for_starts(text: str) -> None:
@@ -74,6 +87,9 @@ def test_what_is_guarded_or_asked_for_starts(text: str) -> None:
         (f"{LOOPBACK},C://:9093 {QUORUM}", "controller.listener.names"),
         (f"{LOOPBACK} chronik.admin.listener=0.0.0.0:9644", "chronik.admin.listener"),
         (f"listeners=PLAINTEXT://:9092,C://:9093 {QUORUM} {SECRET}", "listeners"),
+        (f"listeners=SSL://:9092 {INTER_BROKER} ssl.client.auth=requested", "listeners"),
+        (f"listeners=SSL://:9092 {INTER_BROKER}", "listeners"),
+        (f"listeners=SSL://:9092 {INTER_BROKER} {CERTIFIED} listener.name.ssl.ssl.client.auth=none", "listeners"),
     ],
 )
 def test_a_listener_that_others_can_reach_must_be_asked_for(text: str, key: str) -> None:
@@ -107,6 +123,50 @@ def test_a_key_that_would_restrict_access_stops_the_node(key_value: str) -> None
     with pytest.raises(BadSetting, match="access is not restricted") as refused:
         require_kept(load(f"{LOOPBACK} {INSECURE} {key_value}"))
     assert refused.value.key == key_value.partition("=")[0]
+
+
+def test_a_certificate_alone_makes_no_node_of_the_quorum() -> None:
+    """A trust store accepts clients' certificates too, and a member of the quorum controls the cluster."""
+    with pytest.raises(BadSetting, match=r"list the principals of its nodes, or set chronik\.quorum\.secret"):
+        require_kept(load(f"{LOOPBACK},C://:9093 {SECURED_QUORUM} {CERTIFIED}"))
+    require_kept(load(f"{LOOPBACK},C://:9093 {SECURED_QUORUM} {CERTIFIED} {SECRET}"))
+
+
+def test_a_key_of_tls_for_a_listener_without_it_stops_the_node() -> None:
+    """Its author believes that this listener asks for certificates."""
+    text = f"{LOOPBACK},SSL://127.0.0.1:9093 listener.name.plaintext.ssl.client.auth=required"
+    with pytest.raises(BadSetting, match="PLAINTEXT does not use TLS"):
+        require_kept(load(text))
+
+
+@pytest.mark.parametrize(
+    "key_value",
+    [
+        "sasl.mechanism.controller.protocol=PLAIN",
+        "sasl.oauthbearer.jwks.endpoint.url=https://h/jwks",
+        "sasl.server.callback.handler.class=com.example.Handler",
+        "listener.name.s.scram-sha-512.sasl.server.callback.handler.class=com.example.Handler",
+        "listener.name.s.oauthbearer.sasl.jaas.config=x",
+        "listener.name.plaintext.scram-sha-512.sasl.jaas.config=x",
+        "listener.name.s.ssl.client.auth=required",
+    ],
+)
+def test_with_logins_too_a_key_that_does_nothing_stops_the_node(key_value: str) -> None:
+    with pytest.raises(BadSetting, match="access is not restricted") as refused:
+        require_kept(load(f"{LOOPBACK},S://127.0.0.1:1 {SASL} {key_value}"))
+    assert refused.value.key == key_value.partition("=")[0]
+
+
+def test_passwords_that_are_sent_in_the_clear_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    plain = SASL.replace("SCRAM-SHA-512", "PLAIN")
+    overrides = dict(item.partition("=")[::2] for item in f"{LOOPBACK},S://127.0.0.1:1 {plain}".split())
+    overrides["listener.name.s.plain.sasl.jaas.config"] = 'PlainLoginModule required user_a="swordfish";'
+    require_kept(Settings.load(None, environment={}, overrides=overrides, machine=HERE))
+    assert "S://127.0.0.1:1: PLAIN sends passwords" in caplog.text
+    assert "swordfish" not in caplog.text
+    caplog.clear()
+    require_kept(load(f"{LOOPBACK},S://127.0.0.1:1 {SASL}"))
+    assert caplog.text == ""
 
 
 def test_a_container_says_it_by_its_environment() -> None:
@@ -189,3 +249,26 @@ def test_a_secret_comes_from_its_key_or_its_file(tmp_path: Path) -> None:
 def test_a_node_recognises_itself_in_a_list_of_servers(addresses: list[Address], *, expected: bool) -> None:
     """Kafka's own file lists the node itself; waiting for another that adds it would be waiting for ever."""
     assert are_all_own(addresses, [Listener("CONTROLLER", "", 9093)], "this-host") is expected
+
+
+GUARDED = f"authorizer.class.name={STANDARD}"
+PEERS = "node.id=1 controller.quorum.voters=1@127.0.0.1:9093,2@127.0.0.1:9095"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f"{LOOPBACK} {GUARDED}", ""),
+        (f"{LOOPBACK} {GUARDED} super.users=User:ANONYMOUS", "everybody who can connect to PLAINTEXT://127.0.0.1:9092"),
+        (f"{LOOPBACK},C://127.0.0.1:9093 {QUORUM} {PEERS} {GUARDED}", "they replicate only if an ACL allows it"),
+        (f"{LOOPBACK},C://127.0.0.1:9093 {QUORUM} {PEERS}", ""),
+    ],
+)
+def test_what_callers_without_a_login_may_do_is_said_at_the_start(
+    text: str, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nodes that may not replicate, and strangers who may do everything, are not seen in the settings at once."""
+    with caplog.at_level(logging.WARNING):
+        require_kept(load(text))
+    messages = [record.getMessage() for record in caplog.records]
+    assert [said in message for message in messages] == ([True] if said else [])

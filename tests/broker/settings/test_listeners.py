@@ -55,7 +55,6 @@ REFUSED = [
     ("listeners=PLAINTEXT://h:x", "listeners", "write NAME://host:port"),
     ("listeners=PLAINTEXT://h:65536", "listeners", "ports end at 65535"),
     ("listeners=FOO://h:1", "listeners", "does not say which protocol FOO speaks"),
-    ("listeners=SSL://h:1", "listeners", "SSL is not served"),
     ("listeners=PLAINTEXT://h:1,PLAINTEXT://h:2", "listeners", "used twice"),
     ("listeners=PLAINTEXT://h:1,C://h:1 controller.listener.names=C", "listeners", "PLAINTEXT has the same port"),
     ("listeners=PLAINTEXT://:1,C://h:1 controller.listener.names=C", "listeners", "PLAINTEXT has the same port"),

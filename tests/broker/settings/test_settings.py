@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from chronik.broker.errors import BadSetting, CannotStart
-from chronik.broker.node import store_config
+from chronik.broker.opening import store_config
 from chronik.broker.settings import Listener, Machine, Settings, Voter
+from chronik.broker.settings.access import STANDARD
 from chronik.broker.settings.listeners import Address
 from chronik.catalogue.broker_values import ACTED_ON
 from chronik.catalogue.without_effect import WITHOUT_EFFECT
@@ -116,9 +117,7 @@ def test_an_unknown_key_warns_once_with_the_nearest_name(
     assert [record.getMessage() for record in caplog.records] == [f"unknown setting {key} in {variable}: {advice}"]
 
 
-@pytest.mark.parametrize(
-    "key", ["num.io.threads", "zookeeper.connect", "listener.name.x.ssl.key.password", "super.users"]
-)
+@pytest.mark.parametrize("key", ["num.io.threads", "zookeeper.connect", "listener.name.x.ssl.key.password"])
 def test_a_key_without_effect_is_noted_for_those_who_debug(key: str, caplog: pytest.LogCaptureFixture) -> None:
     """Kafka's files are full of them; a warning for each would bury those that matter."""
     with caplog.at_level(logging.DEBUG):
@@ -130,7 +129,16 @@ def test_a_key_without_effect_is_noted_for_those_who_debug(key: str, caplog: pyt
 
 # Before and after, for keys whose values depend on other keys; for all others a value that is not the default will do.
 TWO = "listeners=PLAINTEXT://:1,OTHER://:2 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,OTHER:PLAINTEXT"
+SASL = f"{TWO.replace('OTHER:PLAINTEXT', 'OTHER:SASL_PLAINTEXT')} sasl.enabled.mechanisms=SCRAM-SHA-256"
+GUARDED = f"authorizer.class.name={STANDARD}"
 CHANGES = {
+    "sasl.enabled.mechanisms": (SASL, SASL.replace("256", "512")),
+    "sasl.jaas.config": (SASL, f"{SASL} sasl.jaas.config=?"),
+    "sasl.mechanism.inter.broker.protocol": (
+        f"{SASL} inter.broker.listener.name=OTHER",
+        f"{SASL} inter.broker.listener.name=OTHER sasl.mechanism.inter.broker.protocol=SCRAM-SHA-256",
+    ),
+    "connections.max.reauth.ms": (SASL, f"{SASL} connections.max.reauth.ms=1000"),
     "process.roles": ("node.id=1 controller.quorum.bootstrap.servers=h:1 process.roles=broker", ""),
     "node.id": ("node.id=1", "node.id=2"),
     "broker.id": ("broker.id=1", "broker.id=2"),
@@ -140,6 +148,9 @@ CHANGES = {
     "inter.broker.listener.name": (TWO, f"{TWO} inter.broker.listener.name=OTHER"),
     "security.inter.broker.protocol": ("", "security.inter.broker.protocol=SSL"),
     "controller.listener.names": (TWO, f"{TWO} controller.listener.names=OTHER"),
+    "authorizer.class.name": ("", f"authorizer.class.name={STANDARD}"),
+    "super.users": (GUARDED, f"{GUARDED} super.users=User:admin"),
+    "allow.everyone.if.no.acl.found": (GUARDED, f"{GUARDED} allow.everyone.if.no.acl.found=true"),
     "chronik.admin.listener": ("", "chronik.admin.listener=h:1"),
     "controller.quorum.voters": ("node.id=1", "node.id=1 controller.quorum.voters=1@h:1"),
     "controller.quorum.bootstrap.servers": ("node.id=1", "node.id=1 controller.quorum.bootstrap.servers=h:1"),
@@ -276,7 +287,8 @@ CONTRADICTIONS = [
     ("log.retention.ms=0", "log.retention.ms", "1 or more, or -1"),
     ("log.retention.hours=0", "log.retention.hours", "1 or more, or -1"),
     ("log.roll.ms=0", "log.roll.ms", "allowed: 1 or more"),
-    ("authorizer.class.name=x.Y", "authorizer.class.name", "nothing is authorised"),
+    ("authorizer.class.name=x.Y", "authorizer.class.name", "not supported"),
+    (f"authorizer.class.name={STANDARD} super.users=admin", "super.users", "write User:admin"),
     ("group.min.session.timeout.ms=7 group.max.session.timeout.ms=6", "group.min.session.timeout.ms", "may not exceed"),
     ("group.max.session.timeout.ms=6", "group.max.session.timeout.ms", "may not exceed"),
     ("broker.heartbeat.interval.ms=0", "broker.heartbeat.interval.ms", "allowed is 1 or more"),

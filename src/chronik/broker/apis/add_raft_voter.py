@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from chronik.broker.api import api
 from chronik.broker.permissions import ALTER, CLUSTER
 from chronik.broker.topics import refused_by
-from chronik.metadata.commands import AddVoter
+from chronik.metadata.commands.add_voter import AddVoter
 from chronik.metadata.errors import MetadataError, refuse
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
@@ -24,6 +24,9 @@ TIMEOUT_MS_MAX = 60_000
 
 @api(AddRaftVoterRequest, AddRaftVoterResponse, needs=(ALTER.on(CLUSTER),))
 async def add_raft_voter(request: AddRaftVoterRequest, context: Context) -> AddRaftVoterResponse:
+    if not context.allows_on_cluster(ALTER):
+        error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        return AddRaftVoterResponse(throttle_time_ms=0, error_code=error, error_message=error.message)
     try:
         require_cluster(request.cluster_id, context)
         if not request.listeners:

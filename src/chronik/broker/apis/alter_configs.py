@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from chronik.broker.api import api
 from chronik.broker.config_changes import change_configs
 from chronik.broker.permissions import ALTER_CONFIGS, CLUSTER, GROUP, TOPIC
-from chronik.metadata.commands import ConfigChange, ResourceChange
+from chronik.metadata.commands.alter_configs import ConfigChange, ResourceChange
 from chronik.wire.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 )
 async def alter_configs(request: AlterConfigsRequest, context: Context) -> AlterConfigsResponse:
     changes = [_change(asked) for asked in request.resources]
-    answers = await change_configs(context.services, changes, incremental=False, validate_only=request.validate_only)
+    answers = await change_configs(context, changes, incremental=False, validate_only=request.validate_only)
     return AlterConfigsResponse(
         throttle_time_ms=0,
         responses=[

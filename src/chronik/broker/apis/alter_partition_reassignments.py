@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from chronik.broker.api import api
 from chronik.broker.permissions import ALTER, CLUSTER
 from chronik.broker.topics import refused_by
-from chronik.metadata.commands import AlterReassignments, ReassignedTopic, Reassignment
+from chronik.metadata.commands.alter_reassignments import AlterReassignments, ReassignedTopic, Reassignment
 from chronik.metadata.errors import MetadataError
+from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 async def alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, context: Context
 ) -> AlterPartitionReassignmentsResponse:
+    if not context.allows_on_cluster(ALTER):
+        return _denied(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     topics = [
         ReassignedTopic(
             name=topic.name,
@@ -61,3 +64,25 @@ async def alter_partition_reassignments(
         for topic in reply.topics
     ]
     return response
+
+
+def _denied(request: AlterPartitionReassignmentsRequest, error: ErrorCode) -> AlterPartitionReassignmentsResponse:
+    topics = [
+        ReassignableTopicResponse(
+            name=topic.name,
+            partitions=[
+                ReassignablePartitionResponse(
+                    partition_index=each.partition_index, error_code=error, error_message=error.message
+                )
+                for each in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    return AlterPartitionReassignmentsResponse(
+        throttle_time_ms=0,
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        error_code=error,
+        error_message=error.message,
+        responses=topics,
+    )

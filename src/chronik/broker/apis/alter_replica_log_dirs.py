@@ -26,11 +26,14 @@ if TYPE_CHECKING:
 
 @api(AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse, needs=(ALTER.on(CLUSTER),))
 def alter_replica_log_dirs(request: AlterReplicaLogDirsRequest, context: Context) -> Work[AlterReplicaLogDirsResponse]:
+    is_denied = not context.allows_on_cluster(ALTER)
     results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
     for directory in request.dirs:
         for topic in directory.topics:
             for index in topic.partitions:
-                error = _error(directory.path, topic.name, index, context)
+                error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+                if not is_denied:
+                    error = _error(directory.path, topic.name, index, context)
                 answer = AlterReplicaLogDirPartitionResult(partition_index=index, error_code=error)
                 results.setdefault(topic.name, []).append(answer)
                 yield 1

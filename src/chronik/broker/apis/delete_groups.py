@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from chronik.broker.api import api
 from chronik.broker.permissions import DELETE, GROUP
+from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 if TYPE_CHECKING:
@@ -17,7 +18,8 @@ GROUPS_PER_PIECE = 8
 
 @api(DeleteGroupsRequest, DeleteGroupsResponse, needs=(DELETE.on(GROUP),))
 async def delete_groups(request: DeleteGroupsRequest, context: Context) -> DeleteGroupsResponse:
-    services, names = context.services, request.groups_names
+    services, denied = context.services, context.denied(DELETE, GROUP, request.groups_names)
+    names = [name for name in request.groups_names if name not in denied]
     answers = []
     for start in range(0, len(names), GROUPS_PER_PIECE):
         some = DeleteGroupsRequest(groups_names=names[start : start + GROUPS_PER_PIECE])
@@ -27,4 +29,6 @@ async def delete_groups(request: DeleteGroupsRequest, context: Context) -> Delet
     for answer in answers:
         deleted = await answer if isinstance(answer, asyncio.Future) else answer
         results += deleted.results
+    error = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    results += [DeletableGroupResult(group_id=name, error_code=error) for name in sorted(denied)]
     return DeleteGroupsResponse(throttle_time_ms=0, results=results)

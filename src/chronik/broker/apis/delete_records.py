@@ -41,7 +41,9 @@ async def delete_records(request: DeleteRecordsRequest, context: Context) -> Del
     topics = []
     waits: Waits = []
     for asked in request.topics:
-        topic = find_topic(context.services, asked.name, ZERO_UUID)
+        topic: Topic | ErrorCode = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        if context.allows(DELETE, TOPIC, asked.name):
+            topic = find_topic(context.services, asked.name, ZERO_UUID)
         results = []
         for partition in asked.partitions:
             results.append(_delete_before(topic, partition, request.timeout_ms, context, waits))

@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from chronik.broker.api import api
-from chronik.broker.permissions import CLUSTER_OPERATIONS, NOTHING
-from chronik.broker.reading import reads_metadata
+from chronik.broker.authorizer import Notes
+from chronik.broker.linearizable_reads import reads_metadata
+from chronik.broker.permissions import CLUSTER, CLUSTER_NAME, CLUSTER_OPERATIONS, DESCRIBE, NOTHING
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -59,5 +60,7 @@ def describe_cluster(request: DescribeClusterRequest, context: Context) -> Descr
         brokers=brokers,
     )
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+        is_seen = context.allows_on_cluster(DESCRIBE, Notes.NONE)
+        permitted = context.permitted(CLUSTER_OPERATIONS, CLUSTER, CLUSTER_NAME)
+        response.cluster_authorized_operations = permitted if is_seen else 0
     return response

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 from chronik.broker import config_entries
 from chronik.broker.api import api
-from chronik.broker.config_entries import Entry, require_name, require_this_broker
+from chronik.broker.config_changes import require_allowed
+from chronik.broker.config_entries import ConfigEntry, require_name, require_this_broker
+from chronik.broker.linearizable_reads import reads_metadata
 from chronik.broker.permissions import CLUSTER, DESCRIBE_CONFIGS, GROUP, TOPIC
-from chronik.broker.reading import reads_metadata
-from chronik.metadata.decisions.topics import why_not_a_topic_name
+from chronik.metadata.commands.create_topics import why_not_a_topic_name
 from chronik.metadata.errors import MetadataRefused, refuse
 from chronik.metadata.image import ResourceType
 from chronik.runtime.pieces import Work
@@ -58,6 +59,7 @@ def describe_configs(request: DescribeConfigsRequest, context: Context) -> Work[
         try:
             if strange:
                 refuse(ErrorCode.INVALID_REQUEST, f"there is no resource type {strange[0]}")
+            require_allowed(context, DESCRIBE_CONFIGS, asked.resource_type, asked.resource_name)
             entries = _entries(context.services, asked)
             wanted = asked.configuration_keys and set(asked.configuration_keys)
             result.configs = [_shown(entry, request) for entry in entries if not wanted or entry.name in wanted]
@@ -68,12 +70,12 @@ def describe_configs(request: DescribeConfigsRequest, context: Context) -> Work[
     return DescribeConfigsResponse(throttle_time_ms=0, results=results)
 
 
-def topic_entries(settings: Settings, own: Mapping[str, str | None]) -> list[Entry]:
+def topic_entries(settings: Settings, own: Mapping[str, str | None]) -> list[ConfigEntry]:
     """The configuration of a topic that sets `own`: CreateTopics answers with it."""
     return config_entries.topic_entries(settings, {key: text for key, text in own.items() if text is not None})
 
 
-def _entries(services: Services, asked: DescribeConfigsResource) -> list[Entry]:
+def _entries(services: Services, asked: DescribeConfigsResource) -> list[ConfigEntry]:
     name = asked.resource_name
     own = services.store.image.config(asked.resource_type, name)
     match asked.resource_type:
@@ -99,7 +101,7 @@ def _entries(services: Services, asked: DescribeConfigsResource) -> list[Entry]:
             return config_entries.group_entries(services.settings, own)
 
 
-def _shown(entry: Entry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+def _shown(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
     synonyms = entry.synonyms if request.include_synonyms else ()
     return DescribeConfigsResourceResult(
         name=entry.name,

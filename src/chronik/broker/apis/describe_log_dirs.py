@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from chronik.broker.api import api
 from chronik.broker.permissions import CLUSTER, DESCRIBE
 from chronik.runtime.pieces import ITEMS_PER_PIECE, Work
+from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 
 @api(DescribeLogDirsRequest, DescribeLogDirsResponse, needs=(DESCRIBE.on(CLUSTER),))
 def describe_log_dirs(request: DescribeLogDirsRequest, context: Context) -> Work[DescribeLogDirsResponse]:
+    if not context.allows_on_cluster(DESCRIBE):
+        return DescribeLogDirsResponse(
+            throttle_time_ms=0, error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, results=[]
+        )
     wanted: dict[str, set[int]] | None = None if request.topics is None else {}
     for asked in request.topics or ():
         wanted.setdefault(asked.topic, set()).update(asked.partitions)  # type: ignore[union-attr]

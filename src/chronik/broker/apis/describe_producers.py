@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 def describe_producers(request: DescribeProducersRequest, context: Context) -> Work[DescribeProducersResponse]:
     topics = []
     for asked in request.topics:
-        topic = find_topic(context.services, asked.name, ZERO_UUID)
+        topic: Topic | ErrorCode = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        if context.allows(READ, TOPIC, asked.name):
+            topic = find_topic(context.services, asked.name, ZERO_UUID)
         partitions = []
         for index in asked.partition_indexes:
             partitions.append(_describe(topic, index, context))

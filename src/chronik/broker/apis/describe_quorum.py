@@ -14,9 +14,10 @@ from chronik.broker.api import api
 from chronik.broker.permissions import CLUSTER, DESCRIBE
 from chronik.broker.settings.listeners import ADMIN_ENDPOINT
 from chronik.broker.topics import refused_by
-from chronik.metadata.commands import DescribeQuorum, DescribeQuorumReply, QuorumMember
+from chronik.metadata.commands.describe_quorum import DescribeQuorum, DescribeQuorumReply, QuorumMember
 from chronik.metadata.errors import MetadataError, NotController
 from chronik.wire.error_codes import ErrorCode
+from chronik.wire.internal_topics import METADATA_TOPIC
 from chronik.wire.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -31,13 +32,16 @@ from chronik.wire.notation import ZERO_UUID
 if TYPE_CHECKING:
     from chronik.broker.context import Context
 
-METADATA_TOPIC, METADATA_PARTITION = "__cluster_metadata", 0
+METADATA_PARTITION = 0
 QUORUM_LISTENER = "CONTROLLER"  # what it is called where the configuration does not say
 UNKNOWN = -1
 
 
 @api(DescribeQuorumRequest, DescribeQuorumResponse, needs=(DESCRIBE.on(CLUSTER),))
 async def describe_quorum(request: DescribeQuorumRequest, context: Context) -> DescribeQuorumResponse:
+    if not context.allows_on_cluster(DESCRIBE):
+        error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        return DescribeQuorumResponse(error_code=error, error_message=error.message, topics=[], nodes=[])
     asked = [(topic.topic_name, [each.partition_index for each in topic.partitions]) for topic in request.topics]
     if asked != [(METADATA_TOPIC, [METADATA_PARTITION])]:
         return _unknown(request)

@@ -6,10 +6,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from chronik.broker.api import api
+from chronik.broker.authorizer import Notes
+from chronik.broker.linearizable_reads import reads_metadata
 from chronik.broker.permissions import DESCRIBE, TOPIC, TOPIC_OPERATIONS
-from chronik.broker.reading import reads_metadata
 from chronik.broker.topics import INTERNAL_TOPICS
-from chronik.metadata.decisions.topics import why_not_a_topic_name
+from chronik.metadata.commands.create_topics import why_not_a_topic_name
 from chronik.runtime.pieces import Work, each
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.describe_topic_partitions import (
@@ -42,10 +43,13 @@ def describe_topic_partitions(
     if cursor is not None:
         names = [name for name in names if name >= cursor.topic_name]
         first_index = cursor.partition_index if names and names[0] == cursor.topic_name else 0
+    denied = context.denied(DESCRIBE, TOPIC, names, Notes.ALL if request.topics else Notes.NONE)
     room = min(max(request.response_partition_limit, 1), context.services.settings.max_request_partition_size_limit)
     response = DescribeTopicPartitionsResponse(throttle_time_ms=0, topics=[])
     for name in names:
         yield 1
+        if name in denied:
+            continue
         topic = image.topic_named(name)
         if room <= 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
@@ -54,20 +58,33 @@ def describe_topic_partitions(
             is_bad = why_not_a_topic_name(name) is not None
             error = ErrorCode.INVALID_TOPIC_EXCEPTION if is_bad else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             unknown = _unknown(name, error)
-            unknown.topic_authorized_operations = TOPIC_OPERATIONS
+            unknown.topic_authorized_operations = context.permitted(TOPIC_OPERATIONS, TOPIC, name)
             response.topics.append(unknown)
             continue
         first_index = min(first_index, len(topic.partitions))
         end = min(len(topic.partitions), first_index + room)
         describe = partial(_describe_partition, topic, image)
         partitions = yield from each(describe, range(first_index, end))
-        response.topics.append(_describe(topic, partitions))
+        response.topics.append(_describe(topic, partitions, context.permitted(TOPIC_OPERATIONS, TOPIC, name)))
         if end < len(topic.partitions):
             response.next_cursor = Cursor(topic_name=name, partition_index=end)
             break
         room -= end - first_index
         first_index = 0
+    if not everything:  # else the caller does not hear of them
+        response.topics += [_denied(name) for name in names if name in denied]
     return response
+
+
+def _denied(name: str) -> DescribeTopicPartitionsResponseTopic:
+    """Does not tell whether the topic exists, nor what kind of topic it would be."""
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        name=name,
+        topic_id=ZERO_UUID,
+        is_internal=False,
+        partitions=[],
+    )
 
 
 def _unknown(name: str, error: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
@@ -81,7 +98,7 @@ def _unknown(name: str, error: ErrorCode) -> DescribeTopicPartitionsResponseTopi
 
 
 def _describe(
-    topic: Topic, partitions: list[DescribeTopicPartitionsResponsePartition]
+    topic: Topic, partitions: list[DescribeTopicPartitionsResponsePartition], operations: int
 ) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         error_code=0,
@@ -89,7 +106,7 @@ def _describe(
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
         partitions=partitions,
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        topic_authorized_operations=operations,
     )
 
 

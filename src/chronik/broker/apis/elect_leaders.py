@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from chronik.broker.api import api
 from chronik.broker.permissions import ALTER, CLUSTER
 from chronik.broker.topics import refused_by
-from chronik.metadata.commands import PREFERRED, ElectionTopic, ElectLeaders
+from chronik.metadata.commands.elect_leaders import PREFERRED, ElectionTopic, ElectLeaders
 from chronik.metadata.errors import MetadataError
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.elect_leaders import (
@@ -33,6 +33,12 @@ PARTITIONS_PER_COMMAND = 2_000
 async def elect_leaders(request: ElectLeadersRequest, context: Context) -> ElectLeadersResponse:
     kind = request.election_type if context.version >= 1 else PREFERRED
     response = ElectLeadersResponse(throttle_time_ms=0, error_code=0, replica_election_results=[])
+    if not context.allows_on_cluster(ALTER):
+        error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        asked = [ElectionTopic(name=each.topic, partitions=each.partitions) for each in request.topic_partitions or []]
+        response.error_code = error
+        response.replica_election_results = [_refused(topic, error, error.message) for topic in asked]
+        return response
     for topics in _some_at_a_time(request.topic_partitions):
         try:
             reply = await context.services.store.submit(ElectLeaders(election_type=kind, topics=topics))

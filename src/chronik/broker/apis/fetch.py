@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from chronik.broker import limits
 from chronik.broker.api import api
 from chronik.broker.errors import REFUSALS
-from chronik.broker.fetch_sessions import NO_SESSION, Opened, Session, Wanted
+from chronik.broker.fetch_sessions import NO_SESSION, FetchSession, Opened, Wanted
 from chronik.broker.permissions import CLUSTER, CLUSTER_ACTION, READ, TOPIC
 from chronik.broker.produced import takes_long_to_convert, to_old_magic
 from chronik.broker.topics import find_replica, find_topic
@@ -33,6 +33,7 @@ from chronik.replication.replica import Replica
 from chronik.runtime.buggify import FETCH_NOT_AWAITED, SMALL_PORTION
 from chronik.runtime.invariants import broken, check
 from chronik.runtime.pieces import Work, at_once
+from chronik.storage.aborted_index import NotReady
 from chronik.storage.errors import OffsetOutOfRange
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.errors import UnsupportedCompression
@@ -50,9 +51,9 @@ from chronik.wire.messages.fetch import (
 if TYPE_CHECKING:
     from chronik.broker.context import Context
     from chronik.metadata.errors import MetadataError
-    from chronik.metadata.image import Image
+    from chronik.metadata.image import Image, Topic
     from chronik.replication.errors import ReplicationError
-    from chronik.replication.progress import Progress
+    from chronik.replication.progress import FollowerProgress
     from chronik.storage.answers import LogRead
     from chronik.storage.errors import StorageError
     from chronik.wire.errors import WireError
@@ -64,6 +65,8 @@ VERSION_MAGIC_1, VERSION_WHOLE_BATCHES, VERSION_MAGIC_2, VERSION_RACKS, VERSION_
 
 @api(FetchRequest, FetchResponse, needs=(READ.on(TOPIC), CLUSTER_ACTION.on(CLUSTER, "followers")))
 def fetch(request: FetchRequest, context: Context) -> FetchResponse | Awaitable[FetchResponse] | Work[Any]:
+    if context.services.authorizer.restricts and _is_denied_follower(request, context):
+        return _denied_follower(request)
     if request.replica_state.replica_id >= 0:
         return context.services.replicas.sessions.fetch(request, context.connection.serve_follower)
     context.connection.portions.asked(context.connection.last_request_ns)
@@ -75,6 +78,20 @@ def fetch(request: FetchRequest, context: Context) -> FetchResponse | Awaitable[
         return FetchResponse(error_code=opened, responses=[])
     work = _Fetch(request, context, *opened)
     return work.answer() if work.is_long else work.answer_now()
+
+
+def _is_denied_follower(request: FetchRequest, context: Context) -> bool:
+    is_follower = max(request.replica_id, request.replica_state.replica_id) >= 0
+    return is_follower and not context.allows_on_cluster(CLUSTER_ACTION)
+
+
+def _denied_follower(request: FetchRequest) -> FetchResponse:
+    """What it asks for is told in full, without a session: it gets none."""
+    topics = []
+    for topic in request.topics:
+        partitions = [denied(each.partition) for each in topic.partitions]
+        topics.append(FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=partitions))
+    return FetchResponse(responses=topics)
 
 
 def _answered(opening: Work[Opened], request: FetchRequest, context: Context) -> Work[Any]:
@@ -95,12 +112,15 @@ class _Fetch:
         self,
         request: FetchRequest,
         context: Context,
-        session: Session | None,
+        session: FetchSession | None,
         wanted: list[Wanted],
     ) -> None:
         self.request, self.context, self.session = request, context, session
         portions = self.portions = context.connection.portions
         self.bytes_allowed = min(request.max_bytes, context.services.settings.fetch_max_bytes)
+        quotas = context.services.quotas
+        if quotas.restricts and (quota_bytes := quotas.fetch_bytes_max(context.session, context.client_id)) is not None:
+            self.bytes_allowed = min(self.bytes_allowed, quota_bytes)
         if SMALL_PORTION.is_on and context.version >= VERSION_WHOLE_BATCHES and SMALL_PORTION.fires():
             self.bytes_allowed = 1
         self.wanted = wanted
@@ -119,7 +139,7 @@ class _Fetch:
 
     turned_by = 0  # places by which `wanted` is turned
     has_waited = False
-    must_return = False  # an error or a divergence, which no waiting will mend
+    must_return = False  # after an error or a divergence: waiting for more data is pointless
     is_counting = False
     # Of the last reading:
     bytes_max: int
@@ -326,6 +346,9 @@ class _Fetch:
         services, asked = self.context.services, wanted.partition
         by_id = self.context.version >= VERSION_TOPIC_IDS
         topic = find_topic(services, wanted.name, wanted.topic_id, by_id=by_id)
+        if services.authorizer.restricts and self._is_denied(topic, wanted.name):
+            self.must_return = True
+            return denied(asked.partition)
         replica = topic if isinstance(topic, ErrorCode) else find_replica(services, topic, asked.partition)
         if isinstance(replica, ErrorCode):
             self.must_return = True
@@ -347,6 +370,12 @@ class _Fetch:
         except REFUSALS as fault:
             self.must_return = True
             return self._refused(wanted, replica, fault)
+
+    def _is_denied(self, topic: Topic | ErrorCode, name: str) -> bool:
+        """Followers were checked before. An unknown topic id has no name, so there is no permission to check."""
+        if topic is ErrorCode.UNKNOWN_TOPIC_ID or self.request.replica_id >= 0:
+            return False
+        return not self.context.allows(READ, TOPIC, name if isinstance(topic, ErrorCode) else topic.name)
 
     def _refused(self, wanted: Wanted, replica: Replica, fault: Refusal) -> PartitionData:
         if not self.is_counting:
@@ -395,6 +424,8 @@ class _Fetch:
                 answer.preferred_read_replica = nearest.broker_id
                 return answer
         bytes_max = max(0, min(asked.partition_max_bytes, self.bytes_max - self.bytes_read))
+        if self.is_counting and is_committed_only and not log.aborted.is_whole:
+            return answer
         if self.is_counting:
             self.bytes_read += min(bytes_max, log.readable_bytes(asked.fetch_offset, offset_limit=limit))
             return answer
@@ -412,9 +443,13 @@ class _Fetch:
         if not found.buffers:
             return answer
         if is_committed_only:
+            try:
+                aborted = log.aborted_transactions(asked.fetch_offset, found.next_offset)
+            except NotReady:
+                self.context.services.index_mending.begin(replica)
+                return answer
             answer.aborted_transactions = [
-                AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
-                for aborted in log.aborted_transactions(asked.fetch_offset, found.next_offset)
+                AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset) for each in aborted
             ]
         answer.records = found.buffers
         if self.context.version < VERSION_MAGIC_2:
@@ -424,7 +459,7 @@ class _Fetch:
         return answer
 
 
-def replica_in_rack(replica: Replica, rack: str, *, node_image: Image) -> Progress | None:
+def replica_in_rack(replica: Replica, rack: str, *, node_image: Image) -> FollowerProgress | None:
     """The in-sync follower in this rack that has most; None if there is none, or the leader itself is there."""
     own = node_image.brokers.get(replica.node_id)
     if own is None or own.rack == rack:
@@ -438,6 +473,12 @@ def replica_in_rack(replica: Replica, rack: str, *, node_image: Image) -> Progre
         and broker.rack == rack
     ]
     return max(there, key=lambda progress: progress.end_offset, default=None)
+
+
+def denied(index: int) -> PartitionData:
+    answer = refused(index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    answer.aborted_transactions = []
+    return answer
 
 
 def refused(index: int, error: ErrorCode) -> PartitionData:

@@ -1,11 +1,9 @@
-"""FindCoordinator (key 10): returns the broker that coordinates a group.
+"""FindCoordinator (key 10): returns the broker that coordinates a group or a transactional id.
 
 The coordinator of a key is the leader of the key's partition in the internal topic for its key type
-(`broker/coordinators.py`; __consumer_offsets for groups). The topic is created when first needed, with all the replicas
+(`broker/coordinators.py`). The topic is created when first needed, with all the replicas
 it is configured to have or not at all: until enough brokers live the answer is COORDINATOR_NOT_AVAILABLE.
-Versions: v1 key_type; v4 many keys. Transactions and share groups have no coordinator here yet. A share group's key is
-answered INVALID_REQUEST. A transactional id is answered TRANSACTIONAL_ID_AUTHORIZATION_FAILED: it is the only code that
-librdkafka, Java and franz-go all take for fatal, and after any other librdkafka asks again until its time is over.
+Versions: v1 key_type; v4 many keys. Share groups have no coordinator here yet: their keys are answered INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -15,10 +13,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from chronik.broker.api import api
-from chronik.broker.coordinators import BY_KEY_TYPE
+from chronik.broker.coordinators import BY_KEY_TYPE, GROUP_KEY, TRANSACTION_KEY
 from chronik.broker.creation import create_missing
+from chronik.broker.linearizable_reads import reads_metadata
 from chronik.broker.permissions import DESCRIBE, GROUP, TRANSACTIONAL_ID
-from chronik.broker.reading import reads_metadata
 from chronik.runtime.buggify import NO_COORDINATOR
 from chronik.runtime.pieces import Work, each
 from chronik.wire.error_codes import ErrorCode
@@ -45,7 +43,11 @@ def find_coordinator(
     request: FindCoordinatorRequest, context: Context
 ) -> Work[FindCoordinatorResponse] | Coroutine[Any, Any, Work[FindCoordinatorResponse]]:
     row = BY_KEY_TYPE.get(request.key_type)
-    if row is not None and row.make is not None and context.services.store.image.topic_named(row.topic) is None:
+    is_missing = (
+        row is not None and row.make is not None and context.services.store.image.topic_named(row.topic) is None
+    )
+    keys = request.coordinator_keys if context.version >= VERSION_MANY else [request.key]
+    if row is not None and is_missing and any(_denial(key, request.key_type, context) is None for key in keys):
         return _after_creating(row.topic, request, context)
     return _answer(request, context)
 
@@ -76,7 +78,18 @@ def _respond(
     )
 
 
+def _denial(key: str, key_type: int, context: Context) -> ErrorCode | None:
+    """Why the caller may not know this coordinator."""
+    if key_type == GROUP_KEY and not context.allows(DESCRIBE, GROUP, key):
+        return ErrorCode.GROUP_AUTHORIZATION_FAILED
+    if key_type == TRANSACTION_KEY and not context.allows(DESCRIBE, TRANSACTIONAL_ID, key):
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    return None
+
+
 def _find(key: str, key_type: int, context: Context) -> Coordinator:
+    if (denial := _denial(key, key_type, context)) is not None:
+        return _none(key, denial)
     row = BY_KEY_TYPE.get(key_type)
     if row is None:
         return _none(key, ErrorCode.INVALID_REQUEST)

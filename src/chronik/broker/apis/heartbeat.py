@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from chronik.broker.api import api
 from chronik.broker.permissions import GROUP, READ
+from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 if TYPE_CHECKING:
@@ -14,4 +15,6 @@ if TYPE_CHECKING:
 
 @api(HeartbeatRequest, HeartbeatResponse, needs=(READ.on(GROUP),))
 def heartbeat(request: HeartbeatRequest, context: Context) -> HeartbeatResponse:
+    if not context.allows(READ, GROUP, request.group_id):
+        return HeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     return context.services.groups.heartbeat(request, context)

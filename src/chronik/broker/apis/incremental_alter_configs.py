@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from chronik.broker.api import api
 from chronik.broker.config_changes import change_configs
 from chronik.broker.permissions import ALTER_CONFIGS, CLUSTER, GROUP, TOPIC
-from chronik.metadata.commands import ConfigChange, ResourceChange
+from chronik.metadata.commands.alter_configs import ConfigChange, ResourceChange
 from chronik.wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
     AlterConfigsResourceResponse,
@@ -33,7 +33,7 @@ async def incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, context: Context
 ) -> IncrementalAlterConfigsResponse:
     changes = [_change(asked) for asked in request.resources]
-    answers = await change_configs(context.services, changes, incremental=True, validate_only=request.validate_only)
+    answers = await change_configs(context, changes, incremental=True, validate_only=request.validate_only)
     return IncrementalAlterConfigsResponse(
         throttle_time_ms=0,
         responses=[

@@ -1,45 +1,83 @@
-"""InitProducerId (key 22): an id for an idempotent producer, from a block that the controller gave this node.
+"""InitProducerId (key 22): the id and epoch of an idempotent or transactional producer.
 
-Versions: v3 a producer may ask to go on with its own id and epoch; without a transactional id a new one is as good.
-Transactional ids need the transaction coordinator, which is not here yet: TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which
-every client takes for fatal (see find_coordinator).
+Without a transactional id it is a new id, from a block that the controller gave this node. With one, the transaction
+coordinator fences the producer before: its epoch is lower than the one that is handed out, and its open transaction is
+aborted, for which the client is told CONCURRENT_TRANSACTIONS once and comes again.
+Versions: v3 a producer may ask to go on with its own id and epoch; v4 PRODUCER_FENCED instead of
+INVALID_PRODUCER_EPOCH; v6 two-phase commit (transaction.two.phase.commit.enable).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
 
 from chronik.broker.api import api
-from chronik.broker.permissions import CLUSTER, IDEMPOTENT_WRITE, TOPIC, TRANSACTIONAL_ID, WRITE
-from chronik.broker.topics import refused_by
-from chronik.metadata.errors import MetadataError, NotController
+from chronik.broker.apis.add_partitions_to_txn import before_fencing
+from chronik.broker.authorizer import Notes
+from chronik.broker.one_at_a_time import one_at_a_time
+from chronik.broker.permissions import CLUSTER, IDEMPOTENT_WRITE, TOPIC, TRANSACTIONAL_ID, TWO_PHASE_COMMIT, WRITE
+from chronik.coordinator.transactions.coordinator import Initialized, NoProducerId
+from chronik.coordinator.transactions.transitions import Producer
+from chronik.wire.batches import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
     from chronik.broker.context import Context
 
+VERSION_FENCED = 4
+
 
 @api(
     InitProducerIdRequest,
     InitProducerIdResponse,
-    versions="0-5",
-    needs=(IDEMPOTENT_WRITE.on(CLUSTER), WRITE.on(TOPIC, "any, instead"), WRITE.on(TRANSACTIONAL_ID, "with one")),
+    needs=(
+        IDEMPOTENT_WRITE.on(CLUSTER),
+        WRITE.on(TOPIC, "any, instead"),
+        WRITE.on(TRANSACTIONAL_ID, "with one"),
+        TWO_PHASE_COMMIT.on(TRANSACTIONAL_ID, "with enable_2pc"),
+    ),
 )
-async def init_producer_id(request: InitProducerIdRequest, context: Context) -> InitProducerIdResponse:
-    if request.transactional_id == "":
-        return _refused(ErrorCode.INVALID_REQUEST)
-    if request.transactional_id is not None:
-        return _refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    try:
-        producer_id = await context.services.producer_ids.next()
-    except NotController:
-        # Clients do not know the controller's errors here: this one makes them come again.
-        return _refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    except MetadataError as fault:
-        return _refused(refused_by(fault)[0])
-    return InitProducerIdResponse(throttle_time_ms=0, error_code=0, producer_id=producer_id, producer_epoch=0)
+def init_producer_id(request: InitProducerIdRequest, context: Context) -> Coroutine[Any, Any, InitProducerIdResponse]:
+    work = _answer(request, context)
+    return work if request.transactional_id is None else one_at_a_time(context, work)
 
 
-def _refused(error: ErrorCode) -> InitProducerIdResponse:
-    return InitProducerIdResponse(throttle_time_ms=0, error_code=error, producer_id=-1, producer_epoch=-1)
+async def _answer(request: InitProducerIdRequest, context: Context) -> InitProducerIdResponse:
+    made = await _initialize(request, context)
+    error = before_fencing(made.error) if context.version < VERSION_FENCED else made.error
+    return InitProducerIdResponse(
+        throttle_time_ms=0, error_code=error, producer_id=made.producer_id, producer_epoch=made.producer_epoch
+    )
+
+
+async def _initialize(request: InitProducerIdRequest, context: Context) -> Initialized:
+    if (denial := _denial(request, context)) is not None:
+        return Initialized(denial)
+    has_id, has_epoch = request.producer_id != NO_PRODUCER_ID, request.producer_epoch != NO_PRODUCER_EPOCH
+    if has_id != has_epoch:
+        return Initialized(ErrorCode.INVALID_REQUEST)
+    if request.transactional_id is None:
+        try:
+            return Initialized(ErrorCode.NONE, await context.services.producer_ids.next(), 0)
+        except NoProducerId as fault:
+            return Initialized(fault.kafka_error)
+    return await context.services.transactions.init_producer_id(
+        request.transactional_id,
+        request.transaction_timeout_ms,
+        Producer(request.producer_id, request.producer_epoch) if has_id else None,
+        has_two_phase_commit=request.enable_2pc,
+        keeps_prepared=request.keep_prepared_txn,
+    )
+
+
+def _denial(request: InitProducerIdRequest, context: Context) -> ErrorCode | None:
+    name = request.transactional_id
+    if name is not None:
+        is_allowed = context.allows(WRITE, TRANSACTIONAL_ID, name)
+        if request.enable_2pc:
+            is_allowed = is_allowed and context.allows(TWO_PHASE_COMMIT, TRANSACTIONAL_ID, name)
+        return None if is_allowed else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    is_allowed = context.allows_on_cluster(IDEMPOTENT_WRITE, Notes.ALLOWED) or context.allows_any(WRITE, TOPIC)
+    return None if is_allowed else ErrorCode.CLUSTER_AUTHORIZATION_FAILED

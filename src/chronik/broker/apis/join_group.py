@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING
 
 from chronik.broker.api import api
 from chronik.broker.permissions import GROUP, READ
+from chronik.coordinator.groups.classic.members import join_error
+from chronik.coordinator.groups.coordinator import NULLABLE_PROTOCOL_SINCE
+from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 if TYPE_CHECKING:
@@ -21,4 +24,8 @@ if TYPE_CHECKING:
 
 @api(JoinGroupRequest, JoinGroupResponse, needs=(READ.on(GROUP),))
 def join_group(request: JoinGroupRequest, context: Context) -> JoinGroupResponse | asyncio.Future[JoinGroupResponse]:
+    if not context.allows(READ, GROUP, request.group_id):
+        denied = join_error(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        denied.protocol_name = None if context.version >= NULLABLE_PROTOCOL_SINCE else ""
+        return denied
     return context.services.groups.join_group(request, context)

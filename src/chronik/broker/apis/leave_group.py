@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from chronik.broker.api import api
 from chronik.broker.permissions import GROUP, READ
+from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 
 if TYPE_CHECKING:
@@ -17,4 +18,6 @@ if TYPE_CHECKING:
 def leave_group(
     request: LeaveGroupRequest, context: Context
 ) -> LeaveGroupResponse | asyncio.Future[LeaveGroupResponse]:
+    if not context.allows(READ, GROUP, request.group_id):
+        return LeaveGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, members=[])
     return context.services.groups.leave_group(request, context)

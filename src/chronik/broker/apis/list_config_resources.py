@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from chronik.broker.api import api
+from chronik.broker.linearizable_reads import reads_metadata
 from chronik.broker.permissions import CLUSTER, DESCRIBE_CONFIGS
-from chronik.broker.reading import reads_metadata
 from chronik.metadata.image import Image, ResourceType
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.list_config_resources import (
@@ -28,6 +28,9 @@ KINDS = frozenset(ResourceType)
 @api(ListConfigResourcesRequest, ListConfigResourcesResponse, needs=(DESCRIBE_CONFIGS.on(CLUSTER),))
 @reads_metadata
 def list_config_resources(request: ListConfigResourcesRequest, context: Context) -> ListConfigResourcesResponse:
+    if not context.allows_on_cluster(DESCRIBE_CONFIGS):
+        error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        return ListConfigResourcesResponse(throttle_time_ms=0, error_code=error, config_resources=[])
     asked = [ResourceType.CLIENT_METRICS] if context.version == 0 else request.resource_types or sorted(KINDS)
     response = ListConfigResourcesResponse(throttle_time_ms=0, error_code=ErrorCode.NONE, config_resources=[])
     if not KINDS.issuperset(asked):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from chronik.broker.api import api
+from chronik.broker.authorizer import Notes
 from chronik.broker.permissions import CLUSTER, DESCRIBE, GROUP
 from chronik.runtime.pieces import Work
 from chronik.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
@@ -15,4 +16,8 @@ if TYPE_CHECKING:
 
 @api(ListGroupsRequest, ListGroupsResponse, needs=(DESCRIBE.on(CLUSTER), DESCRIBE.on(GROUP, "each, instead")))
 def list_groups(request: ListGroupsRequest, context: Context) -> Work[ListGroupsResponse]:
-    return context.services.groups.listing_groups(request, context)
+    response = yield from context.services.groups.listing_groups(request, context)
+    if not context.allows_on_cluster(DESCRIBE, Notes.NONE):
+        denied = context.denied(DESCRIBE, GROUP, [group.group_id for group in response.groups], Notes.NONE)
+        response.groups = [group for group in response.groups if group.group_id not in denied]
+    return response

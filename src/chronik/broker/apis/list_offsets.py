@@ -30,13 +30,21 @@ from chronik.wire.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from chronik.wire.notation import ZERO_UUID
+from chronik.wire.offset_specs import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    EARLIEST_PENDING_UPLOAD,
+    LATEST,
+    LATEST_TIERED,
+    MAX_TIMESTAMP,
+)
 
 if TYPE_CHECKING:
     from chronik.broker.context import Context
+    from chronik.metadata.image import Topic
     from chronik.replication.replica import Replica
     from chronik.runtime.interfaces import Lane
 
-LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 VERSION_NEVER = 2**15
 VERSION_NOT_AVAILABLE = 5
 SINCE_VERSION = {
@@ -54,12 +62,15 @@ NO_OFFSET = (-1, -1, -1)  # offset, timestamp, leader epoch
 async def list_offsets(request: ListOffsetsRequest, context: Context) -> ListOffsetsResponse:
     topics = []
     for asked in request.topics:
-        topic = find_topic(context.services, asked.name, ZERO_UUID)
+        topic: Topic | ErrorCode = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        is_denied = not context.allows(DESCRIBE, TOPIC, asked.name)
+        if not is_denied:
+            topic = find_topic(context.services, asked.name, ZERO_UUID)
         results = []
         times = Counter(partition.partition_index for partition in asked.partitions)
         for partition in asked.partitions:
             index = partition.partition_index
-            if times[index] > 1 and context.version > 0:
+            if times[index] > 1 and context.version > 0 and not is_denied:
                 continue
             replica = topic if isinstance(topic, ErrorCode) else find_replica(context.services, topic, index)
             results.append(await _list_one(request, partition, replica, context))
@@ -67,7 +78,7 @@ async def list_offsets(request: ListOffsetsRequest, context: Context) -> ListOff
         results += [
             ListOffsetsPartitionResponse(partition_index=index, error_code=ErrorCode.INVALID_REQUEST)
             for index, count in times.items()
-            if count > 1 and context.version > 0
+            if count > 1 and context.version > 0 and not is_denied
         ]
         topics.append(ListOffsetsTopicResponse(name=asked.name, partitions=results))
     return ListOffsetsResponse(topics=topics)

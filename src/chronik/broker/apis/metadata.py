@@ -13,11 +13,21 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from chronik.broker.api import api
+from chronik.broker.authorizer import Notes
 from chronik.broker.creation import create_missing
-from chronik.broker.permissions import CLUSTER, CLUSTER_OPERATIONS, CREATE, DESCRIBE, TOPIC, TOPIC_OPERATIONS
-from chronik.broker.reading import reads_metadata
+from chronik.broker.linearizable_reads import reads_metadata
+from chronik.broker.permissions import (
+    CLUSTER,
+    CLUSTER_NAME,
+    CLUSTER_OPERATIONS,
+    CREATE,
+    DESCRIBE,
+    TOPIC,
+    TOPIC_OPERATIONS,
+)
 from chronik.broker.topics import INTERNAL_TOPICS
-from chronik.metadata.decisions.topics import why_not_a_topic_name
+from chronik.metadata.commands.create_topics import why_not_a_topic_name
+from chronik.metadata.image import NO_LEADER
 from chronik.runtime.pieces import ITEMS_PER_PIECE, Work
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.metadata import (
@@ -35,7 +45,6 @@ if TYPE_CHECKING:
     from chronik.metadata.image import Image, Partition, Topic
 
 VERSION_NULL_MEANS_ALL, VERSION_TOPIC_IDS = 1, 12  # v10 and v11 cannot answer without a name
-NO_LEADER = -1
 TOPICS_AT_ONCE = 8  # as most clients ask for; more are described in turns
 
 
@@ -69,19 +78,57 @@ def metadata(
     if context.version < VERSION_TOPIC_IDS and any(t.name is None or t.topic_id != ZERO_UUID for t in wanted):
         return _ids_too_early(wanted)
     request.topics = wanted = list({(topic.topic_id, topic.name): topic for topic in wanted}.values())
+    denied: list[MetadataResponseTopic] = []
+    if context.services.authorizer.restricts:
+        wanted, denied = _permitted(wanted, image, context)
+        request.topics = wanted
     missing = [topic.name for topic in wanted if topic.name and image.topic_named(topic.name) is None]
     may_create = request.allow_auto_topic_creation and context.services.settings.auto_create_topics_enable
     creatable = [name for name in missing if may_create or name in INTERNAL_TOPICS]
+    refused: dict[str, ErrorCode] = {}
+    if creatable and not context.allows_on_cluster(CREATE, Notes.ALLOWED):
+        uncreatable = context.denied(CREATE, TOPIC, creatable)
+        refused = dict.fromkeys(uncreatable, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        creatable = [name for name in creatable if name not in uncreatable]
     if creatable:
-        return _after_creating(creatable, request, context)
+        return _after_creating(creatable, request, context, refused, denied)
     if len(wanted) > TOPICS_AT_ONCE:
-        return _answer(request, context, {})
-    return _response(request, context, [_find(asked, image, request, context, {}) for asked in wanted])
+        return _answer(request, context, refused, denied)
+    found = [_find(asked, image, request, context, refused) for asked in wanted]
+    return _response(request, context, found + denied)
+
+
+def _permitted(
+    wanted: list[MetadataRequestTopic], image: Image, context: Context
+) -> tuple[list[MetadataRequestTopic], list[MetadataResponseTopic]]:
+    """What the caller may see, and the answers for the rest. They tell neither whether a topic of a given name exists
+    nor what a topic with a given id is called."""
+    permitted, denied = [], []
+    for asked in wanted:
+        by_id = asked.topic_id != ZERO_UUID and asked.name is None
+        topic = image.topic(asked.topic_id) if by_id else None
+        is_unknown = by_id and topic is None
+        name = asked.name or "" if topic is None else topic.name
+        if is_unknown or context.allows(DESCRIBE, TOPIC, name):
+            permitted.append(asked)
+        else:
+            denied.append(
+                MetadataResponseTopic(
+                    error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                    name=None if by_id else name,
+                    topic_id=asked.topic_id if by_id else ZERO_UUID,
+                    partitions=[],
+                )
+            )
+    return permitted, denied
 
 
 def _describe_all(image: Image, request: MetadataRequest, context: Context) -> Work[MetadataResponse]:
     described = []
     for topic in sorted(image.topics_by_name.values(), key=lambda each: each.name):
+        if not context.allows(DESCRIBE, TOPIC, topic.name, Notes.NONE):
+            yield 1
+            continue
         described.append(_describe(topic, image, request, context))
         yield 1 + len(topic.partitions) // ITEMS_PER_PIECE
     return _response(request, context, described)
@@ -102,18 +149,26 @@ def _ids_too_early(wanted: list[MetadataRequestTopic]) -> MetadataResponse:
     return MetadataResponse(brokers=[], topics=refused)
 
 
-async def _after_creating(names: list[str], request: MetadataRequest, context: Context) -> Work[MetadataResponse]:
-    return _answer(request, context, await create_missing(context.services, names))
+async def _after_creating(
+    names: list[str],
+    request: MetadataRequest,
+    context: Context,
+    refused: dict[str, ErrorCode],
+    denied: list[MetadataResponseTopic],
+) -> Work[MetadataResponse]:
+    return _answer(request, context, refused | await create_missing(context.services, names), denied)
 
 
-def _answer(request: MetadataRequest, context: Context, refused: dict[str, ErrorCode]) -> Work[MetadataResponse]:
+def _answer(
+    request: MetadataRequest, context: Context, refused: dict[str, ErrorCode], denied: list[MetadataResponseTopic]
+) -> Work[MetadataResponse]:
     image = context.services.store.image
     topics = []
     for asked in request.topics or []:
         found = _find(asked, image, request, context, refused)
         topics.append(found)
         yield 1 + len(found.partitions) // ITEMS_PER_PIECE
-    return _response(request, context, topics)
+    return _response(request, context, topics + denied)
 
 
 def _find(
@@ -149,7 +204,7 @@ def _unknown(name: str | None, topic_id: bytes, error: ErrorCode) -> MetadataRes
 def _describe(topic: Topic, image: Image, request: MetadataRequest, context: Context) -> MetadataResponseTopic:
     if request.include_topic_authorized_operations:
         described = _describe_anew(topic, image)
-        described.topic_authorized_operations = TOPIC_OPERATIONS
+        described.topic_authorized_operations = context.permitted(TOPIC_OPERATIONS, TOPIC, topic.name)
         return described
     kept = context.services.described_topics
     found = kept.get(topic, image)
@@ -197,5 +252,7 @@ def _response(request: MetadataRequest, context: Context, topics: list[MetadataR
         brokers=brokers, cluster_id=services.cluster_id, controller_id=services.controller_id, topics=topics
     )
     if request.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+        is_seen = context.allows_on_cluster(DESCRIBE, Notes.NONE)
+        permitted = context.permitted(CLUSTER_OPERATIONS, CLUSTER, CLUSTER_NAME)
+        response.cluster_authorized_operations = permitted if is_seen else 0
     return response

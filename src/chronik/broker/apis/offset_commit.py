@@ -13,6 +13,7 @@ from chronik.broker.api import Later, api
 from chronik.broker.permissions import GROUP, READ, TOPIC
 from chronik.broker.topics import find_topic
 from chronik.broker.turns import PIECES_FIRST
+from chronik.coordinator.groups.offsets import commit_refused
 from chronik.runtime.pieces import ITEMS_PER_PIECE, Work, at_once
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.offset_commit import (
@@ -32,6 +33,8 @@ Refused = dict[tuple[str, bytes, int], ErrorCode]
 
 @api(OffsetCommitRequest, OffsetCommitResponse, needs=(READ.on(GROUP), READ.on(TOPIC)))
 def offset_commit(request: OffsetCommitRequest, context: Context) -> Any:
+    if not context.allows(READ, GROUP, request.group_id):
+        return commit_refused(request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     if sum([len(topic.partitions) for topic in request.topics]) > PIECES_FIRST:
         return _commit(request, context, is_long=True)
     return at_once(_commit(request, context, is_long=False))
@@ -41,20 +44,20 @@ def _commit(request: OffsetCommitRequest, context: Context, *, is_long: bool) ->
     asked, refused = request.topics, Refused()
     request.topics = []
     for topic in asked:
-        known = yield from _known(topic, context, refused)
+        known = yield from known_part(topic, context, refused, by_id=context.version >= VERSION_TOPIC_IDS)
         if known.partitions:
             request.topics.append(known)
     if asked and not request.topics:
-        return (yield from _in_order(asked, refused, OffsetCommitResponse(topics=[])))
+        return (yield from in_order(asked, refused, OffsetCommitResponse(topics=[])))
     if is_long:
         answer = yield from context.services.groups.committing_offsets(request, context)
     else:
         answer = context.services.groups.offset_commit(request, context)
     if not isinstance(answer, asyncio.Future):
-        return (yield from _in_order(asked, refused, answer))
+        return (yield from in_order(asked, refused, answer))
     if is_long:
         return _when_durable(answer, asked, refused, context)
-    return Later(answer, lambda done: at_once(_in_order(asked, refused, done.result())))
+    return Later(answer, lambda done: at_once(in_order(asked, refused, done.result())))
 
 
 async def _when_durable(
@@ -63,12 +66,17 @@ async def _when_durable(
     refused: Refused,
     context: Context,
 ) -> OffsetCommitResponse:
-    return await context.services.turns.run(_in_order(asked, refused, await answer))
+    return await context.services.turns.run(in_order(asked, refused, await answer))
 
 
-def _known(topic: OffsetCommitRequestTopic, context: Context, refused: Refused) -> Work[OffsetCommitRequestTopic]:
+def known_part(
+    topic: OffsetCommitRequestTopic, context: Context, refused: Refused, *, by_id: bool
+) -> Work[OffsetCommitRequestTopic]:
     """The part of a topic that exists, with both its name and its id; what does not goes to `refused`."""
-    found = find_topic(context.services, topic.name, topic.topic_id, by_id=context.version >= VERSION_TOPIC_IDS)
+    found = find_topic(context.services, topic.name, topic.topic_id, by_id=by_id)
+    if found is not ErrorCode.UNKNOWN_TOPIC_ID:
+        name = topic.name if isinstance(found, ErrorCode) else found.name
+        found = found if context.allows(READ, TOPIC, name) else ErrorCode.TOPIC_AUTHORIZATION_FAILED
     count = 0 if isinstance(found, ErrorCode) else len(found.partitions)
     error = found if isinstance(found, ErrorCode) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     kept = []
@@ -83,7 +91,7 @@ def _known(topic: OffsetCommitRequestTopic, context: Context, refused: Refused) 
     return OffsetCommitRequestTopic(name=name, topic_id=topic.topic_id, partitions=kept)
 
 
-def _in_order(
+def in_order(
     asked: list[OffsetCommitRequestTopic], refused: Refused, answer: OffsetCommitResponse
 ) -> Work[OffsetCommitResponse]:
     """The coordinator's answer and the refusals, in the order of the request."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from chronik.broker.api import Later, api
 from chronik.broker.permissions import DELETE, GROUP, READ, TOPIC
 from chronik.broker.topics import find_topic
+from chronik.coordinator.groups.shard import offset_delete_refused
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -25,11 +26,13 @@ from chronik.wire.notation import ZERO_UUID
 if TYPE_CHECKING:
     from chronik.broker.context import Context
 
-Unknown = dict[str, list[OffsetDeleteRequestPartition]]  # by topic
+Unknown = dict[str, tuple[list[OffsetDeleteRequestPartition], ErrorCode]]  # by topic
 
 
 @api(OffsetDeleteRequest, OffsetDeleteResponse, needs=(DELETE.on(GROUP), READ.on(TOPIC)))
 def offset_delete(request: OffsetDeleteRequest, context: Context) -> OffsetDeleteResponse | Later:
+    if not context.allows(DELETE, GROUP, request.group_id):
+        return offset_delete_refused(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     unknown = Unknown()
     request.topics = [known for topic in request.topics if (known := _known(topic, context, unknown)).partitions]
     answer = context.services.groups.offset_delete(request, context)
@@ -39,12 +42,16 @@ def offset_delete(request: OffsetDeleteRequest, context: Context) -> OffsetDelet
 
 
 def _known(topic: OffsetDeleteRequestTopic, context: Context, unknown: Unknown) -> OffsetDeleteRequestTopic:
-    """The part of a topic that exists; what does not goes to `unknown`."""
+    """The part of a topic that exists and that the caller may read; the rest goes to `unknown`."""
+    if not context.allows(READ, TOPIC, topic.name):
+        unknown[topic.name] = topic.partitions, ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return OffsetDeleteRequestTopic(name=topic.name, partitions=[])
     found = find_topic(context.services, topic.name, ZERO_UUID)
     count = 0 if isinstance(found, ErrorCode) else len(found.partitions)
     kept = [partition for partition in topic.partitions if 0 <= partition.partition_index < count]
     if len(kept) < len(topic.partitions):
-        unknown[topic.name] = [each for each in topic.partitions if not 0 <= each.partition_index < count]
+        rest = [each for each in topic.partitions if not 0 <= each.partition_index < count]
+        unknown[topic.name] = rest, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return OffsetDeleteRequestTopic(name=topic.name, partitions=kept)
 
 
@@ -53,14 +60,11 @@ def _with_refusals(answer: OffsetDeleteResponse, unknown: Unknown) -> OffsetDele
     if answer.error_code:
         return answer
     answered = {topic.name: topic for topic in answer.topics}
-    for name, partitions in unknown.items():
+    for name, (partitions, error) in unknown.items():
         if name not in answered:
             answered[name] = OffsetDeleteResponseTopic(name=name, partitions=[])
             answer.topics.append(answered[name])
         answered[name].partitions += [
-            OffsetDeleteResponsePartition(
-                partition_index=each.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            )
-            for each in partitions
+            OffsetDeleteResponsePartition(partition_index=each.partition_index, error_code=error) for each in partitions
         ]
     return answer

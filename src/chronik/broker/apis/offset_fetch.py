@@ -1,61 +1,95 @@
 """OffsetFetch (key 9): returns committed offsets of groups. Topic ids (v10) are resolved here.
 
-Versions: v2 null means all topics; v7 require_stable waits for commits under way; v8 many groups; v9 members are
-checked; v10 topics by id.
+Versions: v2 null means all topics; v7 require_stable waits for commits under way, and for the metadata to confirm that
+this node is still the coordinator; v8 many groups; v9 members are checked; v10 topics by id.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from chronik.broker.api import api
+from chronik.broker.authorizer import Notes
+from chronik.broker.linearizable_reads import reads_metadata
 from chronik.broker.permissions import DESCRIBE, GROUP, TOPIC
 from chronik.runtime.pieces import Work, each_light
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.offset_fetch import (
     OffsetFetchRequest,
+    OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
     OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
 
 if TYPE_CHECKING:
     from chronik.broker.context import Context
 
-VERSION_TOPIC_IDS = 10
-Unknown = dict[str, list[OffsetFetchRequestTopics]]  # by group
+VERSION_GROUP_ERROR, VERSION_MANY_GROUPS, VERSION_TOPIC_IDS = 2, 8, 10
+# By group: topics that the coordinator is not asked for, and the error that each gets.
+Refused = dict[str, list[tuple[OffsetFetchRequestTopics, ErrorCode]]]
 
 
 @api(OffsetFetchRequest, OffsetFetchResponse, needs=(DESCRIBE.on(GROUP), DESCRIBE.on(TOPIC)))
-def offset_fetch(
+def offset_fetch(request: OffsetFetchRequest, context: Context) -> Any:
+    """Stable offsets are those after every transaction that has ended. So the answer is that of the coordinator: a node
+    that cannot know whether another one has become it sends the client away."""
+    return _fetch_confirmed(request, context) if request.require_stable else _fetch(request, context)
+
+
+def _fetch(
     request: OffsetFetchRequest, context: Context
 ) -> Work[OffsetFetchResponse | Coroutine[Any, Any, OffsetFetchResponse]]:
-    unknown = _name_topics(request, context) if context.version >= VERSION_TOPIC_IDS else {}
+    refused: Refused = {}
+    if context.version >= VERSION_TOPIC_IDS:
+        _name_topics(request, context, refused)
+    if context.services.authorizer.restricts:
+        return _restricted(request, context, refused)
     fetching = context.services.groups.fetching_offsets(request, context)
     if isinstance(fetching, asyncio.Future):
-        return _when_settled(fetching, context, unknown)
-    return (yield from _answer(fetching, context, unknown))
+        return _when_settled(fetching, context, refused)
+    return (yield from _answer(fetching, context, refused))
+
+
+def _not_coordinator(request: OffsetFetchRequest, context: Context) -> OffsetFetchResponse:
+    error = ErrorCode.NOT_COORDINATOR  # clients ask for the coordinator again
+    if context.version < VERSION_MANY_GROUPS:
+        return OffsetFetchResponse(error_code=error, topics=[])
+    groups = [OffsetFetchResponseGroup(group_id=each.group_id, topics=[], error_code=error) for each in request.groups]
+    return OffsetFetchResponse(groups=groups)
+
+
+_fetch_confirmed = reads_metadata(_fetch, otherwise=_not_coordinator)
 
 
 async def _when_settled(
-    settled: asyncio.Future[Work[OffsetFetchResponse]], context: Context, unknown: Unknown
+    settled: asyncio.Future[Work[OffsetFetchResponse]], context: Context, refused: Refused
 ) -> OffsetFetchResponse:
-    return await context.services.turns.run(_answer(await settled, context, unknown))
+    return await context.services.turns.run(_answer(await settled, context, refused))
 
 
-def _answer(fetching: Work[OffsetFetchResponse], context: Context, unknown: Unknown) -> Work[OffsetFetchResponse]:
+def _answer(fetching: Work[OffsetFetchResponse], context: Context, refused: Refused) -> Work[OffsetFetchResponse]:
     response = yield from fetching
     if context.version >= VERSION_TOPIC_IDS:
-        yield from _give_ids(response, context, unknown)
+        yield from _give_ids(response, context)
+    for group in response.groups:
+        for asked, error in refused.get(group.group_id, ()) if not group.error_code else ():
+            partitions = yield from each_light(partial(_failed, error), asked.partition_indexes)
+            group.topics.append(
+                OffsetFetchResponseTopics(name=asked.name, topic_id=asked.topic_id, partitions=partitions)
+            )
     return response
 
 
-def _name_topics(request: OffsetFetchRequest, context: Context) -> Unknown:
-    """Gives every topic its name; takes out and returns those that do not exist."""
-    unknown: Unknown = {}
+def _name_topics(request: OffsetFetchRequest, context: Context, refused: Refused) -> None:
+    """Gives every topic its name; takes out those that do not exist."""
     for group in request.groups:
         if group.topics is None:
             continue
@@ -63,15 +97,14 @@ def _name_topics(request: OffsetFetchRequest, context: Context) -> Unknown:
         for topic in group.topics:
             found = context.services.store.image.topic(topic.topic_id)
             if found is None:
-                unknown.setdefault(group.group_id, []).append(topic)
+                refused.setdefault(group.group_id, []).append((topic, ErrorCode.UNKNOWN_TOPIC_ID))
             else:
                 topic.name = found.name
                 known.append(topic)
         group.topics = known
-    return unknown
 
 
-def _give_ids(response: OffsetFetchResponse, context: Context, unknown: Unknown) -> Work[None]:
+def _give_ids(response: OffsetFetchResponse, context: Context) -> Work[None]:
     for group in response.groups:
         named = []
         for topic in group.topics:
@@ -81,12 +114,81 @@ def _give_ids(response: OffsetFetchResponse, context: Context, unknown: Unknown)
                 named.append(topic)
             yield 1
         group.topics = named
-        for asked in unknown.get(group.group_id, ()):
-            partitions = yield from each_light(_refused, asked.partition_indexes)
-            group.topics.append(OffsetFetchResponseTopics(topic_id=asked.topic_id, partitions=partitions))
 
 
-def _refused(index: int) -> OffsetFetchResponsePartitions:
-    return OffsetFetchResponsePartitions(
-        partition_index=index, committed_offset=-1, metadata="", error_code=ErrorCode.UNKNOWN_TOPIC_ID
+def _failed(error: ErrorCode, index: int) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(partition_index=index, committed_offset=-1, metadata="", error_code=error)
+
+
+# --- callers who may not see everything
+
+
+def _restricted(
+    request: OffsetFetchRequest, context: Context, refused: Refused
+) -> Coroutine[Any, Any, OffsetFetchResponse]:
+    """Asks the coordinator for groups and topics that the caller may see. Offsets of other topics are left out where
+    all are asked for, and are errors where they are named."""
+    if context.version < VERSION_MANY_GROUPS:
+        return _restricted_one(request, context)
+    denied = context.denied(DESCRIBE, GROUP, [group.group_id for group in request.groups])
+    hidden = [group.group_id for group in request.groups if group.group_id in denied]
+    request.groups = [group for group in request.groups if group.group_id not in denied]
+    for group in request.groups:
+        unseen = context.denied(DESCRIBE, TOPIC, [topic.name for topic in group.topics or ()])
+        for topic in group.topics or ():
+            if topic.name in unseen:
+                refused.setdefault(group.group_id, []).append((topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+        if group.topics is not None:
+            group.topics = [topic for topic in group.topics if topic.name not in unseen]
+    asks_for_all = {group.group_id for group in request.groups if group.topics is None}
+    fetching = context.services.groups.fetching_offsets(request, context)
+    return _seen(fetching, context, refused, hidden, asks_for_all)
+
+
+async def _seen(
+    fetching: Work[OffsetFetchResponse] | asyncio.Future[Work[OffsetFetchResponse]],
+    context: Context,
+    refused: Refused,
+    hidden: list[str],
+    asks_for_all: set[str],
+) -> OffsetFetchResponse:
+    work = await fetching if isinstance(fetching, asyncio.Future) else fetching
+    response = await context.services.turns.run(_answer(work, context, refused))
+    for group in response.groups:
+        if group.group_id in asks_for_all:
+            unseen = context.denied(DESCRIBE, TOPIC, [topic.name for topic in group.topics], Notes.NONE)
+            group.topics = [topic for topic in group.topics if topic.name not in unseen]
+    error = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    response.groups += [OffsetFetchResponseGroup(group_id=name, topics=[], error_code=error) for name in hidden]
+    return response
+
+
+async def _restricted_one(request: OffsetFetchRequest, context: Context) -> OffsetFetchResponse:
+    """Versions that ask for one group. The oldest have no place for an error of the group."""
+    asked = request.topics
+    if not context.allows(DESCRIBE, GROUP, request.group_id):
+        error = ErrorCode.GROUP_AUTHORIZATION_FAILED
+        topics = [_old_topic(topic, error) for topic in asked or ()] if context.version < VERSION_GROUP_ERROR else []
+        return OffsetFetchResponse(error_code=error, topics=topics)
+    unseen = context.denied(DESCRIBE, TOPIC, [topic.name for topic in asked or ()])
+    if asked is not None:
+        request.topics = [topic for topic in asked if topic.name not in unseen]
+    fetching = context.services.groups.fetching_offsets(request, context)
+    response = await context.services.turns.run(await fetching if isinstance(fetching, asyncio.Future) else fetching)
+    if asked is None:
+        unseen = context.denied(DESCRIBE, TOPIC, [topic.name for topic in response.topics], Notes.NONE)
+        response.topics = [topic for topic in response.topics if topic.name not in unseen]
+    elif not response.error_code:
+        error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        response.topics += [_old_topic(topic, error) for topic in asked if topic.name in unseen]
+    return response
+
+
+def _old_topic(asked: OffsetFetchRequestTopic, error: ErrorCode) -> OffsetFetchResponseTopic:
+    return OffsetFetchResponseTopic(
+        name=asked.name,
+        partitions=[
+            OffsetFetchResponsePartition(partition_index=index, committed_offset=-1, metadata="", error_code=error)
+            for index in asked.partition_indexes
+        ],
     )

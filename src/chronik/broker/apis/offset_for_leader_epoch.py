@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from chronik.broker.api import api
+from chronik.broker.authorizer import Notes
 from chronik.broker.errors import REFUSALS
 from chronik.broker.permissions import CLUSTER, CLUSTER_ACTION, DESCRIBE, TOPIC
 from chronik.broker.topics import find_replica, find_topic
@@ -39,8 +40,11 @@ def offset_for_leader_epoch(
     request: OffsetForLeaderEpochRequest, context: Context
 ) -> Work[OffsetForLeaderEpochResponse]:
     topics = []
+    is_denied = not context.allows_on_cluster(CLUSTER_ACTION, Notes.ALLOWED)
     for asked in request.topics:
-        topic = find_topic(context.services, asked.topic, ZERO_UUID)
+        topic: Topic | ErrorCode = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        if not is_denied or context.allows(DESCRIBE, TOPIC, asked.topic):
+            topic = find_topic(context.services, asked.topic, ZERO_UUID)
         results = yield from each(partial(_end_of, topic, context), asked.partitions)
         topics.append(OffsetForLeaderTopicResult(topic=asked.topic, partitions=results))
     return OffsetForLeaderEpochResponse(topics=topics)

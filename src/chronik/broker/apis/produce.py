@@ -2,9 +2,10 @@
 
 Order of checks, per partition: acks, topic, partition, leader, in-sync replicas, batch, sequence, append. acks=all is
 answered when the batch is committed: durable on every in-sync replica. acks=1 is answered after the append. acks=0 has
-no answer; an error closes the connection instead, which is all that such a producer can notice. Transactional batches
-are refused: there is no transaction coordinator yet, so no transaction that they could belong to.
-Versions: v0-v2 carry message sets of magic 0 and 1, which are stored as magic 2; v13 names topics by id.
+no answer; an error closes the connection instead, which is all that such a producer can notice. Before the first batch
+of a transaction on a partition its coordinator is asked (`broker/produce_transactions.py`).
+Versions: v0-v2 carry message sets of magic 0 and 1, which are stored as magic 2; v12 adds partitions to transactions;
+v13 names topics by id.
 """
 
 from __future__ import annotations
@@ -18,6 +19,18 @@ from chronik.broker.api import Later, api
 from chronik.broker.errors import REFUSALS, Unanswerable
 from chronik.broker.permissions import TOPIC, TRANSACTIONAL_ID, WRITE
 from chronik.broker.produce_reply import encoded_reply
+from chronik.broker.produce_transactions import (
+    ADMITTED,
+    Admission,
+    MustAsk,
+    Transactional,
+    admit,
+    admitted_at_once,
+    header_of,
+    is_transactional,
+    must_ask,
+    refusal_of,
+)
 from chronik.broker.produced import Look, Verdict, judge
 from chronik.broker.topics import INTERNAL_TOPICS, find_topic, why_no_replica
 from chronik.broker.turns import PIECES_FIRST
@@ -53,6 +66,7 @@ if TYPE_CHECKING:
 VERSION_TOPIC_IDS = 13
 PIECES_PER_JUDGEMENT, PIECES_PER_APPEND = 2, 3
 PARTITIONS_AT_ONCE = PIECES_FIRST // (PIECES_PER_JUDGEMENT + PIECES_PER_APPEND)
+MAGIC_AT, ATTRIBUTES_AT, MAGIC_2 = 16, 22, b"\x02"  # in a batch; the low byte of its attributes
 ACKS_ALL, ACKS_LEADER, ACKS_NONE = -1, 1, 0
 # Refusals that come before the log is looked at, so that they do not tell where it starts.
 START_UNTOLD = frozenset(
@@ -73,6 +87,8 @@ Verdicts = dict[int, Verdict | Exception | None]  # by id of the data; None: the
 @api(ProduceRequest, ProduceResponse, needs=(WRITE.on(TOPIC), WRITE.on(TRANSACTIONAL_ID, "in transactions")))
 def produce(request: ProduceRequest, context: Context) -> Produced | Coroutine[Any, Any, Produced] | Work[Any]:
     topics = request.topic_data
+    if context.services.authorizer.restricts and _is_denied_transaction(request, context):
+        return _denied_transaction(request)
     is_one = len(topics) == 1 and len(topics[0].partition_data) == 1 and request.acks != ACKS_NONE
     if is_one and not (LONG_WAY.is_on and LONG_WAY.fires()):
         return _produce_one(request, topics[0], context)
@@ -81,46 +97,107 @@ def produce(request: ProduceRequest, context: Context) -> Produced | Coroutine[A
     return work if partition_count > PARTITIONS_AT_ONCE else at_once(work)
 
 
-def _produce_to_many(request: ProduceRequest, context: Context) -> Work[Any]:
-    """Partition after partition, in turns. Each append is atomic, and nothing of this connection overtakes it."""
-    verdicts: Verdicts = {}
-    for data in request.topic_data:
-        topic = _writable_topic(data, context)
-        if isinstance(topic, ErrorCode):
-            continue
-        for partition in data.partition_data:
-            replica = context.services.replicas.get(topic, partition.index)
-            if replica is not None:
-                now_ms = context.services.runtime.clock.wall_ms()
-                verdicts[id(partition)] = judge(partition.records, context.version, replica.settings, now_ms)
-            yield PIECES_PER_JUDGEMENT
-    if any(isinstance(verdict, Look) and verdict.is_long for verdict in verdicts.values()):
-        return _look_first(request, verdicts, context)
-    return (yield from _produce(request, context, verdicts))
+def _is_denied_transaction(request: ProduceRequest, context: Context) -> bool:
+    """Batches of no transaction need no permission for it, whatever id the request names."""
+    name = request.transactional_id
+    if name is None or context.allows(WRITE, TRANSACTIONAL_ID, name):
+        return False
+    return any(_is_transactional(each.records) for topic in request.topic_data for each in topic.partition_data)
 
 
-def _produce(request: ProduceRequest, context: Context, verdicts: Verdicts) -> Work[Produced]:
-    waits: Waits = []
-    response = ProduceResponse(responses=[])
-    for topic in request.topic_data:
-        response.responses.append((yield from _produce_topic(topic, request, context, waits, verdicts)))
+def _is_transactional(records: object) -> bool:
+    """Whether the first batch says so; a request has one batch for each partition, or is refused for that."""
+    if not isinstance(records, bytes | memoryview) or len(records) <= ATTRIBUTES_AT:
+        return False
+    magic, attributes = bytes(records[MAGIC_AT : MAGIC_AT + 1]), bytes(records[ATTRIBUTES_AT : ATTRIBUTES_AT + 1])
+    return magic == MAGIC_2 and bool(attributes[0] & TRANSACTIONAL)
+
+
+def _denied_transaction(request: ProduceRequest) -> ProduceResponse | None:
+    error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    response = ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[_refused(each.index, error) for each in topic.partition_data],
+            )
+            for topic in request.topic_data
+        ]
+    )
     if request.acks == ACKS_NONE:
         _refuse_silently(response)
         return None
-    if not waits:
-        return response
+    return response
+
+
+def _produce_to_many(request: ProduceRequest, context: Context) -> Work[Any]:
+    """Partition after partition, in turns. Each append is atomic, and nothing of this connection overtakes it."""
+    verdicts: Verdicts = {}
+    has_transactional = False
+    for data in request.topic_data:
+        topic = _writable_topic(data, context)
+        for partition in data.partition_data:
+            replica = context.services.replicas.get(topic, partition.index) if isinstance(topic, Topic) else None
+            verdict = None
+            if replica is not None:
+                now_ms = context.services.runtime.clock.wall_ms()
+                verdict = judge(partition.records, context.version, replica.settings, now_ms)
+                verdicts[id(partition)] = verdict
+            if type(verdict) is BatchView:
+                has_transactional = has_transactional or verdict.attributes & TRANSACTIONAL != 0
+            else:
+                has_transactional = has_transactional or is_transactional(partition.records)
+            yield PIECES_PER_JUDGEMENT
+    if has_transactional:
+        error = refusal_of(request, filter(None, map(header_of, verdicts.values())))
+        if error is not ErrorCode.NONE:
+            return _answer(request, (yield from _refused_whole(request, error)))
+    if any(isinstance(verdict, Look) and verdict.is_long for verdict in verdicts.values()):
+        return _prepare(request, verdicts, context, has_transactional=has_transactional)
+    if has_transactional and must_ask(_transactional_batches(request, verdicts, context), context):
+        return _prepare(request, verdicts, context, has_transactional=True)
+    return (yield from _produce(request, context, verdicts, ADMITTED))
+
+
+def _refused_whole(request: ProduceRequest, error: ErrorCode) -> Work[ProduceResponse]:
+    responses = []
+    for topic in request.topic_data:
+        results = yield from each_light(lambda partition: _refused(partition.index, error), topic.partition_data)
+        made = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=results)
+        responses.append(made)
+    return ProduceResponse(responses=responses)
+
+
+def _produce(request: ProduceRequest, context: Context, verdicts: Verdicts, admission: Admission) -> Work[Produced]:
+    waits: Waits = []
+    response = ProduceResponse(responses=[])
+    for topic in request.topic_data:
+        response.responses.append((yield from _produce_topic(topic, request, context, waits, verdicts, admission)))
+    if not waits or request.acks == ACKS_NONE:
+        return _answer(request, response)
     futures = list(dict.fromkeys(future for future, _ in waits))
     future: asyncio.Future[Any] = futures[0] if len(futures) == 1 else asyncio.ensure_future(asyncio.wait(futures))
     return Later(future, lambda _: _settled(response, waits))
 
 
-def _look_first(request: ProduceRequest, verdicts: Verdicts, context: Context) -> Coroutine[Any, Any, Any]:
-    """Takes apart on a lane what would hold up the loop, then appends. Later requests of this connection wait."""
+def _answer(request: ProduceRequest, response: ProduceResponse) -> ProduceResponse | None:
+    if request.acks != ACKS_NONE:
+        return response
+    _refuse_silently(response)
+    return None
+
+
+def _prepare(
+    request: ProduceRequest, verdicts: Verdicts, context: Context, *, has_transactional: bool
+) -> Coroutine[Any, Any, Any]:
+    """What takes time before the append. Later requests of this connection wait."""
     context.connection.hold_back()  # now, not when the coroutine starts
-    return _looked_into(request, verdicts, context)
+    return _prepared(request, verdicts, context, has_transactional=has_transactional)
 
 
-async def _looked_into(request: ProduceRequest, verdicts: Verdicts, context: Context) -> Any:
+async def _prepared(request: ProduceRequest, verdicts: Verdicts, context: Context, *, has_transactional: bool) -> Any:
+    """Takes apart on a lane what would hold up the loop, asks transactions' coordinators, then appends."""
     services, connection = context.services, context.connection
     try:
         for key, verdict in verdicts.items():
@@ -131,13 +208,35 @@ async def _looked_into(request: ProduceRequest, verdicts: Verdicts, context: Con
                     # Without its frames: they hold what was decompressed, and we would keep them alive.
                     fault.__context__ = fault.__cause__ = None
                     verdicts[key] = fault.with_traceback(None)
-        done = await services.turns.run(_produce(request, context, verdicts))
+        admission = ADMITTED
+        if has_transactional:
+            admission = await admit(request, _transactional_batches(request, verdicts, context), context)
+        done = await services.turns.run(_produce(request, context, verdicts, admission))
     finally:
         connection.go_on()
     if not isinstance(done, Later):
         return done
     await asyncio.wait([done.future])
     return done.respond(done.future)
+
+
+def _transactional_batches(request: ProduceRequest, verdicts: Verdicts, context: Context) -> list[Transactional]:
+    """The batches that can be appended once their transaction is open. Only their partitions are added to it."""
+    if request.acks not in (ACKS_ALL, ACKS_LEADER, ACKS_NONE):
+        return []
+    found = []
+    for data in request.topic_data:
+        topic = _writable_topic(data, context)
+        if isinstance(topic, ErrorCode):
+            continue
+        for partition in data.partition_data:
+            header = header_of(verdicts.get(id(partition)))
+            replica = None if header is None else context.services.replicas.get(topic, partition.index)
+            if header is None or replica is None or not replica.is_leader or replica.is_gone:
+                continue
+            if request.acks != ACKS_ALL or not replica.is_below_minimum:
+                found.append(Transactional(id(partition), topic.name, header, replica))
+    return found
 
 
 def _produce_one(
@@ -147,7 +246,7 @@ def _produce_one(
     [partition] = data.partition_data
     topic = _writable_topic(data, context)
     if not isinstance(topic, Topic):  # cheaper to ask than of an enumeration
-        return _response_of_one(data, _refused(partition.index, topic))
+        return _refused_one(request, data, _refused(partition.index, topic))
     services = context.services
     replica = services.replicas.get(topic, partition.index)
     now_ms = services.runtime.clock.wall_ms()
@@ -155,10 +254,13 @@ def _produce_one(
     if replica is not None and replica.state.leader == replica.node_id:
         verdict = judge(partition.records, context.version, replica.settings, now_ms)
         if isinstance(verdict, Look) and verdict.is_long:
-            return _look_first(request, {id(partition): verdict}, context)
-    done = _append(replica, topic, partition, request, context, verdict, now_ms)
+            return _prepare_one(request, partition, verdict, context)
+    try:
+        done = _append(replica, topic, partition, request, context, verdict, now_ms)
+    except MustAsk:
+        return _prepare(request, {id(partition): verdict}, context, has_transactional=True)
     if isinstance(done, PartitionProduceResponse):
-        return _response_of_one(data, done)
+        return _refused_one(request, data, done)
     replica, appended = done
     if appended.last_offset >= replica.log.end_offset:
         broken("8 an append has its offsets", partition=replica.name, last=appended.last_offset)
@@ -178,6 +280,23 @@ def _produce_one(
         return body
     partition.records = None  # they are in the log: the next request is received into their memory
     return Later(future, partial(_settled_one, body, data, done))
+
+
+def _prepare_one(
+    request: ProduceRequest, partition: PartitionProduceData, verdict: Look, context: Context
+) -> ProduceResponse | Coroutine[Any, Any, Any]:
+    has_transactional = header_of(verdict) is not None
+    if has_transactional and request.transactional_id is None:
+        refused = _refused(partition.index, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        return _response_of_one(request.topic_data[0], refused)
+    return _prepare(request, {id(partition): verdict}, context, has_transactional=has_transactional)
+
+
+def _refused_one(request: ProduceRequest, data: TopicProduceData, refused: PartitionProduceResponse) -> ProduceResponse:
+    """Whether a transactional batch has a transaction at all comes before everything else."""
+    if request.transactional_id is None and is_transactional(data.partition_data[0].records):
+        refused = _refused(refused.index, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    return _response_of_one(data, refused)
 
 
 def _settled_one(
@@ -213,7 +332,12 @@ def _refuse_silently(response: ProduceResponse) -> None:
 
 
 def _produce_topic(
-    data: TopicProduceData, request: ProduceRequest, context: Context, waits: Waits, verdicts: Verdicts
+    data: TopicProduceData,
+    request: ProduceRequest,
+    context: Context,
+    waits: Waits,
+    verdicts: Verdicts,
+    admission: Admission,
 ) -> Work[TopicProduceResponse]:
     topic = _writable_topic(data, context)
     if isinstance(topic, ErrorCode):
@@ -221,13 +345,17 @@ def _produce_topic(
     else:
         results = []
         for partition in data.partition_data:
-            results.append(_produce_partition(topic, partition, request, context, waits, verdicts))
+            results.append(_produce_partition(topic, partition, request, context, waits, verdicts, admission))
             yield PIECES_PER_APPEND
     return TopicProduceResponse(name=data.name, topic_id=data.topic_id, partition_responses=results)
 
 
 def _writable_topic(data: TopicProduceData, context: Context) -> Topic | ErrorCode:
     topic = find_topic(context.services, data.name, data.topic_id, by_id=context.version >= VERSION_TOPIC_IDS)
+    if context.services.authorizer.restricts and topic is not ErrorCode.UNKNOWN_TOPIC_ID:
+        name = topic.name if isinstance(topic, Topic) else data.name
+        if not context.allows(WRITE, TOPIC, name):
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     if isinstance(topic, Topic) and topic.name in INTERNAL_TOPICS:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
     return topic
@@ -240,11 +368,12 @@ def _produce_partition(
     context: Context,
     waits: Waits,
     verdicts: Verdicts,
+    admission: Admission,
 ) -> PartitionProduceResponse:
     services = context.services
     replica = services.replicas.get(topic, data.index)
     now_ms = services.runtime.clock.wall_ms()
-    done = _append(replica, topic, data, request, context, verdicts.get(id(data)), now_ms)
+    done = _append(replica, topic, data, request, context, verdicts.get(id(data)), now_ms, admission)
     if isinstance(done, PartitionProduceResponse):
         return done
     replica, appended = done
@@ -266,8 +395,12 @@ def _append(
     context: Context,
     verdict: Verdict | Exception | None,
     now_ms: int,
+    admission: Admission | None = None,
 ) -> tuple[Replica, Appended] | PartitionProduceResponse:
-    """Where the batch was appended, or the answer that it was not."""
+    """Where the batch was appended, or the answer that it was not.
+
+    Without an admission, raises MustAsk for a batch whose transaction's coordinator has to be asked first.
+    """
     if request.acks not in (ACKS_ALL, ACKS_LEADER, ACKS_NONE):
         return _refused(data.index, ErrorCode.INVALID_REQUIRED_ACKS)
     if replica is None:
@@ -290,23 +423,22 @@ def _append(
             batch = opened
         else:
             raise verdict
+        guard = None
         if batch.attributes & TRANSACTIONAL:
-            return _refused(data.index, _no_transaction(request))
-        appended = replica.append([batch], now_ms=now_ms, verify=verify)
+            if request.transactional_id is None:
+                return _refused(data.index, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+            if admission is None:
+                admission = admitted_at_once(batch, replica, context)
+            guard = admission.guards.get(id(data))
+            if id(data) in admission.refused:
+                return _refused(data.index, *admission.refused[id(data)])
+        appended = replica.append([batch], now_ms=now_ms, verify=verify, guard=guard)
     except REFUSALS as fault:
         return _not_appended(fault, topic, data, replica, context)
     traffic = context.services.metrics.topics[topic.name]
     traffic.messages_in += batch.record_count
     traffic.bytes_in += len(batch.data)
     return replica, appended
-
-
-def _no_transaction(request: ProduceRequest) -> ErrorCode:
-    """What Kafka answers where the transaction is not one that its coordinator knows. It would never end: nothing
-    behind its first record could be read by those who read what is committed, or compacted."""
-    if request.transactional_id is None:
-        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    return ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
 def _not_appended(
@@ -319,7 +451,9 @@ def _not_appended(
     refused = _refused(data.index, fault.kafka_error, str(fault))
     if fault.kafka_error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
         refused.current_leader = LeaderIdAndEpoch(leader_id=replica.state.leader, leader_epoch=replica.leader_epoch)
-    if fault.kafka_error not in START_UNTOLD and not isinstance(fault, NotOneBatch):
+    # A transaction's old epoch is found before the append, where Kafka does not look at the log.
+    is_asked_before = fault.kafka_error == ErrorCode.INVALID_PRODUCER_EPOCH and is_transactional(data.records)
+    if fault.kafka_error not in START_UNTOLD and not isinstance(fault, NotOneBatch) and not is_asked_before:
         refused.log_start_offset = replica.log.start_offset
     if isinstance(fault, InvalidRecord):
         refused.record_errors = [

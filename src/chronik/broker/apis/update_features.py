@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from chronik.broker.api import api
 from chronik.broker.permissions import ALTER, CLUSTER
 from chronik.broker.topics import refused_by
-from chronik.metadata.commands import SAFE_DOWNGRADE, UPGRADE, FeatureUpdate, UpdateFeatures
+from chronik.metadata.commands.update_features import SAFE_DOWNGRADE, UPGRADE, FeatureUpdate, UpdateFeatures
 from chronik.metadata.errors import MetadataError
+from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.update_features import (
     FeatureUpdateKey,
     UpdatableFeatureResult,
@@ -27,6 +28,9 @@ VERSION_UPGRADE_TYPE = 1
 
 @api(UpdateFeaturesRequest, UpdateFeaturesResponse, needs=(ALTER.on(CLUSTER),))
 async def update_features(request: UpdateFeaturesRequest, context: Context) -> UpdateFeaturesResponse:
+    if not context.allows_on_cluster(ALTER):
+        error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        return UpdateFeaturesResponse(throttle_time_ms=0, error_code=error, error_message=error.message, results=[])
     updates = [_update(each, context.version) for each in request.feature_updates]
     try:
         await context.services.store.submit(UpdateFeatures(updates=updates, validate_only=request.validate_only))

@@ -16,7 +16,8 @@ from chronik.catalogue.values import split_list
 PORT_MAX = 65_535
 PLAINTEXT = "PLAINTEXT"
 PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-SERVED_PROTOCOLS = (PLAINTEXT,)
+SERVED_PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+SASL_PREFIX = "SASL_"
 ADMIN_PORT_OFFSET = 552  # 9092 gives 9644
 NO_ADMIN = "none"
 ADMIN_ENDPOINT = "CHRONIK-ADMIN"  # under this name a node tells the cluster where its admin listener is
@@ -38,6 +39,10 @@ class Listener(NamedTuple):
     host: str  # "" for all interfaces
     port: int
     security_protocol: str = PLAINTEXT
+
+    @property
+    def needs_login(self) -> bool:
+        return self.security_protocol.startswith(SASL_PREFIX)
 
     def __str__(self) -> str:
         return f"{self.name}://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from chronik.broker.errors import BadSetting
+from chronik.broker.settings.access import access_policy
 from chronik.broker.settings.exposure import SECRET, SECRET_CHARS_MIN
 from chronik.broker.settings.layers import Layers
 from chronik.broker.settings.listeners import (
@@ -27,6 +28,7 @@ from chronik.broker.settings.listeners import (
     parse_voters,
     require_distinct_ports,
 )
+from chronik.broker.settings.sasl import broker_login, sasl_listeners
 from chronik.catalogue.topic_keys import TOPIC_CONFIGS
 from chronik.catalogue.values import split_list
 from chronik.runtime.machine import Machine
@@ -57,11 +59,6 @@ class Sockets(NamedTuple):
 def resolve(values: Mapping[str, Any], layers: Layers, machine: Machine) -> dict[str, Any]:
     """The fields of Settings that are not one key each. Raises BadSetting where keys contradict each other."""
     _require_order(values, layers)
-    if values["authorizer.class.name"]:
-        # Kafka would refuse strangers; going on without would let everybody in.
-        raise BadSetting(
-            "authorizer.class.name", values["authorizer.class.name"], "nothing is authorised here: remove the key"
-        )
     roles = ROLES if values["process.roles"] is None else values["process.roles"]
     if not roles:
         raise BadSetting("process.roles", "", "allowed: broker, controller")
@@ -71,6 +68,7 @@ def resolve(values: Mapping[str, Any], layers: Layers, machine: Machine) -> dict
     sockets = _sockets(values, layers, machine, is_broker="broker" in roles)
     _require_quorum_fits(roles, node_id, voters, bootstrap, sockets)
     log_dir = _log_dir(values, layers)
+    keys = {**layers.static, **layers.cluster, **layers.own}
     return {
         "node_id": node_id,
         "is_broker": "broker" in roles,
@@ -89,7 +87,10 @@ def resolve(values: Mapping[str, Any], layers: Layers, machine: Machine) -> dict
         "log_retention_ms": retention_ms(values),
         "log_roll_ms": roll_ms(values),
         "max_connections_per_ip_overrides": _overrides_per_ip(values),
+        "access_policy": access_policy(values),
         "quorum_secret": _quorum_secret(values),
+        "sasl_listeners": sasl_listeners(sockets.listeners, keys, values),
+        "broker_login": broker_login(sockets.inter_broker_name, sockets.listeners, keys, values),
     }
 
 
@@ -149,6 +150,10 @@ def _sockets(values: Mapping[str, Any], layers: Layers, machine: Machine, *, is_
     require_distinct_ports("listeners", found)
     listeners = tuple(each for each in found if each.name not in controller_names)
     controllers = tuple(each for each in found if each.name in controller_names)
+    for each in controllers:
+        if each.needs_login:
+            reason = f"nodes of the quorum prove themselves by {SECRET}, not by SASL: map it to {PLAINTEXT}"
+            raise BadSetting("listener.security.protocol.map", f"{each.name}:{each.security_protocol}", reason)
     if not is_broker:
         if listeners:
             raise BadSetting("listeners", listeners[0], "a controller alone listens on controller.listener.names only")

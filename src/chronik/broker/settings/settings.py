@@ -15,15 +15,18 @@ from typing import Any
 from chronik.broker.errors import BadSetting, CannotStart
 from chronik.broker.settings.exposure import SECRET
 from chronik.broker.settings.layers import Layers
+from chronik.broker.settings.listener_keys import ListenerKeys
 from chronik.broker.settings.listeners import Address, Listener, Voter
 from chronik.broker.settings.properties import parse_properties, settings_in_environment
 from chronik.broker.settings.resolving import resolve
+from chronik.broker.settings.sasl import BrokerLogin, SaslListener
 from chronik.broker.settings.values import parse_value
 from chronik.broker.topic_settings import log_config, topic_default
 from chronik.catalogue.broker_keys import BROKER_KEYS, is_known
 from chronik.catalogue.broker_values import FIELDS, BrokerValues
 from chronik.runtime.machine import SIMULATED, Machine
 from chronik.runtime.real_disk import RealDisk
+from chronik.security.deciding import Policy
 from chronik.storage.config import LogConfig
 
 log = logging.getLogger("chronik.broker.settings")
@@ -51,6 +54,9 @@ class Settings(BrokerValues):
     log_retention_ms: int  # -1: for ever
     log_roll_ms: int
     max_connections_per_ip_overrides: Mapping[str, int]
+    sasl_listeners: Mapping[str, SaslListener]  # by name: those that ask for a login
+    broker_login: BrokerLogin | None  # how this broker logs in to others; None: they meet on a listener without logins
+    access_policy: Policy | None  # None: everybody may do everything
     quorum_secret: bytes = field(repr=False)  # empty: the quorum's nodes prove nothing to each other
 
     @classmethod
@@ -115,6 +121,11 @@ class Settings(BrokerValues):
             except BadSetting as fault:
                 log.warning("ignored although set at run time: %s", fault)
                 layers = layers.without(fault.key)
+
+    def for_listener(self, name: str) -> ListenerKeys:
+        """The keys as they count for one listener."""
+        layers = self.layers
+        return ListenerKeys({**layers.static, **layers.cluster, **layers.own}, name)
 
     def topic_default(self, name: str) -> str:
         """What holds for topics that do not set this topic-level key, as text."""

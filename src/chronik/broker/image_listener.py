@@ -1,4 +1,4 @@
-"""Reacts to changes of the image: updates replicas, deletes logs of deleted topics, starts and stops coordinators.
+"""Listens to changes of the metadata image: updates replicas, deletes logs of deleted topics, loads coordinators.
 
 It runs while the metadata log is applied, so it only updates state and starts tasks; it never waits.
 """
@@ -17,31 +17,31 @@ if TYPE_CHECKING:
     from chronik.broker.node import Node
 
 
-class Following:
+class ImageListener:
     def __init__(self, node: Node) -> None:
         self._node = node
         # For each topic of a coordinator: the partitions led here, with their leader epochs.
         self._loaded: dict[str, dict[int, int]] = {topic: {} for topic in node.coordinators.by_topic}
 
     def begin(self) -> None:
-        """Takes the image as it was recovered, then every change to it."""
+        """Applies the recovered image, then every change to it."""
         node, image = self._node, self._node.store.image
         self._configure(image)
+        node.quotas.follow(image)
         node.replicas.follow(image, (), ())
         node.store.subscribe(self._changed)
 
     def join(self) -> None:
-        """The image shows this node's registration, so it is not of the past: lead and follow as it says."""
+        """The image shows this node's registration, so it is not outdated: the node leads and follows as it says."""
         image = self._node.store.image
         self._node.replicas.begin(image)
         for name, coordinator in self._node.coordinators.by_topic.items():
-            coordinator.image_changed(image, Changes())
             self._follow_coordinator(name, coordinator, image)
 
     async def clean_up(self) -> None:
-        """Once the image is up to date: logs of partitions that went away while this node was down are set aside.
+        """Sets aside logs of partitions that were removed while this node was down. The image must be up to date.
 
-        The image cannot tell a topic that was deleted from one that it never knew, so nothing is removed at once.
+        The image cannot distinguish a deleted topic from one that it never contained, so nothing is removed at once.
         """
         node, image = self._node, self._node.store.image
         known = {
@@ -61,12 +61,15 @@ class Following:
         changed = [*changes.topics_added, *(topic for _, topic in changes.topics_changed)]
         for log in node.replicas.follow(after, changed, changes.topics_removed, changes.brokers):
             self._delete(log)
-        for coordinator in node.coordinators.by_topic.values():
-            coordinator.image_changed(after, changes)
+        for name, coordinator in node.coordinators.by_topic.items():
+            if self._loaded[name]:  # else it hears of the newest image when it loads something
+                coordinator.image_changed(after, changes)
         for topic in changes.topics_removed:
             node.described_topics.forget(topic.topic_id)
         if any(resource.type == ResourceType.BROKER for resource in changes.configs):
             self._configure(after)
+        if changes.quotas:
+            node.quotas.follow(after)
         for resource in changes.configs:
             configured = after.topic_named(resource.name) if resource.type == ResourceType.TOPIC else None
             if configured is not None:
@@ -77,9 +80,10 @@ class Following:
                 self._follow_coordinator(name, coordinator, after)
 
     def _configure(self, image: Image) -> None:
-        """Broker configs set at run time take effect at once, for topics that do not set them themselves."""
+        """Applies dynamic broker configs, to topics that do not override them too."""
         node = self._node
         node.live_settings.follow(image, node.node_id)
+        node.certificates.reload()
         node.replicas.configure_all(image)
 
     def _delete(self, log: Log) -> None:
@@ -98,13 +102,21 @@ class Following:
         if topic is None:
             return
         coordinator.partition_count = len(topic.partitions)
+        if led and not loaded:
+            coordinator.image_changed(image, Changes())
         for index, epoch in led.items():
             replica = node.replicas.get(topic, index)
             if index in loaded or replica is None:
                 continue
             loaded[index] = epoch
             partition = CoordinatorPartition(replica, node.runtime.clock.wall_ms)
-            node.tasks.start(f"load {name}-{index}", coordinator.load(partition))
+            node.tasks.start(f"load {name}-{index}", self._load(name, coordinator, partition))
+
+    async def _load(self, name: str, coordinator: Coordinator, partition: CoordinatorPartition) -> None:
+        """A task begins later than it is started. Images that came meanwhile may have ended the leadership, and there
+        was nothing to unload yet: loaded after that, it would serve a partition that another node leads."""
+        if self._loaded[name].get(partition.index) == partition.leader_epoch:
+            await coordinator.load(partition)
 
 
 def _led_partitions(topic: Topic | None, node_id: int) -> dict[int, int]:

@@ -1,4 +1,4 @@
-"""Assembles a node's replicas: fetchers, requests to the controller, and their tasks."""
+"""Assembles a node's replicas with their fetchers and their requests to the controller, and runs their tasks."""
 
 from __future__ import annotations
 
@@ -12,16 +12,12 @@ from chronik.replication.lost_replicas import LostReplicas
 
 if TYPE_CHECKING:
     from chronik.broker.node import Node
-    from chronik.metadata.commands import (
-        AlterPartition,
-        AlterPartitionReply,
-        ReportLostReplicas,
-        ReportLostReplicasReply,
-    )
+    from chronik.metadata.commands.alter_partition import AlterPartition, AlterPartitionReply
+    from chronik.metadata.commands.report_lost_replicas import ReportLostReplicas, ReportLostReplicasReply
 
 
-class Replication:
-    """Made before the metadata store; nothing is led or followed before `Replicas.begin`."""
+class ReplicaManager:
+    """The node leads and follows nothing before `Replicas.begin`."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -72,11 +68,12 @@ class Replication:
         return Fetcher(
             node.node_id,
             leader_id,
-            node.runtime.network,
+            node.broker_network,
             self._fetch_config,
             address_of=node.peers.directory.address_of,
             broker_epoch=lambda: node.broker_epoch,
-            incarnation_id=lambda: node.incarnation_id,
+            incarnation_id=lambda: node.lifecycle.incarnation_id,
+            login=node.peers.login,
         )
 
     def _start_fetcher(self, name: str, fetcher: Fetcher) -> asyncio.Task[None]:

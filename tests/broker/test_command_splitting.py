@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chronik.broker.commands import PER_COMMAND, some_at_a_time
+from chronik.broker.command_splitting import PER_COMMAND, some_at_a_time
 
 
 def test_few_things_are_one_command_as_they_were_given() -> None:

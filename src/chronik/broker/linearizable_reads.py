@@ -1,11 +1,11 @@
-"""Handlers that answer from metadata: they see an image that shows all that was acknowledged anywhere before.
+"""Linearizable reads of metadata: a handler sees an image with every change that any node acknowledged before.
 
     @api(DescribeClusterRequest, DescribeClusterResponse)
     @reads_metadata
     def describe_cluster(request, context): ...
 
-With a lease that costs a comparison. Without one the leader is asked first; when no leader answers, the connection is
-closed, so that the client tries another node, unless the API has an answer of its own for that (`otherwise`).
+With a lease this costs a comparison. Without one, the node asks the leader first. If no leader responds, the connection
+is closed, so that the client tries another node, unless the API has a response of its own for that (`otherwise`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Handle = TypeVar("Handle", bound=Callable[..., Any])
 
 
 def reads_metadata(handle: Handle, *, otherwise: Callable[..., Any] | None = None) -> Handle:
-    """`otherwise` answers when the metadata cannot be read now, or returns None where it has no answer either."""
+    """`otherwise` responds when the metadata cannot be read now; it returns None if it has no response either."""
 
     @wraps(handle)
     def checked(request: Any, context: Context) -> Any:
@@ -45,5 +45,5 @@ async def _confirmed(
         if unconfirmed is None:
             raise Unanswerable(f"cannot confirm metadata: {fault}") from fault
         return unconfirmed
-    answer = handle(request, context)
-    return await answer if hasattr(answer, "__await__") else answer  # a computation is run by whoever asked
+    response = handle(request, context)
+    return await response if hasattr(response, "__await__") else response  # the dispatcher runs computations in pieces

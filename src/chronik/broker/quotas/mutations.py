@@ -1,0 +1,36 @@
+"""Changes of topics and partitions, charged to the caller's `controller_mutation_rate`.
+
+From the version on that knows THROTTLING_QUOTA_EXCEEDED, what exceeds the quota is refused with it. Older clients get
+what they ask for and wait afterwards. A request that only validates is free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from chronik.broker.context import Context
+
+T = TypeVar("T")
+
+MESSAGE = "The throttling quota has been exceeded."
+
+
+def within_quota(
+    context: Context, items: Sequence[T], partitions_of: Callable[[T], int], *, refuses_since: int
+) -> tuple[list[T], list[T]]:
+    """The items that are within the caller's quota, and those that are refused. `partitions_of` says what one costs."""
+    quotas = context.services.quotas
+    permitted: list[T] = []
+    refused: list[T] = []
+    for item in items:
+        count = partitions_of(item)
+        if context.version < refuses_since:
+            wait_ms = quotas.changed_anyway(context.session, context.client_id, count)
+            permitted.append(item)
+        else:
+            wait_ms = quotas.changes(context.session, context.client_id, count)
+            (refused if wait_ms else permitted).append(item)
+        context.throttle_ms = max(context.throttle_ms, wait_ms)
+    return permitted, refused

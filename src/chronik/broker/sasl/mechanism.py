@@ -1,0 +1,39 @@
+"""What a SASL mechanism is on the side of a broker: a state machine for one login.
+
+`step` takes a message of the client and returns what comes of it: a challenge, after which another message is due, or
+an accepted user. It raises LoginRefused otherwise; then the login is over. Mechanisms do no I/O, wait for nothing and
+never put a secret into an error, a log line or a repr.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from chronik.broker.errors import BrokerError
+
+INVALID_CREDENTIALS = (
+    "Authentication failed during authentication due to invalid credentials with SASL mechanism {mechanism}"
+)
+
+
+class LoginRefused(BrokerError):
+    """`message` is what the client is told, in Kafka's words; `user` is who it said it was, "" if it did not."""
+
+    def __init__(self, message: str, user: str = "") -> None:
+        super().__init__(message)
+        self.message, self.user = message, user
+
+
+class Challenge(NamedTuple):
+    token: bytes
+
+
+class Accepted(NamedTuple):
+    token: bytes  # the broker's last message
+    user: str
+
+
+class ServerMechanism(Protocol):
+    name: str
+
+    def step(self, message: bytes) -> Challenge | Accepted: ...

@@ -1,0 +1,50 @@
+"""SASL PLAIN (RFC 4616) for a broker: one message with authorization id, user and password, checked against a table.
+
+A user that does not exist costs as much as one whose password is wrong, and gets the same answer.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping
+from typing import Final
+
+from chronik.broker.sasl.mechanism import Accepted, LoginRefused
+
+TOKENS: Final = 3
+TOKENS_COUNTED: Final = 4  # Kafka counts no further
+UNKNOWN_USER: Final = "Authentication failed: Invalid username or password"
+
+
+class PlainServer:
+    name = "PLAIN"
+
+    def __init__(self, passwords: Mapping[str, str]) -> None:
+        self._passwords = passwords
+
+    def step(self, message: bytes) -> Accepted:
+        try:
+            tokens = message.decode().split("\0")
+        except UnicodeDecodeError:
+            raise LoginRefused("Invalid SASL/PLAIN response: not UTF-8") from None
+        if len(tokens) != TOKENS:
+            count = min(len(tokens), TOKENS_COUNTED)
+            raise LoginRefused(f"Invalid SASL/PLAIN response: expected {TOKENS} tokens, got {count}")
+        authorization_id, user, password = tokens
+        if not user:
+            raise LoginRefused("Authentication failed: username not specified")
+        if not password:
+            raise LoginRefused("Authentication failed: password not specified", user)
+        if not self._is_password(user, password):
+            raise LoginRefused(UNKNOWN_USER, user)
+        if authorization_id not in ("", user):
+            raise LoginRefused(
+                "Authentication failed: Client requested an authorization id that is different from username", user
+            )
+        return Accepted(b"", user)
+
+    def _is_password(self, user: str, password: str) -> bool:
+        """Compares for unknown users too: the time depends on what the client sent, not on whether the user exists."""
+        expected = self._passwords.get(user)
+        is_equal = hmac.compare_digest(password.encode(), (expected or password + ".").encode())
+        return expected is not None and is_equal

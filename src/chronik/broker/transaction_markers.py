@@ -1,0 +1,198 @@
+"""Writes the markers that a transaction coordinator orders, to the leaders of the partitions, until all are written.
+
+Markers that are ordered in the same loop iteration share one request per leader. Up to five requests to a leader are in
+flight, so a partition that commits slowly does not delay the others. Further markers wait and share the next request,
+so a thousand transactions that end together cost a few requests. If a leader rejects a marker, it is sent again to the
+current leader, after a back-off that doubles up to one second. A deleted partition needs no marker.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, NamedTuple
+
+from chronik.coordinator.transactions.markers import Finished, MarkerOrder
+from chronik.coordinator.transactions.transaction import TopicPartition
+from chronik.metadata.image import NO_LEADER, Image
+from chronik.peer.backoff import BACKOFF_MS_MAX, BACKOFF_MS_MIN
+from chronik.wire.error_codes import ErrorCode
+from chronik.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from chronik.wire.peer_errors import PeerError
+
+log = logging.getLogger("chronik.broker.transactions")
+
+MARKERS_PER_REQUEST: Final = 2_000
+IN_FLIGHT_MAX: Final = 5  # requests to one leader
+# The partition has heard of a later epoch of the producer, so its transaction has ended there.
+ENDED_ALREADY: Final = frozenset({ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH})
+
+Ask = Callable[[int, WriteTxnMarkersRequest], Awaitable[WriteTxnMarkersResponse]]
+
+
+class _Marker(NamedTuple):
+    state_partition: int
+    leadership: int  # of this node over that partition, by which orders of an earlier one are known
+    order: MarkerOrder
+    partition: TopicPartition
+    finished: Finished
+    attempts: int = 0
+
+
+class _Leader:
+    """What is on its way to one node."""
+
+    __slots__ = ("beginning", "in_flight", "queue")
+
+    def __init__(self) -> None:
+        self.queue: list[_Marker] = []
+        self.in_flight = 0  # requests
+        self.beginning = False  # one more is about to take what is queued
+
+
+class TransactionMarkers:
+    """A `coordinator.transactions.markers.MarkerWriter`."""
+
+    def __init__(
+        self,
+        image: Callable[[], Image],
+        ask: Ask,
+        start: Callable[[str, Coroutine[Any, Any, None]], object],
+        sleep: Callable[[float], Awaitable[None]],
+    ) -> None:
+        """`ask` sends a request to a node, which may be this one. `start` runs a coroutine as a task of the node."""
+        self._image = image
+        self._ask = ask
+        self._start = start
+        self._sleep = sleep
+        self._leaders: dict[int, _Leader] = {}
+        self._leaderships: Counter[int] = Counter()  # by state partition: how often one has ended
+
+    def write(self, state_partition: int, order: MarkerOrder, partition: TopicPartition, finished: Finished) -> None:
+        self._put(_Marker(state_partition, self._leaderships[state_partition], order, partition, finished))
+
+    def forget(self, state_partition: int) -> None:
+        self._leaderships[state_partition] += 1
+
+    def _put(self, marker: _Marker) -> None:
+        if marker.leadership != self._leaderships[marker.state_partition]:
+            return
+        node_id = self._leader_of(marker.partition)
+        if node_id is None:
+            log.info(
+                "partition %s-%d does not exist: the transaction of %r needs no marker there",
+                *marker.partition,
+                marker.order.transactional_id,
+            )
+            marker.finished(marker.partition)
+        elif node_id == NO_LEADER:
+            self._retry_later([marker])
+        else:
+            self._leaders.setdefault(node_id, _Leader()).queue.append(marker)
+            self._begin_request(node_id)
+
+    def _begin_request(self, node_id: int) -> None:
+        """The request takes what is queued when its turn comes, so that all of this loop iteration is in it."""
+        leader = self._leaders[node_id]
+        if leader.queue and not leader.beginning and leader.in_flight < IN_FLIGHT_MAX:
+            leader.beginning = True
+            self._start(f"markers to broker {node_id}", self._send_queued(node_id))
+
+    async def _send_queued(self, node_id: int) -> None:
+        leader = self._leaders[node_id]
+        leader.beginning = False
+        leader.in_flight += 1
+        try:
+            taken, leader.queue = _distinct_producers(leader.queue)
+            self._begin_request(node_id)
+            if refused := await self._send(node_id, taken):
+                self._retry_later(refused)
+        finally:
+            leader.in_flight -= 1
+            self._begin_request(node_id)
+
+    def _retry_later(self, markers: list[_Marker]) -> None:
+        self._start("markers to send again", self._retry(markers))
+
+    async def _retry(self, markers: list[_Marker]) -> None:
+        attempts = max(marker.attempts for marker in markers)
+        await self._sleep(min(BACKOFF_MS_MIN << min(attempts, 10), BACKOFF_MS_MAX) / 1000)
+        for marker in markers:
+            self._put(marker._replace(attempts=marker.attempts + 1))
+
+    def _leader_of(self, partition: TopicPartition) -> int | None:
+        """None: there is no such partition."""
+        topic = self._image().topic_named(partition[0])
+        state = None if topic is None else topic.partition(partition[1])
+        return None if state is None else state.leader
+
+    async def _send(self, leader: int, markers: list[_Marker]) -> list[_Marker]:
+        """Returns the markers that must be tried again."""
+        try:
+            response = await self._ask(leader, _request(markers))
+        except PeerError as fault:
+            log.info("broker %d did not answer for %d transaction markers: %s", leader, len(markers), fault)
+            return markers
+        errors = {
+            (result.producer_id, topic.name, partition.partition_index): ErrorCode.of(partition.error_code)
+            for result in response.markers
+            for topic in result.topics
+            for partition in topic.partitions
+        }
+        refused = []
+        for marker in markers:
+            error = errors.get((marker.order.producer_id, *marker.partition), ErrorCode.UNKNOWN_SERVER_ERROR)
+            if error is not ErrorCode.NONE:
+                log.info(
+                    "marker of producer %d (%r) for %s-%d was refused by broker %d: %s",
+                    marker.order.producer_id,
+                    marker.order.transactional_id,
+                    *marker.partition,
+                    leader,
+                    error.name,
+                )
+            if error in ENDED_ALREADY:
+                marker.finished(marker.partition)
+            else:
+                refused.append(marker)
+        return refused
+
+
+def _distinct_producers(queue: list[_Marker]) -> tuple[list[_Marker], list[_Marker]]:
+    """What fits into one request, and what is left. A request has one order of each producer, because the response
+    tells them apart by producer."""
+    orders: dict[int, MarkerOrder] = {}
+    taken: list[_Marker] = []
+    left: list[_Marker] = []
+    for marker in queue:
+        is_only = orders.setdefault(marker.order.producer_id, marker.order) == marker.order
+        (taken if is_only and len(taken) < MARKERS_PER_REQUEST else left).append(marker)
+    return taken, left
+
+
+def _request(markers: list[_Marker]) -> WriteTxnMarkersRequest:
+    orders: dict[MarkerOrder, dict[str, list[int]]] = {}
+    for marker in markers:
+        topic, index = marker.partition
+        orders.setdefault(marker.order, {}).setdefault(topic, []).append(index)
+    return WriteTxnMarkersRequest(
+        markers=[
+            WritableTxnMarker(
+                producer_id=order.producer_id,
+                producer_epoch=order.producer_epoch,
+                transaction_result=order.commits,
+                topics=[
+                    WritableTxnMarkerTopic(name=name, partition_indexes=indexes) for name, indexes in topics.items()
+                ],
+                coordinator_epoch=order.coordinator_epoch,
+                transaction_version=order.transaction_version,
+            )
+            for order, topics in orders.items()
+        ]
+    )

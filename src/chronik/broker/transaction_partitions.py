@@ -1,0 +1,259 @@
+"""Asks the coordinator of a transaction whether a partition belongs to it, or to add the partition to it.
+
+A leader asks before it takes the first batch of a transaction. Questions to another node travel as AddPartitionsToTxn:
+one request is in flight to each node, and questions that arrive meanwhile share the next one. A transaction that this
+node coordinates itself is asked about by a call.
+
+Of each transactional id one question is under way to a coordinator, and one more may wait. When another arrives, one of
+the two that wait ends, because a producer has given it up: the one of the lower epoch with INVALID_PRODUCER_EPOCH; of
+two with the same epoch the earlier one with NETWORK_EXCEPTION, since its client is repeating the request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from chronik.runtime.invariants import check
+from chronik.runtime.wording import counted
+from chronik.wire.error_codes import ErrorCode
+from chronik.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from chronik.wire.peer_errors import PeerError
+
+if TYPE_CHECKING:
+    from chronik.peer.directory import Directory
+    from chronik.wire.notation import Request
+
+log = logging.getLogger("chronik.broker.transactions")
+
+STATE_TOPIC: Final = "__transaction_state"
+VERSION_MIN: Final = 4  # of AddPartitionsToTxn: from here on nodes send it
+ADDS_SINCE: Final = 2  # the transaction version of producers that add partitions by writing to them
+QUESTIONS_PER_REQUEST: Final = 1_000
+
+TopicPartition = tuple[str, int]
+Answers = dict[TopicPartition, ErrorCode]
+
+
+class Coordinator(Protocol):
+    """The transaction coordinator of this node."""
+
+    def partition_for(self, key: str) -> int: ...
+
+    async def add_partitions(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: list[TopicPartition],
+        *,
+        verify_only: bool,
+        transaction_version: int,
+    ) -> Answers: ...
+
+
+class Nodes(Protocol):
+    """`peer.peers.Peers`, as far as it is needed here."""
+
+    @property
+    def directory(self) -> Directory: ...
+
+    async def ask(self, node_id: int, request: Request, answer: type[Any], *, version_min: int = 0) -> Any: ...
+
+
+class _Question:
+    __slots__ = ("answer", "partitions", "producer_epoch", "producer_id", "transactional_id", "verify_only")
+
+    def __init__(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: list[TopicPartition],
+        *,
+        verify_only: bool,
+    ) -> None:
+        self.transactional_id = transactional_id
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.partitions = partitions
+        self.verify_only = verify_only
+        self.answer: asyncio.Future[Answers] = asyncio.get_running_loop().create_future()
+
+    def end(self, answers: Answers | ErrorCode) -> None:
+        """Does nothing if it has ended before, or if its client has gone."""
+        if not self.answer.done():
+            self.answer.set_result(
+                dict.fromkeys(self.partitions, answers) if isinstance(answers, ErrorCode) else answers
+            )
+
+
+class TransactionPartitions:
+    def __init__(
+        self,
+        node_id: int,
+        nodes: Nodes,
+        coordinator: Coordinator,
+        start: Callable[[str, Coroutine[Any, Any, None]], object],
+    ) -> None:
+        """`start` runs a coroutine as a task of the node."""
+        self._node_id = node_id
+        self._nodes = nodes
+        self._coordinator = coordinator
+        self._start = start
+        self._routes: dict[int, _Route] = {}  # by the coordinator's node id
+
+    async def ask(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: list[TopicPartition],
+        *,
+        verify_only: bool,
+    ) -> Answers:
+        """What the coordinator says of each partition; NETWORK_EXCEPTION if it does not answer."""
+        state_partition = self._coordinator.partition_for(transactional_id)
+        node_id = self._nodes.directory.leader_of(STATE_TOPIC, state_partition)
+        if node_id is None:
+            return dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        route = self._routes.get(node_id)
+        if route is None:
+            is_here = node_id == self._node_id
+            route = self._routes[node_id] = _Route(
+                f"transactions of node {node_id}",
+                self._ask_here if is_here else lambda asked: self._ask_node(node_id, asked),
+                self._start,
+                together=not is_here,
+            )
+        question = _Question(transactional_id, producer_id, producer_epoch, partitions, verify_only=verify_only)
+        route.put(question)
+        return await question.answer
+
+    async def _ask_here(self, asked: list[_Question]) -> None:
+        for question in asked:
+            answers = await self._coordinator.add_partitions(
+                question.transactional_id,
+                question.producer_id,
+                question.producer_epoch,
+                question.partitions,
+                verify_only=question.verify_only,
+                transaction_version=0 if question.verify_only else ADDS_SINCE,
+            )
+            question.end(answers)
+
+    async def _ask_node(self, node_id: int, asked: list[_Question]) -> None:
+        request = AddPartitionsToTxnRequest(transactions=[_as_sent(question) for question in asked])
+        try:
+            response = await self._nodes.ask(node_id, request, AddPartitionsToTxnResponse, version_min=VERSION_MIN)
+        except PeerError as fault:
+            log.warning("could not ask broker %d about %s: %s", node_id, counted(len(asked), "transaction"), fault)
+            return  # waiting requests get NETWORK_EXCEPTION
+        found = _answers_in(response)
+        for question in asked:
+            if response.error_code:
+                error = ErrorCode.of(response.error_code)
+                # It is this node that may not ask, which says nothing of the client's permissions.
+                is_ours = error is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+                question.end(ErrorCode.INVALID_TXN_STATE if is_ours else error)
+                continue
+            told = found.get(question.transactional_id, {})
+            question.end({each: told.get(each, ErrorCode.UNKNOWN_SERVER_ERROR) for each in question.partitions})
+
+
+class _Route:
+    """The way to one coordinator, and the questions that wait for it."""
+
+    def __init__(
+        self,
+        name: str,
+        carry: Callable[[list[_Question]], Coroutine[Any, Any, None]],
+        start: Callable[[str, Coroutine[Any, Any, None]], object],
+        *,
+        together: bool,
+    ) -> None:
+        """`together`: one request at a time carries what waits. Otherwise each question goes by itself."""
+        self._name = name
+        self._carry = carry
+        self._start = start
+        self._together = together
+        self._waiting: dict[str, _Question] = {}  # by transactional id
+        self._under_way: dict[str, None] = {}  # ids, as a set that keeps its order
+
+    def put(self, question: _Question) -> None:
+        earlier = self._waiting.get(question.transactional_id)
+        if earlier is not None:
+            if earlier.producer_epoch > question.producer_epoch:
+                question.end(ErrorCode.INVALID_PRODUCER_EPOCH)
+                return
+            is_repeated = earlier.producer_epoch == question.producer_epoch
+            earlier.end(ErrorCode.NETWORK_EXCEPTION if is_repeated else ErrorCode.INVALID_PRODUCER_EPOCH)
+        self._waiting[question.transactional_id] = question
+        self._send()
+
+    def _send(self) -> None:
+        if self._together:
+            if self._waiting and not self._under_way:
+                self._send_these(list(self._waiting)[:QUESTIONS_PER_REQUEST])
+            return
+        for transactional_id in list(self._waiting):
+            if transactional_id not in self._under_way:
+                self._send_these([transactional_id])
+
+    def _send_these(self, ids: list[str]) -> None:
+        asked = [self._waiting.pop(each) for each in ids]
+        check(
+            self._under_way.keys().isdisjoint(ids),
+            "15 one question of a transactional id is under way",
+            route=self._name,
+        )
+        self._under_way.update(dict.fromkeys(ids))
+        self._start(self._name, self._deliver(ids, asked))
+
+    async def _deliver(self, ids: list[str], asked: list[_Question]) -> None:
+        awaited = [question for question in asked if not question.answer.done()]
+        try:
+            if awaited:
+                await self._carry(awaited)
+        except asyncio.CancelledError:
+            for question in self._waiting.values():  # the node stops: nothing is sent any more
+                question.end(ErrorCode.NETWORK_EXCEPTION)
+            self._waiting.clear()
+            raise
+        finally:
+            for question in asked:
+                question.end(ErrorCode.NETWORK_EXCEPTION)  # unless it was answered
+            for each in ids:
+                del self._under_way[each]
+            self._send()
+
+
+def _as_sent(question: _Question) -> AddPartitionsToTxnTransaction:
+    topics: dict[str, list[int]] = {}
+    for topic, index in question.partitions:
+        topics.setdefault(topic, []).append(index)
+    return AddPartitionsToTxnTransaction(
+        transactional_id=question.transactional_id,
+        producer_id=question.producer_id,
+        producer_epoch=question.producer_epoch,
+        verify_only=question.verify_only,
+        topics=[AddPartitionsToTxnTopic(name=name, partitions=indexes) for name, indexes in topics.items()],
+    )
+
+
+def _answers_in(response: AddPartitionsToTxnResponse) -> dict[str, Answers]:
+    return {
+        result.transactional_id: {
+            (topic.name, each.partition_index): ErrorCode.of(each.partition_error_code)
+            for topic in result.topic_results
+            for each in topic.results_by_partition
+        }
+        for result in response.results_by_transaction
+    }
