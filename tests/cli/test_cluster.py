@@ -15,9 +15,10 @@ from chronik.cli.cluster_status import diverged
 from chronik.cli.errors import CommandFailed
 from chronik.cli.moving import Standing, carry_out
 from chronik.cli.session import Options, run
-from chronik.client.routing import Cluster as Client
+from chronik.client.routing import ClusterClient
 from chronik.client.topology import TopicPartition
-from chronik.metadata.commands import Command, UnregisterBroker
+from chronik.metadata.commands.command import Command
+from chronik.metadata.commands.unregister_broker import UnregisterBroker
 from chronik.testing import Cluster
 from chronik.testing.cluster import _InThread
 from chronik.testing.ports import free_ports
@@ -223,7 +224,7 @@ def test_a_move_that_cannot_go_on_says_why_and_can_be_called_off(
         cluster.stop(gone)
         said: list[Standing] = []
 
-        async def work(client: Client) -> None:
+        async def work(client: ClusterClient) -> None:
             await client.refresh(None)
             with pytest.raises(CommandFailed, match=f"waiting for broker {gone}, the target of orders-0"):
                 await carry_out(client, {TopicPartition("orders", 0): [gone]}, said.append, stalled_s=0.3)

@@ -14,9 +14,10 @@ import pytest
 
 from chronik.cli.entry import parse_log_level
 from chronik.cli.main import COMMANDS, normalized
+from chronik.testing.ports import free_ports
 from tests.cli.conftest import Run
+from tests.cli.interrupts import heed_interrupts
 from tests.house.repository import SOURCE
-from tests.oracle.kafka_server import free_ports
 
 LEAVES = (
     ["up"],
@@ -35,6 +36,9 @@ LEAVES = (
     ["config", "get"],
     ["config", "set"],
     ["config", "unset"],
+    ["quota", "list"],
+    ["quota", "set"],
+    ["quota", "unset"],
     ["cluster", "status"],
     ["cluster", "add"],
     ["cluster", "remove"],
@@ -249,7 +253,9 @@ def test_ctrl_c_ends_quietly_with_130(our_broker: object, tmp_path: Path) -> Non
         [*chronik, "produce", "interrupted"], env=environment, check=True, capture_output=True, input=b"seen"
     )
     follow = [*chronik, "consume", "interrupted", "--follow", "--from", "earliest", "--format", "json"]
-    with subprocess.Popen(follow, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        follow, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=heed_interrupts
+    ) as process:
         assert process.stdout is not None
         assert json.loads(process.stdout.readline())["value"] == "seen"
         process.send_signal(signal.SIGINT)

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from chronik.cli.errors import Misused
 from chronik.cli.moments import parse_place, with_durations
-from chronik.client.consumer import EARLIEST, LATEST, AtTime, Start
+from chronik.client.consumer import AtTime, Start
+from chronik.wire.offset_specs import EARLIEST, LATEST
 
 NOW_MS = 1_800_000_000_000
 

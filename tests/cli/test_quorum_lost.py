@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from chronik.client.admin.survey import survey
-from chronik.client.routing import Cluster as Client
+from chronik.client.routing import ClusterClient
 from chronik.runtime.real import real_runtime
 from chronik.testing import Cluster
 from tests.cli.conftest import Run
@@ -36,7 +36,7 @@ def survivor() -> Iterator[Cluster]:
 
 async def leaderless(cluster: Cluster) -> None:
     """Until the survivor has noticed: its lease lets it answer reads a moment longer."""
-    async with Client(real_runtime(), cluster.bootstrap) as client:
+    async with ClusterClient(real_runtime(), cluster.bootstrap) as client:
         while await survey(client) is None:
             await asyncio.sleep(0.1)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from chronik.client.routing import Cluster
+from chronik.client.routing import ClusterClient
 from chronik.wire import batches
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
@@ -110,8 +110,8 @@ class FakeCluster:
         for index in range(count):
             self.partitions[name, index] = Partition(leader=1 + index % node_count)
 
-    def client(self, **options: Any) -> Cluster:
-        return Cluster(self.machine.runtime, ",".join(f"node{node_id}" for node_id in self.nodes), **options)
+    def client(self, **options: Any) -> ClusterClient:
+        return ClusterClient(self.machine.runtime, ",".join(f"node{node_id}" for node_id in self.nodes), **options)
 
     def start(self, node_id: int) -> None:
         broker = ScriptedBroker(

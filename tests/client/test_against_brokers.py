@@ -12,15 +12,16 @@ import uvloop
 from chronik.client import membership
 from chronik.client.admin import configs, groups, lag, nodes, offsets, topics
 from chronik.client.assignors import ASSIGNORS
-from chronik.client.consumer import EARLIEST, LATEST, AtTime, Consumer
+from chronik.client.consumer import AtTime, Consumer
 from chronik.client.errors import Refused
 from chronik.client.fetch_answers import Fetched
 from chronik.client.producer import Producer
-from chronik.client.routing import Cluster
+from chronik.client.routing import ClusterClient
 from chronik.client.topology import TopicPartition
 from chronik.runtime.real import real_runtime
 from chronik.wire.compression import Codec
 from chronik.wire.error_codes import ErrorCode
+from chronik.wire.offset_specs import EARLIEST, LATEST
 
 Unique = Callable[[str], str]
 PATIENCE_S = 60
@@ -36,18 +37,18 @@ def run(work: Coroutine[Any, Any, None]) -> None:
     uvloop.run(main())
 
 
-def client(bootstrap: str) -> Cluster:
-    return Cluster(real_runtime(), bootstrap, client_id="test")
+def client(bootstrap: str) -> ClusterClient:
+    return ClusterClient(real_runtime(), bootstrap, client_id="test")
 
 
-async def create(cluster: Cluster, name: str, partition_count: int) -> str:
+async def create(cluster: ClusterClient, name: str, partition_count: int) -> str:
     created = await topics.create(cluster, [topics.NewTopic(name, partition_count, 1)])
     assert not isinstance(created[name], Refused), created
     await cluster.retrying(lambda: cluster.topic(name))
     return name
 
 
-async def produce(cluster: Cluster, topic: str, values: range, *, keys: int = 50) -> None:
+async def produce(cluster: ClusterClient, topic: str, values: range, *, keys: int = 50) -> None:
     async with Producer(cluster) as producer:
         for i in values:
             await producer.send(topic, b"%d" % i, key=b"k%d" % (i % keys))
@@ -90,7 +91,7 @@ def test_settings_are_read_changed_and_taken_back(
     async def work() -> None:
         async with client(bootstrap) as cluster:
             name = await create(cluster, unique("settings"), 1)
-            resource = configs.Resource(configs.ResourceKind.TOPIC, name)
+            resource = configs.ConfigResource(configs.ResourceKind.TOPIC, name)
 
             async def value() -> tuple[str | None, configs.Source]:
                 [config] = await configs.describe(cluster, resource, ["retention.ms"])
@@ -354,7 +355,7 @@ def test_records_can_be_deleted_up_to_an_offset(bootstrap: str, unique: Unique) 
             at = TopicPartition(topic, 0)
             await produce(cluster, topic, range(50))
             assert await offsets.delete_records(cluster, {at: 20}) == {at: 20}
-            [start] = (await offsets.look_up(cluster, {at: offsets.EARLIEST})).values()
+            [start] = (await offsets.look_up(cluster, {at: EARLIEST})).values()
             assert isinstance(start, offsets.OffsetAt)
             assert start.offset == 20
             async with Consumer(cluster, reset=EARLIEST) as consumer:

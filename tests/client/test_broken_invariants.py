@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from chronik.client.assignors import CooperativeStickyAssignor, RangeAssignor, RoundRobinAssignor, Subscription
-from chronik.client.batching import Batch, Identity, PartitionQueue, Written
+from chronik.client.batching import Acknowledged, Batch, Identity, PartitionQueue
 from chronik.client.topology import TopicPartition
 from chronik.runtime.invariants import InvariantBroken
 from tests.raft.virtual_time import run
@@ -48,7 +48,7 @@ BROKEN: dict[str, tuple[str, Break]] = {
     "one given up while another is in flight": ("12 one batch", lambda made: made.take_unsent()),
     "another comes back": (
         "12 only the batch",
-        lambda made: made.finish(made.batches[0], Written(0, -1), may_be_written=True),
+        lambda made: made.finish(made.batches[0], Acknowledged(0, -1), may_be_written=True),
     ),
     "never sent, sent again": (
         "12 only a batch",
@@ -70,7 +70,10 @@ BROKEN: dict[str, tuple[str, Break]] = {
         "13 a batch that is sent",
         lambda made: (in_flight(made).records.clear(), in_flight(made).encoded(None, None)),
     ),
-    "settled twice": ("27 a batch is settled", lambda made: [in_flight(made).settle(Written(0, -1)) for _ in range(2)]),
+    "settled twice": (
+        "27 a batch is settled",
+        lambda made: [in_flight(made).settle(Acknowledged(0, -1)) for _ in range(2)],
+    ),
     "memory lost in halves": (
         "26 two halves",
         lambda made: (setattr(in_flight(made), "size_bytes", 5), made.split(in_flight(made))),

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chronik.client.consumer import EARLIEST, LATEST, AtTime, Consumer
+from chronik.client.consumer import AtTime, Consumer
 from chronik.client.errors import BadAnswer, ClientError, OffsetOutOfRange, Refused
 from chronik.client.fetch_answers import FetchOptions
 from chronik.client.fetching import DAMAGED_S_MAX
@@ -22,6 +22,7 @@ from chronik.wire import batches
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.isolation import READ_COMMITTED
 from chronik.wire.messages.fetch import AbortedTransaction, FetchRequest, FetchResponse
+from chronik.wire.offset_specs import EARLIEST, LATEST
 from chronik.wire.records import ControlType, Record, marker
 from tests.client.fake_cluster import FakeCluster, on_cluster
 

@@ -11,13 +11,14 @@ import pytest
 from chronik.client.admin import offsets
 from chronik.client.errors import ClientError, Closed, Refused, Unreachable
 from chronik.client.leaders import ask_leaders
-from chronik.client.routing import METADATA_AGE_MS_MAX, Cluster
+from chronik.client.routing import METADATA_AGE_MS_MAX, ClusterClient
 from chronik.client.topology import TopicPartition
 from chronik.peer.backoff import Backoff
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from chronik.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from chronik.wire.messages.metadata import MetadataRequest
+from chronik.wire.offset_specs import LATEST
 from tests.client.fake_cluster import PORT, FakeCluster, on_cluster
 from tests.client.machine import Chance, Machine
 
@@ -26,7 +27,7 @@ def test_the_first_bootstrap_server_that_answers_will_do() -> None:
     """One broker that is down must not keep anybody out."""
 
     async def work(fake: FakeCluster, _: Any) -> None:
-        async with Cluster(fake.machine.runtime, "gone:1,node1:9092") as cluster:
+        async with ClusterClient(fake.machine.runtime, "gone:1,node1:9092") as cluster:
             assert (await cluster.refresh(None)).topics.keys() == {"t"}
 
     on_cluster(work)
@@ -37,7 +38,7 @@ def test_when_nobody_answers_every_address_is_named() -> None:
     machine = Machine()
 
     async def work() -> None:
-        async with Cluster(machine.runtime, "a:1,b:2") as cluster:
+        async with ClusterClient(machine.runtime, "a:1,b:2") as cluster:
             await cluster.to_any()
 
     with pytest.raises(Unreachable, match=r"a:1: Connection refused.*b:2: Connection refused"):
@@ -48,7 +49,7 @@ def test_bootstrap_servers_that_left_are_not_needed_any_more() -> None:
     """A client that runs for months outlives the brokers it was started with."""
 
     async def work(fake: FakeCluster, _: Any) -> None:
-        async with Cluster(fake.machine.runtime, "node1") as cluster:
+        async with ClusterClient(fake.machine.runtime, "node1") as cluster:
             await cluster.refresh(None)
             fake.stop(1)
             await asyncio.sleep(0.1)
@@ -62,7 +63,7 @@ def test_a_controller_that_died_does_not_keep_changes_out() -> None:
 
     async def work(fake: FakeCluster, _: Any) -> None:
         fake.controller_id = 2
-        async with Cluster(fake.machine.runtime, "node1") as cluster:
+        async with ClusterClient(fake.machine.runtime, "node1") as cluster:
             assert (await cluster.to_controller()).address.host == "node2"
             fake.stop(2)
             await asyncio.sleep(0.1)
@@ -74,7 +75,7 @@ def test_a_controller_that_died_does_not_keep_changes_out() -> None:
 def test_one_connection_is_made_however_many_ask() -> None:
     """A thousand tasks that start together must not open a thousand connections."""
 
-    async def work(fake: FakeCluster, cluster: Cluster) -> None:
+    async def work(fake: FakeCluster, cluster: ClusterClient) -> None:
         await cluster.refresh(None)
         before = len(fake.machine.network.connects)
         connections = await asyncio.gather(*(cluster.to_node(1, "other") for _ in range(50)))
@@ -87,7 +88,7 @@ def test_one_connection_is_made_however_many_ask() -> None:
 def test_metadata_is_asked_for_once_and_again_when_it_is_old_or_wrong() -> None:
     """Every record looks up its topic; new partitions must be found all the same."""
 
-    async def work(fake: FakeCluster, cluster: Cluster) -> None:
+    async def work(fake: FakeCluster, cluster: ClusterClient) -> None:
         def asked() -> int:
             return len(fake.nodes[1].asked_for(MetadataRequest))
 
@@ -109,7 +110,7 @@ def test_metadata_is_asked_for_once_and_again_when_it_is_old_or_wrong() -> None:
 def test_a_deleted_topic_is_forgotten_with_the_next_full_refresh() -> None:
     """And a refresh of one topic leaves the others as they are."""
 
-    async def work(fake: FakeCluster, cluster: Cluster) -> None:
+    async def work(fake: FakeCluster, cluster: ClusterClient) -> None:
         fake.add_topic("other", 1)
         await cluster.refresh(None)
         await cluster.refresh(["t"])
@@ -124,7 +125,7 @@ def test_a_deleted_topic_is_forgotten_with_the_next_full_refresh() -> None:
 def test_asking_for_metadata_creates_no_topic_unless_told() -> None:
     """`chronik topic describe typo` must not create a topic."""
 
-    async def work(fake: FakeCluster, cluster: Cluster) -> None:
+    async def work(fake: FakeCluster, cluster: ClusterClient) -> None:
         for creates in (False, True):
             with pytest.raises(Refused, match="UNKNOWN_TOPIC_OR_PARTITION"):
                 await cluster.topic("typo", creates=creates)
@@ -136,7 +137,7 @@ def test_asking_for_metadata_creates_no_topic_unless_told() -> None:
 def test_what_is_retriable_is_tried_until_it_works_or_time_is_up() -> None:
     """Kafka says which errors pass; nothing else is worth a second attempt."""
 
-    async def work(fake: FakeCluster, cluster: Cluster) -> None:
+    async def work(fake: FakeCluster, cluster: ClusterClient) -> None:
         attempts: list[float] = []
 
         async def fails(code: ErrorCode, times: int) -> str:
@@ -173,7 +174,7 @@ def test_backing_off_doubles_up_to_a_second_and_varies() -> None:
 def test_a_coordinator_is_remembered_until_it_moves() -> None:
     """Looking it up for every heartbeat would double the requests; never again would lose the group."""
 
-    async def work(fake: FakeCluster, cluster: Cluster) -> None:
+    async def work(fake: FakeCluster, cluster: ClusterClient) -> None:
         where = {"node": 1}
         for broker in fake.nodes.values():
             broker.handlers[FindCoordinatorRequest] = lambda request, version: FindCoordinatorResponse(
@@ -205,7 +206,7 @@ def test_a_coordinator_that_is_gone_for_good_is_looked_for_again() -> None:
     """It cannot be connected to any more, and what is known of the brokers may name it for minutes: without another
     look the group would stand still for as long."""
 
-    async def work(fake: FakeCluster, cluster: Cluster) -> None:
+    async def work(fake: FakeCluster, cluster: ClusterClient) -> None:
         where = {"node": 1}
         for broker in fake.nodes.values():
             broker.handlers[FindCoordinatorRequest] = lambda request, version: FindCoordinatorResponse(
@@ -231,7 +232,7 @@ def test_a_coordinator_that_is_gone_for_good_is_looked_for_again() -> None:
 def test_a_closed_client_says_so() -> None:
     """Otherwise it would quietly open new connections that nobody closes."""
 
-    async def work(fake: FakeCluster, cluster: Cluster) -> None:
+    async def work(fake: FakeCluster, cluster: ClusterClient) -> None:
         await cluster.close()
         with pytest.raises(Closed):
             await cluster.refresh(None)
@@ -243,7 +244,7 @@ def test_a_closed_client_says_so() -> None:
 def test_giving_up_or_closing_while_connecting_leaves_no_connection(delay_ms: int) -> None:
     """At whatever moment: a connection that nobody owns stays open for ever, and keeps its loop from closing."""
 
-    async def work(fake: FakeCluster, cluster: Cluster) -> None:
+    async def work(fake: FakeCluster, cluster: ClusterClient) -> None:
         await cluster.refresh(None)
         for end in ("cancel", "close"):
             opening = asyncio.create_task(cluster.to_node(1, end))
@@ -263,7 +264,7 @@ def test_giving_up_or_closing_while_connecting_leaves_no_connection(delay_ms: in
 def test_leaders_are_asked_side_by_side_and_looked_up_again_when_they_moved() -> None:
     """One question for a thousand partitions: one request per leader, and no partition forgotten."""
 
-    async def work(fake: FakeCluster, cluster: Cluster) -> None:
+    async def work(fake: FakeCluster, cluster: ClusterClient) -> None:
         await cluster.refresh(None)
         fake.move("t", 0, leader=2)
         rounds: list[dict[int, int]] = []
@@ -292,10 +293,10 @@ def test_leaders_are_asked_side_by_side_and_looked_up_again_when_they_moved() ->
 def test_a_leader_that_never_comes_back_is_told_per_partition() -> None:
     """Lag of nine partitions is worth showing when the tenth has no leader."""
 
-    async def work(fake: FakeCluster, cluster: Cluster) -> None:
+    async def work(fake: FakeCluster, cluster: ClusterClient) -> None:
         await cluster.refresh(None)
         fake.stop(2)
-        found = await offsets.look_up(cluster, {TopicPartition("t", index): offsets.LATEST for index in range(2)})
+        found = await offsets.look_up(cluster, {TopicPartition("t", index): LATEST for index in range(2)})
         assert isinstance(found[TopicPartition("t", 0)], offsets.OffsetAt)
         fault = found[TopicPartition("t", 1)]
         assert isinstance(fault, Refused)

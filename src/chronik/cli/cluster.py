@@ -16,7 +16,7 @@ from chronik.runtime.wording import counted
 
 if TYPE_CHECKING:
     from chronik.client.admin.balance import Racks, Replicas
-    from chronik.client.routing import Cluster
+    from chronik.client.routing import ClusterClient
     from chronik.client.topology import TopicPartition, Topology
 
 app = App(
@@ -53,7 +53,7 @@ def status(*, options: Options = DEFAULTS) -> int:
       chronik cluster status --format json | jq '.nodes[] | {node, lag_ms}'
     """
 
-    async def work(cluster: Cluster) -> int:
+    async def work(cluster: ClusterClient) -> int:
         from chronik.cli.cluster_status import look, print_status, why_bad
 
         with progress("asking the nodes"):
@@ -98,7 +98,7 @@ def add(node: str, *, timeout_s: Annotated[int, Parameter(name="--timeout")] = 6
     except BadAddress as error:
         raise Misused(str(error)) from error
 
-    async def work(cluster: Cluster) -> None:
+    async def work(cluster: ClusterClient) -> None:
         from chronik.client.admin import quorum
 
         print(f"waiting up to {timeout_s} s for node {matched['id']} to catch up", file=sys.stderr)
@@ -130,7 +130,7 @@ def remove(node: int, *, force: bool = False, options: Options = DEFAULTS) -> in
         Remove it even if it holds replicas; records that only it has are lost.
     """
 
-    async def work(cluster: Cluster) -> None:
+    async def work(cluster: ClusterClient) -> None:
         from chronik.client.admin import nodes, quorum
 
         described, told = await nodes.describe(cluster), await quorum.describe(cluster)
@@ -185,7 +185,7 @@ def rebalance(*, dry_run: bool = False, cancel: bool = False, options: Options =
         Cancel all moves in progress.
     """
 
-    async def work(cluster: Cluster) -> int:
+    async def work(cluster: ClusterClient) -> int:
         if cancel:
             return await _cancel(cluster, options)
         topology = await cluster.refresh(None)
@@ -223,7 +223,7 @@ def decommission(
         Stop waiting after N seconds without progress; default: 10.
     """
 
-    async def work(cluster: Cluster) -> int:
+    async def work(cluster: ClusterClient) -> int:
         from chronik.client.admin import quorum
 
         topology = await cluster.refresh(None)
@@ -253,7 +253,7 @@ def _held_by(node: int, topology: Topology) -> int:
 
 
 async def _move(
-    cluster: Cluster,
+    cluster: ClusterClient,
     topology: Topology,
     racks: Racks,
     options: Options,
@@ -302,7 +302,7 @@ class _Reporter:
         self._left = standing.partitions_left
 
 
-async def _cancel(cluster: Cluster, options: Options) -> int:
+async def _cancel(cluster: ClusterClient, options: Options) -> int:
     from chronik.client.admin import reassignments
 
     moving = await reassignments.under_way(cluster)

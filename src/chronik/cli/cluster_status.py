@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 from chronik.cli.output import Column, Row, human_count, human_duration, print_rows, yes_or_no
 
 if TYPE_CHECKING:
-    from chronik.client.admin.quorum import Member, Quorum
+    from chronik.client.admin.quorum import Quorum, QuorumNode
     from chronik.client.admin.survey import Survey, Surveyed
-    from chronik.client.routing import Cluster
+    from chronik.client.routing import ClusterClient
 
 LOOK_EVERY_S: Final = 0.5  # a leader answers within milliseconds
 HASH_DIGITS: Final = 8  # of 32: enough to compare by eye; --format json has all
@@ -37,7 +37,7 @@ LEADERLESS_COLUMNS: Final = (
 )
 
 
-async def look(cluster: Cluster) -> dict[str, Any]:
+async def look(cluster: ClusterClient) -> dict[str, Any]:
     """The leader's view, or the nodes' own as soon as it is known that no leader can be elected."""
     from chronik.client.admin.survey import survey
 
@@ -57,7 +57,7 @@ async def look(cluster: Cluster) -> dict[str, Any]:
         await asyncio.wait([asking])
 
 
-async def describe(cluster: Cluster) -> dict[str, Any]:
+async def describe(cluster: ClusterClient) -> dict[str, Any]:
     """What the leader and the brokers say. Fails where there is no leader."""
     from chronik.client.admin import nodes, quorum
     from chronik.client.admin.status import status as status_of
@@ -186,7 +186,7 @@ def _rack(node: Surveyed) -> str | None:
     return broker["rack"] if broker else None
 
 
-def _is_behind(told: Quorum, member: Member) -> bool:
+def _is_behind(told: Quorum, member: QuorumNode) -> bool:
     return member.end_offset < told.high_watermark and member.caught_up_ms >= 0
 
 

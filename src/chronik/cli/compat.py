@@ -11,7 +11,7 @@ from chronik.cli.output import Column, Row, print_rows
 from chronik.cli.session import DEFAULTS, Options, run
 
 if TYPE_CHECKING:
-    from chronik.client.routing import Cluster
+    from chronik.client.routing import ClusterClient
 
 COLUMNS = (
     Column("key", "KEY", is_number=True),
@@ -52,7 +52,7 @@ def compat(*, live: bool = False, permissions: bool = False, options: Options = 
         print_rows(rows, COLUMNS, as_json=options.wants_json)
         return 0
 
-    async def work(cluster: Cluster) -> None:
+    async def work(cluster: ClusterClient) -> None:
         connection = await cluster.to_any()
         names = {key: name for key, (name, _) in ours.items()}
         rows: list[Row] = [

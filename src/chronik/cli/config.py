@@ -15,8 +15,8 @@ from chronik.cli.output import Column, Row, print_json, print_rows
 from chronik.cli.session import DEFAULTS, Options, run
 
 if TYPE_CHECKING:
-    from chronik.client.admin.configs import Config, Resource
-    from chronik.client.routing import Cluster
+    from chronik.client.admin.configs import Config, ConfigResource
+    from chronik.client.routing import ClusterClient
 
 Kind = Literal["topic", "broker", "group"]
 
@@ -83,7 +83,7 @@ def get(
         Show what each setting does.
     """
 
-    async def work(cluster: Cluster) -> None:
+    async def work(cluster: ClusterClient) -> None:
         from chronik.client.admin import configs
 
         resource = await _resource(cluster, kind, name)
@@ -159,7 +159,7 @@ def unset(kind: Kind, name: str, /, *keys: str, options: Options = DEFAULTS) -> 
 def _alter(
     kind: Kind, name: str, wanted: dict[str, str], keys: tuple[str, ...], options: Options, *, validate_only: bool
 ) -> int:
-    async def work(cluster: Cluster) -> None:
+    async def work(cluster: ClusterClient) -> None:
         from chronik.client.admin import configs
         from chronik.client.errors import Refused
 
@@ -182,7 +182,7 @@ def _alter(
     return run(options, work)
 
 
-async def _without_effect(cluster: Cluster, resource: Resource, wanted: Iterable[str]) -> dict[str, str]:
+async def _without_effect(cluster: ClusterClient, resource: ConfigResource, wanted: Iterable[str]) -> dict[str, str]:
     """The keys that the broker keeps and never acts on, each with its reason. Other brokers do not say."""
     from chronik.client.admin import configs
 
@@ -195,8 +195,8 @@ async def _without_effect(cluster: Cluster, resource: Resource, wanted: Iterable
     }
 
 
-async def _resource(cluster: Cluster, kind: Kind, name: str) -> Resource:
-    from chronik.client.admin.configs import Resource, ResourceKind
+async def _resource(cluster: ClusterClient, kind: Kind, name: str) -> ConfigResource:
+    from chronik.client.admin.configs import ConfigResource, ResourceKind
 
     if kind == "topic":
         await existing_topic(cluster, name)
@@ -204,7 +204,7 @@ async def _resource(cluster: Cluster, kind: Kind, name: str) -> Resource:
         name = "" if name == "default" else name
         if name and not name.isdigit():
             raise Misused(f"broker {name!r}: name a broker by its id, or `default` for all")
-    return Resource(ResourceKind[kind.upper()], name)
+    return ConfigResource(ResourceKind[kind.upper()], name)
 
 
 def _require_known(keys: Iterable[str], found: list[Config]) -> None:

@@ -18,12 +18,12 @@ from chronik.cli.errors import CommandFailed, Misused
 from chronik.cli.moments import parse_place
 from chronik.cli.naming import existing_topic
 from chronik.cli.records import RecordPrinter
-from chronik.cli.session import DEFAULTS, Options, Progress, progress, run, watched
+from chronik.cli.session import DEFAULTS, Options, StatusLine, progress, run, watched
 
 if TYPE_CHECKING:
     from chronik.client.consumer import Consumer, Start
     from chronik.client.fetch_answers import Fetched
-    from chronik.client.routing import Cluster
+    from chronik.client.routing import ClusterClient
     from chronik.client.topology import TopicPartition
     from chronik.wire.records import Record
 
@@ -43,7 +43,7 @@ def consume(
     headers: bool = False,
     offsets: bool = False,
     timestamps: bool = False,
-    isolation: Literal["committed", "uncommitted"] = "committed",
+    isolation: Literal["committed", "uncommitted", "read_committed", "read_uncommitted"] = "committed",
     options: Options = DEFAULTS,
 ) -> int:
     """Read records from topics, from any position; stop at the end or follow.
@@ -85,7 +85,8 @@ def consume(
     timestamps
         Print the time of each record.
     isolation
-        committed (default) skips records of open and aborted transactions; uncommitted shows them.
+        committed (default) skips records of open and aborted transactions; uncommitted shows them. Kafka's names
+        read_committed and read_uncommitted mean the same.
     """
     if not topics:
         raise Misused("name at least one topic: chronik consume TOPIC")
@@ -106,16 +107,19 @@ def consume(
         as_json=options.wants_json, keys=keys, headers=headers, offsets=offsets, timestamps=timestamps
     )
 
-    async def work(cluster: Cluster) -> None:
-        from chronik.client.consumer import EARLIEST, LATEST, Consumer
+    async def work(cluster: ClusterClient) -> None:
+        from chronik.client.consumer import Consumer
         from chronik.client.fetch_answers import FetchOptions
         from chronik.wire.isolation import READ_COMMITTED, READ_UNCOMMITTED
+        from chronik.wire.offset_specs import EARLIEST, LATEST
 
         default = LATEST if follow else EARLIEST
         start: Start = default if begin is None else begin
         end = None if follow else LATEST if stop is None else stop
         partitions = [at for topic in topics for at in await watched(cluster, _partitions(cluster, topic, partition))]
-        fetching = FetchOptions(isolation_level=READ_COMMITTED if isolation == "committed" else READ_UNCOMMITTED)
+        fetching = FetchOptions(
+            isolation_level=READ_COMMITTED if isolation.removeprefix("read_") == "committed" else READ_UNCOMMITTED
+        )
         reset = start if isinstance(start, int) else default
         begins: dict[TopicPartition, Start] = dict.fromkeys(partitions, start)
         if last:
@@ -141,7 +145,7 @@ async def _read(
     printer: RecordPrinter,
     ends: Mapping[TopicPartition, int] | None,
     count: int | None,
-    shown: Progress,
+    shown: StatusLine,
 ) -> None:
     """Prints until the ends are reached or enough was printed; without ends, for ever."""
     left = count
@@ -177,7 +181,7 @@ def _is_at_end(consumer: Consumer, ends: Mapping[TopicPartition, int]) -> bool:
     return len(done) == len(positions)
 
 
-async def _partitions(cluster: Cluster, topic: str, only: tuple[int, ...]) -> list[TopicPartition]:
+async def _partitions(cluster: ClusterClient, topic: str, only: tuple[int, ...]) -> list[TopicPartition]:
     from chronik.client.topology import TopicPartition
 
     known = (await existing_topic(cluster, topic)).partitions
@@ -190,10 +194,10 @@ async def _partitions(cluster: Cluster, topic: str, only: tuple[int, ...]) -> li
 
 
 async def _before_ends(
-    cluster: Cluster, partitions: list[TopicPartition], count: int, isolation_level: int
+    cluster: ClusterClient, partitions: list[TopicPartition], count: int, isolation_level: int
 ) -> dict[TopicPartition, Start]:
     """So many offsets before the end of each partition, or where it starts."""
-    from chronik.client.consumer import EARLIEST, LATEST
+    from chronik.wire.offset_specs import EARLIEST, LATEST
 
     starts = await _ends(cluster, partitions, EARLIEST, isolation_level) or {}
     ends = await _ends(cluster, partitions, LATEST, isolation_level) or {}
@@ -201,7 +205,7 @@ async def _before_ends(
 
 
 async def _ends(
-    cluster: Cluster, partitions: list[TopicPartition], end: Start | None, isolation_level: int
+    cluster: ClusterClient, partitions: list[TopicPartition], end: Start | None, isolation_level: int
 ) -> dict[TopicPartition, int] | None:
     """Before which offset to stop in each partition."""
     if end is None:

@@ -11,7 +11,7 @@ from chronik.cli.output import Column, Row, human_count, id_list, print_rows
 from chronik.cli.session import DEFAULTS, DONE, REFUSED, Options, progress, run
 
 if TYPE_CHECKING:
-    from chronik.client.routing import Cluster
+    from chronik.client.routing import ClusterClient
 
 app = App(
     name="debug",
@@ -49,7 +49,7 @@ def compare_replicas(topic: str, *, options: Options = DEFAULTS) -> int:
         Name of the topic.
     """
 
-    async def work(cluster: Cluster) -> int:
+    async def work(cluster: ClusterClient) -> int:
         from chronik.client.admin.replicas import compare
 
         await existing_topic(cluster, topic)

@@ -17,7 +17,7 @@ from chronik.runtime.wording import counted
 
 if TYPE_CHECKING:
     from chronik.client.admin.groups import Group
-    from chronik.client.routing import Cluster
+    from chronik.client.routing import ClusterClient
 
 app = App(
     name="group",
@@ -71,7 +71,7 @@ def list_groups(*, lag: bool = False, options: Options = DEFAULTS) -> int:
         Show members and lag too, which asks for every group's offsets.
     """
 
-    async def work(cluster: Cluster) -> None:
+    async def work(cluster: ClusterClient) -> None:
         from chronik.client.admin import groups
 
         rows: list[Row] = []
@@ -113,7 +113,7 @@ def describe(*names: str, options: Options = DEFAULTS) -> int:
     if not names:
         raise Misused("name at least one group: chronik group describe NAME")
 
-    async def work(cluster: Cluster) -> None:
+    async def work(cluster: ClusterClient) -> None:
         with progress("measuring lag"):
             documents = [await _described(cluster, await existing_group(cluster, name)) for name in names]
         if options.wants_json:
@@ -179,7 +179,7 @@ def reset(
         raise Misused("--execute and --dry-run exclude each other: choose one")
     place = None if to is None else parse_place(to, "--to", time.time_ns() // 1_000_000)
 
-    async def work(cluster: Cluster) -> None:
+    async def work(cluster: ClusterClient) -> None:
         from chronik.cli.resetting import make_plan
         from chronik.client.admin import offsets
 
@@ -225,7 +225,7 @@ def delete(
     if not yes:
         confirm(f"Delete {', '.join(names)} and all offsets?")
 
-    async def work(cluster: Cluster) -> int:
+    async def work(cluster: ClusterClient) -> int:
         from chronik.client.admin import groups
         from chronik.wire.error_codes import ErrorCode
 
@@ -247,7 +247,7 @@ def delete(
     return run(options, work)
 
 
-async def existing_group(cluster: Cluster, name: str) -> Group:
+async def existing_group(cluster: ClusterClient, name: str) -> Group:
     """The group, or a complaint with the nearest name."""
     from chronik.client.admin import groups
     from chronik.client.errors import Refused
@@ -261,13 +261,13 @@ async def existing_group(cluster: Cluster, name: str) -> Group:
     raise CommandFailed(f"group {name!r} does not exist: GROUP_ID_NOT_FOUND{await _nearest_group(cluster, name)}")
 
 
-async def _nearest_group(cluster: Cluster, name: str) -> str:
+async def _nearest_group(cluster: ClusterClient, name: str) -> str:
     from chronik.client.admin import groups
 
     return did_you_mean(name, [group.group_id for group in await groups.list_all(cluster)])
 
 
-async def _measured(cluster: Cluster, name: str) -> dict[str, Any]:
+async def _measured(cluster: ClusterClient, name: str) -> dict[str, Any]:
     """Members and lag; nothing of a group that was deleted since it was listed."""
     from chronik.client.admin import groups
     from chronik.client.errors import Refused
@@ -282,7 +282,7 @@ async def _measured(cluster: Cluster, name: str) -> dict[str, Any]:
     return {"members": len(document["members"]), "lag": document["lag"], "lag_ms": document["lag_ms"]}
 
 
-async def _described(cluster: Cluster, group: Group) -> dict[str, Any]:
+async def _described(cluster: ClusterClient, group: Group) -> dict[str, Any]:
     from chronik.client.admin import lag, offsets
     from chronik.client.topology import TopicPartition
 

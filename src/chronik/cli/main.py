@@ -27,7 +27,11 @@ COMMANDS: Final = {
     "produce": "chronik.cli.produce:produce",
     "consume": "chronik.cli.consume:consume",
     "group": "chronik.cli.group:app",
+    "txn": "chronik.cli.txn:app",
     "config": "chronik.cli.config:app",
+    "quota": "chronik.cli.quota:app",
+    "user": "chronik.cli.user:app",
+    "acl": "chronik.cli.acl:app",
     "cluster": "chronik.cli.cluster:app",
     "storage": "chronik.cli.storage:app",
     "compat": "chronik.cli.compat:compat",
@@ -41,7 +45,7 @@ COMMANDS: Final = {
     "completion": "chronik.cli.completion:completion",
 }
 
-EARLY_OPTIONS: Final = ("--bootstrap", "--bootstrap-server", "--bootstrap-servers", "--format")
+EARLY_OPTIONS: Final = ("--bootstrap", "--bootstrap-server", "--bootstrap-servers", "--command-config", "--format")
 
 HELP: Final = """\
 A Kafka-wire-compatible broker cluster with a Raft metadata quorum, and a data pipeline on Spark.
@@ -53,7 +57,8 @@ For example:
   chronik consume orders --from earliest
   chronik group describe billing
 
-Commands that talk to a cluster take --bootstrap (or CHRONIK_BOOTSTRAP) and --format json."""
+Commands that talk to a cluster take --bootstrap (or CHRONIK_BOOTSTRAP) and --format json. Where it needs a login, name
+a properties file with --command-config (or CHRONIK_COMMAND_CONFIG)."""
 
 app = App(
     name="chronik",

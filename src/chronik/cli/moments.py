@@ -31,9 +31,18 @@ def _in_ms(text: str) -> str:
     return text if found is None else str(int(found[1]) * UNITS_MS[found[2]])
 
 
+def parse_duration(text: str, option: str) -> int:
+    """In milliseconds."""
+    found = _DURATION.fullmatch(text.strip().lower())
+    if found is None:
+        raise Misused(f"{option} {text!r}: write a duration with its unit, such as 90s, 15m or 2h")
+    return int(found[1]) * UNITS_MS[found[2]]
+
+
 def parse_place(text: str, option: str, now_ms: int) -> Start:
     """What a consumer starts from."""
-    from chronik.client.consumer import EARLIEST, LATEST, AtTime
+    from chronik.client.consumer import AtTime
+    from chronik.wire.offset_specs import EARLIEST, LATEST
 
     word = text.strip().lower()
     if word == "earliest":

@@ -18,7 +18,7 @@ from chronik.runtime.wording import counted
 if TYPE_CHECKING:
     from chronik.client.admin.nodes import LogDirectory
     from chronik.client.admin.reassignments import Move
-    from chronik.client.routing import Cluster
+    from chronik.client.routing import ClusterClient
     from chronik.client.topology import TopicPartition, Topology
 
 AT_ONCE: Final = 50  # partitions: enough to keep brokers busy, few enough that clients go on
@@ -46,7 +46,7 @@ class Standing:
 
 
 async def carry_out(
-    cluster: Cluster, targets: Targets, say: Callable[[Standing], None], *, stalled_s: float = STALLED_S
+    cluster: ClusterClient, targets: Targets, say: Callable[[Standing], None], *, stalled_s: float = STALLED_S
 ) -> None:
     """Returns when every partition is where it should be. Raises CommandFailed if one is refused, or none moves on."""
     from chronik.client.admin import nodes, reassignments

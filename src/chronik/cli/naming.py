@@ -13,7 +13,7 @@ from chronik.cli.errors import CommandFailed, Misused
 
 if TYPE_CHECKING:
     from chronik.client.errors import Refused
-    from chronik.client.routing import Cluster
+    from chronik.client.routing import ClusterClient
     from chronik.client.topology import Topic
 
 
@@ -23,7 +23,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
-async def existing_topic(cluster: Cluster, name: str) -> Topic:
+async def existing_topic(cluster: ClusterClient, name: str) -> Topic:
     """The topic, or a complaint with the nearest name."""
     from chronik.client.errors import Refused
     from chronik.wire.error_codes import ErrorCode

@@ -1,6 +1,7 @@
 """`chronik produce`: lines, files, JSON or CSV become records of a topic.
 
-A line that is not a record ends the command. Records before it are written, and the message says how many.
+A line that is not a record ends the command. Records before it are written, and the message says how many: with
+--transactional-id those of transactions that were committed before.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -21,14 +22,13 @@ from chronik.cli.output import Column, human_count, print_rows
 from chronik.cli.retention import RetentionCheck
 from chronik.cli.session import DEFAULTS, Options, complain, progress, run, watched
 from chronik.cli.stalling import stalls_reported
+from chronik.cli.writing import opened
 from chronik.runtime.wording import counted, was_or_were
 
 if TYPE_CHECKING:
-    from chronik.client.batching import Delivery, RecordPosition
-    from chronik.client.routing import Cluster
+    from chronik.client.routing import ClusterClient
 
 ACKS = {"all": -1, "1": 1, "0": 0}
-WINDOW = 10_000  # records whose receipts are kept at a time
 
 InputFormat = Literal["text", "json", "jsonl", "csv"]
 
@@ -59,6 +59,9 @@ def produce(
         Literal["none", "gzip", "snappy", "lz4", "zstd"], Parameter(name=["--compression", "-z"])
     ] = "none",
     create: bool = False,
+    transactional_id: str | None = None,
+    batch: int | None = None,
+    transaction_timeout_s: Annotated[int, Parameter(name="--transaction-timeout")] = 60,
     timeout_s: Annotated[int, Parameter(name="--timeout")] = 120,
     options: Options = DEFAULTS,
 ) -> int:
@@ -74,6 +77,7 @@ def produce(
       chronik produce orders orders.jsonl --input jsonl --key-field order_id
       chronik produce orders orders.csv --input csv --key-field order_id
       chronik consume orders --format json | chronik produce copy --input json
+      chronik produce orders orders.txt --transactional-id import-1
 
     Parameters
     ----------
@@ -110,11 +114,24 @@ def produce(
         Compression of batches; default: none.
     create
         Create the topic if it does not exist and the broker allows it.
+    transactional_id
+        Write in a transaction: consumers of committed records see all records or none. It aborts a transaction that
+        another producer with this id left open. Ctrl-C and errors abort.
+    batch
+        With --transactional-id: commit after every N records; default: one transaction.
+    transaction_timeout_s
+        With --transactional-id: the broker aborts a transaction open for longer than this many seconds; default: 60.
     timeout_s
         Give up on a record that is not acknowledged after this many seconds; default: 120.
     """
     if timeout_s < 1:
         raise Misused(f"--timeout {timeout_s}: use 1 second or more")
+    if transactional_id is None and batch is not None:
+        raise Misused("--batch needs --transactional-id")
+    if transactional_id == "" or (batch is not None and batch < 1):
+        raise Misused("--transactional-id must not be empty, and --batch must be 1 or more")
+    if transactional_id is not None and acks != "all":
+        raise Misused(f"--transactional-id excludes --acks {acks}: a transaction needs all in-sync replicas")
     if whole_files and not files:
         raise Misused("--whole-files needs files to read")
     if key is not None and key_separator is not None:
@@ -158,48 +175,35 @@ def produce(
                     timestamp=record.timestamp if stamp is None else stamp,
                 )
 
-    async def work(cluster: Cluster) -> None:
-        from chronik.client.producer import Producer
+    async def work(cluster: ClusterClient) -> None:
         from chronik.wire.compression import Codec
 
         if not create:
             await watched(cluster, existing_topic(cluster, topic))
-        summary = Summary()
         retention = RetentionCheck(cluster, topic)
         refused: BadLine | CommandFailed | None = None
+        writing = opened(
+            cluster,
+            transactional_id,
+            transaction_records=batch,
+            transaction_timeout_ms=transaction_timeout_s * 1000,
+            acks=ACKS[acks],
+            codec=Codec[compression.upper()],
+            creates_topics=create,
+            delivery_timeout_ms=timeout_s * 1000,
+        )
         with progress(f"writing to {topic}") as shown:
-            async with (
-                Producer(
-                    cluster,
-                    acks=ACKS[acks],
-                    codec=Codec[compression.upper()],
-                    creates_topics=create,
-                    delivery_timeout_ms=timeout_s * 1000,
-                ) as producer,
-                stalls_reported(producer, timeout_s),
-            ):
-                pending: list[Delivery] = []
+            async with writing as writer, stalls_reported(writer.producer, timeout_s):
                 try:
                     async for record in inputs():
-                        pending.append(
-                            await producer.send(
-                                topic,
-                                record.value,
-                                key=record.key,
-                                partition=record.partition,
-                                timestamp=record.timestamp,
-                                headers=record.headers,
-                            )
-                        )
+                        if await writer.write(topic, record):
+                            shown.say(f"writing to {topic}: {writer.summary.record_count:,} records")
                         if warning := await retention.warning(record.timestamp):
                             complain(warning)
-                        if len(pending) >= WINDOW:
-                            await summary.settle(pending)
-                            shown.say(f"writing to {topic}: {summary.record_count:,} records")
-                except (BadLine, CommandFailed) as fault:  # what was sent before it counts, and is told
+                except (BadLine, CommandFailed) as fault:  # what was written before it counts, and is told
                     refused = fault
-                await producer.flush()
-                await summary.settle(pending)
+                await writer.finish(is_complete=refused is None)
+        summary = writer.summary
         if refused is None or summary.record_count:
             print_rows(summary.rows(topic), COLUMNS, as_json=options.wants_json, empty="No input: nothing was written.")
         if refused is not None:
@@ -214,37 +218,3 @@ def _stopped(fault: BadLine | CommandFailed, written: int) -> CommandFailed | Mi
         return CommandFailed(f"{fault}. {counted(written, 'record')} before it {was_or_were(written)} written")
     message = f"{fault}. Nothing was written"
     return Misused(message) if isinstance(fault, BadLine) else CommandFailed(message)
-
-
-class Summary:
-    """How many records went where."""
-
-    def __init__(self) -> None:
-        self.record_count = 0
-        self._partitions: dict[int, tuple[int, int, int]] = {}  # count, first and last offset
-
-    async def settle(self, pending: list[Delivery]) -> None:
-        for delivery in pending:
-            self._add(await delivery)
-        pending.clear()
-
-    def _add(self, position: RecordPosition) -> None:
-        self.record_count += 1
-        count, first, last = self._partitions.get(position.partition, (0, position.offset, position.offset))
-        self._partitions[position.partition] = (
-            count + 1,
-            min(first, position.offset),
-            max(last, position.offset),
-        )
-
-    def rows(self, topic: str) -> list[dict[str, Any]]:
-        return [
-            {
-                "topic": topic,
-                "partition": partition,
-                "records": count,
-                "first_offset": None if first < 0 else first,
-                "last_offset": None if last < 0 else last,
-            }
-            for partition, (count, first, last) in sorted(self._partitions.items())
-        ]

@@ -16,9 +16,10 @@ from chronik.client.errors import ClientError, Refused
 from chronik.client.topology import TopicPartition
 from chronik.runtime.wording import counted
 from chronik.wire.error_codes import ErrorCode
+from chronik.wire.offset_specs import EARLIEST, LATEST
 
 if TYPE_CHECKING:
-    from chronik.client.routing import Cluster
+    from chronik.client.routing import ClusterClient
 
 
 class Move(NamedTuple):
@@ -42,13 +43,19 @@ class Move(NamedTuple):
 
 
 async def make_plan(
-    cluster: Cluster, group_id: str, *, to: Start | None, shift: int | None, topics: Sequence[str], only: Sequence[int]
+    cluster: ClusterClient,
+    group_id: str,
+    *,
+    to: Start | None,
+    shift: int | None,
+    topics: Sequence[str],
+    only: Sequence[int],
 ) -> list[Move]:
     await _require_no_members(cluster, group_id)
     committed = {at: each.offset for at, each in (await offsets.committed(cluster, group_id)).items()}
     partitions = await _partitions(cluster, group_id, committed, topics, only)
-    starts = await _offsets(cluster, dict.fromkeys(partitions, offsets.EARLIEST))
-    ends = await _offsets(cluster, dict.fromkeys(partitions, offsets.LATEST))
+    starts = await _offsets(cluster, dict.fromkeys(partitions, EARLIEST))
+    ends = await _offsets(cluster, dict.fromkeys(partitions, LATEST))
     if to is not None:
         wanted = await _places(cluster, partitions, to)
     else:
@@ -59,7 +66,7 @@ async def make_plan(
     return [Move(at, committed.get(at), min(max(wanted.get(at, ends[at]), starts[at]), ends[at])) for at in partitions]
 
 
-async def _require_no_members(cluster: Cluster, group_id: str) -> None:
+async def _require_no_members(cluster: ClusterClient, group_id: str) -> None:
     try:
         group = await groups.describe(cluster, group_id)
     except Refused as fault:
@@ -75,7 +82,11 @@ async def _require_no_members(cluster: Cluster, group_id: str) -> None:
 
 
 async def _partitions(
-    cluster: Cluster, group_id: str, committed: dict[TopicPartition, int], topics: Sequence[str], only: Sequence[int]
+    cluster: ClusterClient,
+    group_id: str,
+    committed: dict[TopicPartition, int],
+    topics: Sequence[str],
+    only: Sequence[int],
 ) -> list[TopicPartition]:
     if topics:
         known = [
@@ -93,7 +104,9 @@ async def _partitions(
     return chosen
 
 
-async def _places(cluster: Cluster, partitions: Sequence[TopicPartition], place: Start) -> dict[TopicPartition, int]:
+async def _places(
+    cluster: ClusterClient, partitions: Sequence[TopicPartition], place: Start
+) -> dict[TopicPartition, int]:
     """Where a place is in each partition; partitions whose records are all older than a time are left out."""
     if isinstance(place, int) and place >= 0:
         return dict.fromkeys(partitions, place)
@@ -102,7 +115,7 @@ async def _places(cluster: Cluster, partitions: Sequence[TopicPartition], place:
     return {at: offset for at, offset in found.items() if offset != offsets.NONE}
 
 
-async def _offsets(cluster: Cluster, wanted: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+async def _offsets(cluster: ClusterClient, wanted: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
     found: dict[TopicPartition, int] = {}
     for at, answer in (await offsets.look_up(cluster, wanted)).items():
         if isinstance(answer, ClientError):

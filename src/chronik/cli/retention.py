@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from chronik.cli.output import human_duration, time_text
 
 if TYPE_CHECKING:
-    from chronik.client.routing import Cluster
+    from chronik.client.routing import ClusterClient
 
 KEYS: Final = ("cleanup.policy", "message.timestamp.type", "retention.ms")
 
@@ -19,7 +19,7 @@ KEYS: Final = ("cleanup.policy", "message.timestamp.type", "retention.ms")
 class RetentionCheck:
     """Looks at the timestamps of one topic's records; asks for the topic's settings when it sees the first one."""
 
-    def __init__(self, cluster: Cluster, topic: str) -> None:
+    def __init__(self, cluster: ClusterClient, topic: str) -> None:
         self._cluster, self._topic = cluster, topic
         self._settings: dict[str, str] | None = None
         self._has_warned = False
@@ -39,7 +39,7 @@ class RetentionCheck:
         from chronik.client.admin import configs
         from chronik.client.errors import Refused, Unsupported
 
-        resource = configs.Resource(configs.ResourceKind.TOPIC, self._topic)
+        resource = configs.ConfigResource(configs.ResourceKind.TOPIC, self._topic)
         try:
             found = await configs.describe(self._cluster, resource, keys=KEYS)
         except (Refused, Unsupported):

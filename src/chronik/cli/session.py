@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeVar
 
 from cyclopts import Parameter
@@ -24,7 +26,8 @@ from chronik.cli.errors import CommandFailed, Misused, NoBroker
 if TYPE_CHECKING:
     from rich.status import Status
 
-    from chronik.client.routing import Cluster
+    from chronik.client.properties import ClientSecurity
+    from chronik.client.routing import ClusterClient
 
 EXIT_CODES: Final = (
     "Exit codes: 0 done; 1 refused, or not found; 2 invalid command line; 3 no broker reached; 130 interrupted."
@@ -52,15 +55,29 @@ class Options:
     format: Format = "table"
     """Output format: table (default) or json."""
 
+    command_config: Annotated[Path | None, Parameter(name="--command-config", env_var="CHRONIK_COMMAND_CONFIG")] = None
+    """Properties file of a Kafka client: security.protocol, ssl.*, sasl.mechanism, sasl.jaas.config."""
+
     @property
     def wants_json(self) -> bool:
         return self.format == "json"
+
+    def security(self) -> ClientSecurity:
+        """Raises Misused."""
+        from chronik.client.properties import NO_SECURITY, BadProperties, ClientSecurity
+
+        if self.command_config is None:
+            return NO_SECURITY
+        try:
+            return ClientSecurity.load(str(self.command_config.expanduser()))
+        except BadProperties as fault:
+            raise Misused(f"--command-config {self.command_config}: {fault}") from fault
 
 
 DEFAULTS: Final = Options()
 
 
-def run(options: Options, work: Callable[[Cluster], Awaitable[int | None]], *, is_patient: bool = False) -> int:
+def run(options: Options, work: Callable[[ClusterClient], Awaitable[int | None]], *, is_patient: bool = False) -> int:
     """Runs `work` with a client of the cluster named by `options`; the exit code.
 
     `is_patient` is for work that goes on without a quorum, as reading and writing records does once it has begun.
@@ -83,21 +100,60 @@ def not_reached(error: Exception, bootstrap: str) -> NoBroker:
 
 
 def run_loop(work: Awaitable[int]) -> int:
+    """Runs `work` in an event loop of its own. The first Ctrl-C cancels it, the second ends it wherever it is.
+
+    The event loop cancels it, between two steps. A task that is cancelled while it runs, as asyncio does on SIGINT, may
+    enter `asyncio.timeout` before it hears of that; if the time is up first, the cancellation is lost.
+    """
     import uvloop
 
+    is_interrupted = False
+    before = signal.getsignal(signal.SIGINT)
+
     async def main() -> int:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+
+        def interrupt(*_: object) -> None:
+            nonlocal is_interrupted
+            if is_interrupted:
+                raise KeyboardInterrupt
+            is_interrupted = True
+            loop.call_soon_threadsafe(task.cancel)
+
+        if before is signal.default_int_handler:  # a background job of a shell ignores Ctrl-C
+            signal.signal(signal.SIGINT, interrupt)
         return await work
 
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(main())
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(main())
+    except asyncio.CancelledError:
+        if is_interrupted:
+            raise KeyboardInterrupt from None
+        raise
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
-async def _connected(options: Options, work: Callable[[Cluster], Awaitable[int | None]], *, is_patient: bool) -> int:
+async def _connected(
+    options: Options, work: Callable[[ClusterClient], Awaitable[int | None]], *, is_patient: bool
+) -> int:
     from chronik.client.errors import ClientError, DeliveryFailed
-    from chronik.client.routing import Cluster
+    from chronik.client.routing import ClusterClient
+    from chronik.peer.connections import no_login
     from chronik.runtime.real import real_runtime
 
-    async with Cluster(real_runtime(), options.bootstrap, client_id="chronik-cli") as cluster:
+    runtime = real_runtime()
+    security = options.security()
+    login = security.login(runtime)
+    async with AsyncExitStack() as stack:
+        if login is not None:
+            stack.callback(login.close)
+        made = ClusterClient(
+            runtime, options.bootstrap, client_id="chronik-cli", tls=security.tls, login=login or no_login
+        )
+        cluster = await stack.enter_async_context(made)
         await _reach(cluster)  # a cluster that is not there at all is told at once; later faults are tried again
         try:
             return await (work(cluster) if is_patient else watched(cluster, work(cluster))) or DONE
@@ -109,7 +165,7 @@ async def _connected(options: Options, work: Callable[[Cluster], Awaitable[int |
             raise
 
 
-async def _reach(cluster: Cluster) -> None:
+async def _reach(cluster: ClusterClient) -> None:
     """Returns when a broker answers. An HTTP server never would: it waits for the end of a request that has none."""
     from chronik.client.admin.status import why_not_kafka
 
@@ -127,7 +183,7 @@ async def _reach(cluster: Cluster) -> None:
         await asyncio.wait([reaching])
 
 
-async def watched(cluster: Cluster, work: Awaitable[T]) -> T:
+async def watched(cluster: ClusterClient, work: Awaitable[T]) -> T:
     """The result of `work`. Raises CommandFailed instead as soon as the quorum is lost."""
     from chronik.client.admin.survey import survey
 
@@ -148,7 +204,7 @@ async def watched(cluster: Cluster, work: Awaitable[T]) -> T:
             await asyncio.wait([working])
 
 
-async def _explain(cluster: Cluster, error: Exception) -> None:
+async def _explain(cluster: ClusterClient, error: Exception) -> None:
     """Raises the cause of an error that the missing controller has brought about, if that is what it is."""
     from chronik.client.admin.survey import survey
 
@@ -172,7 +228,7 @@ def complain(message: str) -> None:
     print(f"{start}chronik: {message}{end}", file=sys.stderr)
 
 
-class Progress:
+class StatusLine:
     """What is going on, said on stderr once it takes longer than two seconds; only where somebody looks on."""
 
     def __init__(self, what: str) -> None:
@@ -205,8 +261,8 @@ class Progress:
 
 
 @contextmanager
-def progress(what: str) -> Iterator[Progress]:
-    shown = Progress(what)
+def progress(what: str) -> Iterator[StatusLine]:
+    shown = StatusLine(what)
     try:
         yield shown
     finally:

@@ -23,12 +23,12 @@ from chronik.cli.output import Column, print_rows
 from chronik.cli.session import not_reached
 
 if TYPE_CHECKING:
-    from chronik.pipeline.sql.with_spark import SparkAnswer
+    from chronik.pipeline.sql.with_spark import SparkResult
 
 SHOWN_MAX: Final = 1000  # rows of a table for people; files and programs get all
 
 
-class Answer(Protocol):
+class QueryResult(Protocol):
     columns: list[str]
 
     def rows(self) -> Iterator[tuple[Any, ...]]: ...
@@ -114,7 +114,7 @@ def _require(*packages: str) -> None:
 @contextmanager
 def _asked(
     query: str, engine: str, bootstrap: str, storage: str, master: str | None, *, as_bytes: bool
-) -> Iterator[Answer | SparkAnswer]:
+) -> Iterator[QueryResult | SparkResult]:
     if engine == "spark":
         from chronik.pipeline.session import require_spark
 
@@ -126,7 +126,7 @@ def _asked(
     from chronik.client.addresses import parse_addresses
     from chronik.pipeline.cluster import BlockingCluster
     from chronik.pipeline.sql.relations import Catalog
-    from chronik.pipeline.sql.running import Answer as DuckAnswer
+    from chronik.pipeline.sql.running import QueryResult as DuckAnswer
 
     parse_addresses(bootstrap)  # complains before anything is opened
     cluster = BlockingCluster(bootstrap, client_id="chronik-sql")
@@ -137,7 +137,7 @@ def _asked(
         cluster.close()
 
 
-def _print(answer: Answer | SparkAnswer, form: str) -> None:
+def _print(answer: QueryResult | SparkResult, form: str) -> None:
     if form == "csv":
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(answer.columns)
@@ -148,7 +148,7 @@ def _print(answer: Answer | SparkAnswer, form: str) -> None:
         _print_table(answer)
 
 
-def _print_json(answer: Answer | SparkAnswer) -> None:
+def _print_json(answer: QueryResult | SparkResult) -> None:
     """One array, a row a line, written as rows come: an answer may be larger than memory."""
     separator = "["
     for row in answer.rows():
@@ -158,7 +158,7 @@ def _print_json(answer: Answer | SparkAnswer) -> None:
     print("[]" if separator == "[" else "\n]")
 
 
-def _print_table(answer: Answer | SparkAnswer) -> None:
+def _print_table(answer: QueryResult | SparkResult) -> None:
     rows = answer.rows()
     shown = [{str(i): value for i, value in enumerate(row)} for row in islice(rows, SHOWN_MAX)]
     columns = [

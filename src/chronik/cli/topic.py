@@ -21,11 +21,12 @@ from chronik.cli.output import (
 )
 from chronik.cli.session import DEFAULTS, DONE, REFUSED, Options, complain, confirm, progress, run
 from chronik.runtime.wording import counted
+from chronik.wire.offset_specs import EARLIEST, LATEST
 from chronik.wire.uuids import uuid_text
 
 if TYPE_CHECKING:
     from chronik.client.errors import Refused
-    from chronik.client.routing import Cluster
+    from chronik.client.routing import ClusterClient
     from chronik.client.topology import Topic
 
 app = App(
@@ -106,7 +107,7 @@ def create(
         raise Misused("name at least one topic: chronik topic create NAME")
     settings = with_durations(parse_settings(config, "--config"))
 
-    async def work(cluster: Cluster) -> int:
+    async def work(cluster: ClusterClient) -> int:
         from chronik.client.admin import topics
         from chronik.client.errors import Refused
         from chronik.wire.error_codes import ErrorCode
@@ -157,7 +158,7 @@ def list_topics(*, internal: bool = False, sizes: bool = False, options: Options
         Show the size on disk over all brokers, replicas included.
     """
 
-    async def work(cluster: Cluster) -> None:
+    async def work(cluster: ClusterClient) -> None:
         from chronik.client.admin import nodes
 
         with progress("asking for topics"):
@@ -195,7 +196,7 @@ def describe(*names: str, options: Options = DEFAULTS) -> int:
     if not names:
         raise Misused("name at least one topic: chronik topic describe NAME")
 
-    async def work(cluster: Cluster) -> None:
+    async def work(cluster: ClusterClient) -> None:
         with progress("asking for topics"):
             documents = [await _described(cluster, await existing_topic(cluster, name)) for name in names]
         if options.wants_json:
@@ -242,13 +243,13 @@ def alter(
     if partitions is None and not settings and not unset:
         raise Misused("nothing to change: give --partitions, --config or --unset")
 
-    async def work(cluster: Cluster) -> None:
+    async def work(cluster: ClusterClient) -> None:
         from chronik.client.admin import configs, topics
         from chronik.client.errors import Refused
 
         await existing_topic(cluster, name)
         if settings or unset:
-            resource = configs.Resource(configs.ResourceKind.TOPIC, name)
+            resource = configs.ConfigResource(configs.ResourceKind.TOPIC, name)
             try:
                 await configs.alter(cluster, resource, set_to=settings, unset=unset)
             except Refused as fault:
@@ -292,7 +293,7 @@ def delete(
     if not yes:
         confirm(f"Delete {', '.join(names)} and all records?")
 
-    async def work(cluster: Cluster) -> int:
+    async def work(cluster: ClusterClient) -> int:
         from chronik.client.admin import topics
         from chronik.wire.error_codes import ErrorCode
 
@@ -329,22 +330,22 @@ def _listed(topic: Topic) -> dict[str, Any]:
     }
 
 
-async def _described(cluster: Cluster, topic: Topic) -> dict[str, Any]:
+async def _described(cluster: ClusterClient, topic: Topic) -> dict[str, Any]:
     from chronik.client.admin import configs, nodes, offsets
     from chronik.client.topology import NO_LEADER, TopicPartition
 
     led = [
         TopicPartition(topic.name, each.partition) for each in topic.partitions.values() if each.leader_id != NO_LEADER
     ]
-    starts = await offsets.look_up(cluster, dict.fromkeys(led, offsets.EARLIEST))
-    ends = await offsets.look_up(cluster, dict.fromkeys(led, offsets.LATEST))
+    starts = await offsets.look_up(cluster, dict.fromkeys(led, EARLIEST))
+    ends = await offsets.look_up(cluster, dict.fromkeys(led, LATEST))
     sizes_bytes: dict[TopicPartition, int] = {}
     for directory in await nodes.log_directories(cluster):
         for at, size_bytes in directory.sizes_bytes.items():
             sizes_bytes[at] = max(size_bytes, sizes_bytes.get(at, 0))
     own = [
         config
-        for config in await configs.describe(cluster, configs.Resource(configs.ResourceKind.TOPIC, topic.name))
+        for config in await configs.describe(cluster, configs.ConfigResource(configs.ResourceKind.TOPIC, topic.name))
         if config.source is configs.Source.TOPIC
     ]
     rows = []

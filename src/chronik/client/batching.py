@@ -36,7 +36,7 @@ class Identity(NamedTuple):
 NOBODY: Final = Identity(batches.NO_PRODUCER_ID, batches.NO_PRODUCER_EPOCH)
 
 
-class Written(NamedTuple):
+class Acknowledged(NamedTuple):
     """The batch was acknowledged. `base_offset` is -1 when the broker did not tell, as with acks=0."""
 
     base_offset: int
@@ -50,7 +50,7 @@ class Split(NamedTuple):
     second: Batch
 
 
-Outcome = Written | Split | DeliveryFailed
+Outcome = Acknowledged | Split | DeliveryFailed
 
 
 class RecordPosition(NamedTuple):
@@ -84,7 +84,7 @@ class Batch:
         self.size_bytes += size_bytes
         return index
 
-    def encoded(self, codec: Codec, level: int | None) -> bytes:
+    def encoded(self, codec: Codec, level: int | None, *, is_transactional: bool = False) -> bytes:
         check(len(self.records) > 0, "13 a batch that is sent has records", at=self.at)
         check(
             (self.sequence == batches.NO_SEQUENCE) == (self.identity == NOBODY),
@@ -100,6 +100,7 @@ class Batch:
             producer_id=self.identity.producer_id,
             producer_epoch=self.identity.epoch,
             base_sequence=self.sequence,
+            is_transactional=is_transactional,
         )
 
     def settle(self, outcome: Outcome) -> None:
@@ -206,7 +207,7 @@ class PartitionQueue:
         self.in_flight = self.batches.popleft()
         return self.in_flight
 
-    def finish(self, batch: Batch, outcome: Written | DeliveryFailed, *, may_be_written: bool) -> None:
+    def finish(self, batch: Batch, outcome: Acknowledged | DeliveryFailed, *, may_be_written: bool) -> None:
         """It is done. What was surely not written leaves no gap in the sequence."""
         self._land(batch)
         if not may_be_written:

@@ -19,15 +19,15 @@ from chronik.client.admin import offsets
 from chronik.client.errors import BadAnswer, ClientError, OffsetOutOfRange, Refused
 from chronik.client.fetch_answers import Fetched, FetchOptions
 from chronik.client.fetching import Fetcher
-from chronik.client.membership import REJOIN, Membership
+from chronik.client.membership import REJOIN, Member, Membership
 from chronik.client.topology import TopicPartition
 from chronik.runtime.invariants import check
 from chronik.runtime.units import NS_PER_MS
+from chronik.wire.offset_specs import EARLIEST, LATEST
 
 if TYPE_CHECKING:
-    from chronik.client.routing import Cluster
+    from chronik.client.routing import ClusterClient
 
-LATEST, EARLIEST = offsets.LATEST, offsets.EARLIEST
 AUTO_COMMIT_MS: Final = 5_000
 POLL_TIMEOUT_MS: Final = 500
 
@@ -40,13 +40,14 @@ class AtTime(NamedTuple):
     timestamp_ms: int
 
 
+TIMING = frozenset({"session_timeout_ms", "rebalance_timeout_ms", "heartbeat_ms"})
 Start = int | AtTime  # an offset, EARLIEST, LATEST, or a time
 
 
 class Consumer:
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterClient,
         *,
         group_id: str | None = None,
         instance_id: str | None = None,
@@ -57,6 +58,8 @@ class Consumer:
         **timing_ms: int,
     ) -> None:
         """`timing_ms` are session_timeout_ms, rebalance_timeout_ms and heartbeat_ms of a member."""
+        if unknown := timing_ms.keys() - TIMING:
+            raise TypeError(f"unknown settings of a consumer: {', '.join(sorted(unknown))}")
         self._cluster = cluster
         self._options = options or FetchOptions()
         self.group_id = group_id
@@ -108,6 +111,15 @@ class Consumer:
     @property
     def member_id(self) -> str:
         return self._membership.member_id if self._membership is not None else ""
+
+    @property
+    def membership(self) -> Member | None:
+        """What a transaction that commits this consumer's positions names; None outside of a group."""
+        if self.group_id is None:
+            return None
+        if self._membership is None:
+            return Member(self.group_id)
+        return Member(self.group_id, self._membership.member_id, self._membership.generation, self._instance_id)
 
     def positions(self) -> dict[TopicPartition, int]:
         """The offset after the last record of each partition that poll has returned."""

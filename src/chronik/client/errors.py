@@ -2,6 +2,7 @@
 
     ClientError
       BadAddress         the user's: text that names no host and port
+      BadProperties      the user's: a key of client.properties (`client.properties` defines it)
       Unreachable        no connection, or it ended, or no answer came in time; trying again may help
       Refused            the cluster answered with an error of Kafka's, which `kafka_error` is
         OffsetOutOfRange ... namely that a partition has no such offset, any more or yet
@@ -10,6 +11,8 @@
       LoginFailed        the broker's part of a login was wrong
       Unsendable         the caller's: a record that has no form on the wire
       DeliveryFailed     records that a producer gave up on; its cause is one of the above
+      TransactionFailed  a transaction that cannot be committed: abort it, and do it again in a new one
+      Fenced             a transactional producer that is over: another one has its transactional id, or it was too slow
       Closed             used after it was closed
 
 Every message says what was being done, where, and what to do about it. What a connection raises comes from
@@ -41,9 +44,11 @@ __all__ = [
     "ClientError",
     "Closed",
     "DeliveryFailed",
+    "Fenced",
     "LoginFailed",
     "OffsetOutOfRange",
     "Refused",
+    "TransactionFailed",
     "Unreachable",
     "Unsendable",
     "Unsupported",
@@ -84,3 +89,35 @@ class DeliveryFailed(ClientError):
     def __str__(self) -> str:
         records = "1 record" if self.record_count == 1 else f"{self.record_count} records"
         return f"{records} for {self.topic}-{self.partition} not delivered: {self.cause}"
+
+
+class TransactionFailed(ClientError):
+    """Nothing of the transaction will be seen. Abort it; its records may be sent again in a new one."""
+
+    def __init__(self, transactional_id: str, cause: ClientError) -> None:
+        super().__init__(transactional_id, cause)
+        self.transactional_id = transactional_id
+        self.cause = cause
+
+    def __str__(self) -> str:
+        return (
+            f"the transaction of {self.transactional_id!r} cannot be committed: {self.cause}. "
+            "Abort it, then send its records again in a new transaction"
+        )
+
+
+class Fenced(ClientError):
+    """Every further request of this producer is refused, and its transaction is aborted. Close it."""
+
+    def __init__(self, transactional_id: str, timeout_ms: int, cause: ClientError) -> None:
+        super().__init__(transactional_id, timeout_ms, cause)
+        self.transactional_id = transactional_id
+        self.timeout_ms = timeout_ms
+        self.cause = cause
+
+    def __str__(self) -> str:
+        return (
+            f"the producer of transactional id {self.transactional_id!r} was fenced: {self.cause}. "
+            "Another producer uses this id, or the transaction was open for longer than its timeout of "
+            f"{self.timeout_ms} ms and was aborted. Close this producer; a new one with this id starts afresh"
+        )

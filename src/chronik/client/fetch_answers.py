@@ -25,7 +25,7 @@ from chronik.wire.notation import VERSION_MAX, ZERO_UUID
 from chronik.wire.records import ControlType, Record
 
 if TYPE_CHECKING:
-    from chronik.client.routing import Cluster
+    from chronik.client.routing import ClusterClient
 
 MAGIC_2: Final = 4  # the version from which on every broker answers in batches of magic 2
 NAMES: Final = 12  # the last version that names topics; from 13 on it is their ids
@@ -53,7 +53,7 @@ class Fetched(NamedTuple):
 
 
 async def fetch(
-    cluster: Cluster,
+    cluster: ClusterClient,
     node_id: int,
     offsets: Mapping[TopicPartition, int],
     options: FetchOptions,

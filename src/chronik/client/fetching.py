@@ -21,7 +21,7 @@ from chronik.runtime.tasks import Tasks
 from chronik.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from chronik.client.routing import Cluster
+    from chronik.client.routing import ClusterClient
     from chronik.client.topology import TopicPartition
 
 LINES: Final = ("fetch", "fetch after a move")  # connections to a node; the second is opened only when it is needed
@@ -33,7 +33,7 @@ TOPIC_CHANGED: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSIS
 
 
 class Fetcher:
-    def __init__(self, cluster: Cluster, options: FetchOptions) -> None:
+    def __init__(self, cluster: ClusterClient, options: FetchOptions) -> None:
         self._cluster = cluster
         self._options = options
         self._partitions: dict[TopicPartition, _Position] = {}

@@ -17,7 +17,7 @@ from chronik.peer.backoff import Backoff
 from chronik.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from chronik.client.routing import Cluster
+    from chronik.client.routing import ClusterClient
     from chronik.client.topology import TopicPartition
 
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -33,7 +33,7 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartit
 
 
 async def ask_leaders(
-    cluster: Cluster, partitions: Iterable[TopicPartition], ask: Ask[T], *, timeout_ms: int = RETRY_TIMEOUT_MS
+    cluster: ClusterClient, partitions: Iterable[TopicPartition], ask: Ask[T], *, timeout_ms: int = RETRY_TIMEOUT_MS
 ) -> dict[TopicPartition, T | ClientError]:
     """Calls `ask(node_id, partitions it leads)` for every leader, side by side."""
     left = list(dict.fromkeys(partitions))
@@ -58,7 +58,7 @@ async def ask_leaders(
 
 
 async def _by_leader(
-    cluster: Cluster, partitions: list[TopicPartition]
+    cluster: ClusterClient, partitions: list[TopicPartition]
 ) -> tuple[dict[int, list[TopicPartition]], dict[TopicPartition, Refused]]:
     """Partitions by the node that leads them, and those without."""
     unknown: dict[TopicPartition, Refused] = {}

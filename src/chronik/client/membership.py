@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from chronik.client.admin.groups import CONSUMER_PROTOCOL, assigned_partitions
 from chronik.client.assignors import Assignor, Subscription, assignor_named
@@ -36,7 +36,7 @@ from chronik.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupRespo
 from chronik.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 
 if TYPE_CHECKING:
-    from chronik.client.routing import Cluster
+    from chronik.client.routing import ClusterClient
 
 SESSION_TIMEOUT_MS: Final = 45_000
 REBALANCE_TIMEOUT_MS: Final = 60_000
@@ -52,10 +52,19 @@ FORGOTTEN: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GEN
 REJOIN: Final = FORGOTTEN | {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.MEMBER_ID_REQUIRED}
 
 
+class Member(NamedTuple):
+    """The member of a group on whose behalf offsets are committed; without a member id, anybody."""
+
+    group_id: str
+    member_id: str = ""
+    generation: int = NO_GENERATION
+    instance_id: str | None = None
+
+
 class Membership:
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterClient,
         group_id: str,
         *,
         topics: Sequence[str],

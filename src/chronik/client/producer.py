@@ -16,10 +16,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
-from chronik.client.batching import NOBODY, Batch, Delivery, Identity, PartitionQueue, Written, record_bytes
+from chronik.client.batching import NOBODY, Acknowledged, Batch, Delivery, Identity, PartitionQueue, record_bytes
 from chronik.client.errors import ClientError, Closed, DeliveryFailed, Refused, refuse
 from chronik.client.partitioners import Sticky, partition_of_key
-from chronik.client.sending import Answer, produce
+from chronik.client.sending import BatchResult, Transaction, produce
 from chronik.client.topology import NO_LEADER, Topic, TopicPartition
 from chronik.peer.backoff import Backoff
 from chronik.peer.connection import REQUEST_TIMEOUT_MS
@@ -32,7 +32,7 @@ from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
-    from chronik.client.routing import Cluster
+    from chronik.client.routing import ClusterClient
     from chronik.wire.records import Headers
 
 ALL, LEADER, NONE = -1, 1, 0  # acks
@@ -62,7 +62,7 @@ class Stall(NamedTuple):
 class Producer:
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterClient,
         *,
         acks: int = ALL,
         idempotent: bool | None = None,
@@ -73,8 +73,11 @@ class Producer:
         buffer_bytes_max: int = BUFFER_BYTES_MAX,
         delivery_timeout_ms: int = DELIVERY_TIMEOUT_MS,
         creates_topics: bool = False,
+        transaction: Transaction | None = None,
     ) -> None:
+        """`transaction` marks all batches; `client.transactions` uses it, and gives the identity."""
         self._cluster = cluster
+        self._transaction = transaction
         self._acks = acks
         self._is_idempotent = acks == ALL if idempotent is None else idempotent
         if self._is_idempotent and acks != ALL:
@@ -104,6 +107,7 @@ class Producer:
         self._is_waking = False
         self._tasks = Tasks("producer", self._broken)
         self._fault: Exception | None = None  # a bug of ours: everything from now on fails with it
+        self._given_up: ClientError | None = None  # why nothing is sent again: the transaction is being aborted
 
     async def __aenter__(self) -> Self:
         return self
@@ -160,6 +164,29 @@ class Producer:
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
+
+    def become(self, identity: Identity) -> None:
+        """The id and epoch of the batches that are sent from now on. Nothing may be on its way under another one."""
+        check(
+            identity == self._identity or not self._unsettled_count,
+            "12 a producer changes its identity between transactions",
+            producer=identity.producer_id,
+            unsettled=self._unsettled_count,
+        )
+        self._identity = identity
+
+    async def drop(self, why: ClientError) -> None:
+        """Gives up everything that is not delivered, and returns when nothing is on its way. Fails nothing else."""
+        self._given_up = why
+        try:
+            for queue in self._queues.values():
+                while queue.in_flight is None and queue.batches:
+                    self._give_up(queue, queue.take_unsent(), why)
+            await self._is_empty.wait()
+        finally:
+            self._given_up = self._failure = None
+        if self._fault is not None:
+            raise self._fault
 
     def stalls(self, longer_than_ms: int) -> list[Stall]:
         """What records that were sent so long ago wait for."""
@@ -241,7 +268,7 @@ class Producer:
         self._woken = {at: queue for at, queue in self._woken.items() if queue.is_ready}
         if not self._woken:
             return
-        if self._is_idempotent and self._identity == NOBODY:
+        if self._is_idempotent and self._identity == NOBODY and self._transaction is None:
             if self._identifying is None:
                 self._identifying = self._tasks.start("identify", self._identify())
             return
@@ -278,6 +305,7 @@ class Producer:
                 codec=self._codec,
                 level=self._level,
                 timeout_ms=min(self._left_ms(batch) for batch in taken.values()),
+                transaction=self._transaction,
             )
         except ClientError as fault:
             answers = dict.fromkeys(taken, fault)
@@ -299,15 +327,20 @@ class Producer:
             self._settle(self._queues[at], batch, answers[at])
         self._wake(*(self._queues[at] for at in taken))
 
-    def _settle(self, queue: PartitionQueue, batch: Batch, answer: Answer) -> None:
-        if isinstance(answer, Written):
+    def _settle(self, queue: PartitionQueue, batch: Batch, answer: BatchResult) -> None:
+        if isinstance(answer, Acknowledged):
             queue.finish(batch, answer, may_be_written=True)
             self._backoffs.pop(queue.at, None)
             self._troubles.pop(queue.at, None)
             self._release(batch)
             return
         code = answer.kafka_error if isinstance(answer, Refused) else None
-        if code in SEQUENCE_LOST:
+        if self._given_up is not None:
+            self._give_up(queue, batch, answer)
+            while queue.batches:
+                self._give_up(queue, queue.take_unsent(), self._given_up)
+            return
+        if code in SEQUENCE_LOST and self._transaction is None:
             self._identity = NOBODY
             if batch.attempt_count == 1:  # never sent before, so surely not written
                 queue.renumber(batch)
@@ -325,7 +358,7 @@ class Producer:
         # Only what was never sent, or was refused at the first attempt, is surely not written. Otherwise the sequence
         # may have a gap or not: the next batch starts a new one.
         may_be_written = batch.attempt_count > 1 or (batch.attempt_count == 1 and fault.retriable)
-        if may_be_written:
+        if may_be_written and self._transaction is None:  # a transaction is aborted, which begins a new sequence
             self._identity = NOBODY
         failure = DeliveryFailed(fault, queue.at.topic, queue.at.partition, len(batch.records))
         self._failure = self._failure or failure

@@ -1,8 +1,8 @@
 """Which broker to ask: bootstrap, metadata, leaders, coordinators, and when to try again.
 
-A `Cluster` owns all connections of one client (`peer.connections`) and what it knows of the cluster. It learns metadata
-when it does not know a topic, or when it was told that what it knows is out of date. It never decides what an answer
-means: callers raise Refused, and `retrying` tries again for as long as Kafka calls the error retriable.
+A `ClusterClient` owns all connections of one client (`peer.connections`) and what it knows of the cluster. It fetches
+metadata when it does not know a topic, or when a broker says that its metadata is outdated. It never interprets a
+response: callers raise Refused, and `retrying` tries again for as long as Kafka calls the error retriable.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from chronik.client.topology import Topic, Topology
 from chronik.peer.backoff import Backoff
 from chronik.peer.connection import CONNECT_TIMEOUT_MS, Connection
 from chronik.peer.connections import Connections, Login, no_login
+from chronik.runtime.secured_network import SecuredNetwork
 from chronik.runtime.units import NS_PER_MS
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -26,6 +27,7 @@ from chronik.wire.notation import Request, Response
 
 if TYPE_CHECKING:
     from chronik.runtime.interfaces import Clock, Network, Randomness, Runtime
+    from chronik.runtime.tls import TlsClient
 
 A = TypeVar("A", bound=Response)
 T = TypeVar("T")
@@ -37,7 +39,7 @@ TRANSACTION: Final = 1
 MOVED: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 
 
-class Cluster:
+class ClusterClient:
     """Everything that asks a cluster something goes through one of these. Close it, or use it in `async with`."""
 
     def __init__(
@@ -48,15 +50,17 @@ class Cluster:
         client_id: str = "chronik",
         connect_timeout_ms: int = CONNECT_TIMEOUT_MS,
         login: Login = no_login,
+        tls: TlsClient | None = None,
     ) -> None:
-        self.network: Network = runtime.network
+        """With `tls`, every connection is secured by it."""
+        self.network: Network = runtime.network if tls is None else SecuredNetwork(runtime.network, lambda: tls)
         self.clock: Clock = runtime.clock
         self.randomness: Randomness = runtime.randomness
         self.bootstrap = parse_addresses(bootstrap) if isinstance(bootstrap, str) else tuple(bootstrap)
         self.client_id = client_id
         self.topology = Topology()
         self._connections = Connections(self.network, client_id, connect_timeout_ms=connect_timeout_ms, login=login)
-        self.scratch = self._connections.scratch  # for whoever opens connections beside these in the same event loop
+        self.scratch = self._connections.scratch  # shared with other connections of the same event loop
         self._coordinators: dict[tuple[int, str], int] = {}
         self._stale_from_ns = 0  # when topics have to be learnt anew, whatever is known of them
 
@@ -162,30 +166,34 @@ class Cluster:
 
     async def ask_coordinator(
         self,
-        group_id: str,
+        key: str,
         request: Request,
         answer: type[A],
         *,
+        key_type: int = GROUP,
         version_min: int = 0,
         version_max: int = 2**15 - 1,
         timeout_ms: int = RETRY_TIMEOUT_MS,
         purpose: str = "",
     ) -> A:
-        """One question to the coordinator of a group. When it is gone, the next question looks for it anew."""
-        node_id = await self.coordinator(group_id)
+        """Sends one request to the coordinator of a group or a transactional id. If the coordinator is unreachable, the
+        next request looks it up again."""
+        node_id = await self.coordinator(key, key_type)
         try:
             connection = await self.to_node(node_id, purpose)
             return await connection.ask(
                 request, answer, version_min=version_min, version_max=version_max, timeout_ms=timeout_ms
             )
         except Unreachable:
-            self.forget_coordinator(group_id)
+            self.forget_coordinator(key, key_type)
             raise
 
-    def refuse_from_coordinator(self, group_id: str, code: int, what: str, detail: str | None = None) -> None:
+    def refuse_from_coordinator(
+        self, key: str, code: int, what: str, detail: str | None = None, *, key_type: int = GROUP
+    ) -> None:
         """`refuse`, after noting that the coordinator has moved if that is what the code says."""
         if code in MOVED:
-            self.forget_coordinator(group_id)
+            self.forget_coordinator(key, key_type)
         refuse(code, what, detail)
 
     # --- trying again

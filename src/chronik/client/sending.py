@@ -1,14 +1,14 @@
 """One Produce request: batches of many partitions that one node leads, and what the node says of each.
 
-Never retries and never raises for a partition: an answer is Written, or the error that the node gave.
+Never retries and never raises for a partition: a result is Acknowledged, or the error that the node returned.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Final, Protocol
 
-from chronik.client.batching import Batch, Written
+from chronik.client.batching import Acknowledged, Batch
 from chronik.client.errors import BadAnswer, ClientError, Refused, Unsendable
 from chronik.client.leaders import by_topic
 from chronik.client.topology import TopicPartition
@@ -26,9 +26,9 @@ from chronik.wire.messages.produce import (
 from chronik.wire.notation import VERSION_MAX, ZERO_UUID
 
 if TYPE_CHECKING:
-    from chronik.client.routing import Cluster
+    from chronik.client.routing import ClusterClient
 
-Answer = Written | ClientError
+BatchResult = Acknowledged | ClientError
 
 REPLICAS_TIMEOUT_MS: Final = 30_000  # the longest time that a broker may wait for replicas
 ANSWER_GRACE_MS: Final = 500  # the least time for the answer itself, after the broker has stopped waiting
@@ -36,11 +36,25 @@ ANSWER_GRACE_MS_MAX: Final = 5_000
 NO_ACKS: Final = 0
 MAGIC_2: Final = 3  # the version that brought record batches
 ZSTD: Final = 7  # ... and that brought zstd
+ADDS: Final = 12  # the version from which on a transactional batch adds its partition to the transaction
 NAMES: Final = 12  # the last version that names topics; from 13 on it is their ids
 
 
+class Transaction(Protocol):
+    """What a request with transactional batches needs to know of their transaction."""
+
+    transactional_id: str
+
+    @property
+    def adds_by_writing(self) -> bool:
+        """Whether brokers add a partition to the transaction when something is written to it."""
+
+    async def include(self, partitions: Collection[TopicPartition]) -> None:
+        """Returns when the partitions are in the transaction, or will be by writing to them."""
+
+
 async def produce(
-    cluster: Cluster,
+    cluster: ClusterClient,
     node_id: int,
     batches: Mapping[TopicPartition, Batch],
     *,
@@ -48,19 +62,21 @@ async def produce(
     codec: Codec,
     level: int | None,
     timeout_ms: int = REPLICAS_TIMEOUT_MS,
-) -> dict[TopicPartition, Answer]:
+    transaction: Transaction | None = None,
+) -> dict[TopicPartition, BatchResult]:
     """Sends one batch per partition. Raises when nothing can be said of any of them.
 
-    `timeout_ms` is the time until the caller gives up. The broker waits for replicas no longer than that.
+    `timeout_ms` is the time until the caller gives up. The broker waits for replicas no longer than that. Batches of a
+    `transaction` are marked so, and sent once their partitions are in it.
     """
     replicas_timeout_ms = max(1, min(REPLICAS_TIMEOUT_MS, timeout_ms))
     grace_ms = min(ANSWER_GRACE_MS_MAX, max(ANSWER_GRACE_MS, timeout_ms - replicas_timeout_ms))
     connection = await cluster.to_node(node_id)
-    answers: dict[TopicPartition, Answer] = {}
+    answers: dict[TopicPartition, BatchResult] = {}
     encoded: dict[TopicPartition, bytes] = {}
     for at, batch in batches.items():
         try:
-            encoded[at] = batch.encoded(codec, level)
+            encoded[at] = batch.encoded(codec, level, is_transactional=transaction is not None)
         except Unencodable as fault:
             answers[at] = Unsendable(f"a record cannot be written: {fault}")
     check(
@@ -72,10 +88,13 @@ async def produce(
     )
     if not encoded:
         return answers
+    if transaction is not None:
+        await transaction.include(encoded.keys())
     grouped = by_topic(encoded)
     topics = {name: cluster.topology.topics.get(name) for name in grouped}
     ids = {name: topic.topic_id if topic is not None else ZERO_UUID for name, topic in topics.items()}
     request = ProduceRequest(
+        transactional_id=None if transaction is None else transaction.transactional_id,
         acks=acks,
         timeout_ms=replicas_timeout_ms,
         topic_data=[
@@ -89,9 +108,12 @@ async def produce(
     )
     version_min = ZSTD if codec is Codec.ZSTD else MAGIC_2
     version_max = NAMES if ZERO_UUID in ids.values() else VERSION_MAX
+    if transaction is not None:
+        version_min = ADDS if transaction.adds_by_writing else version_min
+        version_max = version_max if transaction.adds_by_writing else ADDS - 1
     if acks == NO_ACKS:
         await connection.tell(request, version_max=version_max)
-        return answers | dict.fromkeys(encoded, Written(-1, -1))
+        return answers | dict.fromkeys(encoded, Acknowledged(-1, -1))
     response = await connection.ask(
         request,
         ProduceResponse,
@@ -109,10 +131,10 @@ async def produce(
     return {at: answers.get(at, missing) for at in batches} if batches.keys() - answers.keys() else answers
 
 
-def _answer(told: PartitionProduceResponse) -> Answer:
+def _answer(told: PartitionProduceResponse) -> BatchResult:
     code = ErrorCode.of(told.error_code)
     # A duplicate was written before: its first answer got lost.
     if code is ErrorCode.NONE or code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-        return Written(told.base_offset, told.log_append_time_ms)
+        return Acknowledged(told.base_offset, told.log_append_time_ms)
     details = [told.error_message, *(each.batch_index_error_message for each in told.record_errors[:1])]
     return Refused(code, "the broker refused the records", next((each for each in details if each), None))

@@ -24,7 +24,7 @@ from chronik.wire.messages.incremental_alter_configs import (
 )
 
 if TYPE_CHECKING:
-    from chronik.client.routing import Cluster
+    from chronik.client.routing import ClusterClient
     from chronik.peer.connection import Connection
 
 
@@ -50,13 +50,13 @@ class Source(IntEnum):
     GROUP = 8
 
 
-class Operation(IntEnum):
+class ConfigOperation(IntEnum):
     SET = 0
     DELETE = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Resource:
+class ConfigResource:
     """A topic or group by name, a broker by its id; a broker without name means all of them."""
 
     kind: ResourceKind
@@ -85,7 +85,7 @@ class Config:
     documentation: str | None
 
 
-async def describe(cluster: Cluster, resource: Resource, keys: Sequence[str] | None = None) -> list[Config]:
+async def describe(cluster: ClusterClient, resource: ConfigResource, keys: Sequence[str] | None = None) -> list[Config]:
     """The resource's configuration, sorted by key; only `keys` if given."""
     request = DescribeConfigsRequest(
         resources=[
@@ -121,8 +121,8 @@ async def describe(cluster: Cluster, resource: Resource, keys: Sequence[str] | N
 
 
 async def alter(
-    cluster: Cluster,
-    resource: Resource,
+    cluster: ClusterClient,
+    resource: ConfigResource,
     *,
     set_to: Mapping[str, str] | None = None,
     unset: Sequence[str] = (),
@@ -130,9 +130,10 @@ async def alter(
 ) -> None:
     """Changes the keys named and no others; all or nothing."""
     changes = [
-        AlterableConfig(name=key, config_operation=Operation.SET, value=value) for key, value in (set_to or {}).items()
+        AlterableConfig(name=key, config_operation=ConfigOperation.SET, value=value)
+        for key, value in (set_to or {}).items()
     ]
-    changes += [AlterableConfig(name=key, config_operation=Operation.DELETE, value=None) for key in unset]
+    changes += [AlterableConfig(name=key, config_operation=ConfigOperation.DELETE, value=None) for key in unset]
     request = IncrementalAlterConfigsRequest(
         resources=[AlterConfigsResource(resource_type=resource.kind, resource_name=resource.name, configs=changes)],
         validate_only=validate_only,
@@ -147,7 +148,7 @@ async def alter(
     await cluster.retrying(attempt)
 
 
-async def _whom_to_ask(cluster: Cluster, resource: Resource) -> Connection:
+async def _whom_to_ask(cluster: ClusterClient, resource: ConfigResource) -> Connection:
     if resource.kind is ResourceKind.BROKER and resource.name:
         return await cluster.to_node(int(resource.name))
     return await cluster.to_any()

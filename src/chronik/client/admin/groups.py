@@ -23,7 +23,7 @@ from chronik.wire.messages.describe_groups import DescribeGroupsRequest, Describ
 from chronik.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 if TYPE_CHECKING:
-    from chronik.client.routing import Cluster
+    from chronik.client.routing import ClusterClient
 
 CLASSIC, CONSUMER = "classic", "consumer"
 CONSUMER_PROTOCOL = "consumer"  # the protocol type of classic groups whose members are consumers
@@ -39,7 +39,7 @@ class ListedGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class GroupMember:
     member_id: str
     instance_id: str | None
     client_id: str
@@ -54,10 +54,10 @@ class Group:
     state: str
     assignor: str
     coordinator_id: int
-    members: tuple[Member, ...]
+    members: tuple[GroupMember, ...]
 
 
-async def list_all(cluster: Cluster) -> list[ListedGroup]:
+async def list_all(cluster: ClusterClient) -> list[ListedGroup]:
     """All groups of the cluster, by name."""
 
     async def of(node_id: int) -> list[ListedGroup]:
@@ -79,7 +79,7 @@ async def list_all(cluster: Cluster) -> list[ListedGroup]:
     return await cluster.retrying(attempt)
 
 
-async def describe(cluster: Cluster, group_id: str) -> Group:
+async def describe(cluster: ClusterClient, group_id: str) -> Group:
     """Raises GROUP_ID_NOT_FOUND for a group that does not exist."""
 
     async def attempt() -> Group:
@@ -94,7 +94,7 @@ async def describe(cluster: Cluster, group_id: str) -> Group:
     return await cluster.retrying(attempt)
 
 
-async def _describe_consumer(cluster: Cluster, group_id: str, coordinator_id: int) -> Group | None:
+async def _describe_consumer(cluster: ClusterClient, group_id: str, coordinator_id: int) -> Group | None:
     request = ConsumerGroupDescribeRequest(group_ids=[group_id], include_authorized_operations=False)
     response = await cluster.ask_coordinator(group_id, request, ConsumerGroupDescribeResponse)
     [told] = response.groups
@@ -102,7 +102,7 @@ async def _describe_consumer(cluster: Cluster, group_id: str, coordinator_id: in
         return None  # or of another type
     cluster.refuse_from_coordinator(group_id, told.error_code, f"group {group_id!r}", told.error_message)
     members = tuple(
-        Member(
+        GroupMember(
             each.member_id,
             each.instance_id,
             each.client_id,
@@ -118,7 +118,7 @@ async def _describe_consumer(cluster: Cluster, group_id: str, coordinator_id: in
     return Group(group_id, CONSUMER, told.group_state, told.assignor_name, coordinator_id, members)
 
 
-async def _describe_classic(cluster: Cluster, group_id: str, coordinator_id: int) -> Group:
+async def _describe_classic(cluster: ClusterClient, group_id: str, coordinator_id: int) -> Group:
     request = DescribeGroupsRequest(groups=[group_id])
     response = await cluster.ask_coordinator(group_id, request, DescribeGroupsResponse)
     [told] = response.groups
@@ -126,7 +126,7 @@ async def _describe_classic(cluster: Cluster, group_id: str, coordinator_id: int
     if told.group_state == "Dead":  # how brokers before DescribeGroups v6 say it
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id!r}")
     members = tuple(
-        Member(
+        GroupMember(
             each.member_id,
             each.group_instance_id,
             each.client_id,
@@ -157,7 +157,7 @@ def assigned_partitions(data: bytes) -> tuple[TopicPartition, ...]:
     )
 
 
-async def delete(cluster: Cluster, group_ids: Sequence[str]) -> dict[str, Refused | None]:
+async def delete(cluster: ClusterClient, group_ids: Sequence[str]) -> dict[str, Refused | None]:
     """Deletes groups with their offsets; a group with members is refused as NON_EMPTY_GROUP."""
 
     async def one(group_id: str) -> None:

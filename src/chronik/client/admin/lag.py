@@ -15,9 +15,10 @@ from chronik.client.admin import offsets
 from chronik.client.errors import ClientError
 from chronik.client.fetch_answers import Chunk, FetchOptions, fetch
 from chronik.client.leaders import ask_leaders
+from chronik.wire.offset_specs import EARLIEST, LATEST
 
 if TYPE_CHECKING:
-    from chronik.client.routing import Cluster
+    from chronik.client.routing import ClusterClient
     from chronik.client.topology import TopicPartition
 
 # One batch is sent whole whatever its size, but only for one partition of a request: so one request each.
@@ -35,7 +36,7 @@ class PartitionLag:
 
 
 async def of(
-    cluster: Cluster,
+    cluster: ClusterClient,
     committed: Mapping[TopicPartition, int | None],
     *,
     with_time: bool = True,
@@ -45,8 +46,8 @@ async def of(
 
     `starts_at_earliest` is what the readers do where they have no offset; pass False where that is not known.
     """
-    starts = await offsets.look_up(cluster, dict.fromkeys(committed, offsets.EARLIEST))
-    ends = await offsets.look_up(cluster, dict.fromkeys(committed, offsets.LATEST))
+    starts = await offsets.look_up(cluster, dict.fromkeys(committed, EARLIEST))
+    ends = await offsets.look_up(cluster, dict.fromkeys(committed, LATEST))
     found: dict[TopicPartition, PartitionLag] = {}
     behind: dict[TopicPartition, int] = {}
     for at, offset in committed.items():
@@ -71,7 +72,9 @@ async def of(
     return found
 
 
-async def times_of(cluster: Cluster, at_offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+async def times_of(
+    cluster: ClusterClient, at_offsets: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int | None]:
     """The timestamp of the record at each offset, or of the first after it; None when it cannot be had."""
     gate = asyncio.Semaphore(SIDE_BY_SIDE)
 

@@ -12,7 +12,7 @@ from chronik.wire.messages.describe_cluster import DescribeClusterRequest, Descr
 from chronik.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 
 if TYPE_CHECKING:
-    from chronik.client.routing import Cluster
+    from chronik.client.routing import ClusterClient
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class LogDirectory:
     sizes_bytes: dict[TopicPartition, int]
 
 
-async def describe(cluster: Cluster) -> ClusterDescription:
+async def describe(cluster: ClusterClient) -> ClusterDescription:
     async def attempt() -> ClusterDescription:
         connection = await cluster.to_any()
         request = DescribeClusterRequest(include_cluster_authorized_operations=False, include_fenced_brokers=True)
@@ -55,7 +55,7 @@ async def describe(cluster: Cluster) -> ClusterDescription:
     return await cluster.retrying(attempt)
 
 
-async def log_directories(cluster: Cluster) -> list[LogDirectory]:
+async def log_directories(cluster: ClusterClient) -> list[LogDirectory]:
     """Of every broker that the cluster lists as alive."""
 
     async def of(node_id: int) -> list[LogDirectory]:

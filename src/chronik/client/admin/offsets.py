@@ -33,13 +33,11 @@ from chronik.wire.messages.offset_commit import (
     OffsetCommitResponse,
 )
 from chronik.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
+from chronik.wire.offset_specs import MAX_TIMESTAMP
 
 if TYPE_CHECKING:
-    from chronik.client.routing import Cluster
+    from chronik.client.routing import ClusterClient
 
-LATEST: Final = -1
-EARLIEST: Final = -2
-LARGEST_TIMESTAMP: Final = -3
 NONE: Final = -1  # no such offset: the log has no record at or after the time
 TIMEOUT_MS: Final = 30_000
 
@@ -57,11 +55,11 @@ class Committed(NamedTuple):
 
 
 async def look_up(
-    cluster: Cluster, wanted: Mapping[TopicPartition, int], *, isolation_level: int = READ_UNCOMMITTED
+    cluster: ClusterClient, wanted: Mapping[TopicPartition, int], *, isolation_level: int = READ_UNCOMMITTED
 ) -> dict[TopicPartition, OffsetAt | ClientError]:
-    """The offset at a time in ms, or at LATEST, EARLIEST or LARGEST_TIMESTAMP, per partition."""
+    """The offset at a time in ms, or at LATEST, EARLIEST or MAX_TIMESTAMP, per partition."""
 
-    version_min = 7 if LARGEST_TIMESTAMP in wanted.values() else 1
+    version_min = 7 if MAX_TIMESTAMP in wanted.values() else 1
 
     async def ask(node_id: int, some: list[TopicPartition]) -> dict[TopicPartition, OffsetAt | ClientError]:
         topics = [
@@ -90,7 +88,7 @@ async def look_up(
 
 
 async def delete_records(
-    cluster: Cluster, before: Mapping[TopicPartition, int]
+    cluster: ClusterClient, before: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int | ClientError]:
     """Forgets the records before an offset (LATEST: all of them); the new start of each log."""
 
@@ -116,7 +114,9 @@ async def delete_records(
     return await ask_leaders(cluster, before, ask)
 
 
-async def committed(cluster: Cluster, group_id: str, *, is_stable: bool = False) -> dict[TopicPartition, Committed]:
+async def committed(
+    cluster: ClusterClient, group_id: str, *, is_stable: bool = False
+) -> dict[TopicPartition, Committed]:
     """What a group has committed, wherever it has. `is_stable` waits for transactions that still may change it."""
     what = f"cannot read the offsets of group {group_id!r}"
     request = OffsetFetchRequest(
@@ -141,7 +141,7 @@ async def committed(cluster: Cluster, group_id: str, *, is_stable: bool = False)
 
 
 async def commit(
-    cluster: Cluster,
+    cluster: ClusterClient,
     group_id: str,
     offsets: Mapping[TopicPartition, Committed],
     *,

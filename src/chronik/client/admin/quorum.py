@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from chronik.client.addresses import Address
 from chronik.client.errors import refuse
+from chronik.wire.internal_topics import METADATA_TOPIC
 from chronik.wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse, Listener
 from chronik.wire.messages.describe_quorum import (
     DescribeQuorumRequest,
@@ -20,9 +21,8 @@ from chronik.wire.messages.unregister_broker import UnregisterBrokerRequest, Unr
 from chronik.wire.notation import ZERO_UUID
 
 if TYPE_CHECKING:
-    from chronik.client.routing import Cluster
+    from chronik.client.routing import ClusterClient
 
-METADATA_TOPIC: Final = "__cluster_metadata"
 QUORUM_LISTENER: Final = "CONTROLLER"
 ADMIN_LISTENER: Final = "CHRONIK-ADMIN"  # of Chronik's nodes alone
 ANSWER_MS_MORE: Final = 10_000  # than a change may take by itself
@@ -30,7 +30,7 @@ UNKNOWN: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class QuorumNode:
     node_id: int
     is_voter: bool
     end_offset: int  # of the metadata log there, as the leader knows it
@@ -43,7 +43,7 @@ class Quorum:
     leader_id: int
     term: int
     high_watermark: int
-    members: tuple[Member, ...]  # ascending
+    members: tuple[QuorumNode, ...]  # ascending
     admin: Mapping[int, Address]  # where nodes say how they are
 
     @property
@@ -51,7 +51,7 @@ class Quorum:
         return tuple(member.node_id for member in self.members if member.is_voter)
 
 
-async def describe(cluster: Cluster) -> Quorum:
+async def describe(cluster: ClusterClient) -> Quorum:
     wanted = DescribeQuorumRequestTopic(
         topic_name=METADATA_TOPIC, partitions=[DescribeQuorumRequestPartition(partition_index=0)]
     )
@@ -63,7 +63,7 @@ async def describe(cluster: Cluster) -> Quorum:
         [told] = response.topics[0].partitions
         refuse(told.error_code, "cannot describe the quorum", told.error_message)
         members = [
-            Member(
+            QuorumNode(
                 each.replica_id, is_voter, each.log_end_offset, each.last_fetch_timestamp, each.last_caught_up_timestamp
             )
             for is_voter, states in ((True, told.current_voters), (False, told.observers))
@@ -81,7 +81,7 @@ async def describe(cluster: Cluster) -> Quorum:
     return await cluster.retrying(attempt)
 
 
-async def add(cluster: Cluster, node_id: int, address: Address, *, timeout_ms: int) -> None:
+async def add(cluster: ClusterClient, node_id: int, address: Address, *, timeout_ms: int) -> None:
     """Returns when the node votes. It must be running, and listen for the quorum at the address."""
     request = AddRaftVoterRequest(
         cluster_id=None,
@@ -95,7 +95,7 @@ async def add(cluster: Cluster, node_id: int, address: Address, *, timeout_ms: i
     refuse(response.error_code, f"cannot add node {node_id}", response.error_message)
 
 
-async def remove(cluster: Cluster, node_id: int) -> None:
+async def remove(cluster: ClusterClient, node_id: int) -> None:
     """Returns when the node votes no more."""
     request = RemoveRaftVoterRequest(cluster_id=None, voter_id=node_id, voter_directory_id=ZERO_UUID)
     connection = await cluster.to_any()
@@ -103,7 +103,7 @@ async def remove(cluster: Cluster, node_id: int) -> None:
     refuse(response.error_code, f"cannot remove node {node_id} from the quorum", response.error_message)
 
 
-async def unregister(cluster: Cluster, broker_id: int) -> None:
+async def unregister(cluster: ClusterClient, broker_id: int) -> None:
     """Makes the cluster forget a broker that will not come back."""
     connection = await cluster.to_any()
     response = await connection.ask(UnregisterBrokerRequest(broker_id=broker_id), UnregisterBrokerResponse)

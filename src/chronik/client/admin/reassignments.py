@@ -24,7 +24,7 @@ from chronik.wire.messages.list_partition_reassignments import (
 )
 
 if TYPE_CHECKING:
-    from chronik.client.routing import Cluster
+    from chronik.client.routing import ClusterClient
 
 PREFERRED: Final = 0  # ElectLeaders' kinds
 UNCLEAN: Final = 1
@@ -37,7 +37,7 @@ class Move(NamedTuple):
 
 
 async def move(
-    cluster: Cluster, targets: Mapping[TopicPartition, Sequence[int] | None]
+    cluster: ClusterClient, targets: Mapping[TopicPartition, Sequence[int] | None]
 ) -> dict[TopicPartition, Refused | None]:
     """Begins moves to these replicas, the preferred leader first; None calls one off. Each is answered by itself."""
     topics: dict[str, ReassignableTopic] = {}
@@ -62,7 +62,7 @@ async def move(
     return await cluster.retrying(attempt)
 
 
-async def under_way(cluster: Cluster) -> dict[TopicPartition, Move]:
+async def under_way(cluster: ClusterClient) -> dict[TopicPartition, Move]:
     async def attempt() -> dict[TopicPartition, Move]:
         connection = await cluster.to_any()
         request = ListPartitionReassignmentsRequest(topics=None)
@@ -80,7 +80,7 @@ async def under_way(cluster: Cluster) -> dict[TopicPartition, Move]:
 
 
 async def elect(
-    cluster: Cluster, partitions: Iterable[TopicPartition] | None, *, kind: int = PREFERRED
+    cluster: ClusterClient, partitions: Iterable[TopicPartition] | None, *, kind: int = PREFERRED
 ) -> dict[TopicPartition, Refused | None]:
     """Of these partitions, or of all. Where the right one leads already there is nothing to refuse."""
     topics: dict[str, TopicPartitions] = {}

@@ -19,14 +19,14 @@ from chronik.wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from chronik.wire.offset_specs import EARLIEST
 
 if TYPE_CHECKING:
-    from chronik.client.routing import Cluster
+    from chronik.client.routing import ClusterClient
     from chronik.client.topology import Partition
 
 READ_BYTES: Final = 1 << 20
 VERSION_ANY_REPLICA, VERSION_BY_NAME = 11, 12
-EARLIEST: Final = -2
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +44,14 @@ class Comparison:
         return self.differs_at is None
 
 
-async def compare(cluster: Cluster, topic: str) -> list[Comparison]:
+async def compare(cluster: ClusterClient, topic: str) -> list[Comparison]:
     """All partitions of a topic, one after the other."""
     cluster.forget(topic)
     known = await cluster.topic(topic)
     return [await _compare(cluster, topic, partition) for partition in known.partitions.values()]
 
 
-async def _compare(cluster: Cluster, topic: str, partition: Partition) -> Comparison:
+async def _compare(cluster: ClusterClient, topic: str, partition: Partition) -> Comparison:
     index = partition.partition
     start_offset = await _start_offset(cluster, topic, partition)
     answers = await asyncio.gather(
@@ -99,7 +99,7 @@ def hold_together(pieces: list[dict[int, bytes]], offset: int) -> tuple[int, int
     return offset, None
 
 
-async def _start_offset(cluster: Cluster, topic: str, partition: Partition) -> int:
+async def _start_offset(cluster: ClusterClient, topic: str, partition: Partition) -> int:
     """Of the leader's log; only the leader tells."""
     asked = ListOffsetsPartition(partition_index=partition.partition, timestamp=EARLIEST)
     request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[asked])])
@@ -110,7 +110,7 @@ async def _start_offset(cluster: Cluster, topic: str, partition: Partition) -> i
     return told.offset
 
 
-async def _high_watermark(cluster: Cluster, node_id: int, topic: str, index: int, offset: int) -> int:
+async def _high_watermark(cluster: ClusterClient, node_id: int, topic: str, index: int, offset: int) -> int:
     """As this broker knows it."""
     answer = await _fetch(cluster, node_id, topic, index, offset, size_bytes=0)
     refuse(answer.error_code, f"broker {node_id} does not answer for {topic}-{index}")
@@ -118,7 +118,7 @@ async def _high_watermark(cluster: Cluster, node_id: int, topic: str, index: int
 
 
 async def _read(
-    cluster: Cluster, node_id: int, topic: str, index: int, offset: int, end_offset: int
+    cluster: ClusterClient, node_id: int, topic: str, index: int, offset: int, end_offset: int
 ) -> dict[int, bytes]:
     """Batches from `offset` on that end at or before `end_offset`, by their first offset."""
     answer = await _fetch(cluster, node_id, topic, index, offset, size_bytes=READ_BYTES)
@@ -129,7 +129,7 @@ async def _read(
 
 
 async def _fetch(
-    cluster: Cluster, node_id: int, topic: str, index: int, offset: int, *, size_bytes: int
+    cluster: ClusterClient, node_id: int, topic: str, index: int, offset: int, *, size_bytes: int
 ) -> PartitionData:
     connection = await cluster.to_node(node_id, "replicas")
     request = FetchRequest(

@@ -7,6 +7,8 @@ import json
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from chronik.client.addresses import Address
+from chronik.runtime.errors import TlsFailed
+from chronik.runtime.secured_network import SecuredNetwork
 
 if TYPE_CHECKING:
     from chronik.runtime.interfaces import Network
@@ -23,7 +25,12 @@ async def status(
     """The page, or None: nothing answers, or another node does. An admin listener is often on loopback; on another
     machine the same address may belong to a node of another cluster. `cluster_id` is None where it is not known."""
     try:
-        page = _page(await _get(network, address, timeout_s))
+        try:
+            page = _page(await _get(network, address, timeout_s))
+        except TlsFailed:
+            if not isinstance(network, SecuredNetwork):
+                raise
+            page = _page(await _get(network.plain, address, timeout_s))  # an admin listener may have no TLS
     except (OSError, TimeoutError, ValueError):
         return None
     is_ours = cluster_id is None or page.get("cluster_id") == cluster_id

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from chronik.client.addresses import Address
-from chronik.client.admin.quorum import ADMIN_LISTENER, METADATA_TOPIC
+from chronik.client.admin.quorum import ADMIN_LISTENER
 from chronik.client.admin.status import status
 from chronik.client.errors import ClientError
 from chronik.peer.connection import connect
+from chronik.wire.internal_topics import METADATA_TOPIC
 from chronik.wire.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumRequestPartition,
@@ -28,7 +29,7 @@ from chronik.wire.messages.describe_quorum import (
 )
 
 if TYPE_CHECKING:
-    from chronik.client.routing import Cluster
+    from chronik.client.routing import ClusterClient
 
 LIMIT_S: Final = 0.9  # for one question; a survey asks at most two, one after the other
 VERSION_WITH_NODES: Final = 2
@@ -82,7 +83,7 @@ class Survey:
         return f"no controller is elected: {told}; no answer from {_named(silent)}"
 
 
-async def survey(cluster: Cluster) -> Survey | None:
+async def survey(cluster: ClusterClient) -> Survey | None:
     """None while somebody has a leader, or when nobody who answers can name the voters."""
     known = [broker.address for broker in cluster.topology.brokers.values()]
     addresses = list(dict.fromkeys([*cluster.bootstrap, *known]))
@@ -98,7 +99,7 @@ async def survey(cluster: Cluster) -> Survey | None:
     return None if found.leader_id is not None else found
 
 
-async def _view(cluster: Cluster, address: Address) -> DescribeQuorumResponse | None:
+async def _view(cluster: ClusterClient, address: Address) -> DescribeQuorumResponse | None:
     """On a connection of its own: a broker that holds back another answer must not hold back this one."""
     wanted = DescribeQuorumRequestTopic(
         topic_name=METADATA_TOPIC, partitions=[DescribeQuorumRequestPartition(partition_index=0)]
@@ -121,7 +122,7 @@ def _partition(view: DescribeQuorumResponse) -> DescribeQuorumResponsePartition:
     return view.topics[0].partitions[0]
 
 
-async def _ask(cluster: Cluster, node: Node, voters: set[int]) -> Surveyed:
+async def _ask(cluster: ClusterClient, node: Node, voters: set[int]) -> Surveyed:
     listeners = {each.name: Address(each.host, each.port) for each in node.listeners}
     admin = listeners.pop(ADMIN_LISTENER, None)
     clients = list(listeners.values())
@@ -130,7 +131,7 @@ async def _ask(cluster: Cluster, node: Node, voters: set[int]) -> Surveyed:
     return Surveyed(node.node_id, node.node_id in voters, address, page is not None or speaks, page)
 
 
-async def _page(cluster: Cluster, admin: Address | None, node_id: int, voters: set[int]) -> dict[str, Any] | None:
+async def _page(cluster: ClusterClient, admin: Address | None, node_id: int, voters: set[int]) -> dict[str, Any] | None:
     """A page with other voters is of another cluster: `status` says how that happens."""
     if admin is None:
         return None
@@ -138,7 +139,7 @@ async def _page(cluster: Cluster, admin: Address | None, node_id: int, voters: s
     return page if page is not None and set(page.get("quorum", {}).get("voters", ())) == voters else None
 
 
-async def _any_speaks(cluster: Cluster, addresses: Sequence[Address]) -> bool:
+async def _any_speaks(cluster: ClusterClient, addresses: Sequence[Address]) -> bool:
     """Whether a broker answers, not only its machine: a process that hangs still accepts connections."""
 
     async def speaks(address: Address) -> bool:

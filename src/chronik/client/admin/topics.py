@@ -28,7 +28,7 @@ from chronik.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopic
 from chronik.wire.notation import ZERO_UUID
 
 if TYPE_CHECKING:
-    from chronik.client.routing import Cluster
+    from chronik.client.routing import ClusterClient
 
 TIMEOUT_MS: Final = 30_000
 DEFAULT: Final = -1  # the broker's num.partitions or default.replication.factor
@@ -52,7 +52,7 @@ class CreatedTopic:
 
 
 async def create(
-    cluster: Cluster, topics: Sequence[NewTopic], *, validate_only: bool = False
+    cluster: ClusterClient, topics: Sequence[NewTopic], *, validate_only: bool = False
 ) -> dict[str, CreatedTopic | Refused]:
     request = CreateTopicsRequest(
         topics=[_creatable(topic) for topic in topics], timeout_ms=TIMEOUT_MS, validate_only=validate_only
@@ -77,7 +77,7 @@ async def create(
     return await cluster.retrying(attempt)
 
 
-async def delete(cluster: Cluster, names: Sequence[str]) -> dict[str, Refused | None]:
+async def delete(cluster: ClusterClient, names: Sequence[str]) -> dict[str, Refused | None]:
     request = DeleteTopicsRequest(
         topics=[DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in names],
         topic_names=list(names),
@@ -100,7 +100,7 @@ async def delete(cluster: Cluster, names: Sequence[str]) -> dict[str, Refused | 
     return await cluster.retrying(attempt)
 
 
-async def grow(cluster: Cluster, name: str, partition_count: int, *, validate_only: bool = False) -> None:
+async def grow(cluster: ClusterClient, name: str, partition_count: int, *, validate_only: bool = False) -> None:
     """Gives a topic more partitions, up to `partition_count` in all. Keys then go to other partitions than before."""
     request = CreatePartitionsRequest(
         topics=[CreatePartitionsTopic(name=name, count=partition_count, assignments=None)],
