@@ -30,6 +30,21 @@ CASES = [
         story="a node that was removed was granted leases, and whatever was to be committed waited for it",
     ),
     Found(
+        "members",
+        seed=61,
+        faults=[
+            Fault(3559, "deafen", 0, duration_ms=231, other=2),
+            Fault(3797, "isolate", 3, duration_ms=3407, other=5),
+            Fault(5107, "isolate", 2, duration_ms=1677),
+            Fault(6231, "join", 3, duration_ms=1, other=2),
+            Fault(6910, "power", 2, duration_ms=1),
+            Fault(6989, "isolate", 0, duration_ms=1455, other=2),
+            Fault(7544, "join", 5, duration_ms=1049, other=1),
+            Fault(8809, "slow link", 0, duration_ms=1541, other=3, amount=16),
+        ],
+        story="the addition of a node timed out and was taken back while it registered, and the node ended",
+    ),
+    Found(
         "groups",
         seed=20102,
         faults=[
@@ -236,6 +251,17 @@ CASES = [
             Fault(8819, "recreate", 3, duration_ms=3590, amount=740212060),
         ],
         story="a leader that cut its log behind the snapshot it had sent waited half a minute with the next one",
+    ),
+    Found(
+        "transactions",
+        seed=20061,
+        faults=[],
+        story="a commit of offsets that was held up on an old connection became part of a later transaction",
+    ),
+    Found(
+        "transactions",
+        seed=20175,
+        story="a coordinator that had not heard of its successor told an offset from before the last transaction",
     ),
 ]
 

@@ -66,6 +66,11 @@ def test_subjects_are_chosen_by_the_name_of_a_scenario_or_a_fault(names: list[st
     assert [str(each) for each in subjects_named(names)] == expected
 
 
+def test_a_misspelt_fault_is_answered_with_the_nearest_name() -> None:
+    with pytest.raises(UnknownFault, match="storage fault 'lost-jurnal': did you mean 'lost-journal'"):
+        subjects_named(["lost-jurnal"])
+
+
 @pytest.mark.parametrize(
     ("name", "error"), [("lost-keys", UnknownFault), ("loss/lost-keys", UnknownFault), ("lost/x", UnknownScenario)]
 )

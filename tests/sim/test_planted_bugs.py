@@ -1,6 +1,7 @@
 """Every planted bug is caught, by the run that is kept here for it: a net that lets one through would let ours through.
 
 The faults are those that bring the bug out, written down so that one run per bug suffices. Each run passes without it.
+The known traps of transactions have a table of their own, tests/broker/test_transaction_traps.py.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from chronik.sim.faults import Fault
 from chronik.sim.scenarios import run_named
 from tests.replication import planted_bugs as replication_bugs
 from tests.sim.planted import (
+    access_bugs,
     cost_bugs,
     loss_bugs,
     member_bugs,
@@ -22,6 +24,7 @@ from tests.sim.planted import (
     record_bugs,
     swarm_bugs,
     topic_bugs,
+    transaction_bugs,
     wire_bugs,
 )
 
@@ -57,6 +60,7 @@ VOTER_RESTARTED = [
     *(Fault(1000 + 450 * number, "kill", 3, duration_ms=40) for number in range(16)),
 ]
 
+CUT_OFF_FOR_LONG = [Fault(300, "isolate", 1, duration_ms=11_000)]
 IN_TURN = [Fault(700 + 1300 * number, "kill", 1 + number % 3, duration_ms=900) for number in range(7)]
 ALL_LOSE_POWER = [
     Fault(900 + 2500 * number + 17 * node, "power", node, duration_ms=700) for number in range(3) for node in (1, 2, 3)
@@ -230,8 +234,33 @@ CASES = [
     Planted(
         swarm_bugs.a_short_read_is_taken_for_the_end, "records", 0, READS_ARE_SHORT, ("7", "9", "22", "25", "a node")
     ),
-    Planted(swarm_bugs.a_lease_outlives_a_leadership_that_is_handed_over, "swarm", 202, None, "6"),
+    Planted(swarm_bugs.a_lease_outlives_a_leadership_that_is_handed_over, "swarm", 257, None, "6"),
     Planted(cost_bugs.waiting_fetches_count_everything_at_once, "overload", 3, None, "23 no callback"),
+    *[
+        Planted(plant, "transactions", seed, None, caught_by)
+        for plant, seed, caught_by in (
+            (transaction_bugs.a_late_request_ends_the_next_transaction, 0, ("13", "14", "15")),
+            (transaction_bugs.a_new_producer_fences_nobody, 0, ("13", "14", "15")),
+            (transaction_bugs.partitions_do_not_ask_whether_a_transaction_goes_on, 0, ("13", "14", "16")),
+            (transaction_bugs.some_partitions_get_no_marker, 0, ("13", "14", "16")),
+            (transaction_bugs.timeouts_are_forgotten, 3, ("16", "every client", "25")),
+        )
+    ],
+    *[
+        Planted(plant, "access", seed, faults, caught_by)
+        for plant, seed, faults, caught_by in (
+            (access_bugs.a_handler_does_not_ask, 0, None, "24"),
+            (access_bugs.what_was_allowed_once_is_allowed_for_ever, 0, None, "24"),
+            (access_bugs.an_allowing_rule_wins_over_a_denying_one, 1, None, "24"),
+            (access_bugs.a_denying_rule_implies_what_an_allowing_one_does, 0, None, "24"),
+            (access_bugs.a_prefix_does_not_fit_the_name_that_it_is, 1, None, "24"),
+            (access_bugs.a_prefix_fits_names_that_it_begins_with, 0, None, "24"),
+            (access_bugs.hosts_are_not_compared, 0, None, "24"),
+            # Nodes that have lost the rules by which they replicate do not recover either.
+            (access_bugs.a_snapshot_has_no_rules, 6, None, ("24", "25")),
+            (access_bugs.a_node_never_asks_whether_its_rules_are_current, 8, CUT_OFF_FOR_LONG, "24"),
+        )
+    ],
 ]
 
 

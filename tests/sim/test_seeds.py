@@ -24,6 +24,8 @@ COUNTS = {
     "swarm": 12,
     "wire": 8,
     "overload": 3,
+    "transactions": 8,
+    "access": 6,
 }
 CHUNKS = [
     (scenario, range(first, min(first + SEEDS_PER_TEST, count)))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from chronik.broker.errors import BrokerError, CannotStart
 from chronik.broker.identity import renew_directory_id
 from chronik.runtime.errors import RuntimeFault
-from chronik.sim.cluster import RESTART_MS, Cluster, Machine
+from chronik.sim.cluster import RESTART_MS, SimCluster, SimMachine
 from chronik.sim.losses import DATA
 from chronik.storage.errors import StorageError
 from chronik.storage.repair import repair
@@ -20,17 +20,17 @@ ENDS_MAX = 3  # of a process that had started: then it counts as one that cannot
 ACTS_MS = (300, 1500)  # so long it takes until somebody looks
 
 
-def _leave_down(machine: Machine) -> None:
+def _leave_down(machine: SimMachine) -> None:
     machine.is_dead = True
     machine.retire()
 
 
-def _wipe(machine: Machine) -> None:
+def _wipe(machine: SimMachine) -> None:
     machine.wipe()
     machine.start()
 
 
-def _repair(machine: Machine) -> None:
+def _repair(machine: SimMachine) -> None:
     """As `chronik storage repair` does it. What it cannot read ends it, and the node is no worse than before."""
     runtime = machine.offline_runtime()
     try:
@@ -41,7 +41,7 @@ def _repair(machine: Machine) -> None:
     machine.start()
 
 
-ACTIONS: Mapping[str, Callable[[Machine], None]] = {
+ACTIONS: Mapping[str, Callable[[SimMachine], None]] = {
     "leaves it down": _leave_down,
     "gives it an empty disk": _wipe,
     "repairs it": _repair,
@@ -52,7 +52,7 @@ LAST_RESORT = "gives it an empty disk"  # when the first action did not help
 class Attendance:
     """Looks after the machines of a cluster that have lost something."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: SimCluster) -> None:
         self._world = cluster.world
         self._random = cluster.world.random("attendance")
         self._ends: dict[int, int] = {}
@@ -66,7 +66,7 @@ class Attendance:
         """Nobody is about to act."""
         return not self._busy
 
-    def ended(self, machine: Machine, error: BaseException) -> None:
+    def ended(self, machine: SimMachine, error: BaseException) -> None:
         """A damaged machine's process has ended by itself: it is started again, or somebody acts."""
         node_id = machine.node_id
         self._ends[node_id] = self._ends.get(node_id, 0) + 1
@@ -79,7 +79,7 @@ class Attendance:
         self._busy.add(node_id)
         self._world.time.after_ms(self._random.randint(*ACTS_MS), self._act, machine, action)
 
-    def _act(self, machine: Machine, action: str) -> None:
+    def _act(self, machine: SimMachine, action: str) -> None:
         self._world.note("operator", f"is told that {machine} does not run, and {action}")
         self._acted.add(machine.node_id)
         self._ends[machine.node_id] = 0

@@ -7,18 +7,18 @@ from collections.abc import Coroutine, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from chronik.client.admin.offsets import LATEST, look_up
+from chronik.client.admin.offsets import look_up
 from chronik.client.admin.topics import NewTopic
 from chronik.client.admin.topics import create as create_topics
 from chronik.client.errors import ClientError, Refused
-from chronik.client.routing import Cluster as Routing
+from chronik.client.routing import ClusterClient
 from chronik.client.topology import TopicPartition
 from chronik.metadata.image import NO_LEADER, Image
 from chronik.sim.checkers.interface import Checker
 from chronik.sim.checkers.partitions import node_of
 from chronik.sim.checkers.records import AUDITOR
 from chronik.sim.checkers.sets import GROUP_CHECKERS, MEMBERS_CHECKERS, METADATA_CHECKERS, RECORD_CHECKERS
-from chronik.sim.cluster import Cluster
+from chronik.sim.cluster import SimCluster
 from chronik.sim.faults import UPKEEP_WEIGHTS, Fault, draw_changes, draw_moves
 from chronik.sim.group_clients import GroupClients, look_up_commits
 from chronik.sim.history import OK, History
@@ -28,6 +28,7 @@ from chronik.sim.scenario import HEALED_MS_MAX, PACES_MS, RECOVERY, Clients, Sce
 from chronik.sim.wire_clients import TopicClients, WireClient, make_client
 from chronik.sim.world import World
 from chronik.wire.error_codes import ErrorCode
+from chronik.wire.offset_specs import LATEST
 
 
 class TopicsScenario(Scenario):
@@ -37,15 +38,15 @@ class TopicsScenario(Scenario):
     checkers: Sequence[type[Checker]] = METADATA_CHECKERS
     brokers: ClassVar[dict[str, object]] = {}
 
-    def build(self, world: World) -> Cluster:
+    def build(self, world: World) -> SimCluster:
         programs = broker_programs(self.node_count, self.brokers, first_id=self.first_id)
-        return Cluster(world, self.node_count, programs, raft_directory="/data/raft", first_id=self.first_id)
+        return SimCluster(world, self.node_count, programs, raft_directory="/data/raft", first_id=self.first_id)
 
-    def clients(self, cluster: Cluster, history: History) -> Clients:
+    def clients(self, cluster: SimCluster, history: History) -> Clients:
         think_ms = cluster.world.random("pace").choice(PACES_MS)
         return TopicClients(cluster, history, client_count=4, think_ms=think_ms, topic_count=3)
 
-    def audit(self, world: World, cluster: Cluster, history: History) -> None:
+    def audit(self, world: World, cluster: SimCluster, history: History) -> None:
         clients = TopicClients(cluster, history, client_count=0, think_ms=(0, 0), topic_count=0)
         auditor = make_client(cluster, "auditor")
 
@@ -65,9 +66,11 @@ class MembersScenario(TopicsScenario):
     spare_count = 2
     checkers: Sequence[type[Checker]] = MEMBERS_CHECKERS
 
-    def build(self, world: World) -> Cluster:
+    def build(self, world: World) -> SimCluster:
         programs = broker_programs(self.node_count, self.brokers, lambda node_id: cluster.machines[node_id].joins)
-        cluster = Cluster(world, self.node_count, programs, raft_directory="/data/raft", spare_count=self.spare_count)
+        cluster = SimCluster(
+            world, self.node_count, programs, raft_directory="/data/raft", spare_count=self.spare_count
+        )
         return cluster
 
     def draw_faults(self, world: World) -> list[Fault]:
@@ -76,10 +79,10 @@ class MembersScenario(TopicsScenario):
         )
         return sorted([*super().draw_faults(world), *changes])
 
-    def has_recovered(self, cluster: Cluster) -> bool:
+    def has_recovered(self, cluster: SimCluster) -> bool:
         return all(task.done() for task in cluster.operators) and super().has_recovered(cluster)
 
-    def repair(self, world: World, cluster: Cluster) -> None:
+    def repair(self, world: World, cluster: SimCluster) -> None:
         """Nothing to repair, but to see: a cluster in which nothing can be committed looks well as long as it rests."""
         clients = TopicClients(cluster, History(world), client_count=0, think_ms=(0, 0), topic_count=0)
         writer = make_client(cluster, "writer")
@@ -114,7 +117,7 @@ class RecordsScenario(TopicsScenario):
         "broker_heartbeat_interval_ms": 500,
     }
 
-    def prepare(self, world: World, cluster: Cluster) -> None:
+    def prepare(self, world: World, cluster: SimCluster) -> None:
         client = make_client(cluster, "founder")
 
         async def create() -> None:
@@ -130,11 +133,11 @@ class RecordsScenario(TopicsScenario):
 
         run_in(world, client, create())
 
-    def clients(self, cluster: Cluster, history: History) -> Clients:
+    def clients(self, cluster: SimCluster, history: History) -> Clients:
         think_ms = cluster.world.random("pace").choice(PACES_MS)
         return self._clients(cluster, history, think_ms)
 
-    def _clients(self, cluster: Cluster, history: History, think_ms: tuple[int, int]) -> RecordClients:
+    def _clients(self, cluster: SimCluster, history: History, think_ms: tuple[int, int]) -> RecordClients:
         return RecordClients(
             cluster,
             history,
@@ -145,7 +148,7 @@ class RecordsScenario(TopicsScenario):
             are_keyed=bool(self.topic_configs),
         )
 
-    def has_recovered(self, cluster: Cluster) -> bool:
+    def has_recovered(self, cluster: SimCluster) -> bool:
         """Every partition is led, and all its replicas are in sync again, but for those on a disk that is to be
         replaced."""
         image = settled_image(cluster)
@@ -158,11 +161,11 @@ class RecordsScenario(TopicsScenario):
             for partition in topic.partitions
         )
 
-    def contacts(self, cluster: Cluster) -> list[int]:
+    def contacts(self, cluster: SimCluster) -> list[int]:
         """Whom a client may ask first."""
         return list(cluster.machines)
 
-    def audit(self, world: World, cluster: Cluster, history: History) -> None:
+    def audit(self, world: World, cluster: SimCluster, history: History) -> None:
         clients = self._clients(cluster, history, (0, 0))
         auditor = make_client(cluster, AUDITOR)
 
@@ -194,7 +197,7 @@ class UpkeepScenario(RecordsScenario):
         {"cleanup.policy": "compact", "internal.segment.bytes": "300", "min.cleanable.dirty.ratio": "0.0"}
     )
 
-    def clients(self, cluster: Cluster, history: History) -> Clients:
+    def clients(self, cluster: SimCluster, history: History) -> Clients:
         return self._clients(cluster, history, PACES_MS[0])
 
 
@@ -213,7 +216,7 @@ class MovesScenario(RecordsScenario):
         )
         return sorted([*super().draw_faults(world), *moves])
 
-    def has_recovered(self, cluster: Cluster) -> bool:
+    def has_recovered(self, cluster: SimCluster) -> bool:
         image = settled_image(cluster)
         if image is None or not all(task.done() for task in cluster.operators):
             return False
@@ -252,10 +255,10 @@ class DamageScenario(RecordsScenario):
         later_ms = rot.at_ms + rot.duration_ms + 200
         return [restart, rot, *(each._replace(at_ms=each.at_ms + later_ms) for each in super().draw_faults(world))]
 
-    def clients(self, cluster: Cluster, history: History) -> Clients:
+    def clients(self, cluster: SimCluster, history: History) -> Clients:
         return self._clients(cluster, history, cluster.world.random("pace").choice(PACES_MS[:2]))
 
-    def repair(self, world: World, cluster: Cluster) -> None:
+    def repair(self, world: World, cluster: SimCluster) -> None:
         for machine in cluster.machines.values():
             if machine.is_rotten:
                 machine.wipe()
@@ -276,7 +279,7 @@ class GroupsScenario(RecordsScenario):
         self._healed_ns: int | None = None
         self._members: GroupClients | None = None
 
-    def clients(self, cluster: Cluster, history: History) -> Clients:
+    def clients(self, cluster: SimCluster, history: History) -> Clients:
         random = cluster.world.random("pace")
         records = RecordClients(
             cluster,
@@ -291,7 +294,7 @@ class GroupsScenario(RecordsScenario):
         self._members = GroupClients(cluster, history, records, member_count=3, think_ms=think_ms)
         return self._members
 
-    def has_recovered(self, cluster: Cluster) -> bool:
+    def has_recovered(self, cluster: SimCluster) -> bool:
         """The group goes on as well: somebody commits what was written since."""
         assert self._members is not None
         if self._healed_ns is None:
@@ -305,7 +308,7 @@ class GroupsScenario(RecordsScenario):
             for each in reversed(self._members.history.operations)
         )
 
-    def audit(self, world: World, cluster: Cluster, history: History) -> None:
+    def audit(self, world: World, cluster: SimCluster, history: History) -> None:
         super().audit(world, cluster, history)
         auditor = make_client(cluster, "auditor of the group")
 
@@ -317,7 +320,7 @@ class GroupsScenario(RecordsScenario):
         run_in(world, auditor, look())
 
 
-async def create_topic(routing: Routing, new: NewTopic) -> None:
+async def create_topic(routing: ClusterClient, new: NewTopic) -> None:
     """However often the controller asks to come again later."""
     while True:
         made = (await create_topics(routing, [new]))[new.name]
@@ -326,7 +329,7 @@ async def create_topic(routing: Routing, new: NewTopic) -> None:
         await asyncio.sleep(0.1)
 
 
-def settled_image(cluster: Cluster) -> Image | None:
+def settled_image(cluster: SimCluster) -> Image | None:
     """The leader's, once all nodes have found each other."""
     leader = cluster.leader()
     store = leader.program.store if leader is not None and leader.program is not None else None

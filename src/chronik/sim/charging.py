@@ -23,6 +23,7 @@ from chronik.replication.sessions import FollowerSession
 from chronik.sim import prices
 from chronik.sim.loop import ProcessLoop
 from chronik.storage.log import Log
+from chronik.storage.log_reads import ReadableLog
 
 PRODUCE_KEY = b"\x00\x00"
 
@@ -81,8 +82,8 @@ CHARGED = (
     Charged(Replica, "_commit", prices.PARTITION_NS),
     Charged(Log, "append", _batches),
     Charged(Log, "append_fetched", _fetched),
-    Charged(Log, "read", prices.PARTITION_NS),
-    Charged(Log, "readable_bytes", prices.PARTITION_NS),
+    Charged(ReadableLog, "read", prices.PARTITION_NS),
+    Charged(ReadableLog, "readable_bytes", prices.PARTITION_NS),
     Charged(Core, "step", prices.RAFT_STEP_NS),
     Charged(Core, "tick", prices.RAFT_STEP_NS),
     Charged(MetadataStore, "_apply", _record),

@@ -42,7 +42,7 @@ PRODUCT_ERRORS = (BrokerError, RuntimeFault, StorageError, MetadataError, RaftEr
 RESTART_MS = 300  # after which a supervisor starts a process that ended by itself
 
 
-class Machine:
+class SimMachine:
     def __init__(self, world: World, node_id: int, make: Maker, raft_directory: str) -> None:
         self.world, self.node_id, self._make = world, node_id, make
         self.host = host_of(node_id)
@@ -62,17 +62,17 @@ class Machine:
         self.disk_was_broken = False  # then the process may end by itself
         self.may_end = False  # so may one that the cluster was once told to forget: that may take its time
         self.is_attended = False  # an operator takes it in, or out
-        self.is_away = False  # off, and nobody starts it: it is no member, or somebody is about to remove it
+        self.is_away = False  # off, and not started again: it is no member, or is about to be removed
         self.is_forgotten = False  # by the cluster, or never known to it: it comes with an empty disk, or not at all
-        self.watch: Callable[[Machine], Callable[[], None] | None] = lambda _: None  # what looks at each process
-        self.on_start: Callable[[Machine], None] = lambda _: None  # called before anything of a new process runs
-        self.on_end: Callable[[Machine], None] = lambda _: None  # called when a process is to be gone
+        self.watch: Callable[[SimMachine], Callable[[], None] | None] = lambda _: None  # what looks at each process
+        self.on_start: Callable[[SimMachine], None] = lambda _: None  # called before anything of a new process runs
+        self.on_end: Callable[[SimMachine], None] = lambda _: None  # called before a process is killed
         self.is_rotten = False  # its disk returns what was never written
         self.is_damaged = False  # a part of its state is lost or wrong: it may refuse to start, or end
-        self.is_ill = False  # something about it stays wrong: nobody has to rely on it
+        self.is_ill = False  # it has a lasting fault: checks must not rely on it
         self.is_dead = False  # it is off for good, and still a member
         self.image: Directory | None = None  # its disk as it was once
-        self.attend: Callable[[Machine, BaseException], None] | None = None  # who looks after a damaged one
+        self.attend: Callable[[SimMachine, BaseException], None] | None = None  # who looks after a damaged one
         self.is_spare = False  # it did not found the cluster
         self.lost_logs: list[DurableLog] = []  # of disks that are no more: what it said of them may be under way still
         self._raft_directory = raft_directory
@@ -244,7 +244,7 @@ class Machine:
             self.power_cut()
 
     def _sync_failed(self) -> None:
-        """From now on nobody may be told that anything was written."""
+        """From now on the node must not acknowledge any write."""
         self.world.note(self.host, "a sync failed")
         self.world.wires.host(self.host).silent_since_ns = self.world.time.now_ns
 
@@ -284,7 +284,7 @@ class Machine:
         return (self.random.randint(low, high) + self.extra_disk_ns + stall_ns) / NS_PER_S
 
 
-class Cluster:
+class SimCluster:
     """Machines by node id, from `first_id` on. Spare ones come last; they are off, and no members, until somebody takes
     them in."""
 
@@ -301,7 +301,7 @@ class Cluster:
         self.world = world
         self.history = History(world)  # of its clients, and of operators whose answers are judged too
         ids = range(first_id, first_id + node_count + spare_count)
-        self.machines = {node_id: Machine(world, node_id, make, raft_directory) for node_id in ids}
+        self.machines = {node_id: SimMachine(world, node_id, make, raft_directory) for node_id in ids}
         for node_id in ids[node_count:]:
             spare = self.machines[node_id]
             spare.is_spare = spare.is_away = spare.is_forgotten = True
@@ -312,16 +312,16 @@ class Cluster:
         for machine in self.machines.values():
             machine.start()
 
-    def numbered(self, number: int) -> Machine:
+    def numbered(self, number: int) -> SimMachine:
         """By its place among all machines, from 1: what schedules of faults name."""
         return list(self.machines.values())[number - 1]
 
-    def leader(self) -> Machine | None:
+    def leader(self) -> SimMachine | None:
         """Who leads the quorum's newest term, as far as anybody says so."""
         leaders = [machine for machine in self.machines.values() if machine.is_up and machine.leads]
         return max(leaders, key=_term_of, default=None)
 
-    def members(self) -> list[Machine]:
+    def members(self) -> list[SimMachine]:
         """Those of the configuration that the leader has. Who only listens may have been switched off for good."""
         leader = self.leader()
         raft = leader.program.raft if leader is not None and leader.program is not None else None
@@ -350,7 +350,7 @@ class Cluster:
         )
 
 
-def _term_of(machine: Machine) -> int:
+def _term_of(machine: SimMachine) -> int:
     assert machine.program is not None
     assert machine.program.raft is not None
     return machine.program.raft.term

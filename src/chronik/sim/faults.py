@@ -16,7 +16,7 @@ from typing import NamedTuple
 from chronik.client.topology import TopicPartition
 from chronik.runtime.units import NS_PER_MS
 from chronik.sim import intruders, operators, topic_operators
-from chronik.sim.cluster import Cluster, Machine
+from chronik.sim.cluster import SimCluster, SimMachine
 from chronik.sim.losses import CRC_COVERS_FROM, LIVE_LOSSES, LOSSES, batches_in
 from chronik.sim.platter import Platter, image_of
 
@@ -40,28 +40,28 @@ class Fault(NamedTuple):
         return f"Fault({', '.join(parts)})"
 
 
-def _kill(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+def _kill(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
     machine.crash()
     _after(cluster, fault, machine.start)
 
 
-def _power(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+def _power(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
     machine.power_cut()
     _after(cluster, fault, machine.start)
 
 
-def _power_at_disk(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+def _power_at_disk(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
     """The power goes in the middle of a later call to the disk, whichever comes `amount` calls from now."""
     machine.disk.cut_after(fault.amount)
     _after(cluster, fault, machine.start)
 
 
-def _wipe(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+def _wipe(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
     machine.wipe()
     _after(cluster, fault, machine.start)
 
 
-def _rot(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+def _rot(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
     """Off and on again; in between a bit of a batch changes, in one of the topic's files, where the CRC covers it.
 
     Killed, not without power: what a power cut takes of the journal's marks is what tells damage from a torn tail.
@@ -81,12 +81,12 @@ def _rot(cluster: Cluster, machine: Machine, fault: Fault) -> None:
     _after(cluster, fault, machine.start)
 
 
-def _image(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+def _image(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
     """Somebody copies the whole disk of a running machine; the copy is as a power cut would leave the disk."""
     machine.image = image_of(machine.disk, Random(fault.amount))
 
 
-def _lose(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+def _lose(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
     """Off, and on again after the duration; in between a part of its state is lost. `other` says how it goes off."""
     if machine.is_away or machine.is_dead:
         return
@@ -101,7 +101,7 @@ def _lose(cluster: Cluster, machine: Machine, fault: Fault) -> None:
     _after(cluster, fault, machine.start)
 
 
-def _lose_live(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+def _lose_live(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
     """Its process runs on, if one does."""
     done = LIVE_LOSSES[fault.kind](Platter(machine.disk), Random(fault.amount), machine.image)
     if done is not None:
@@ -109,7 +109,7 @@ def _lose_live(cluster: Cluster, machine: Machine, fault: Fault) -> None:
         cluster.world.note(machine.host, done)
 
 
-def _lost_write(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+def _lost_write(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
     """Some syncs return and leave out what they were to write; after the duration the power goes, for a moment."""
     random = Random(fault.amount)
     machine.disk.lie(random.choice(LIED_TO), random.choice((1, 1, 2, 20)))
@@ -126,51 +126,51 @@ def _lost_write(cluster: Cluster, machine: Machine, fault: Fault) -> None:
 # For good: what these do has no end.
 
 
-def _dead_node(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+def _dead_node(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
     machine.is_dead = machine.is_ill = True
     machine.retire()
 
 
-def _cut_link(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+def _cut_link(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
     """One way only. Either of the two may be what the majority does without."""
     other = _other(cluster, machine, fault)
     machine.is_ill = other.is_ill = True
     cluster.world.wires.cut(machine.host, other.host)
 
 
-def _mute_node(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+def _mute_node(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
     machine.is_ill = True
     for other in cluster.machines.values():
         if other is not machine:
             cluster.world.wires.cut(machine.host, other.host)
 
 
-def _deaf_node(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+def _deaf_node(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
     machine.is_ill = True
     for other in cluster.machines.values():
         if other is not machine:
             cluster.world.wires.cut(other.host, machine.host)
 
 
-def _slowed_disk(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+def _slowed_disk(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
     machine.is_ill = True
     machine.extra_disk_ns += fault.amount * NS_PER_MS
 
 
-def _hung_disk(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+def _hung_disk(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
     """Every write and sync waits for ever; nothing fails."""
     machine.is_ill = True
     machine.stalled_until_ns = 1 << 62
 
 
-def _slowed_link(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+def _slowed_link(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
     wires, other = cluster.world.wires, _other(cluster, machine, fault)
     machine.is_ill = other.is_ill = True
     wires.slow_down(machine.host, other.host, fault.amount)
     wires.slow_down(other.host, machine.host, fault.amount)
 
 
-LASTING: Mapping[str, Callable[[Cluster, Machine, Fault], None]] = {
+LASTING: Mapping[str, Callable[[SimCluster, SimMachine, Fault], None]] = {
     "dead node": _dead_node,
     "cut link": _cut_link,
     "mute node": _mute_node,
@@ -181,77 +181,77 @@ LASTING: Mapping[str, Callable[[Cluster, Machine, Fault], None]] = {
 }
 
 
-def _stranger(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+def _stranger(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
     intruders.visit(cluster, machine, fault.amount)
 
 
-def _played_back(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+def _played_back(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
     intruders.play_back(cluster, machine, _other(cluster, machine, fault), fault.amount)
 
 
-def _doubled(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+def _doubled(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
     intruders.double(cluster, machine, _other(cluster, machine, fault), fault.duration_ms)
 
 
-def _pause(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+def _pause(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
     machine.pause()
     _after(cluster, fault, machine.resume)
 
 
-def _isolate(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+def _isolate(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
     others = [other for other in cluster.machines.values() if other is not machine]
     for other in others:
         _cut_both(cluster, machine, other, fault)
 
 
-def _cut_both(cluster: Cluster, machine: Machine, other: Machine, fault: Fault) -> None:
+def _cut_both(cluster: SimCluster, machine: SimMachine, other: SimMachine, fault: Fault) -> None:
     _cut_one_way(cluster, machine, other, fault)
     _cut_one_way(cluster, other, machine, fault)
 
 
-def _cut(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+def _cut(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
     """One way only: it hears, and is not heard."""
     _cut_one_way(cluster, machine, _other(cluster, machine, fault), fault)
 
 
-def _mute(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+def _mute(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
     """Nobody hears it; it hears everybody."""
     for other in cluster.machines.values():
         if other is not machine:
             _cut_one_way(cluster, machine, other, fault)
 
 
-def _deafen(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+def _deafen(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
     for other in cluster.machines.values():
         if other is not machine:
             _cut_one_way(cluster, other, machine, fault)
 
 
-def _cut_one_way(cluster: Cluster, source: Machine, target: Machine, fault: Fault) -> None:
+def _cut_one_way(cluster: SimCluster, source: SimMachine, target: SimMachine, fault: Fault) -> None:
     wires = cluster.world.wires
     wires.cut(source.host, target.host)
     _after(cluster, fault, wires.mend, source.host, target.host)
 
 
-def _slow_link(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+def _slow_link(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
     wires, other = cluster.world.wires, _other(cluster, machine, fault)
     for source, target in ((machine.host, other.host), (other.host, machine.host)):
         wires.slow_down(source, target, fault.amount)
         _after(cluster, fault, wires.slow_down, source, target, -fault.amount)
 
 
-def _lossy(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+def _lossy(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
     wires, other = cluster.world.wires, _other(cluster, machine, fault)
     for source, target in ((machine.host, other.host), (other.host, machine.host)):
         wires.lose(source, target, fault.amount)
         _after(cluster, fault, wires.lose, source, target, -fault.amount)
 
 
-def _reset(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+def _reset(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
     cluster.world.wires.reset(machine.host, _other(cluster, machine, fault).host)
 
 
-def _slow_disk(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+def _slow_disk(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
     machine.extra_disk_ns += fault.amount * NS_PER_MS
 
     def end() -> None:
@@ -260,17 +260,17 @@ def _slow_disk(cluster: Cluster, machine: Machine, fault: Fault) -> None:
     _after(cluster, fault, end)
 
 
-def _stall_disk(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+def _stall_disk(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
     machine.stalled_until_ns = cluster.world.time.now_ns + fault.duration_ms * NS_PER_MS
 
 
-def _full_disk(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+def _full_disk(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
     """Somebody else has taken all but `amount` bytes."""
     machine.disk.fill(fault.amount)
     _after(cluster, fault, lambda: machine.disk.fill(None))  # which may be another object by then
 
 
-def _short_reads(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+def _short_reads(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
     """So many reads of a thousand return less than there is, as POSIX allows."""
     machine.disk.short_permille = fault.amount
 
@@ -280,25 +280,25 @@ def _short_reads(cluster: Cluster, machine: Machine, fault: Fault) -> None:
     _after(cluster, fault, end)
 
 
-def _sync_error(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+def _sync_error(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
     machine.break_sync()
 
 
-def _wall_jump(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+def _wall_jump(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
     machine.jump_wall(fault.amount)
 
 
-def _join(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+def _join(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
     """Somebody takes it into the quorum, asking `other` first, and gives up after the duration."""
     operators.take_in(cluster, machine, through=fault.other, patience_ms=fault.duration_ms)
 
 
-def _leave(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+def _leave(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
     """Somebody takes it out of the quorum; `amount` says what becomes of it."""
     operators.let_go(cluster, machine, fate=fault.amount, through=fault.other, patience_ms=fault.duration_ms)
 
 
-def _move(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+def _move(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
     """Somebody gives a partition other replicas, or calls that off: `amount` says which, of `other` partitions or the
     one in which offsets are committed."""
     random = Random(fault.amount)
@@ -309,18 +309,18 @@ def _move(cluster: Cluster, machine: Machine, fault: Fault) -> None:
     operators.move(cluster, at, replicas, through=machine.node_id, patience_ms=fault.duration_ms)
 
 
-def _recreate(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+def _recreate(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
     """Somebody deletes a topic and creates it again; `amount` says which, and what it is like then."""
     draw = Random(fault.amount)
     topic_operators.recreate(cluster, draw, through=machine.node_id, patience_ms=fault.duration_ms)
 
 
-def _configure(cluster: Cluster, machine: Machine, fault: Fault) -> None:
+def _configure(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
     draw = Random(fault.amount)
     topic_operators.configure(cluster, draw, through=machine.node_id, patience_ms=fault.duration_ms)
 
 
-KINDS: Mapping[str, Callable[[Cluster, Machine, Fault], None]] = {
+KINDS: Mapping[str, Callable[[SimCluster, SimMachine, Fault], None]] = {
     "kill": _kill,
     "power": _power,
     "power at disk": _power_at_disk,
@@ -356,27 +356,27 @@ KINDS: Mapping[str, Callable[[Cluster, Machine, Fault], None]] = {
 }
 
 
-def begin(cluster: Cluster, faults: list[Fault]) -> None:
+def begin(cluster: SimCluster, faults: list[Fault]) -> None:
     """Puts all of a schedule into the world, counted from now."""
     for fault in faults:
         cluster.world.time.after_ms(fault.at_ms, _strike, cluster, fault)
 
 
-def _strike(cluster: Cluster, fault: Fault) -> None:
+def _strike(cluster: SimCluster, fault: Fault) -> None:
     machine = cluster.leader() if fault.node == LEADER else cluster.numbered(fault.node)
     machine = machine or cluster.numbered(1 + fault.at_ms % len(cluster.machines))
     cluster.world.note("fault", f"{fault} hits {machine}")
     KINDS[fault.kind](cluster, machine, fault)
 
 
-def _other(cluster: Cluster, machine: Machine, fault: Fault) -> Machine:
+def _other(cluster: SimCluster, machine: SimMachine, fault: Fault) -> SimMachine:
     other = cluster.numbered(fault.other)
     if other is machine:
         return cluster.numbered(1 + fault.other % len(cluster.machines))
     return other
 
 
-def _after(cluster: Cluster, fault: Fault, end: Callable[..., object], *args: object) -> None:
+def _after(cluster: SimCluster, fault: Fault, end: Callable[..., object], *args: object) -> None:
     cluster.world.time.after_ms(fault.duration_ms, end, *args)
 
 

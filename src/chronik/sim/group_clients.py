@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from chronik.client.admin import offsets as group_offsets
 from chronik.client.consumer import Consumer
 from chronik.client.errors import ClientError
-from chronik.client.routing import Cluster as Routing
+from chronik.client.routing import ClusterClient
 from chronik.client.topology import TopicPartition
-from chronik.sim.cluster import Cluster
+from chronik.sim.cluster import SimCluster
 from chronik.sim.history import OK, UNKNOWN, History, Operation
 from chronik.sim.record_clients import TOPIC, RecordClients, routing_of
 from chronik.sim.wire_clients import ClientTasks, WireClient, make_client
@@ -35,7 +35,7 @@ def committed_key(at: TopicPartition) -> str:
 class GroupClients:
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: SimCluster,
         history: History,
         records: RecordClients,
         *,
@@ -90,7 +90,7 @@ class _Member:
     """One life of one member."""
 
     def __init__(
-        self, cluster: Cluster, history: History, client: WireClient, assignor: str, think_ms: tuple[int, int]
+        self, cluster: SimCluster, history: History, client: WireClient, assignor: str, think_ms: tuple[int, int]
     ) -> None:
         self.cluster, self.history, self.world = cluster, history, cluster.world
         self.client, self._assignor, self._think_ms = client, assignor, think_ms
@@ -177,7 +177,7 @@ class _Member:
             self.history.complete(operation, OK)
 
 
-async def look_up_commits(history: History, client: WireClient, routing: Routing, partition_count: int) -> None:
+async def look_up_commits(history: History, client: WireClient, routing: ClusterClient, partition_count: int) -> None:
     """What the group has committed everywhere, as one `committed` operation each."""
     partitions = [TopicPartition(TOPIC, index) for index in range(partition_count)]
     operations = {at: history.invoke(client.name, "-", "committed", committed_key(at)) for at in partitions}

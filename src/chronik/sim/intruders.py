@@ -12,12 +12,14 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from random import Random
 
-from chronik.metadata.commands import DeleteTopics, RequestId, TopicName
-from chronik.metadata.forwarding import _HEAD, _REQUEST, ASK, NUMBER_OF
+from chronik.metadata.commands.command import RequestId
+from chronik.metadata.commands.delete_topics import DeleteTopics, TopicName
+from chronik.metadata.commands.registry import NUMBER_OF
+from chronik.metadata.forwarding import _HEAD, _REQUEST, ASK
 from chronik.raft.codec import encode_message
 from chronik.raft.framing import NOTE, Hello, frame
-from chronik.raft.messages import Entry, Kind, Message
-from chronik.sim.cluster import Cluster, Machine
+from chronik.raft.messages import Entry, Message, MessageKind
+from chronik.sim.cluster import SimCluster, SimMachine
 from chronik.sim.network import SimNetwork
 from chronik.sim.programs import CONTROLLER_PORT
 from chronik.sim.transport import Pipe
@@ -35,7 +37,7 @@ class Tap:
     """Sits on the wires between nodes and sees every packet of the quorum's connections. It draws from a stream of its
     own, so that a world without such faults is as it was."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: SimCluster) -> None:
         self._random = cluster.world.random("tap")
         self._hosts = {machine.host for machine in cluster.machines.values()}
         self._doubled: dict[tuple[str, str], int] = {}  # by link: how many faults are at work
@@ -59,34 +61,34 @@ class Tap:
 # Strangers
 
 
-def _garbage(random: Random, cluster: Cluster, machine: Machine) -> list[bytes]:
+def _garbage(random: Random, cluster: SimCluster, machine: SimMachine) -> list[bytes]:
     return [random.randbytes(random.choice((1, 7, 8, 100, 600))) for _ in range(3)]
 
 
-def _half_frame(random: Random, cluster: Cluster, machine: Machine) -> list[bytes]:
+def _half_frame(random: Random, cluster: SimCluster, machine: SimMachine) -> list[bytes]:
     """Much is announced, little comes."""
     return [random.choice((200, 1 << 20, 1 << 31)).to_bytes(4, "big") + bytes(40)]
 
 
-def _nobody(random: Random, cluster: Cluster, machine: Machine) -> list[bytes]:
+def _nobody(random: Random, cluster: SimCluster, machine: SimMachine) -> list[bytes]:
     """A node that nobody knows, of no cluster or of another one, has topics deleted."""
     sender = random.choice([each for each in (0, UNKNOWN_ID) if each not in cluster.machines])
     hello = Hello(sender, machine.node_id, random.choice(("", "another")))
     return [frame(hello.encode()), *_forged(random, hello.sender, machine)]
 
 
-def _other_cluster(random: Random, cluster: Cluster, machine: Machine) -> list[bytes]:
+def _other_cluster(random: Random, cluster: SimCluster, machine: SimMachine) -> list[bytes]:
     """It has a member's id, and another cluster's."""
     sender = random.choice([node_id for node_id in cluster.machines if node_id != machine.node_id])
     return [frame(Hello(sender, machine.node_id, "another").encode()), *_forged(random, sender, machine)]
 
 
-def _for_another(random: Random, cluster: Cluster, machine: Machine) -> list[bytes]:
+def _for_another(random: Random, cluster: SimCluster, machine: SimMachine) -> list[bytes]:
     """It looks for a node that is not this one."""
     return [frame(Hello(UNKNOWN_ID, UNKNOWN_ID + 1, "").encode()), *_forged(random, UNKNOWN_ID, machine)]
 
 
-STRANGERS: tuple[Callable[[Random, Cluster, Machine], list[bytes]], ...] = (
+STRANGERS: tuple[Callable[[Random, SimCluster, SimMachine], list[bytes]], ...] = (
     _garbage,
     _half_frame,
     _nobody,
@@ -96,7 +98,7 @@ STRANGERS: tuple[Callable[[Random, Cluster, Machine], list[bytes]], ...] = (
 )
 
 
-def _forged(random: Random, sender: int, machine: Machine) -> list[bytes]:
+def _forged(random: Random, sender: int, machine: SimMachine) -> list[bytes]:
     """What would do harm if it were believed."""
     to, term = machine.node_id, random.choice((1 << 40, (1 << 62) - 1))
     deletions = [
@@ -107,23 +109,23 @@ def _forged(random: Random, sender: int, machine: Machine) -> list[bytes]:
         for number in range(3)
     ]
     messages = [
-        Message(Kind.VOTE, to, sender, term, 1, 1 << 40),
-        Message(Kind.APPEND, to, sender, term, 1, 1, (Entry(term, 2),), 1),
-        Message(Kind.HEARTBEAT, to, sender, term),
-        Message(Kind.TIMEOUT_NOW, to, sender, term),
+        Message(MessageKind.VOTE, to, sender, term, 1, 1 << 40),
+        Message(MessageKind.APPEND, to, sender, term, 1, 1, (Entry(term, 2),), 1),
+        Message(MessageKind.HEARTBEAT, to, sender, term),
+        Message(MessageKind.TIMEOUT_NOW, to, sender, term),
     ]
     bodies = deletions + [encode_message(message) for message in messages]
     return [frame(body) for body in random.sample(bodies, random.randint(1, len(bodies)))]
 
 
-def visit(cluster: Cluster, machine: Machine, amount: int) -> None:
+def visit(cluster: SimCluster, machine: SimMachine, amount: int) -> None:
     random = Random(amount)
     make = random.choice(STRANGERS)
     cluster.world.note("stranger", f"{make.__name__} at {machine}")
     _speak(cluster, machine, make(random, cluster, machine))
 
 
-def play_back(cluster: Cluster, machine: Machine, other: Machine, amount: int) -> None:
+def play_back(cluster: SimCluster, machine: SimMachine, other: SimMachine, amount: int) -> None:
     """Somebody connects and sends what another node has sent here, or a part of it, from a hello on."""
     random = Random(amount)
     packets = list(_tap_of(cluster).recorded.get((other.host, machine.host), ()))
@@ -137,19 +139,19 @@ def play_back(cluster: Cluster, machine: Machine, other: Machine, amount: int) -
     _speak(cluster, machine, [packets[start], *rest[first : first + random.choice((3, 30, 300))]])
 
 
-def double(cluster: Cluster, machine: Machine, other: Machine, duration_ms: int) -> None:
+def double(cluster: SimCluster, machine: SimMachine, other: SimMachine, duration_ms: int) -> None:
     tap, link = _tap_of(cluster), (machine.host, other.host)
     tap.double(link, 1)
     cluster.world.time.after_ms(duration_ms, tap.double, link, -1)
 
 
-def _tap_of(cluster: Cluster) -> Tap:
+def _tap_of(cluster: SimCluster) -> Tap:
     tap: Tap = cluster.tap or Tap(cluster)
     cluster.tap = tap
     return tap
 
 
-def _speak(cluster: Cluster, machine: Machine, packets: list[bytes]) -> None:
+def _speak(cluster: SimCluster, machine: SimMachine, packets: list[bytes]) -> None:
     name = f"stranger-{cluster.world.wires.free_port()}"
     loop = cluster.world.time.process(name)
 

@@ -13,12 +13,12 @@ from functools import partial
 from chronik.client.admin import offsets as group_offsets
 from chronik.client.errors import ClientError
 from chronik.client.producer import Producer
-from chronik.client.routing import Cluster as Routing
+from chronik.client.routing import ClusterClient
 from chronik.client.topology import TopicPartition
 from chronik.sim.broker_scenarios import RecordsScenario
 from chronik.sim.checkers.interface import Checker
 from chronik.sim.checkers.sets import SWARM_CHECKERS
-from chronik.sim.cluster import Cluster
+from chronik.sim.cluster import SimCluster
 from chronik.sim.faults import LASTING, LEADER, Fault
 from chronik.sim.history import OK, History
 from chronik.sim.record_clients import TOPIC, routing_of
@@ -51,28 +51,28 @@ class LastingScenario(RecordsScenario):
         lasting = Fault(at_ms, kind, node, 0, other, random.randint(*AMOUNTS.get(kind, (0, 0))))
         return sorted([*super().draw_faults(world), lasting])
 
-    def clients(self, cluster: Cluster, history: History) -> Clients:
+    def clients(self, cluster: SimCluster, history: History) -> Clients:
         return self._clients(cluster, history, cluster.world.random("pace").choice(PACES_MS[:2]))
 
-    def contacts(self, cluster: Cluster) -> list[int]:
+    def contacts(self, cluster: SimCluster) -> list[int]:
         return [node_id for node_id, machine in cluster.machines.items() if not machine.is_ill]
 
-    def has_recovered(self, cluster: Cluster) -> bool:
+    def has_recovered(self, cluster: SimCluster) -> bool:
         if self._probe is None:
             client = make_client(cluster, "probe")
             self._probe = client.loop.create_task(self._serve_probe(cluster, client), name=client.name)
         return self._probe.done()
 
-    async def _serve_probe(self, cluster: Cluster, client: WireClient) -> None:
+    async def _serve_probe(self, cluster: SimCluster, client: WireClient) -> None:
         """In every partition, and as a member of a group."""
         needs: list[Need] = [self._commit, *(partial(self._produce, index) for index in range(self.partition_count))]
         await asyncio.gather(*(_until_served(cluster, client, need, self.contacts(cluster)) for need in needs))
 
-    async def _commit(self, history: History, routing: Routing, attempt: int) -> None:
+    async def _commit(self, history: History, routing: ClusterClient, attempt: int) -> None:
         committed = group_offsets.Committed(attempt, -1, "")
         await group_offsets.commit(routing, "probe", {TopicPartition(TOPIC, 0): committed})
 
-    async def _produce(self, partition: int, history: History, routing: Routing, attempt: int) -> None:
+    async def _produce(self, partition: int, history: History, routing: ClusterClient, attempt: int) -> None:
         value = f"probe:{partition}:{attempt}"
         operation = history.invoke(f"probe-{partition}", "-", "produce", f"{TOPIC}-{partition}", value)
         producer = Producer(routing, delivery_timeout_ms=ATTEMPT_MS, linger_ms=0)
@@ -83,10 +83,10 @@ class LastingScenario(RecordsScenario):
             await producer.close(flushes=False)
 
 
-Need = Callable[[History, Routing, int], Awaitable[None]]
+Need = Callable[[History, ClusterClient, int], Awaitable[None]]
 
 
-async def _until_served(cluster: Cluster, client: WireClient, need: Need, contacts: list[int]) -> None:
+async def _until_served(cluster: SimCluster, client: WireClient, need: Need, contacts: list[int]) -> None:
     """As a new client again and again, which asks a node that is well: what an old one waits for does not matter."""
     attempt = 0
     while True:

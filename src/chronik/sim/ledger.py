@@ -17,7 +17,7 @@ from chronik.raft.driver import RaftNode
 from chronik.raft.errors import RaftError
 from chronik.raft.transport import TcpTransport
 from chronik.runtime.interfaces import Runtime
-from chronik.sim.cluster import Cluster, Machine
+from chronik.sim.cluster import SimCluster, SimMachine
 from chronik.sim.history import OK, UNKNOWN, History, Operation
 from chronik.sim.programs import CLUSTER_ID, CONTROLLER_PORT, Maker, Program, host_of
 
@@ -91,7 +91,7 @@ def ledger_programs(node_count: int, config: RaftConfig) -> Maker:
 class LedgerWriter:
     """Proposes a number every few milliseconds to the node it prefers, while that one believes to lead."""
 
-    def __init__(self, cluster: Cluster, history: History, *, think_ms: tuple[int, int]) -> None:
+    def __init__(self, cluster: SimCluster, history: History, *, think_ms: tuple[int, int]) -> None:
         self.cluster, self.history, self.world = cluster, history, cluster.world
         self._random = cluster.world.random("writer")
         self._think_ms = think_ms
@@ -122,7 +122,7 @@ class LedgerWriter:
             self._propose_to(leader)
         self._later()
 
-    def _propose_to(self, machine: Machine) -> None:
+    def _propose_to(self, machine: SimMachine) -> None:
         raft = machine.program.raft if machine.program is not None else None
         assert raft is not None
         assert machine.loop is not None

@@ -13,7 +13,7 @@ from random import Random
 
 from chronik.client.errors import ClientError
 from chronik.sim.clock import WALL_MS
-from chronik.sim.cluster import Cluster
+from chronik.sim.cluster import SimCluster
 from chronik.sim.wire_clients import ClientTasks, WireClient, make_client
 from chronik.wire.batches import build
 from chronik.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -26,11 +26,11 @@ from chronik.wire.messages.list_offsets import (
 from chronik.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from chronik.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from chronik.wire.notation import ZERO_UUID, Request, Response
+from chronik.wire.offset_specs import LATEST
 from chronik.wire.records import Record
 
 LOAD_TOPIC = "load"
 NAMES = 12  # the last version of Produce and Fetch that names topics
-LATEST = -1
 PATIENCE_MS = (150, 400, 2000)
 PAUSE_MS = (0, 40)
 PRODUCED_PARTITIONS_MAX = 60  # of one request
@@ -109,7 +109,7 @@ KINDS: tuple[Callable[[Random, int], Asked], ...] = (
 
 
 class LoadClients:
-    def __init__(self, cluster: Cluster, *, partition_count: int, client_count: int) -> None:
+    def __init__(self, cluster: SimCluster, *, partition_count: int, client_count: int) -> None:
         self._cluster, self._partition_count, self._client_count = cluster, partition_count, client_count
         self._is_over = False
         self._tasks = ClientTasks(cluster.world)

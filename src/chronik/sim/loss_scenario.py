@@ -16,7 +16,7 @@ from chronik.sim.attendance import Attendance
 from chronik.sim.broker_scenarios import RecordsScenario, settled_image
 from chronik.sim.checkers.interface import Checker
 from chronik.sim.checkers.sets import LOSS_CHECKERS
-from chronik.sim.cluster import Cluster
+from chronik.sim.cluster import SimCluster
 from chronik.sim.faults import Fault
 from chronik.sim.history import History
 from chronik.sim.losses import LIVE_LOSSES, LOSSES
@@ -40,12 +40,14 @@ class LossScenario(RecordsScenario):
     def __init__(self) -> None:
         self._healed_ns: int | None = None
 
-    def build(self, world: World) -> Cluster:
+    def build(self, world: World) -> SimCluster:
         """Checkpoints are frequent, so that the journal does not hold everything a second time, or there are none.
         All that is on disk is read again every few seconds: damage that nobody meets by chance is found as well."""
         interval_ms = world.random("checkpoints").choice((400, 300_000))
         brokers = {**self.brokers, "log_retention_check_interval_ms": interval_ms, "scrub_interval_ms": SCRUB_MS}
-        return Cluster(world, self.node_count, broker_programs(self.node_count, brokers), raft_directory="/data/raft")
+        return SimCluster(
+            world, self.node_count, broker_programs(self.node_count, brokers), raft_directory="/data/raft"
+        )
 
     def draw_faults(self, world: World) -> list[Fault]:
         random = world.random("loss")
@@ -61,25 +63,25 @@ class LossScenario(RecordsScenario):
         faults += [loss, *random.choice(COURSES)(random, loss, self.node_count)]
         return sorted(faults)
 
-    def clients(self, cluster: Cluster, history: History) -> Clients:
+    def clients(self, cluster: SimCluster, history: History) -> Clients:
         return self._clients(cluster, history, cluster.world.random("pace").choice(PACES_MS[:2]))
 
-    def prepare(self, world: World, cluster: Cluster) -> None:
+    def prepare(self, world: World, cluster: SimCluster) -> None:
         super().prepare(world, cluster)
         self._attendance = Attendance(cluster)
 
-    def has_recovered(self, cluster: Cluster) -> bool:
+    def has_recovered(self, cluster: SimCluster) -> bool:
         """Records are acknowledged again in every partition, and it does not matter who does it."""
         if self._healed_ns is None:
             self._healed_ns = cluster.world.time.now_ns
         return are_served(cluster.history, self._healed_ns, self.partition_count)
 
-    def repair(self, world: World, cluster: Cluster) -> None:
+    def repair(self, world: World, cluster: SimCluster) -> None:
         world.run_for(2 * SCRUB_MS)
         require(world, lambda: self._is_whole(cluster), HEALED_MS_MAX, WHOLE)
         end_half_open(world, cluster)
 
-    def _is_whole(self, cluster: Cluster) -> bool:
+    def _is_whole(self, cluster: SimCluster) -> bool:
         image = settled_image(cluster)
         if image is None or not self._attendance.is_idle:
             return False

@@ -15,6 +15,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from random import Random
 
+from chronik.runtime.errors import TlsFailed
+from chronik.runtime.tls import ClientAuth, Identity, TlsClient, TlsServer
 from chronik.runtime.units import NS_PER_MS
 from chronik.sim.loop import ProcessLoop, VirtualTime
 from chronik.sim.transport import Pipe, SimTransport
@@ -156,15 +158,40 @@ class Wires:
 
 
 class SimListener:
-    def __init__(self, network: SimNetwork, host: str, port: int, factory: Callable[[], asyncio.Protocol]) -> None:
-        self.host, self.port = host, port
+    def __init__(
+        self,
+        network: SimNetwork,
+        host: str,
+        port: int,
+        factory: Callable[[], asyncio.Protocol],
+        tls: TlsServer | None,
+    ) -> None:
+        self.host, self.port, self.tls = host, port, tls
         self.network, self.factory = network, factory
         self.loop = network.loop
+
+    def secure_with(self, tls: TlsServer) -> None:
+        self.tls = tls
 
     def close(self) -> None:
         listeners = self.network.here.listeners
         if listeners.get(self.port) is self:
             del listeners[self.port]
+
+
+def why_not_secured(client: TlsClient | None, server: TlsServer | None) -> str | None:
+    """Handshakes without cryptography: who speaks TLS, and who presents a certificate. Trust is not simulated."""
+    if (client is None) != (server is None):
+        return "one side speaks TLS and the other does not"
+    if server is not None and server.client_auth is ClientAuth.REQUIRED and presented(client, server) is None:
+        return "it wants a certificate"
+    return None
+
+
+def presented(client: TlsClient | None, server: TlsServer | None) -> Identity | None:
+    if client is None or server is None or server.client_auth is ClientAuth.NONE:
+        return None
+    return client.identity
 
 
 class SimSends:
@@ -199,21 +226,23 @@ class SimNetwork:
         self.connections_max = 1 << 30
         self.here = wires.host(host)
 
-    async def listen(self, host: str, port: int, factory: Callable[[], asyncio.Protocol]) -> SimListener:
+    async def listen(
+        self, host: str, port: int, factory: Callable[[], asyncio.Protocol], tls: TlsServer | None = None
+    ) -> SimListener:
         port = port or self.wires.free_port()
         if port in self.here.listeners:
             raise OSError(errno.EADDRINUSE, f"cannot listen on {host}:{port}: the address is in use")
-        self.here.listeners[port] = listener = SimListener(self, host, port, factory)
+        self.here.listeners[port] = listener = SimListener(self, host, port, factory, tls)
         return listener
 
     def sends(self) -> SimSends:
         return SimSends()
 
     async def connect(
-        self, host: str, port: int, factory: Callable[[], asyncio.Protocol]
+        self, host: str, port: int, factory: Callable[[], asyncio.Protocol], tls: TlsClient | None = None
     ) -> tuple[asyncio.Transport, asyncio.Protocol]:
         done: asyncio.Future[tuple[asyncio.Transport, asyncio.Protocol]] = self.loop.create_future()
-        attempt = _Attempt(self, host, port, factory, done)
+        attempt = _Attempt(self, host, port, factory, done, tls)
         attempt.send()
         try:
             return await done
@@ -231,10 +260,11 @@ class _Attempt:
         port: int,
         factory: Callable[[], asyncio.Protocol],
         done: asyncio.Future[tuple[asyncio.Transport, asyncio.Protocol]],
+        tls: TlsClient | None,
     ) -> None:
         self._network, self._wires, self._time = network, network.wires, network.wires.time
         self._source, self._target, self._port = network.here.name, host, port
-        self._factory, self._done = factory, done
+        self._factory, self._done, self._tls = factory, done, tls
         self._begun_ns = self._time.now_ns
         self._accepted: SimTransport | None = None  # the other end, once it is there
 
@@ -261,8 +291,12 @@ class _Attempt:
             self._again(self._arrive)
         elif (listener := target.listeners.get(self._port)) is None:
             self._time.after(self._wires.delay_ns(self._target, self._source), self._refused)
+        elif (reason := why_not_secured(self._tls, listener.tls)) is not None:
+            self._network.loop.call_soon(self._not_secured, reason)
         else:
             own, other = SimTransport.pair(self._network, listener.network, self._port, self._wires.free_port())
+            own.show_certificate(listener.tls.identity if listener.tls is not None else None)
+            other.show_certificate(presented(self._tls, listener.tls))
             self._accepted = other
             listener.loop.call_soon(other.begin, listener.factory)
             self._time.after(self._wires.delay_ns(self._target, self._source), self._answered, own)
@@ -287,6 +321,10 @@ class _Attempt:
         elif not self._done.done():
             protocol = own.begin(self._factory)
             self._done.set_result((own, protocol))
+
+    def _not_secured(self, reason: str) -> None:
+        if not self._done.done():
+            self._done.set_exception(TlsFailed(f"cannot connect to {self._target}:{self._port} by TLS: {reason}"))
 
     def _fail(self, code: int, why: str) -> None:
         self._network.loop.call_soon(self._failed, code, why)

@@ -16,6 +16,7 @@ import json
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 
@@ -75,8 +76,10 @@ def subjects_named(names: Iterable[str]) -> list[Subject]:
 
 def _storage_fault(name: str) -> Subject:
     if name.replace("-", " ") not in LossScenario.selectable:
-        choices = ", ".join(str(each).removeprefix("loss/") for each in all_subjects())
-        raise UnknownFault(f"there is no scenario and no storage fault {name!r}: choose one of {choices}")
+        choices = [str(each).removeprefix("loss/") for each in all_subjects()]
+        near = get_close_matches(name, choices, 1)
+        hint = f" did you mean {near[0]!r}?" if near else ""
+        raise UnknownFault(f"unknown scenario or storage fault {name!r}:{hint} choose one of {', '.join(choices)}")
     return Subject(LossScenario.name, name.replace("-", " "))
 
 

@@ -15,9 +15,9 @@ from typing import Any
 from chronik.client.addresses import Address
 from chronik.client.admin import quorum, reassignments
 from chronik.client.errors import ClientError, Refused
-from chronik.client.routing import Cluster as Routing
+from chronik.client.routing import ClusterClient
 from chronik.client.topology import TopicPartition
-from chronik.sim.cluster import Cluster, Machine
+from chronik.sim.cluster import SimCluster, SimMachine
 from chronik.sim.programs import CONTROLLER_PORT
 from chronik.sim.record_clients import routing_of
 from chronik.sim.wire_clients import WireClient, make_client
@@ -36,11 +36,11 @@ DONE_BEFORE = frozenset(
     }
 )
 
-Ask = Callable[[Routing], Awaitable[None]]
+Ask = Callable[[ClusterClient], Awaitable[None]]
 Work = Callable[["_Operator"], Awaitable[None]]
 
 
-def take_in(cluster: Cluster, machine: Machine, *, through: int, patience_ms: int) -> None:
+def take_in(cluster: SimCluster, machine: SimMachine, *, through: int, patience_ms: int) -> None:
     """The machine votes from then on. One that the cluster has forgotten, or never knew, comes with an empty disk."""
     at = Address(machine.host, CONTROLLER_PORT)
 
@@ -63,7 +63,7 @@ def take_in(cluster: Cluster, machine: Machine, *, through: int, patience_ms: in
     _begin(cluster, machine, work, through, patience_ms)
 
 
-def let_go(cluster: Cluster, machine: Machine, *, fate: int, through: int, patience_ms: int) -> None:
+def let_go(cluster: SimCluster, machine: SimMachine, *, fate: int, through: int, patience_ms: int) -> None:
     """The machine votes no more, and unless it listens on the cluster forgets it.
 
     One that runs on was taken for dead, and may be cut off: whatever it does when it is back is no harm to the rest.
@@ -84,13 +84,13 @@ def let_go(cluster: Cluster, machine: Machine, *, fate: int, through: int, patie
 
 
 def move(
-    cluster: Cluster, at: TopicPartition, replicas: Sequence[int] | None, *, through: int, patience_ms: int
+    cluster: SimCluster, at: TopicPartition, replicas: Sequence[int] | None, *, through: int, patience_ms: int
 ) -> None:
     """The partition lives on these nodes from then on, whenever they have caught up; None calls such a move off."""
     client = make_client(cluster, f"operator-{len(cluster.operators) + 1}")
     operator = _Operator(cluster, client, through, patience_ms)
 
-    async def ask(to: Routing) -> None:
+    async def ask(to: ClusterClient) -> None:
         for refused in (await reassignments.move(to, {at: replicas})).values():
             if refused is not None:
                 raise refused
@@ -99,7 +99,7 @@ def move(
     _start(cluster, client, operator.ask(f"move {at} {where}", None, ask))
 
 
-def _begin(cluster: Cluster, machine: Machine, work: Work, through: int, patience_ms: int) -> None:
+def _begin(cluster: SimCluster, machine: SimMachine, work: Work, through: int, patience_ms: int) -> None:
     client = make_client(cluster, f"operator-{len(cluster.operators) + 1}")
     operator = _Operator(cluster, client, through, patience_ms)
 
@@ -113,7 +113,7 @@ def _begin(cluster: Cluster, machine: Machine, work: Work, through: int, patienc
     _start(cluster, client, begin())
 
 
-def _start(cluster: Cluster, client: WireClient, work: Coroutine[Any, Any, Any]) -> None:
+def _start(cluster: SimCluster, client: WireClient, work: Coroutine[Any, Any, Any]) -> None:
     def ended(task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
             cluster.world.violated("no unhandled error", f"{client.name}: {error!r}")
@@ -124,26 +124,26 @@ def _start(cluster: Cluster, client: WireClient, work: Coroutine[Any, Any, Any])
 
 
 class _Operator:
-    def __init__(self, cluster: Cluster, client: WireClient, through: int, patience_ms: int) -> None:
+    def __init__(self, cluster: SimCluster, client: WireClient, through: int, patience_ms: int) -> None:
         self._cluster, self._client = cluster, client
         self._through = through
-        self._routings: dict[int, Routing] = {}
+        self._routings: dict[int, ClusterClient] = {}
         self._give_up_s = client.loop.time() + patience_ms / 1000
 
     @property
     def left_ms(self) -> int:
         return max(0, int((self._give_up_s - self._client.loop.time()) * 1000))
 
-    async def forget(self, machine: Machine) -> bool:
+    async def forget(self, machine: SimMachine) -> bool:
         """As a broker first. It leaves the quorum with that, unless somebody failed in between: that is asked too."""
         machine.may_end = True  # it hears that it is not registered, and ends
         is_gone = await self.ask(f"forget {machine}", machine, lambda to: quorum.unregister(to, machine.node_id))
         return is_gone and await self.remove(machine)
 
-    async def remove(self, machine: Machine) -> bool:
+    async def remove(self, machine: SimMachine) -> bool:
         return await self.ask(f"remove {machine}", machine, lambda to: quorum.remove(to, machine.node_id))
 
-    async def ask(self, what: str, about: Machine | None, ask: Ask) -> bool:
+    async def ask(self, what: str, about: SimMachine | None, ask: Ask) -> bool:
         """Whether it is so now. False: the operator gave up, and it may be so or not, now or later."""
         while self.left_ms:
             node_id = self._next_node(about)
@@ -162,13 +162,13 @@ class _Operator:
         self._note(f"{what}: given up")
         return False
 
-    def _to(self, node_id: int) -> Routing:
+    def _to(self, node_id: int) -> ClusterClient:
         """Left open: it ends with the process."""
         if node_id not in self._routings:
             self._routings[node_id] = routing_of(self._cluster, self._client, [node_id])
         return self._routings[node_id]
 
-    def _next_node(self, about: Machine | None) -> int:
+    def _next_node(self, about: SimMachine | None) -> int:
         """In turn, but nobody asks a node about itself that is to come or to go."""
         while True:
             node_id = 1 + (self._through - 1) % len(self._cluster.machines)

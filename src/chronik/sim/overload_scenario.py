@@ -20,7 +20,7 @@ from chronik.runtime.units import NS_PER_MS
 from chronik.sim.broker_scenarios import RecordsScenario, create_topic, run_in, settled_image
 from chronik.sim.checkers.interface import Checker
 from chronik.sim.checkers.sets import OVERLOAD_CHECKERS
-from chronik.sim.cluster import Cluster
+from chronik.sim.cluster import SimCluster
 from chronik.sim.faults import Fault, Weight
 from chronik.sim.history import History
 from chronik.sim.load_clients import LOAD_TOPIC, LoadClients
@@ -71,7 +71,7 @@ class OverloadScenario(RecordsScenario):
         away = Fault(random.randint(200, 800), "pause", random.randint(1, 3), random.randint(1500, 2600))
         return sorted([*super().draw_faults(world), away])
 
-    def prepare(self, world: World, cluster: Cluster) -> None:
+    def prepare(self, world: World, cluster: SimCluster) -> None:
         super().prepare(world, cluster)
         client = make_client(cluster, "founder of the load")
 
@@ -83,11 +83,11 @@ class OverloadScenario(RecordsScenario):
 
         run_in(world, client, create())
 
-    def clients(self, cluster: Cluster, history: History) -> Clients:
+    def clients(self, cluster: SimCluster, history: History) -> Clients:
         self._load = LoadClients(cluster, partition_count=self._load_partitions, client_count=self._load_clients)
         return Together([self._clients(cluster, history, (20, 400)), self._load])
 
-    def has_recovered(self, cluster: Cluster) -> bool:
+    def has_recovered(self, cluster: SimCluster) -> bool:
         """Once the load has ended, every partition takes a record, and all replicas are in sync."""
         assert self._load is not None
         now_ns = cluster.world.time.now_ns
@@ -103,7 +103,7 @@ class OverloadScenario(RecordsScenario):
             self._is_whole = _is_whole(cluster)
         return self._is_whole and self._probe.done()
 
-    async def _take_records(self, cluster: Cluster, client: WireClient) -> None:
+    async def _take_records(self, cluster: SimCluster, client: WireClient) -> None:
         left = set(range(self._load_partitions))
         while left:
             routing = routing_of(cluster, client)
@@ -119,7 +119,7 @@ class OverloadScenario(RecordsScenario):
                 await routing.close()
 
 
-def _is_whole(cluster: Cluster) -> bool:
+def _is_whole(cluster: SimCluster) -> bool:
     image = settled_image(cluster)
     return image is not None and all(
         partition.leader != NO_LEADER and set(partition.replicas) == set(partition.isr)

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from chronik.broker.node import Node
+from chronik.broker.node_base import NodeBase
+from chronik.broker.opening import Opened
 from chronik.broker.settings import Settings
 from chronik.metadata.store import MetadataStore
 from chronik.metadata.store_config import StoreConfig
@@ -107,7 +109,7 @@ class BrokerProgram:
 
     @property
     def store(self) -> MetadataStore | None:
-        return getattr(self.node, "store", None)
+        return None if self.node is None else self.node.store
 
     @property
     def raft(self) -> RaftNode | None:
@@ -118,15 +120,13 @@ class BrokerProgram:
         program = self
 
         class Watched(Node):
-            """Known to the checkers from its first moment, not only when it serves."""
+            """Known to the checkers from the moment its data is open, not only when it serves."""
 
-            raft_config = program._raft_config
-
-            def __init__(self, runtime: Runtime, settings: Settings) -> None:
-                super().__init__(runtime, settings)
+            def __init__(self, base: NodeBase, opened: Opened) -> None:
+                super().__init__(base, opened)
                 program.node = self
 
-        node = await Watched.start(self._runtime, self._settings)
+        node = await Watched.start(self._runtime, self._settings, self._raft_config)
         self.is_ready = True
         try:
             await node.wait_stopped()

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from chronik.metadata.commands import BrokerHeartbeat, EndpointAt, RegisterBroker
+from chronik.metadata.commands.broker_heartbeat import BrokerHeartbeat
+from chronik.metadata.commands.register_broker import EndpointAt, RegisterBroker
 from chronik.metadata.store import MetadataStore
 from chronik.raft.config import RaftConfig
 from chronik.sim.checkers.interface import Checker
 from chronik.sim.checkers.ledgers import Ledgers
 from chronik.sim.checkers.sets import METADATA_CHECKERS, RAFT_CHECKERS
-from chronik.sim.cluster import Cluster, Machine
+from chronik.sim.cluster import SimCluster, SimMachine
 from chronik.sim.history import History
 from chronik.sim.ledger import LedgerWriter, ledger_programs
 from chronik.sim.programs import host_of, quorum_programs
@@ -36,11 +37,11 @@ class MetadataScenario(Scenario):
     name = "metadata"
     checkers: Sequence[type[Checker]] = METADATA_CHECKERS
 
-    def build(self, world: World) -> Cluster:
+    def build(self, world: World) -> SimCluster:
         programs = quorum_programs(self.node_count, draw_raft_config(world))
-        return Cluster(world, self.node_count, programs, raft_directory="/metadata/raft")
+        return SimCluster(world, self.node_count, programs, raft_directory="/metadata/raft")
 
-    def prepare(self, world: World, cluster: Cluster) -> None:
+    def prepare(self, world: World, cluster: SimCluster) -> None:
         """The quorum alone has no brokers to put topics on: it is told of some."""
         leader = cluster.leader()
         assert leader is not None
@@ -59,11 +60,11 @@ class MetadataScenario(Scenario):
 
         run_on(world, leader, register)
 
-    def clients(self, cluster: Cluster, history: History) -> Clients:
+    def clients(self, cluster: SimCluster, history: History) -> Clients:
         think_ms = cluster.world.random("pace").choice(PACES_MS)
         return MetadataClients(cluster, history, client_count=4, think_ms=think_ms, topic_count=3)
 
-    def audit(self, world: World, cluster: Cluster, history: History) -> None:
+    def audit(self, world: World, cluster: SimCluster, history: History) -> None:
         for machine in cluster.machines.values():
             for key in sorted({operation.key for operation in history.operations}):
                 operation = history.invoke("auditor", machine.host, "read", key)
@@ -71,7 +72,7 @@ class MetadataScenario(Scenario):
                 history.complete(operation, status, result)
 
 
-def run_on(world: World, machine: Machine, work: Callable[[MetadataStore], Coroutine[Any, Any, Any]]) -> Any:
+def run_on(world: World, machine: SimMachine, work: Callable[[MetadataStore], Coroutine[Any, Any, Any]]) -> Any:
     """Runs a coroutine with a machine's store, in that machine's process; returns its result."""
     assert machine.program is not None
     assert machine.program.store is not None
@@ -87,12 +88,12 @@ class QuorumScenario(Scenario):
     name = "quorum"
     checkers = (*RAFT_CHECKERS, Ledgers)
 
-    def build(self, world: World) -> Cluster:
+    def build(self, world: World) -> SimCluster:
         programs = ledger_programs(self.node_count, draw_raft_config(world))
-        return Cluster(world, self.node_count, programs, raft_directory="/raft")
+        return SimCluster(world, self.node_count, programs, raft_directory="/raft")
 
-    def clients(self, cluster: Cluster, history: History) -> Clients:
+    def clients(self, cluster: SimCluster, history: History) -> Clients:
         return LedgerWriter(cluster, history, think_ms=cluster.world.random("pace").choice(PACES_MS[:2]))
 
-    def audit(self, world: World, cluster: Cluster, history: History) -> None:
+    def audit(self, world: World, cluster: SimCluster, history: History) -> None:
         world.run_for(500)  # a few heartbeats: what is committed is applied everywhere by then

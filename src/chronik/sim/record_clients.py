@@ -15,11 +15,11 @@ from chronik.client.admin import offsets as group_offsets
 from chronik.client.batching import Delivery
 from chronik.client.errors import ClientError
 from chronik.client.producer import Producer
-from chronik.client.routing import Cluster as Routing
+from chronik.client.routing import ClusterClient
 from chronik.client.topology import TopicPartition
 from chronik.runtime.interfaces import Runtime
 from chronik.sim.clock import SimClock
-from chronik.sim.cluster import Cluster
+from chronik.sim.cluster import SimCluster
 from chronik.sim.disk import SimDisk
 from chronik.sim.history import OK, UNKNOWN, History, Operation
 from chronik.sim.programs import BROKER_PORT, host_of
@@ -42,7 +42,7 @@ NAMES = 12  # the last version of Fetch that names topics
 class RecordClients:
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: SimCluster,
         history: History,
         *,
         partition_count: int,
@@ -155,7 +155,7 @@ class RecordClients:
                 self.history.complete(operation, OK)
         await routing.close()
 
-    async def look_up_commit(self, client: WireClient, routing: Routing) -> None:
+    async def look_up_commit(self, client: WireClient, routing: ClusterClient) -> None:
         operation = self.history.invoke(client.name, "-", "committed", GROUP)
         try:
             async with asyncio.timeout(PATIENCE_MS / 1000):
@@ -235,7 +235,7 @@ def _damaged(history: History, operation: Operation, what: object) -> None:
     history.complete(operation, OK, what)
 
 
-def routing_of(cluster: Cluster, client: WireClient, node_ids: Iterable[int] | None = None) -> Routing:
+def routing_of(cluster: SimCluster, client: WireClient, node_ids: Iterable[int] | None = None) -> ClusterClient:
     """The product's client in this process, knowing every node to begin with, or some."""
     runtime = Runtime(
         SimClock(client.loop),
@@ -244,4 +244,4 @@ def routing_of(cluster: Cluster, client: WireClient, node_ids: Iterable[int] | N
         SimRandomness(cluster.world.random(f"{client.name} of the product")),
     )
     bootstrap = [Address(host_of(node_id), BROKER_PORT) for node_id in node_ids or cluster.machines]
-    return Routing(runtime, bootstrap, client_id=client.name, connect_timeout_ms=1000)
+    return ClusterClient(runtime, bootstrap, client_id=client.name, connect_timeout_ms=1000)

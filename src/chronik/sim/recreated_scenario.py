@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from random import Random
 from typing import ClassVar
 
-from chronik.client.admin.offsets import EARLIEST, LATEST, look_up
+from chronik.client.admin.offsets import look_up
 from chronik.client.errors import ClientError
-from chronik.client.routing import Cluster as Routing
+from chronik.client.routing import ClusterClient
 from chronik.client.topology import Topic as KnownTopic
 from chronik.client.topology import TopicPartition
 from chronik.metadata.image import NO_LEADER, Image
@@ -26,7 +26,7 @@ from chronik.sim.checkers.partitions import node_of
 from chronik.sim.checkers.records import AUDITOR
 from chronik.sim.checkers.sets import RECREATED_CHECKERS
 from chronik.sim.checkers.topic_ids import LOG_START, STALE_PRODUCE, STALE_READ, existing
-from chronik.sim.cluster import Cluster, Machine
+from chronik.sim.cluster import SimCluster, SimMachine
 from chronik.sim.faults import LEADER, METADATA_WEIGHTS, Fault, Weight
 from chronik.sim.history import OK, History
 from chronik.sim.programs import broker_programs, host_of
@@ -38,6 +38,7 @@ from chronik.sim.wire_clients import WireClient, make_client
 from chronik.sim.world import World
 from chronik.wire import batches
 from chronik.wire.messages.fetch import FetchTopic
+from chronik.wire.offset_specs import EARLIEST, LATEST
 from chronik.wire.records import Record
 
 PARTITION_DIRECTORY = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]+)")
@@ -55,7 +56,7 @@ class RecreatedScenario(RecordsScenario):
     # Checkpoints are seldom enough for a node to fail twice before one, and for more than one topic to come and go.
     brokers: ClassVar[dict[str, object]] = {**RecordsScenario.brokers, "log_retention_check_interval_ms": 1500}
 
-    def build(self, world: World) -> Cluster:
+    def build(self, world: World) -> SimCluster:
         """In half of the worlds a snapshot is taken every few entries: a node that was away for long is given one, and
         learns of deletions by what is missing in it."""
         random, brokers, raft_config = world.random("snapshots"), dict(self.brokers), RaftConfig()
@@ -63,25 +64,25 @@ class RecreatedScenario(RecordsScenario):
             brokers["metadata_log_max_record_bytes_between_snapshots"] = random.choice((1000, 4000))
             raft_config = RaftConfig(trailing_entries=random.choice((0, 5, 40)))
         programs = broker_programs(self.node_count, brokers, raft_config=raft_config)
-        return Cluster(world, self.node_count, programs, raft_directory="/data/raft")
+        return SimCluster(world, self.node_count, programs, raft_directory="/data/raft")
 
     def draw_faults(self, world: World) -> list[Fault]:
         random = world.random("topics")
         changes = draw_changes(random, node_count=self.node_count, span_ms=self.fault_ms)
         return sorted([*super().draw_faults(world), *changes])
 
-    def prepare(self, world: World, cluster: Cluster) -> None:
+    def prepare(self, world: World, cluster: SimCluster) -> None:
         super().prepare(world, cluster)
         require(world, topic_operators.create_all(cluster).done, START_MS_MAX, "topics are created")
 
-    def clients(self, cluster: Cluster, history: History) -> Clients:
+    def clients(self, cluster: SimCluster, history: History) -> Clients:
         random = cluster.world.random("pace of ids")
         by_id = TopicIdClients(
             cluster, history, writer_count=2, reader_count=2, think_ms=random.choice((*PACES_MS[:3], PACES_MS[0]))
         )
         return Together([super().clients(cluster, history), by_id])
 
-    def has_recovered(self, cluster: Cluster) -> bool:
+    def has_recovered(self, cluster: SimCluster) -> bool:
         image = settled_image(cluster)
         if image is None or not all(task.done() for task in cluster.operators):
             return False
@@ -91,7 +92,7 @@ class RecreatedScenario(RecordsScenario):
             for partition in topic.partitions
         )
 
-    def repair(self, world: World, cluster: Cluster) -> None:
+    def repair(self, world: World, cluster: SimCluster) -> None:
         """Nothing to repair, but to wait for: what is gone takes no room for long."""
 
         def found() -> list[str]:
@@ -101,7 +102,7 @@ class RecreatedScenario(RecordsScenario):
         if not world.run_until(lambda: not found(), within_ms=HEALED_MS_MAX):
             world.violated(NO_LEAKS, ", ".join(found()))
 
-    def audit(self, world: World, cluster: Cluster, history: History) -> None:
+    def audit(self, world: World, cluster: SimCluster, history: History) -> None:
         super().audit(world, cluster, history)
         auditor = make_client(cluster, AUDITOR)
 
@@ -146,7 +147,7 @@ def _change(random: Random, kind: str, at_ms: int, node_count: int) -> Fault:
     return Fault(at_ms, kind, node, random.randint(500, 4000), 0, random.randrange(1 << 30))
 
 
-def leaks(machine: Machine, image: Image) -> list[str]:
+def leaks(machine: SimMachine, image: Image) -> list[str]:
     """Logs and directories on this machine that no partition of the image has there. What recovery sets aside is none
     of them: a directory in which nothing was ever durable, one of each name, for a person to look at."""
     node = node_of(machine)
@@ -166,7 +167,7 @@ def leaks(machine: Machine, image: Image) -> list[str]:
     return found
 
 
-async def _read_all(history: History, auditor: WireClient, routing: Routing, at: TopicPartition) -> None:
+async def _read_all(history: History, auditor: WireClient, routing: ClusterClient, at: TopicPartition) -> None:
     """All of a partition, from its start to its end, by the topic's id and by its name: there is but one such topic."""
     topic = await routing.topic(at.topic)
     key, leader_id = key_of(at.topic, topic.topic_id, at.partition), topic.partitions[at.partition].leader_id
@@ -183,14 +184,14 @@ async def _read_all(history: History, auditor: WireClient, routing: Routing, at:
             offset, start = (offset, offset + 1) if found is None else (found, start)
 
 
-async def _offset(routing: Routing, at: TopicPartition, when: int) -> int:
+async def _offset(routing: ClusterClient, at: TopicPartition, when: int) -> int:
     found = (await look_up(routing, {at: when}))[at]
     if isinstance(found, ClientError):
         raise found
     return found.offset
 
 
-async def _ask_by_the_past(cluster: Cluster, history: History, auditor: WireClient, routing: Routing) -> None:
+async def _ask_by_the_past(cluster: SimCluster, history: History, auditor: WireClient, routing: ClusterClient) -> None:
     """Everybody, by all ids that clients have used and that are no more; leaders, by epochs that are not theirs."""
     image = existing(cluster)
     for key in dict.fromkeys(each.key for each in history.operations if each.kind == "produce"):

@@ -19,7 +19,7 @@ from chronik.sim.buggifying import buggified
 from chronik.sim.charging import charging
 from chronik.sim.checkers.interface import Checker
 from chronik.sim.checkers.looking import look_at
-from chronik.sim.cluster import Cluster, Machine
+from chronik.sim.cluster import SimCluster, SimMachine
 from chronik.sim.errors import SimError, Violation
 from chronik.sim.faults import Fault
 from chronik.sim.history import History
@@ -118,26 +118,26 @@ class Scenario:
             weights=self.weights,
         )
 
-    def build(self, world: World) -> Cluster:
+    def build(self, world: World) -> SimCluster:
         raise NotImplementedError
 
-    def prepare(self, world: World, cluster: Cluster) -> None:
+    def prepare(self, world: World, cluster: SimCluster) -> None:
         """Between the start of the cluster and that of the clients."""
 
-    def clients(self, cluster: Cluster, history: History) -> Clients:
+    def clients(self, cluster: SimCluster, history: History) -> Clients:
         raise NotImplementedError
 
-    def has_recovered(self, cluster: Cluster) -> bool:
+    def has_recovered(self, cluster: SimCluster) -> bool:
         """Whether everything is as it was before the faults."""
         return cluster.has_settled()
 
-    def repair(self, world: World, cluster: Cluster) -> None:
+    def repair(self, world: World, cluster: SimCluster) -> None:
         """What an operator has to do before everything is as it was."""
 
-    def audit(self, world: World, cluster: Cluster, history: History) -> None:
+    def audit(self, world: World, cluster: SimCluster, history: History) -> None:
         """When all is quiet: looks at everything once more, so that nothing that was lost goes unseen."""
 
-    def play(self, world: World, cluster: Cluster, history: History, faults: list[Fault]) -> None:
+    def play(self, world: World, cluster: SimCluster, history: History, faults: list[Fault]) -> None:
         cluster.start()
         require(world, cluster.has_settled, START_MS_MAX, "the cluster starts")
         self.prepare(world, cluster)
@@ -160,7 +160,7 @@ class Scenario:
         self.audit(world, cluster, history)
 
 
-def end_half_open(world: World, cluster: Cluster) -> None:
+def end_half_open(world: World, cluster: SimCluster) -> None:
     """Clients may wait half a minute for an answer that will not come; nodes have to find out by themselves."""
     nodes = {machine.host for machine in cluster.machines.values()}
     world.wires.end_half_open(name for name in world.wires.hosts if name not in nodes)
@@ -221,11 +221,11 @@ def _run(scenario: Scenario, seed: int, faults: list[Fault] | None) -> Outcome:
     history = cluster.history
     checkers = [make(world, cluster, history) for make in scenario.checkers]
 
-    def tell_starting(machine: Machine) -> None:
+    def tell_starting(machine: SimMachine) -> None:
         for checker in checkers:
             checker.starting(machine)
 
-    def tell_ending(machine: Machine) -> None:
+    def tell_ending(machine: SimMachine) -> None:
         for checker in checkers:
             checker.ending(machine)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from chronik.sim.access_scenario import AccessScenario
 from chronik.sim.broker_scenarios import (
     DamageScenario,
     GroupsScenario,
@@ -20,6 +21,7 @@ from chronik.sim.quorum_scenarios import MetadataScenario, QuorumScenario
 from chronik.sim.recreated_scenario import RecreatedScenario
 from chronik.sim.scenario import Outcome, Scenario, run
 from chronik.sim.swarm_scenario import SwarmScenario
+from chronik.sim.transactions_scenario import TransactionsScenario
 from chronik.sim.wire_scenario import WireScenario
 
 SCENARIOS: dict[str, type[Scenario]] = {
@@ -40,6 +42,8 @@ SCENARIOS: dict[str, type[Scenario]] = {
         SwarmScenario,
         WireScenario,
         OverloadScenario,
+        TransactionsScenario,
+        AccessScenario,
     )
 }
 

@@ -12,7 +12,7 @@ from random import Random
 from chronik.client.errors import ClientError
 from chronik.peer.connection import Connection
 from chronik.sim.clock import WALL_MS
-from chronik.sim.cluster import Cluster
+from chronik.sim.cluster import SimCluster
 from chronik.sim.wire_clients import ClientTasks, WireClient, make_client
 from chronik.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from chronik.wire.messages.list_offsets import (
@@ -33,7 +33,7 @@ SPAN_MS = 12_000  # after the beginning of a world: what lookups ask for
 
 
 class SessionClient:
-    def __init__(self, cluster: Cluster, topic: str, partition_count: int) -> None:
+    def __init__(self, cluster: SimCluster, topic: str, partition_count: int) -> None:
         self._cluster, self._topic, self._partition_count = cluster, topic, partition_count
         self._is_over = False
         self._tasks = ClientTasks(cluster.world)

@@ -16,7 +16,7 @@ from chronik.sim.broker_scenarios import RecordsScenario, settled_image
 from chronik.sim.buggifying import Buggify
 from chronik.sim.checkers.interface import Checker
 from chronik.sim.checkers.sets import SWARM_CHECKERS
-from chronik.sim.cluster import Cluster
+from chronik.sim.cluster import SimCluster
 from chronik.sim.faults import METADATA_WEIGHTS, Fault, Weight, draw
 from chronik.sim.history import History
 from chronik.sim.programs import broker_programs
@@ -109,17 +109,17 @@ class SwarmScenario(RecordsScenario):
             course_share=self._course_share,
         )
 
-    def build(self, world: World) -> Cluster:
+    def build(self, world: World) -> SimCluster:
         brokers = {**self.brokers, **self._settings}
         raft_config = draw_raft_config(world)
         programs = broker_programs(self.node_count, brokers, raft_config=raft_config, first_id=self.first_id)
-        return Cluster(world, self.node_count, programs, raft_directory="/data/raft", first_id=self.first_id)
+        return SimCluster(world, self.node_count, programs, raft_directory="/data/raft", first_id=self.first_id)
 
-    def clients(self, cluster: Cluster, history: History) -> Clients:
+    def clients(self, cluster: SimCluster, history: History) -> Clients:
         records = self._clients(cluster, history, self._pace_ms)
         return Together([records, SessionClient(cluster, TOPIC, self.partition_count)])
 
-    def has_recovered(self, cluster: Cluster) -> bool:
+    def has_recovered(self, cluster: SimCluster) -> bool:
         image = settled_image(cluster)
         return image is not None and all(
             partition.leader != NO_LEADER and set(partition.replicas) == set(partition.isr)

@@ -12,9 +12,9 @@ from random import Random
 from typing import NamedTuple
 
 from chronik.client.errors import ClientError
-from chronik.client.routing import Cluster as Routing
+from chronik.client.routing import ClusterClient
 from chronik.client.topology import NO_LEADER, Topic
-from chronik.sim.cluster import Cluster
+from chronik.sim.cluster import SimCluster
 from chronik.sim.history import OK, REFUSED, UNKNOWN, History, Operation
 from chronik.sim.programs import host_of
 from chronik.sim.record_clients import read, routing_of
@@ -58,7 +58,7 @@ class Sent(NamedTuple):
 class TopicIdClients:
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: SimCluster,
         history: History,
         *,
         writer_count: int,
@@ -118,7 +118,7 @@ class Known:
     def __init__(self) -> None:
         self._topics: dict[str, dict[bytes, Topic]] = {name: {} for name in NAMES}
 
-    async def choose(self, routing: Routing, random: Random) -> Topic | None:
+    async def choose(self, routing: ClusterClient, random: Random) -> Topic | None:
         name = random.choice(NAMES)
         if random.random() < 0.4 or not self._topics[name]:
             await self.look(routing, name)
@@ -127,7 +127,7 @@ class Known:
             return random.choice(topics[:-1])
         return topics[-1] if topics else None
 
-    async def look(self, routing: Routing, name: str) -> None:
+    async def look(self, routing: ClusterClient, name: str) -> None:
         try:
             async with asyncio.timeout(PATIENCE_MS / 1000):
                 found = (await routing.refresh([name])).topics.get(name)

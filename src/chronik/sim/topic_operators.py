@@ -15,7 +15,7 @@ from typing import NamedTuple
 from chronik.client.errors import ClientError
 from chronik.metadata.image import ResourceType
 from chronik.peer.connection import Connection
-from chronik.sim.cluster import Cluster
+from chronik.sim.cluster import SimCluster
 from chronik.sim.history import OK, REFUSED, UNKNOWN, Operation
 from chronik.sim.programs import host_of
 from chronik.sim.wire_clients import WireClient, make_client
@@ -79,7 +79,7 @@ def draw_shape(random: Random) -> Shape:
     return Shape(random.randint(1, 3), random.choice((3, 3, 3, 2, 1)), configs)
 
 
-def recreate(cluster: Cluster, random: Random, *, through: int, patience_ms: int) -> None:
+def recreate(cluster: SimCluster, random: Random, *, through: int, patience_ms: int) -> None:
     """The topic goes, whichever has the name then, or the one that had it when somebody looked; another comes."""
     name, by_id, pause_ms = random.choice(NAMES), random.random() < 0.3, random.choice((0, 0, 0, 200, 1500))
     shape = draw_shape(random)
@@ -92,7 +92,7 @@ def recreate(cluster: Cluster, random: Random, *, through: int, patience_ms: int
     _begin(cluster, work, through)
 
 
-def create_all(cluster: Cluster) -> asyncio.Task[None]:
+def create_all(cluster: SimCluster) -> asyncio.Task[None]:
     """Before anything goes wrong. One forgets its records: the next of its name must not."""
 
     async def work(operator: _Operator) -> None:
@@ -102,7 +102,7 @@ def create_all(cluster: Cluster) -> asyncio.Task[None]:
     return _begin(cluster, work, through=1)
 
 
-def configure(cluster: Cluster, random: Random, *, through: int, patience_ms: int) -> None:
+def configure(cluster: SimCluster, random: Random, *, through: int, patience_ms: int) -> None:
     name = random.choice(NAMES)
     key, values = random.choice(
         (("retention.ms", RETENTIONS), ("internal.segment.bytes", SEGMENTS), ("min.insync.replicas", ("1", "2", "3")))
@@ -115,7 +115,7 @@ def configure(cluster: Cluster, random: Random, *, through: int, patience_ms: in
     _begin(cluster, work, through)
 
 
-def _begin(cluster: Cluster, work: Callable[[_Operator], Awaitable[None]], through: int) -> asyncio.Task[None]:
+def _begin(cluster: SimCluster, work: Callable[[_Operator], Awaitable[None]], through: int) -> asyncio.Task[None]:
     client = make_client(cluster, f"operator-{len(cluster.operators) + 1}")
 
     def ended(task: asyncio.Task[None]) -> None:
@@ -132,7 +132,7 @@ def _begin(cluster: Cluster, work: Callable[[_Operator], Awaitable[None]], throu
 
 
 class _Operator:
-    def __init__(self, cluster: Cluster, client: WireClient, through: int) -> None:
+    def __init__(self, cluster: SimCluster, client: WireClient, through: int) -> None:
         self._cluster, self._client, self._through = cluster, client, through
 
     async def ask(self, kind: str, name: str, value: object, patience_ms: int, ask: Ask) -> None:

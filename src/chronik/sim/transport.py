@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
+from chronik.runtime.tls import Identity
 from chronik.runtime.units import NS_PER_MS
 from chronik.sim.loop import ProcessLoop
 from chronik.sim.prices import SOCKET_CALL_NS, SOCKET_PS_PER_BYTE
@@ -124,7 +125,8 @@ class SimTransport(asyncio.Transport):
     outgoing: Pipe
 
     def __init__(self, network: SimNetwork, peer_host: str, own_port: int, peer_port: int) -> None:
-        super().__init__({"peername": (peer_host, peer_port), "sockname": (network.here.name, own_port)})
+        self._info: dict[str, Any] = {"peername": (peer_host, peer_port), "sockname": (network.here.name, own_port)}
+        super().__init__(self._info)
         self.network, self.peer_host, self.own_port = network, peer_host, own_port
         self.is_gone = False  # the system knows nothing of it: its process died or its machine lost power
         self._loop: ProcessLoop = network.loop
@@ -153,6 +155,11 @@ class SimTransport(asyncio.Transport):
             protocol.connection_made(self)
             self.may_read()
         return cast(asyncio.Protocol, protocol)
+
+    def show_certificate(self, identity: Identity | None) -> None:
+        """Of the other end."""
+        if identity is not None:
+            self._info["tls_subject"] = identity.subject
 
     # What the world does to it
 

@@ -14,7 +14,7 @@ from chronik.client.addresses import Address
 from chronik.client.errors import ClientError
 from chronik.metadata.image import ResourceType
 from chronik.peer.connection import Connection, connect
-from chronik.sim.cluster import Cluster
+from chronik.sim.cluster import SimCluster
 from chronik.sim.history import OK, UNKNOWN, History, Operation
 from chronik.sim.loop import ProcessLoop
 from chronik.sim.network import SimNetwork
@@ -53,6 +53,12 @@ class WireClient:
         self.name, self.loop, self.network = name, loop, network
         self._connections: dict[int, Connection] = {}
 
+    async def detach(self, node_id: int) -> Connection:
+        """A connection to the node that stays open, while this client goes on with a new one."""
+        connection = await self.to(node_id)
+        del self._connections[node_id]
+        return connection
+
     async def to(self, node_id: int) -> Connection:
         connection = self._connections.get(node_id)
         if connection is None or not connection.is_open:
@@ -87,7 +93,7 @@ class TopicClients:
     """Many of them, each with one operation under way."""
 
     def __init__(
-        self, cluster: Cluster, history: History, *, client_count: int, think_ms: tuple[int, int], topic_count: int
+        self, cluster: SimCluster, history: History, *, client_count: int, think_ms: tuple[int, int], topic_count: int
     ) -> None:
         world = cluster.world
         self.cluster, self.history, self.world = cluster, history, world
@@ -132,7 +138,7 @@ class TopicClients:
         return operation
 
 
-def make_client(cluster: Cluster, name: str) -> WireClient:
+def make_client(cluster: SimCluster, name: str) -> WireClient:
     loop = cluster.world.time.process(name)
     loop.on_unhandled = lambda context: cluster.world.violated("no unhandled error", f"{name}: {context}")
     return WireClient(name, loop, SimNetwork(cluster.world.wires, name, loop))

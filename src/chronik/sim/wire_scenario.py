@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from chronik.sim.broker_scenarios import TopicsScenario
-from chronik.sim.cluster import Cluster
+from chronik.sim.cluster import SimCluster
 from chronik.sim.faults import Fault
 from chronik.sim.intruders import WIRE_FAULTS, Tap
 from chronik.sim.swarm_scenario import FIRST_IDS
@@ -28,7 +28,7 @@ class WireScenario(TopicsScenario):
         self.node_count = world.random("nodes").choice(NODES)
         return {"nodes": self.node_count, "first id": self.first_id}
 
-    def build(self, world: World) -> Cluster:
+    def build(self, world: World) -> SimCluster:
         cluster = super().build(world)
         cluster.tap = Tap(cluster)  # from the start: hellos come first
         return cluster

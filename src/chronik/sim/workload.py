@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from random import Random
 
-from chronik.metadata import commands as c
+from chronik.metadata.commands.alter_configs import AlterConfigs, ConfigChange, ResourceChange
+from chronik.metadata.commands.create_topics import ConfigValue, CreateTopics, NewTopic
+from chronik.metadata.commands.delete_topics import DeleteTopics, TopicName
 from chronik.metadata.errors import MetadataError, MetadataRefused
 from chronik.metadata.image import ResourceType
 from chronik.metadata.store import MetadataStore
-from chronik.sim.cluster import Cluster, Machine
+from chronik.sim.cluster import SimCluster, SimMachine
 from chronik.sim.history import OK, REFUSED, UNKNOWN, History, Operation
 from chronik.wire.error_codes import ErrorCode
 
@@ -23,7 +25,7 @@ KINDS = ("create", "create", "delete", "set", "set", "read", "read", "read")
 
 class MetadataClients:
     def __init__(
-        self, cluster: Cluster, history: History, *, client_count: int, think_ms: tuple[int, int], topic_count: int
+        self, cluster: SimCluster, history: History, *, client_count: int, think_ms: tuple[int, int], topic_count: int
     ) -> None:
         self.cluster, self.history, self.world = cluster, history, cluster.world
         self.random: Random = cluster.world.random("clients")
@@ -56,12 +58,12 @@ class MetadataClients:
             return
         self._ask(client, machine, self.random.choice(KINDS), self.random.choice(self._topics))
 
-    def _choose_machine(self) -> Machine | None:
+    def _choose_machine(self) -> SimMachine | None:
         """Anybody, paused ones too: a client does not know."""
         ready = [each for each in self.cluster.machines.values() if each.loop is not None and each.is_ready]
         return self.random.choice(ready) if ready else None
 
-    def _ask(self, client: str, machine: Machine, kind: str, topic: str) -> None:
+    def _ask(self, client: str, machine: SimMachine, kind: str, topic: str) -> None:
         store = machine.program.store if machine.program is not None else None
         assert store is not None
         operation = self.history.invoke(client, machine.host, kind, topic)
@@ -101,14 +103,14 @@ async def perform_on(store: MetadataStore, operation: Operation) -> tuple[str, o
 
 async def _write(store: MetadataStore, operation: Operation) -> int:
     if operation.kind == "create":
-        value = c.ConfigValue(key=VALUE_KEY, value=operation.value)
-        new = c.NewTopic(name=operation.key, partition_count=1, replication_factor=1, configs=[value])
-        return (await store.submit(c.CreateTopics(topics=[new]))).topics[0].error_code
+        value = ConfigValue(key=VALUE_KEY, value=operation.value)
+        new = NewTopic(name=operation.key, partition_count=1, replication_factor=1, configs=[value])
+        return (await store.submit(CreateTopics(topics=[new]))).topics[0].error_code
     if operation.kind == "delete":
-        return (await store.submit(c.DeleteTopics(topics=[c.TopicName(name=operation.key)]))).topics[0].error_code
-    change = c.ConfigChange(key=VALUE_KEY, value=operation.value)
-    resource = c.ResourceChange(resource_type=ResourceType.TOPIC, resource_name=operation.key, configs=[change])
-    reply = await store.submit(c.AlterConfigs(resources=[resource], incremental=True))
+        return (await store.submit(DeleteTopics(topics=[TopicName(name=operation.key)]))).topics[0].error_code
+    change = ConfigChange(key=VALUE_KEY, value=operation.value)
+    resource = ResourceChange(resource_type=ResourceType.TOPIC, resource_name=operation.key, configs=[change])
+    reply = await store.submit(AlterConfigs(resources=[resource], incremental=True))
     return reply.resources[0].error_code
 
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from chronik.metadata import controller
-from chronik.metadata.commands import ReportLostReplicas, ReportLostReplicasReply
-from chronik.metadata.decisions.decision import Decision, Rules
+from chronik.metadata.active_controller import ActiveController
+from chronik.metadata.commands.report_lost_replicas import ReportLostReplicas, ReportLostReplicasReply
+from chronik.metadata.decisions.decision import ControllerState, Decision
 from chronik.metadata.decisions.elections import Elections
-from chronik.metadata.image import Partition, View
+from chronik.metadata.image import Partition
 from chronik.metadata.own_files import OwnFiles
 from chronik.metadata.sessions import BrokerSessions
-from chronik.metadata.store import MetadataStore
 from chronik.raft import journal
 from chronik.raft.codec import decode_snapshot
 from chronik.raft.driver import RaftNode
@@ -21,7 +18,7 @@ from chronik.raft.probation import Probation
 from chronik.replication.assignment import Replicas
 from chronik.replication.isr_changes import IsrChanges
 from chronik.replication.lost_replicas import LostReplicas
-from chronik.replication.progress import Key, Progress
+from chronik.replication.progress import FollowerProgress, Key
 from chronik.replication.replica import Replica
 from chronik.runtime.hung_disk import HungDisk
 from chronik.runtime.interfaces import Disk
@@ -41,7 +38,7 @@ def nobody_who_is_out_of_sync_is_believed(patch: pytest.MonkeyPatch) -> None:
     second net under the bugs below."""
     surpassed = Replica.is_surpassed_by
 
-    def is_surpassed_by(self: Replica, progress: Progress) -> bool:
+    def is_surpassed_by(self: Replica, progress: FollowerProgress) -> bool:
         return progress.broker_id in (*self.state.isr, *self.state.elr) and surpassed(self, progress)
 
     patch.setattr(Replica, "is_surpassed_by", is_surpassed_by)
@@ -72,10 +69,10 @@ def lost_replicas_are_not_reported(patch: pytest.MonkeyPatch) -> None:
 def the_controller_counts_on_lost_replicas(patch: pytest.MonkeyPatch) -> None:
     """It takes note, and leaves them in sync."""
 
-    def report_lost_replicas(view: View, command: Any, rules: Rules) -> Decision[Any]:
+    def decide(self: ReportLostReplicas, state: ControllerState) -> Decision[ReportLostReplicasReply]:
         return Decision([], ReportLostReplicasReply(last_copies=[]))
 
-    patch.setitem(controller.DECISIONS, ReportLostReplicas, report_lost_replicas)
+    patch.setattr(ReportLostReplicas, "decide", decide)
 
 
 def damage_is_forgotten_and_not_cut(patch: pytest.MonkeyPatch) -> None:
@@ -132,7 +129,7 @@ def mended_replicas_are_not_taken_back(patch: pytest.MonkeyPatch) -> None:
     """They hold everything, and stay out of the in-sync replicas."""
     caught_up = IsrChanges.caught_up
 
-    def only_if_it_never_left(self: IsrChanges, replica: Replica, progress: Progress) -> None:
+    def only_if_it_never_left(self: IsrChanges, replica: Replica, progress: FollowerProgress) -> None:
         if progress.broker_id not in getattr(replica, "once_left", ()):
             caught_up(self, replica, progress)
 
@@ -165,7 +162,7 @@ def laggards_stay_in_sync(patch: pytest.MonkeyPatch) -> None:
 
 def silent_brokers_are_never_fenced(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(BrokerSessions, "expired", lambda self, now_ns: [])
-    patch.setattr(MetadataStore, "_deaf", lambda self: set())
+    patch.setattr(ActiveController, "deaf", lambda self: set())
 
 
 def a_hung_disk_is_not_noticed(patch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from chronik.metadata.commands import Command, Reply
+from chronik.metadata.commands.command import Command, Reply
 from chronik.metadata.leased_reads import LEASE_GRANT, LeasedReads
 from chronik.metadata.leases import Grant, encode_grant
 from chronik.metadata.quorum import QuorumDuties

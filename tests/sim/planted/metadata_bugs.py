@@ -17,9 +17,9 @@ from chronik.raft import appending, core, journal, journal_format, membership, r
 from chronik.raft.config import RaftConfig
 from chronik.raft.core import Core, CoreConfig
 from chronik.raft.driver import RaftNode
-from chronik.raft.journal_format import Base, Record, Replayed
+from chronik.raft.journal_format import Base, JournalItem, Replayed
 from chronik.raft.leases import Lease
-from chronik.raft.messages import NOBODY, PROMISES, Entry, HardState, Kind, Message, Role
+from chronik.raft.messages import NOBODY, PROMISES, Entry, HardState, Message, MessageKind, Role
 from chronik.raft.quorum import committed_index
 from chronik.runtime.interfaces import Randomness
 
@@ -35,7 +35,7 @@ def promise_forgotten_at_restart(patch: pytest.MonkeyPatch) -> None:
 
 
 def entries_acknowledged_before_fsync(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(core, "PROMISES", PROMISES - {Kind.APPEND_REPLY})
+    patch.setattr(core, "PROMISES", PROMISES - {MessageKind.APPEND_REPLY})
 
 
 def journal_never_synced(patch: pytest.MonkeyPatch) -> None:
@@ -51,9 +51,9 @@ def journal_never_synced(patch: pytest.MonkeyPatch) -> None:
 def highest_term_wins_at_recovery(patch: pytest.MonkeyPatch) -> None:
     """Of two records at one index recovery takes the one with the higher term, not the later one."""
 
-    def by_term(stream: Iterable[Record]) -> Replayed:
+    def by_term(stream: Iterable[JournalItem]) -> Replayed:
         records = list(stream)
-        best: dict[int, Record] = {}
+        best: dict[int, JournalItem] = {}
         for record in _entries_behind_last_base(records):
             known = best.get(record.index)  # type: ignore[union-attr]
             if known is None or known.term <= record.term:  # type: ignore[union-attr]
@@ -66,7 +66,7 @@ def highest_term_wins_at_recovery(patch: pytest.MonkeyPatch) -> None:
 def stale_suffix_kept_at_recovery(patch: pytest.MonkeyPatch) -> None:
     """An entry that is written again replaces its own index only; what stood behind it comes back."""
 
-    def keeping(stream: Iterable[Record]) -> Replayed:
+    def keeping(stream: Iterable[JournalItem]) -> Replayed:
         records = list(stream)
         last = {record.index: record for record in _entries_behind_last_base(records)}  # type: ignore[union-attr]
         return _with_entries(journal_format.replay(records), last)
@@ -74,18 +74,18 @@ def stale_suffix_kept_at_recovery(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(journal, "replay", keeping)
 
 
-def _entries_behind_last_base(records: list[Record]) -> list[Record]:
+def _entries_behind_last_base(records: list[JournalItem]) -> list[JournalItem]:
     start = max((at for at, record in enumerate(records) if isinstance(record, Base)), default=0)
     return [record for record in records[start:] if not isinstance(record, Base | HardState)]
 
 
-def _with_entries(replayed: Replayed, by_index: dict[int, Record]) -> Replayed:
+def _with_entries(replayed: Replayed, by_index: dict[int, JournalItem]) -> Replayed:
     entries = [by_index[index] for index in sorted(by_index) if index > replayed.base.base_index]
     return replayed._replace(entries=entries)  # type: ignore[arg-type]
 
 
 def vote_not_persisted(patch: pytest.MonkeyPatch) -> None:
-    def forgetful(stream: Iterable[Record]) -> Replayed:
+    def forgetful(stream: Iterable[JournalItem]) -> Replayed:
         replayed = journal_format.replay(stream)
         return replayed._replace(hard_state=replayed.hard_state._replace(vote=NOBODY))
 
@@ -157,4 +157,4 @@ def lost_append_never_sent_again(patch: pytest.MonkeyPatch) -> None:
             peer.recently_active = True
             reads.on_heartbeat_acknowledged(node, message)
 
-    patch.setitem(core.STEPS[Kind.HEARTBEAT_REPLY], Role.LEADER, deaf)
+    patch.setitem(core.STEPS[MessageKind.HEARTBEAT_REPLY], Role.LEADER, deaf)

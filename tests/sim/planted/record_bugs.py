@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from chronik.broker.node import Node
+from chronik.broker.node_base import NodeBase
 from chronik.coordinator.groups.classic.group import ClassicGroup
 from chronik.coordinator.slot import Slot
 from chronik.metadata import replay
@@ -39,7 +39,7 @@ def coordinator_serves_before_it_has_loaded(patch: pytest.MonkeyPatch) -> None:
 
 def node_goes_on_after_a_failed_fsync(patch: pytest.MonkeyPatch) -> None:
     """It says so in its log, and serves on."""
-    patch.setattr(Node, "stop_broken", lambda self, cause: logging.getLogger("chronik").error("failed: %s", cause))
+    patch.setattr(NodeBase, "stop_broken", lambda self, cause: logging.getLogger("chronik").error("failed: %s", cause))
 
 
 def group_generation_lost_on_failover(patch: pytest.MonkeyPatch) -> None:
@@ -101,8 +101,8 @@ def follower_applies_a_fetch_of_an_old_epoch(patch: pytest.MonkeyPatch) -> None:
             self.leader_epoch = epoch
 
     def follow_both(self: Fetchers, key: Key, leader_id: int, leader_epoch: int, *, when_invited: bool) -> None:
-        if self._leader_of.get(key) != (leader_id, leader_epoch):
-            self._leader_of.pop(key, None)  # and nobody tells the last one that it is not followed any more
+        if self.leader_of.get(key) != (leader_id, leader_epoch):
+            self.leader_of.pop(key, None)  # the fetcher of the previous leader is not told
         follow(self, key, leader_id, leader_epoch, when_invited=when_invited)
 
     patch.setattr(Follower, "apply", lax)
@@ -113,7 +113,7 @@ def damage_is_taken_for_a_torn_tail(patch: pytest.MonkeyPatch) -> None:
     """Recovery cuts what is not whole, also below what was durable."""
     restore = recovery.restore
 
-    def careless(log: Log, known: recovery.Known, disk: Disk) -> None:
+    def careless(log: Log, known: recovery.KnownLog, disk: Disk) -> None:
         known.durable = (0, 0, 0)
         restore(log, known, disk)
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from chronik.broker.following import Following
+from chronik.broker.image_listener import ImageListener
 from chronik.metadata.delta import Delta
 from chronik.metadata.image import ConfigResource
 from chronik.storage.journal import Journal
-from chronik.storage.journal_format import Kind
+from chronik.storage.journal_format import RecordKind
 from chronik.storage.log import Log
 
 
 def log_of_the_old_topic_is_used_for_the_new_one(patch: pytest.MonkeyPatch) -> None:
     """A node that was down meanwhile has a log of that name, and looks no further."""
-    clean_up = Following.clean_up
+    clean_up = ImageListener.clean_up
 
-    async def adopt(self: Following) -> None:
+    async def adopt(self: ImageListener) -> None:
         node = self._node
         for log in list(node.logs.all()):
             topic = node.store.image.topic_named(log.topic)
@@ -28,21 +28,23 @@ def log_of_the_old_topic_is_used_for_the_new_one(patch: pytest.MonkeyPatch) -> N
             node.logs._logs[log.topic_id, log.partition] = log
         await clean_up(self)
 
-    patch.setattr(Following, "clean_up", adopt)
+    patch.setattr(ImageListener, "clean_up", adopt)
 
 
 def logs_stay_of_topics_that_went_while_a_node_was_down(patch: pytest.MonkeyPatch) -> None:
-    async def leave_all(self: Following) -> None: ...
+    async def leave_all(self: ImageListener) -> None: ...
 
-    patch.setattr(Following, "clean_up", leave_all)
+    patch.setattr(ImageListener, "clean_up", leave_all)
 
 
 def deletions_are_not_journaled(patch: pytest.MonkeyPatch) -> None:
     """The directory goes, and the next start brings back what the journal holds, in the new log's place."""
     note = Journal.note
 
-    def forgetful(self: Journal, log: Log, kind: Kind, segment: int = 0, position: int = 0, offset: int = 0) -> None:
-        if kind is not Kind.DROP:
+    def forgetful(
+        self: Journal, log: Log, kind: RecordKind, segment: int = 0, position: int = 0, offset: int = 0
+    ) -> None:
+        if kind is not RecordKind.DROP:
             note(self, log, kind, segment, position, offset)
 
     patch.setattr(Journal, "note", forgetful)

@@ -8,7 +8,7 @@ from chronik.raft import driver
 from chronik.raft.admission import Admission
 from chronik.raft.core import Core
 from chronik.raft.errors import Refusal
-from chronik.raft.messages import Kind, Message
+from chronik.raft.messages import Message, MessageKind
 from chronik.raft.transport import TcpTransport
 
 
@@ -24,7 +24,7 @@ def votes_that_come_twice_count_twice(patch: pytest.MonkeyPatch) -> None:
     step = Core.step
 
     def count(self: Core, message: Message) -> Refusal | None:
-        is_granted = message.kind in (Kind.VOTE_REPLY, Kind.PRE_VOTE_REPLY) and not message.reject
+        is_granted = message.kind in (MessageKind.VOTE_REPLY, MessageKind.PRE_VOTE_REPLY) and not message.reject
         if is_granted and message.sender in self.votes:
             silent = [voter for voter in self.members.voters if voter not in self.votes]
             self.votes.update(dict.fromkeys(silent[:1], True))

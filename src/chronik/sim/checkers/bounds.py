@@ -10,7 +10,7 @@ from __future__ import annotations
 from chronik.broker.limits import HUGE_AT_ONCE, REQUEST_OBJECT_BYTES_MAX
 from chronik.sim.checkers.interface import Checker
 from chronik.sim.checkers.partitions import node_of
-from chronik.sim.cluster import Machine
+from chronik.sim.cluster import SimMachine
 
 BESIDE_BYTES = 8 << 20  # beside the budget: what a socket takes before its writer is told to stop, a frame, a batch
 OBJECTS_BYTES = HUGE_AT_ONCE * REQUEST_OBJECT_BYTES_MAX  # what large requests are decoded into before it is counted
@@ -19,7 +19,7 @@ OBJECTS_BYTES = HUGE_AT_ONCE * REQUEST_OBJECT_BYTES_MAX  # what large requests a
 class MemoryBounds(Checker):
     name = "23 a node holds no more memory than its budget"
 
-    def looked(self, machine: Machine) -> None:
+    def looked(self, machine: SimMachine) -> None:
         node = node_of(machine)
         if node is None:
             return
@@ -35,5 +35,5 @@ class MemoryBounds(Checker):
         if held_bytes + memory.small_bytes > memory.size_bytes + BESIDE_BYTES + OBJECTS_BYTES:
             self._too_much(machine, held_bytes + memory.small_bytes, memory.size_bytes + BESIDE_BYTES + OBJECTS_BYTES)
 
-    def _too_much(self, machine: Machine, held_bytes: int, bytes_max: int) -> None:
+    def _too_much(self, machine: SimMachine, held_bytes: int, bytes_max: int) -> None:
         self.violated(f"{machine.host} holds {held_bytes} bytes for its clients, at most {bytes_max} are allowed")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from chronik.metadata.image import Image
 from chronik.sim.checkers.interface import Checker
 from chronik.sim.checkers.partitions import node_of, replicas_of
-from chronik.sim.cluster import Cluster, Machine
+from chronik.sim.cluster import SimCluster, SimMachine
 from chronik.sim.history import History
 from chronik.sim.world import World
 
@@ -30,14 +30,14 @@ class DamageIsReal(Checker):
 
     name = "22 only what was damaged counts as damaged"
 
-    def ending(self, machine: Machine) -> None:
+    def ending(self, machine: SimMachine) -> None:
         self._look_at(machine)
 
     def finish(self) -> None:
         for machine in self.cluster.machines.values():
             self._look_at(machine)
 
-    def _look_at(self, machine: Machine) -> None:
+    def _look_at(self, machine: SimMachine) -> None:
         if machine.is_rotten or machine.is_damaged:
             return
         for replica in replicas_of(machine).values():
@@ -48,7 +48,7 @@ class DamageIsReal(Checker):
 class CommittedIsKept(Checker):
     name = "22 nothing committed is cut at a restart"
 
-    def __init__(self, world: World, cluster: Cluster, history: History) -> None:
+    def __init__(self, world: World, cluster: SimCluster, history: History) -> None:
         super().__init__(world, cluster, history)
         self._marks: dict[int, dict[tuple[bytes, int], int]] = {}  # by node and partition: committed and durable there
         self._starts: dict[int, int] = {}  # by node: which start was looked at
@@ -56,19 +56,19 @@ class CommittedIsKept(Checker):
         self._images: dict[int, Image] = {}  # by node: the last that was looked at
         self._versions: dict[bytes, int] = {}  # by topic: the earliest version of the image that is known to have it
 
-    def ending(self, machine: Machine) -> None:
+    def ending(self, machine: SimMachine) -> None:
         self._see_image(machine)  # it may end in the middle of what a new image made it do
         marks = self._marks.setdefault(machine.node_id, {})
         for key, replica in replicas_of(machine).items():
             mark = min(replica.high_watermark, replica.log.durable_offset)
             marks[key] = max(mark, marks.get(key, 0))
 
-    def starting(self, machine: Machine) -> None:
+    def starting(self, machine: SimMachine) -> None:
         if machine.wipes > self._wipes.get(machine.node_id, 0):
             self._wipes[machine.node_id] = machine.wipes
             self._marks.pop(machine.node_id, None)
 
-    def looked(self, machine: Machine) -> None:
+    def looked(self, machine: SimMachine) -> None:
         if self._starts.get(machine.node_id) == machine.starts:
             return
         logs = getattr(node_of(machine), "logs", None)
@@ -81,12 +81,12 @@ class CommittedIsKept(Checker):
             if end < mark:
                 self.violated(f"{machine}: {log} was committed up to {mark} before it started, and now ends at {end}")
 
-    def _see_image(self, machine: Machine) -> None:
+    def _see_image(self, machine: SimMachine) -> None:
         store = machine.program.store if machine.program is not None else None
         if store is not None and store.image is not self._images.get(machine.node_id):
             self.saw_image(machine, store.image)
 
-    def saw_image(self, machine: Machine, image: Image) -> None:
+    def saw_image(self, machine: SimMachine, image: Image) -> None:
         self._images[machine.node_id] = image
         for topic_id in image.topics:
             self._versions[topic_id] = min(image.version, self._versions.get(topic_id, image.version))

@@ -14,7 +14,7 @@ import zlib
 from chronik.raft.driver import RaftNode
 from chronik.raft.messages import Entry, EntryKind, Membership, Role
 from chronik.sim.checkers.interface import Checker, Quorum
-from chronik.sim.cluster import Cluster, Machine
+from chronik.sim.cluster import SimCluster, SimMachine
 from chronik.sim.history import History
 from chronik.sim.world import World
 
@@ -22,18 +22,18 @@ from chronik.sim.world import World
 class DurableCommit(Checker):
     name = "3 committed is fsynced on a majority"
 
-    def __init__(self, world: World, cluster: Cluster, history: History) -> None:
+    def __init__(self, world: World, cluster: SimCluster, history: History) -> None:
         super().__init__(world, cluster, history)
         self._committed: dict[int, tuple[int, int]] = {}  # by index: term and checksum of the entry
         self._members: dict[int, Membership] = {}  # by node: in force when it was last looked at
         self._before: dict[Membership, Membership] = {}  # of each that a change led to
 
-    def started(self, machine: Machine, raft: RaftNode, now: Quorum) -> None:
+    def started(self, machine: SimMachine, raft: RaftNode, now: Quorum) -> None:
         # One that leads at the first look was the only voter when it began; it may have let others in since.
         began_alone = Membership(voters=(machine.node_id,), learners=())
         self._members[machine.node_id] = began_alone if now.role is Role.LEADER else raft.members
 
-    def changed(self, machine: Machine, raft: RaftNode, before: Quorum, now: Quorum) -> None:
+    def changed(self, machine: SimMachine, raft: RaftNode, before: Quorum, now: Quorum) -> None:
         members, self._members[machine.node_id] = self._members[machine.node_id], raft.members
         if members != raft.members:
             self._before[raft.members] = members
@@ -67,7 +67,7 @@ class DurableCommit(Checker):
             earlier = [self._before[raft.members]] if is_first and raft.members in self._before else []
             self._require_majority(machine, newest, *earlier, members, raft.members)
 
-    def _require_majority(self, machine: Machine, entry: Entry, *either: Membership) -> None:
+    def _require_majority(self, machine: SimMachine, entry: Entry, *either: Membership) -> None:
         for members in either:
             holders = [voter for voter in members.voters if self._holds(voter, entry)]
             if 2 * len(holders) > len(members.voters):

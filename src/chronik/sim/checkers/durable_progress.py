@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from chronik.raft.driver import RaftNode
 from chronik.sim.checkers.interface import Checker, Quorum
-from chronik.sim.cluster import Cluster, Machine
+from chronik.sim.cluster import SimCluster, SimMachine
 from chronik.sim.history import History
 from chronik.sim.world import World
 
@@ -12,17 +12,17 @@ from chronik.sim.world import World
 class DurableProgress(Checker):
     name = "2 durable term and commit never go back"
 
-    def __init__(self, world: World, cluster: Cluster, history: History) -> None:
+    def __init__(self, world: World, cluster: SimCluster, history: History) -> None:
         super().__init__(world, cluster, history)
         self._seen: dict[int, tuple[int, int]] = {}
         self._wipes: dict[int, int] = {}
 
-    def starting(self, machine: Machine) -> None:
+    def starting(self, machine: SimMachine) -> None:
         if machine.wipes > self._wipes.get(machine.node_id, 0):
             self._wipes[machine.node_id] = machine.wipes
             self._seen.pop(machine.node_id, None)  # there is nothing left to go back from
 
-    def started(self, machine: Machine, raft: RaftNode, now: Quorum) -> None:
+    def started(self, machine: SimMachine, raft: RaftNode, now: Quorum) -> None:
         term, commit = self._seen.get(machine.node_id, (0, 0))
         if now.term < term or now.committed < commit:
             self.violated(
@@ -31,13 +31,13 @@ class DurableProgress(Checker):
             )
         self._look(machine)
 
-    def changed(self, machine: Machine, raft: RaftNode, before: Quorum, now: Quorum) -> None:
+    def changed(self, machine: SimMachine, raft: RaftNode, before: Quorum, now: Quorum) -> None:
         if now.term < before.term or now.committed < before.committed:
             self.violated(f"node {machine.node_id} went from {before} to {now}")
         if now.term != before.term or now.committed != before.committed:
             self._look(machine)
 
-    def _look(self, machine: Machine) -> None:
+    def _look(self, machine: SimMachine) -> None:
         node_id, log = machine.node_id, machine.durable_log
         log.refresh()
         now = log.hard_state

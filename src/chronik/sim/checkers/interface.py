@@ -10,7 +10,7 @@ from typing import NamedTuple
 from chronik.metadata.image import Image
 from chronik.raft.driver import RaftNode
 from chronik.raft.messages import Role
-from chronik.sim.cluster import Cluster, Machine
+from chronik.sim.cluster import SimCluster, SimMachine
 from chronik.sim.history import History
 from chronik.sim.world import World
 
@@ -35,25 +35,25 @@ class Checker:
     name: str
     judges_unfinished = False  # `finish` may also be called for a run that ended early, in the middle of anything
 
-    def __init__(self, world: World, cluster: Cluster, history: History) -> None:
+    def __init__(self, world: World, cluster: SimCluster, history: History) -> None:
         self.world, self.cluster, self.history = world, cluster, history
 
-    def starting(self, machine: Machine) -> None:
+    def starting(self, machine: SimMachine) -> None:
         """A process is about to start: the disk is as the last one, or a power cut, left it."""
 
-    def ending(self, machine: Machine) -> None:
+    def ending(self, machine: SimMachine) -> None:
         """Its process is about to be gone, perhaps in the middle of what it does; it can still be looked at."""
 
-    def started(self, machine: Machine, raft: RaftNode, now: Quorum) -> None:
+    def started(self, machine: SimMachine, raft: RaftNode, now: Quorum) -> None:
         """A process has recovered its part in the quorum; `now` is what it begins with."""
 
-    def changed(self, machine: Machine, raft: RaftNode, before: Quorum, now: Quorum) -> None:
+    def changed(self, machine: SimMachine, raft: RaftNode, before: Quorum, now: Quorum) -> None:
         """Something of it is different after a callback of this process."""
 
-    def saw_image(self, machine: Machine, image: Image) -> None:
+    def saw_image(self, machine: SimMachine, image: Image) -> None:
         """A callback has replaced the metadata image of this process. Also called for its first image."""
 
-    def looked(self, machine: Machine) -> None:
+    def looked(self, machine: SimMachine) -> None:
         """After every callback of a process, whatever it did. Only who overrides this is called, so it may be dear."""
 
     def finish(self) -> None:

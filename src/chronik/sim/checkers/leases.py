@@ -10,13 +10,13 @@ from __future__ import annotations
 from chronik.raft.driver import RaftNode
 from chronik.raft.messages import Role
 from chronik.sim.checkers.interface import Checker, Quorum
-from chronik.sim.cluster import Machine
+from chronik.sim.cluster import SimMachine
 
 
 class Leases(Checker):
     name = "6 leases never overlap"
 
-    def changed(self, machine: Machine, raft: RaftNode, before: Quorum, now: Quorum) -> None:
+    def changed(self, machine: SimMachine, raft: RaftNode, before: Quorum, now: Quorum) -> None:
         if now.lease_until_ns == before.lease_until_ns and now.role is before.role:
             return
         is_elected = now.role is Role.LEADER and before.role is not Role.LEADER
@@ -29,10 +29,10 @@ class Leases(Checker):
                 what = "is elected while" if is_elected else "holds a lease and"
                 self.violated(f"node {machine.node_id} {what} node {other.node_id} holds one")
 
-    def _term(self, machine: Machine) -> int:
+    def _term(self, machine: SimMachine) -> int:
         return machine.program.raft.term if machine.program is not None and machine.program.raft is not None else 0
 
-    def _holds(self, machine: Machine) -> bool:
+    def _holds(self, machine: SimMachine) -> bool:
         raft = machine.program.raft if machine.program is not None else None
         if raft is None or machine.clock is None or raft.stopped:
             return False

@@ -9,10 +9,10 @@ from chronik.metadata.store import MetadataStore
 from chronik.raft.driver import RaftNode
 from chronik.raft.messages import Role
 from chronik.sim.checkers.interface import NOTHING_SEEN, Checker, Quorum
-from chronik.sim.cluster import Machine
+from chronik.sim.cluster import SimMachine
 
 
-def look_at(machine: Machine, checkers: Sequence[Checker]) -> Callable[[], None]:
+def look_at(machine: SimMachine, checkers: Sequence[Checker]) -> Callable[[], None]:
     program = machine.program
     assert program is not None
     raft: RaftNode | None = None

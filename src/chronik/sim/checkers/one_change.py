@@ -6,7 +6,7 @@ from __future__ import annotations
 from chronik.raft.driver import RaftNode
 from chronik.raft.messages import EntryKind, Membership, Role
 from chronik.sim.checkers.interface import Checker, Quorum
-from chronik.sim.cluster import Cluster, Machine
+from chronik.sim.cluster import SimCluster, SimMachine
 from chronik.sim.history import History
 from chronik.sim.world import World
 
@@ -14,14 +14,14 @@ from chronik.sim.world import World
 class OneChange(Checker):
     name = "3 one change of members at a time"
 
-    def __init__(self, world: World, cluster: Cluster, history: History) -> None:
+    def __init__(self, world: World, cluster: SimCluster, history: History) -> None:
         super().__init__(world, cluster, history)
         self._members: dict[int, Membership] = {}  # by node: in force when it was last looked at
 
-    def started(self, machine: Machine, raft: RaftNode, now: Quorum) -> None:
+    def started(self, machine: SimMachine, raft: RaftNode, now: Quorum) -> None:
         self._members[machine.node_id] = raft.members
 
-    def changed(self, machine: Machine, raft: RaftNode, before: Quorum, now: Quorum) -> None:
+    def changed(self, machine: SimMachine, raft: RaftNode, before: Quorum, now: Quorum) -> None:
         earlier, self._members[machine.node_id] = self._members[machine.node_id], raft.members
         if before.role is not Role.LEADER or before.term != now.term:
             return  # a follower may catch up by many changes at once

@@ -10,7 +10,7 @@ from __future__ import annotations
 from chronik.raft.driver import RaftNode
 from chronik.raft.messages import NOBODY, Role
 from chronik.sim.checkers.interface import Checker, Quorum
-from chronik.sim.cluster import Cluster, Machine
+from chronik.sim.cluster import SimCluster, SimMachine
 from chronik.sim.history import History
 from chronik.sim.world import World
 
@@ -18,33 +18,33 @@ from chronik.sim.world import World
 class OneLeader(Checker):
     name = "1 one leader and one vote per term"
 
-    def __init__(self, world: World, cluster: Cluster, history: History) -> None:
+    def __init__(self, world: World, cluster: SimCluster, history: History) -> None:
         super().__init__(world, cluster, history)
         self._leaders: dict[int, int] = {}  # by term
         self._votes: dict[tuple[int, int], int] = {}  # by node and term: whom
         self._lost: dict[int, tuple[int, int]] = {}  # by node: wipes, and the last term it voted in before them
 
-    def starting(self, machine: Machine) -> None:
+    def starting(self, machine: SimMachine) -> None:
         node_id = machine.node_id
         if machine.wipes > self._lost.get(node_id, (0, 0))[0]:
             terms = [term for voter, term in self._votes if voter == node_id]
             self._lost[node_id] = (machine.wipes, max(terms, default=0))
 
-    def started(self, machine: Machine, raft: RaftNode, now: Quorum) -> None:
+    def started(self, machine: SimMachine, raft: RaftNode, now: Quorum) -> None:
         known = self._votes.get((machine.node_id, now.term), now.vote)
         is_lost = now.vote == NOBODY and now.term <= self._lost.get(machine.node_id, (0, 0))[1]
         if now.vote != known and not is_lost:
             self.violated(f"node {machine.node_id} voted for {known} in term {now.term}, and begins with {now.vote}")
         self._take_vote(machine)
 
-    def changed(self, machine: Machine, raft: RaftNode, before: Quorum, now: Quorum) -> None:
+    def changed(self, machine: SimMachine, raft: RaftNode, before: Quorum, now: Quorum) -> None:
         if now.term == before.term and now.role is before.role and now.vote == before.vote:
             return
         self._take_vote(machine)
         if now.role is Role.LEADER and (before.role is not Role.LEADER or before.term != now.term):
             self._take_leader(machine, raft, now.term)
 
-    def _take_leader(self, machine: Machine, raft: RaftNode, term: int) -> None:
+    def _take_leader(self, machine: SimMachine, raft: RaftNode, term: int) -> None:
         leader = self._leaders.setdefault(term, machine.node_id)
         if leader != machine.node_id:
             self.violated(f"term {term} is led by node {leader} and node {machine.node_id}")
@@ -53,12 +53,12 @@ class OneLeader(Checker):
         if 2 * len(votes) <= len(voters):
             self.violated(f"node {machine.node_id} leads term {term} by the votes of {votes} that are on disk")
 
-    def _has_voted(self, machine: Machine, term: int, candidate: int) -> bool:
+    def _has_voted(self, machine: SimMachine, term: int, candidate: int) -> bool:
         self._take_vote(machine)
         state = machine.durable_log.hard_state
         return state.term > term or (state.term == term and state.vote == candidate)
 
-    def _take_vote(self, machine: Machine) -> None:
+    def _take_vote(self, machine: SimMachine) -> None:
         machine.durable_log.refresh()
         state = machine.durable_log.hard_state
         if state.vote != NOBODY:

@@ -7,7 +7,7 @@ from chronik.metadata.image import NO_LEADER, Image, Partition
 from chronik.replication.replica import Replica
 from chronik.runtime.interfaces import Buffer
 from chronik.sim.checkers.interface import Checker
-from chronik.sim.cluster import Cluster, Machine
+from chronik.sim.cluster import SimCluster, SimMachine
 from chronik.sim.history import History
 from chronik.sim.world import World
 from chronik.storage.errors import StorageError
@@ -19,15 +19,14 @@ INTERNAL = "__"  # how the names of internal topics begin
 NOT_SEEN = (None, 0)
 
 
-def node_of(machine: Machine) -> Node | None:
+def node_of(machine: SimMachine) -> Node | None:
     return getattr(machine.program, "node", None)
 
 
-def replicas_of(machine: Machine) -> dict[tuple[bytes, int], Replica]:
+def replicas_of(machine: SimMachine) -> dict[tuple[bytes, int], Replica]:
     """Those that were touched; looking touches none."""
     node = node_of(machine)
-    replicas = getattr(node, "replicas", None)
-    return {} if replicas is None else replicas._replicas
+    return {} if node is None else node.replicas._replicas
 
 
 class Watermarks(Checker):
@@ -36,28 +35,28 @@ class Watermarks(Checker):
 
     name = "10 the high watermark is durable on all in sync"
 
-    def __init__(self, world: World, cluster: Cluster, history: History) -> None:
+    def __init__(self, world: World, cluster: SimCluster, history: History) -> None:
         super().__init__(world, cluster, history)
         self._seen: dict[Replica, tuple[int, int]] = {}  # watermark, and how often it was mended by then
         self._durable: dict[tuple[int, bytes, int], int] = {}  # by node and partition: as its last process ended
         self._wipes: dict[int, int] = {}
 
-    def ending(self, machine: Machine) -> None:
+    def ending(self, machine: SimMachine) -> None:
         for key, replica in replicas_of(machine).items():
             self._durable[machine.node_id, *key] = self._held_durably(machine, key, replica)
 
-    def starting(self, machine: Machine) -> None:
+    def starting(self, machine: SimMachine) -> None:
         if machine.wipes > self._wipes.get(machine.node_id, 0):
             self._wipes[machine.node_id] = machine.wipes
             self._durable = {key: end for key, end in self._durable.items() if key[0] != machine.node_id}
 
-    def _held_durably(self, machine: Machine, key: tuple[bytes, int], replica: Replica) -> int:
+    def _held_durably(self, machine: SimMachine, key: tuple[bytes, int], replica: Replica) -> int:
         """A process that has just begun cannot say of all that was synced before it that it was."""
         log = replica.log
         before = 0 if log.generation else self._durable.get((machine.node_id, *key), 0)
         return max(log.durable_offset, min(log.end_offset, before))
 
-    def looked(self, machine: Machine) -> None:
+    def looked(self, machine: SimMachine) -> None:
         seen = self._seen
         for key, replica in replicas_of(machine).items():
             mark = replica.high_watermark
@@ -71,7 +70,7 @@ class Watermarks(Checker):
             if replica.is_leader:
                 self._require_durable(machine, key, replica)
 
-    def _require_durable(self, machine: Machine, key: tuple[bytes, int], replica: Replica) -> None:
+    def _require_durable(self, machine: SimMachine, key: tuple[bytes, int], replica: Replica) -> None:
         for member in replica.state.isr:
             other = self.cluster.machines[member]
             held = replicas_of(other).get(key)
@@ -91,11 +90,11 @@ class Followers(Checker):
 
     name = "9 a follower takes over what its leader holds"
 
-    def __init__(self, world: World, cluster: Cluster, history: History) -> None:
+    def __init__(self, world: World, cluster: SimCluster, history: History) -> None:
         super().__init__(world, cluster, history)
         self._ends: dict[tuple[int, int], dict[tuple[bytes, int], int]] = {}  # by node and start: by partition
 
-    def looked(self, machine: Machine) -> None:
+    def looked(self, machine: SimMachine) -> None:
         replicas = replicas_of(machine)
         if not replicas:
             return
@@ -109,7 +108,7 @@ class Followers(Checker):
             if before is not None and end > before and not replica.is_leader:
                 self._compare(machine, key, replica)
 
-    def _compare(self, machine: Machine, key: tuple[bytes, int], replica: Replica) -> None:
+    def _compare(self, machine: SimMachine, key: tuple[bytes, int], replica: Replica) -> None:
         leader = self.cluster.machines.get(replica.state.leader)
         held = replicas_of(leader).get(key) if leader is not None and leader.loop is not None else None
         if held is None or not held.is_leader or held.leader_epoch != replica.leader_epoch:
@@ -130,12 +129,12 @@ class Elections(Checker):
 
     name = "11 leaders from the in-sync set, epochs up"
 
-    def __init__(self, world: World, cluster: Cluster, history: History) -> None:
+    def __init__(self, world: World, cluster: SimCluster, history: History) -> None:
         super().__init__(world, cluster, history)
         self._images: dict[int, tuple[int, Image]] = {}  # by node: start, image
         self._leaders: dict[tuple[bytes, int, int], int] = {}  # by partition and epoch
 
-    def saw_image(self, machine: Machine, image: Image) -> None:
+    def saw_image(self, machine: SimMachine, image: Image) -> None:
         start, before = self._images.get(machine.node_id, (0, None))
         self._images[machine.node_id] = (machine.starts, image)
         for topic in image.all_topics():
@@ -175,7 +174,7 @@ class IdenticalReplicas(Checker):
     name = "9 replicas are identical below the high watermark"
 
     def finish(self) -> None:
-        held: dict[tuple[bytes, int], list[tuple[Machine, Replica]]] = {}
+        held: dict[tuple[bytes, int], list[tuple[SimMachine, Replica]]] = {}
         for machine in self.cluster.machines.values():
             for key, replica in replicas_of(machine).items():
                 held.setdefault(key, []).append((machine, replica))
@@ -193,7 +192,7 @@ class IdenticalReplicas(Checker):
                     self.violated(f"{replica.name}: {first_machine} and {machine} differ between {start} and {low}")
 
     def _compare_records(
-        self, replicas: list[tuple[Machine, Replica]], start: int, low: int, compacted_to: int
+        self, replicas: list[tuple[SimMachine, Replica]], start: int, low: int, compacted_to: int
     ) -> None:
         first_machine, first = replicas[0]
         expected = _records(self._read(first_machine, first, start, low))
@@ -205,7 +204,7 @@ class IdenticalReplicas(Checker):
                 where = min(differ + lacking)
                 self.violated(f"{replica.name}: {first_machine} and {machine} differ at {where}")
 
-    def _read(self, machine: Machine, replica: Replica, start: int, end: int) -> bytes:
+    def _read(self, machine: SimMachine, replica: Replica, start: int, end: int) -> bytes:
         replica.log.on_lost = None  # nothing runs any more that could mend what is found here
         try:
             return _bytes(replica, start, end)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from chronik.raft.driver import RaftNode
 from chronik.raft.messages import HardState, Role
 from chronik.sim.checkers.interface import Checker, Quorum
-from chronik.sim.cluster import Cluster, Machine
+from chronik.sim.cluster import SimCluster, SimMachine
 from chronik.sim.history import History
 from chronik.sim.world import World
 
@@ -17,15 +17,15 @@ from chronik.sim.world import World
 class Recovery(Checker):
     name = "2 a restart finds what the disk holds"
 
-    def __init__(self, world: World, cluster: Cluster, history: History) -> None:
+    def __init__(self, world: World, cluster: SimCluster, history: History) -> None:
         super().__init__(world, cluster, history)
         self._found: dict[int, tuple[HardState, int, list[int]]] = {}  # by node: state, base, terms behind it
 
-    def starting(self, machine: Machine) -> None:
+    def starting(self, machine: SimMachine) -> None:
         log = machine.found_log()
         self._found[machine.node_id] = (log.hard_state, log.base.base_index, list(log.terms))
 
-    def started(self, machine: Machine, raft: RaftNode, now: Quorum) -> None:
+    def started(self, machine: SimMachine, raft: RaftNode, now: Quorum) -> None:
         state, base, terms = self._found[machine.node_id]
         if state == HardState():
             return  # a new node

@@ -10,7 +10,7 @@ from chronik.metadata.snapshot import state_hash
 from chronik.raft.driver import RaftNode
 from chronik.raft.messages import Membership
 from chronik.sim.checkers.interface import Checker, Quorum
-from chronik.sim.cluster import Cluster, Machine
+from chronik.sim.cluster import SimCluster, SimMachine
 from chronik.sim.history import History
 from chronik.sim.world import World
 
@@ -21,13 +21,13 @@ class SameState(Checker):
     name = "4 equal index, equal state"
     every = EVERY
 
-    def __init__(self, world: World, cluster: Cluster, history: History) -> None:
+    def __init__(self, world: World, cluster: SimCluster, history: History) -> None:
         super().__init__(world, cluster, history)
         self._hashes: dict[int, tuple[str, int]] = {}  # by version: hash, and who had it first
         self._last: dict[int, int] = {}
         self._members: dict[int, tuple[Membership, int]] = {}  # by applied index: members, and who had them first
 
-    def changed(self, machine: Machine, raft: RaftNode, before: Quorum, now: Quorum) -> None:
+    def changed(self, machine: SimMachine, raft: RaftNode, before: Quorum, now: Quorum) -> None:
         if now.applied != before.applied:
             self._look(machine, every=self.every)
             known, who = self._members.setdefault(now.applied, (raft.members, machine.node_id))
@@ -46,7 +46,7 @@ class SameState(Checker):
         if len(set(members.values())) > 1:
             self.violated(f"the nodes do not agree who belongs to the quorum: {members}")
 
-    def _look(self, machine: Machine, every: int) -> None:
+    def _look(self, machine: SimMachine, every: int) -> None:
         store = machine.program.store if machine.program is not None else None
         if store is None or store.image.version % every or self._last.get(machine.node_id) == store.image.version:
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from chronik.sim.checkers.access import AsTheClusterSays, AsTheNodeKnew
 from chronik.sim.checkers.bounds import MemoryBounds
 from chronik.sim.checkers.damage import CommittedIsKept, DamageIsNotServed, DamageIsReal
 from chronik.sim.checkers.durable_commit import DurableCommit
@@ -21,6 +22,13 @@ from chronik.sim.checkers.topic_ids import (
     DeletedForEver,
     NothingFromElsewhere,
     ThePastIsRefused,
+)
+from chronik.sim.checkers.transactions import (
+    AbortedTransactions,
+    CircularTransactions,
+    CommittedTransactions,
+    FencedWriters,
+    OffsetsOfTransactions,
 )
 
 RAFT_CHECKERS = (OneLeader, DurableProgress, Recovery, DurableCommit, SameState, Leases)
@@ -46,4 +54,9 @@ RECREATED_CHECKERS = (
     *(each for each in RECORD_CHECKERS if each is not AcknowledgedIsReadable),
     AcknowledgedIsReadableById, NothingFromElsewhere, DeletedForEver, ThePastIsRefused,
 )  # fmt: skip
+TRANSACTION_CHECKERS = (
+    *RAFT_CHECKERS, Silence, Watermarks, Followers, Elections, IdenticalReplicas, OneValuePerOffset, DamageIsNotServed,
+    CommittedTransactions, AbortedTransactions, CircularTransactions, FencedWriters, OffsetsOfTransactions,
+)  # fmt: skip
+ACCESS_CHECKERS = (*RAFT_CHECKERS, Silence, AsTheNodeKnew, AsTheClusterSays)
 GROUP_CHECKERS = (*RECORD_CHECKERS, OneOwner)

@@ -6,7 +6,7 @@ Clients are those of the broker's port; what members of the quorum tell each oth
 from __future__ import annotations
 
 from chronik.sim.checkers.interface import Checker
-from chronik.sim.cluster import Cluster
+from chronik.sim.cluster import SimCluster
 from chronik.sim.history import History
 from chronik.sim.network import Host
 from chronik.sim.programs import BROKER_PORT
@@ -16,7 +16,7 @@ from chronik.sim.world import World
 class Silence(Checker):
     name = "21 nothing is acknowledged after a failed fsync"
 
-    def __init__(self, world: World, cluster: Cluster, history: History) -> None:
+    def __init__(self, world: World, cluster: SimCluster, history: History) -> None:
         super().__init__(world, cluster, history)
         world.wires.on_broken_silence = self._heard
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from chronik.metadata.image import Image
 from chronik.sim.checkers.interface import Checker
 from chronik.sim.checkers.records import AcknowledgedIsReadable
-from chronik.sim.cluster import Cluster, Machine
+from chronik.sim.cluster import SimCluster, SimMachine
 from chronik.sim.history import OK, REFUSED, History, Operation
 from chronik.sim.topic_id_clients import OUT_OF_ORDER, topic_id_of
 from chronik.sim.topic_operators import CREATE, DELETE
@@ -21,7 +21,7 @@ STALE_READ, STALE_PRODUCE = "stale read", "stale produce"  # asked by what is of
 LOG_START = "log start"  # where a log was found to start then
 
 
-def existing(cluster: Cluster) -> Image:
+def existing(cluster: SimCluster) -> Image:
     """As the leader has it in the end."""
     leader = cluster.leader()
     assert leader is not None
@@ -76,14 +76,14 @@ class DeletedForEver(Checker):
 
     name = "5 a deleted topic never comes back"
 
-    def __init__(self, world: World, cluster: Cluster, history: History) -> None:
+    def __init__(self, world: World, cluster: SimCluster, history: History) -> None:
         super().__init__(world, cluster, history)
         self._names: dict[bytes, str] = {}
         self._seen: dict[bytes, tuple[int, int]] = {}  # by id: the first and the last version that has it
         self._gone: dict[bytes, int] = {}  # by id: the first version behind those that is known to lack it
         self._images: dict[int, Image] = {}
 
-    def looked(self, machine: Machine) -> None:
+    def looked(self, machine: SimMachine) -> None:
         store = machine.program.store if machine.program is not None else None
         image = store.image if store is not None else None
         if image is None or image is self._images.get(machine.node_id):

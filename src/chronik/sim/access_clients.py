@@ -1,0 +1,239 @@
+"""Clients of a cluster with access rules: subjects that ask for what they may or may not do, and an operator that
+changes the rules.
+
+Nobody logs in: callers differ by their hosts, and so do rules. A subject asks one node directly and notes whether it
+was denied; any other answer, an error too, is one of a node that did not deny. Nothing is judged here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Final, NamedTuple
+
+from chronik.client.errors import ClientError
+from chronik.metadata.access import ALL, ALLOW, DENY, LITERAL, PREFIXED, AccessRule
+from chronik.peer.connection import Connection
+from chronik.sim.checkers.access import ASK, Asked
+from chronik.sim.cluster import SimCluster
+from chronik.sim.history import OK, REFUSED, UNKNOWN, History
+from chronik.sim.programs import host_of
+from chronik.sim.wire_clients import PATIENCE_MS, ClientTasks, WireClient, make_client
+from chronik.wire.batches import build
+from chronik.wire.compression import Codec
+from chronik.wire.error_codes import ErrorCode
+from chronik.wire.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
+from chronik.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
+from chronik.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+from chronik.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from chronik.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from chronik.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from chronik.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from chronik.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from chronik.wire.notation import ZERO_UUID
+from chronik.wire.records import Record
+
+ANONYMOUS, EVERYBODY, EVERYWHERE = "User:ANONYMOUS", "User:*", "*"
+OPERATOR: Final = "operator"
+TOPIC, GROUP, CLUSTER = 2, 3, 4
+READ, WRITE, CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS = 3, 4, 5, 7, 8, 9, 10, 11
+TOPICS: Final = ("orders", "orders-eu", "pay")
+GROUPS: Final = ("readers",)
+DENIALS: Final = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.GROUP_AUTHORIZATION_FAILED})
+FIRST_RULES: Final = 6  # created at once, so that something is allowed
+NAMES_LAST: Final = 12  # the last version of Fetch and Produce that names topics
+
+
+def subject_of(number: int) -> str:
+    return f"subject-{number}"
+
+
+class AccessClients:
+    def __init__(self, cluster: SimCluster, history: History, *, subject_count: int, think_ms: tuple[int, int]) -> None:
+        self.cluster, self.history, self.world = cluster, history, cluster.world
+        self._think_ms = think_ms
+        self._subjects = [subject_of(number) for number in range(1, subject_count + 1)]
+        self._is_over = False
+        self._tasks = ClientTasks(cluster.world)
+
+    def begin(self) -> None:
+        for name in self._subjects:
+            client = make_client(self.cluster, name)
+            self._tasks.start(client, self._ask_again_and_again(client))
+        operator = make_client(self.cluster, OPERATOR)
+        self._tasks.start(operator, self._change_rules(operator))
+
+    def end(self) -> None:
+        self._is_over = True
+
+    @property
+    def are_answered(self) -> bool:
+        return self._tasks.are_done
+
+    async def _ask_again_and_again(self, client: WireClient) -> None:
+        random = self.world.random(client.name)
+        while not self._is_over:
+            await asyncio.sleep(random.randint(*self._think_ms) / 1000)
+            await self.ask(client, random.choice(list(self.cluster.machines)), random.choice(QUESTIONS))
+
+    async def ask(self, client: WireClient, node_id: int, question: Question) -> None:
+        try:
+            connection = await client.to(node_id)
+        except ClientError:
+            return
+        asked = Asked(ANONYMOUS, client.name, *question[:3])
+        noted = self.history.invoke(client.name, host_of(node_id), ASK, question.name, asked)
+        try:
+            code = await question.ask(connection, question.name)
+        except ClientError as error:
+            self.history.complete(noted, UNKNOWN, type(error).__name__)
+            return
+        self.history.complete(noted, REFUSED if code in DENIALS else OK, code)
+
+    async def _change_rules(self, client: WireClient) -> None:
+        """Seldom enough that some hold for longer than a node may be out of date."""
+        random = self.world.random("rules")
+        made: list[AccessRule] = []
+        while not self._is_over:
+            if len(made) >= FIRST_RULES:
+                await asyncio.sleep(random.choice((random.randint(50, 800), random.randint(1000, 7000))) / 1000)
+            try:
+                connection = await client.to(random.choice(list(self.cluster.machines)))
+                if len(made) >= FIRST_RULES and random.random() < 0.5:
+                    await _delete(connection, made.pop(random.randrange(len(made))))
+                else:
+                    rules = [draw_rule(random, self._subjects) for _ in range(random.randint(1, 3))]
+                    made += rules
+                    await _create(connection, rules)
+            except ClientError:
+                await asyncio.sleep(0.05)
+                continue  # whether the rules changed is seen on the nodes
+
+
+def draw_rule(random: Random, subjects: list[str]) -> AccessRule:
+    kind = random.choice((TOPIC, TOPIC, TOPIC, GROUP))
+    pattern = random.choice((LITERAL, LITERAL, PREFIXED))
+    names = {LITERAL: (*TOPICS, "*"), PREFIXED: ("o", "orders", "orders-", "p", "pays")}[pattern]
+    return AccessRule(
+        kind,
+        random.choice(names if kind == TOPIC else (*GROUPS, "*") if pattern == LITERAL else ("r", "readers-")),
+        pattern,
+        random.choice((ANONYMOUS, ANONYMOUS, EVERYBODY, "User:somebody")),
+        random.choice((*subjects, EVERYWHERE)),
+        random.choice((READ, WRITE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS, ALL)),
+        random.choice((DENY, ALLOW, ALLOW, ALLOW)),
+    )
+
+
+def founding_rules(node_hosts: list[str]) -> list[AccessRule]:
+    """What nodes and the operator need, before anybody can ask for it."""
+    cluster = (CLUSTER, "kafka-cluster", LITERAL, ANONYMOUS)
+    return [
+        *(AccessRule(*cluster, host, CLUSTER_ACTION, ALLOW) for host in node_hosts),
+        AccessRule(*cluster, OPERATOR, ALL, ALLOW),
+    ]
+
+
+async def _create(connection: Connection, rules: list[AccessRule]) -> None:
+    creations = [
+        AclCreation(
+            resource_type=rule.kind,
+            resource_name=rule.name,
+            resource_pattern_type=rule.pattern,
+            principal=rule.principal,
+            host=rule.host,
+            operation=rule.operation,
+            permission_type=rule.permission,
+        )
+        for rule in rules
+    ]
+    await connection.ask(CreateAclsRequest(creations=creations), CreateAclsResponse, timeout_ms=PATIENCE_MS)
+
+
+async def _delete(connection: Connection, rule: AccessRule) -> None:
+    asked = DeleteAclsFilter(
+        resource_type_filter=rule.kind,
+        resource_name_filter=rule.name,
+        pattern_type_filter=rule.pattern,
+        principal_filter=rule.principal,
+        host_filter=rule.host,
+        operation=rule.operation,
+        permission_type=rule.permission,
+    )
+    await connection.ask(DeleteAclsRequest(filters=[asked]), DeleteAclsResponse, timeout_ms=PATIENCE_MS)
+
+
+async def _produce(connection: Connection, topic: str) -> int:
+    records = build([Record(0, 0, None, b"v", ())], Codec.NONE)
+    data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=records)])
+    request = ProduceRequest(acks=1, timeout_ms=PATIENCE_MS, topic_data=[data])
+    answer = await connection.ask(request, ProduceResponse, version_max=NAMES_LAST, timeout_ms=PATIENCE_MS)
+    return answer.responses[0].partition_responses[0].error_code
+
+
+async def _fetch(connection: Connection, topic: str) -> int:
+    asked = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
+    wanted = FetchTopic(topic=topic, partitions=[asked])
+    request = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[wanted], forgotten_topics_data=[])
+    answer = await connection.ask(request, FetchResponse, version_max=NAMES_LAST, timeout_ms=PATIENCE_MS)
+    return answer.responses[0].partitions[0].error_code if answer.responses else answer.error_code
+
+
+async def _list_offsets(connection: Connection, topic: str) -> int:
+    wanted = ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)])
+    request = ListOffsetsRequest(replica_id=-1, topics=[wanted])
+    answer = await connection.ask(request, ListOffsetsResponse, version_min=1, timeout_ms=PATIENCE_MS)
+    return answer.topics[0].partitions[0].error_code
+
+
+async def _metadata(connection: Connection, topic: str) -> int:
+    wanted = [MetadataRequestTopic(name=topic, topic_id=ZERO_UUID)]
+    request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+    answer = await connection.ask(request, MetadataResponse, timeout_ms=PATIENCE_MS)
+    return answer.topics[0].error_code
+
+
+async def _describe_configs(connection: Connection, topic: str) -> int:
+    resource = DescribeConfigsResource(resource_type=TOPIC, resource_name=topic, configuration_keys=["retention.ms"])
+    request = DescribeConfigsRequest(resources=[resource])
+    answer = await connection.ask(request, DescribeConfigsResponse, timeout_ms=PATIENCE_MS)
+    return answer.results[0].error_code
+
+
+async def _find_coordinator(connection: Connection, group: str) -> int:
+    request = FindCoordinatorRequest(key_type=0, coordinator_keys=[group])
+    answer = await connection.ask(request, FindCoordinatorResponse, version_min=4, timeout_ms=PATIENCE_MS)
+    return answer.coordinators[0].error_code
+
+
+class Question(NamedTuple):
+    operation: int
+    kind: int
+    name: str
+    ask: Callable[[Connection, str], Coroutine[None, None, int]]  # returns the error code
+
+
+QUESTIONS: Final = [
+    *(
+        Question(operation, TOPIC, name, ask)
+        for operation, ask in (
+            (WRITE, _produce),
+            (READ, _fetch),
+            (DESCRIBE, _list_offsets),
+            (DESCRIBE, _metadata),
+            (DESCRIBE_CONFIGS, _describe_configs),
+        )
+        for name in TOPICS
+    ),
+    *(Question(DESCRIBE, GROUP, name, _find_coordinator) for name in GROUPS),
+]

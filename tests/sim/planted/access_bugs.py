@@ -1,0 +1,109 @@
+"""Planted bugs in access control: missing checks, and rules that are misread, kept for too long, or lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from chronik.broker import authorizer
+from chronik.broker.authorizer import StandardAuthorizer
+from chronik.broker.context import Context
+from chronik.broker.rule_freshness import RuleFreshness
+from chronik.metadata import snapshot
+from chronik.metadata.access import ALLOW, DENY, LITERAL, PREFIXED, WILDCARD, AccessRules
+from chronik.metadata.image import Image
+from chronik.metadata.records import AccessRuleRecord, MetadataRecord
+from chronik.security.deciding import Decision
+
+
+def a_handler_does_not_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    def allows(self: Context, *asked: Any) -> bool:
+        return self.api == "ListOffsets" or original(self, *asked)
+
+    original = Context.allows
+    monkeypatch.setattr(Context, "allows", allows)
+
+
+def what_was_allowed_once_is_allowed_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The memo of a connection outlives the rules that it came from."""
+
+    def allows(self: StandardAuthorizer, session: Any, operation: int, kind: int, name: str, *rest: Any) -> bool:
+        kept = session.kept
+        if kept is not None and (operation, kind, name) in kept.allowed:
+            return True
+        return original(self, session, operation, kind, name, *rest)  # type: ignore[arg-type]
+
+    original = StandardAuthorizer.allows
+    monkeypatch.setattr(StandardAuthorizer, "allows", allows)
+
+
+def an_allowing_rule_wins_over_a_denying_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def decide(rules: AccessRules, *asked: Any) -> Decision:
+        without = rules
+        for rule in rules:
+            without = without.without_rule(rule) if rule.permission == DENY else without
+        decided = original(without, *asked)
+        return decided if decided.allowed else original(rules, *asked)
+
+    original = authorizer.decide
+    monkeypatch.setattr(authorizer, "decide", decide)
+
+
+def a_prefix_does_not_fit_the_name_that_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def applying_to(self: AccessRules, kind: int, name: str) -> Iterator[Any]:
+        keys = [(LITERAL, kind, name), (LITERAL, kind, WILDCARD)]
+        keys += [(PREFIXED, kind, name[:length]) for length in range(1, len(name))]
+        return iter([self.resources[key] for key in keys if key in self.resources])
+
+    monkeypatch.setattr(AccessRules, "applying_to", applying_to)
+
+
+def a_prefix_fits_names_that_it_begins_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compared the wrong way round."""
+
+    def applying_to(self: AccessRules, kind: int, name: str) -> Iterator[Any]:
+        return (
+            known
+            for (pattern, of, written), known in sorted(self.resources.items(), key=lambda item: item[0])
+            if of == kind and (written.startswith(name) if pattern == PREFIXED else written in (name, WILDCARD))
+        )
+
+    monkeypatch.setattr(AccessRules, "applying_to", applying_to)
+
+
+def a_snapshot_has_no_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor has the hash by which nodes are compared, which is made of the same records."""
+
+    def records_of(image: Image) -> Iterator[MetadataRecord]:
+        return (record for record in original(image) if not isinstance(record, AccessRuleRecord))
+
+    original = snapshot.records_of
+    monkeypatch.setattr(snapshot, "records_of", records_of)
+
+
+def a_denying_rule_implies_what_an_allowing_one_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    def decide(rules: AccessRules, principal: str, host: str, operation: int, *rest: Any) -> Decision:
+        if operation == 8:  # DESCRIBE
+            for implying in (3, 4, 6, 7):
+                decided = original(rules, principal, host, implying, *rest)
+                if decided.rule is not None and decided.rule.permission != ALLOW:
+                    return decided
+        return original(rules, principal, host, operation, *rest)
+
+    original = authorizer.decide
+    monkeypatch.setattr(authorizer, "decide", decide)
+
+
+def hosts_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    def decide(rules: AccessRules, principal: str, host: str, *rest: Any) -> Decision:
+        decisions = [original(rules, principal, each, *rest) for each in (host, *sorted({r.host for r in rules}))]
+        return next((each for each in decisions if each.allowed), decisions[0])
+
+    original = authorizer.decide
+    monkeypatch.setattr(authorizer, "decide", decide)
+
+
+def a_node_never_asks_whether_its_rules_are_current(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RuleFreshness, "is_fresh", lambda self, session, now_ns: True)
