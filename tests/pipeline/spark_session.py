@@ -79,8 +79,8 @@ def _start(warehouse: str) -> SparkSession:
 def patiently(query: Callable[[], T]) -> T:
     """Runs a query to its end, again when Spark could not start the Python process of its source.
 
-    Spark gives that process ten seconds to come up, whatever the machine, and has no setting for it. Nothing has been
-    read by then, so the query may simply be started again.
+    Spark gives each Python process ten seconds to start, whatever the machine, and has no setting for it. It starts
+    them at any time, so a streaming query may have finished batches by then; its checkpoint continues after them.
     """
     from pyspark.errors import PySparkException
 

@@ -12,7 +12,7 @@ import pytest
 from chronik.client.errors import BadAnswer, ClientError, Closed, Unreachable, Unsupported
 from chronik.peer.addresses import Address
 from chronik.pipeline import connection as module
-from chronik.pipeline.connection import Connection
+from chronik.pipeline.connection import BlockingConnection
 from chronik.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from chronik.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from chronik.wire.notation import Versions
@@ -65,7 +65,7 @@ def groups(count: int) -> Answer:
 def test_requests_may_be_sent_before_answers_are_read() -> None:
     """A worker decodes one answer while the next is on its way; answers keep the order of requests."""
     answers = [answer_versions, groups(1), groups(5_000), groups(2)]
-    with listening(answers) as address, Connection(address, "test") as connection:
+    with listening(answers) as address, BlockingConnection(address, "test") as connection:
         for _ in range(3):
             connection.send(ListGroupsRequest(), ListGroupsResponse)
         counts = [len(connection.receive().groups) for _ in range(3)]  # type: ignore[attr-defined]
@@ -77,7 +77,7 @@ def test_a_broker_too_old_for_our_api_versions_is_asked_again() -> None:
     too_new: Answer = lambda request: reply(  # noqa: E731
         api_versions({18: Versions(0, 2)}, UNSUPPORTED_VERSION), 0, request.correlation_id
     )
-    with listening([too_new, answer_versions, groups(1)]) as address, Connection(address, "test") as connection:
+    with listening([too_new, answer_versions, groups(1)]) as address, BlockingConnection(address, "test") as connection:
         assert len(connection.ask(ListGroupsRequest(), ListGroupsResponse).groups) == 1
 
 
@@ -98,7 +98,7 @@ def test_what_goes_wrong_says_where_and_why(answers: list[Answer], error: type[C
     """A task of Spark fails with this text, and a log line is all that its user has."""
 
     def work(address: Address) -> None:
-        with Connection(address, "test") as connection:
+        with BlockingConnection(address, "test") as connection:
             connection.ask(ListGroupsRequest(), ListGroupsResponse)
 
     with listening(answers) as address, pytest.raises(error, match=rf"{address}.*{why}"):
@@ -108,7 +108,7 @@ def test_what_goes_wrong_says_where_and_why(answers: list[Answer], error: type[C
 def test_a_broker_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that hangs would hold its executor for ever."""
     monkeypatch.setattr(module, "ANSWER_TIMEOUT_MS", 50)
-    with listening([answer_versions]) as address, Connection(address, "test") as connection:
+    with listening([answer_versions]) as address, BlockingConnection(address, "test") as connection:
         with pytest.raises(Unreachable, match="left a ListGroups request without answer for 50 ms"):
             connection.ask(ListGroupsRequest(), ListGroupsResponse)
         with pytest.raises(Unreachable, match="left a ListGroups request"):
@@ -117,7 +117,7 @@ def test_a_broker_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPat
 
 def test_misuse_is_said_at_once() -> None:
     """An API that is not served, and an answer to nothing: waiting for either would end in a timeout only."""
-    with listening([answer_versions]) as address, Connection(address, "test") as connection:
+    with listening([answer_versions]) as address, BlockingConnection(address, "test") as connection:
         with pytest.raises(Unsupported, match="does not serve Heartbeat"):
             connection.ask(HeartbeatRequest(group_id="g", generation_id=1, member_id="m"), HeartbeatResponse)
         with pytest.raises(Closed, match="was asked nothing"):

@@ -6,7 +6,8 @@ import pytest
 
 from chronik.client.topology import TopicPartition
 from chronik.pipeline.errors import PipelineError
-from chronik.pipeline.options import EARLIEST, LATEST, Edge, Missing, SourceOptions, parse, require_sense
+from chronik.pipeline.options import Edge, Missing, SourceOptions, parse, require_sense
+from chronik.wire.offset_specs import EARLIEST, LATEST
 
 HERE = {"kafka.bootstrap.servers": "localhost:9092"}
 ORDERS = {**HERE, "subscribe": "orders"}

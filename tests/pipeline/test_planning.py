@@ -13,8 +13,9 @@ from chronik.pipeline.cluster import KnownTopic
 from chronik.pipeline.errors import PipelineError
 from chronik.pipeline.groups import QueryGroup
 from chronik.pipeline.offsets import OffsetRange, Position
-from chronik.pipeline.options import EARLIEST, LATEST, SourceOptions, parse
+from chronik.pipeline.options import SourceOptions, parse
 from chronik.pipeline.planning import Planner
+from chronik.wire.offset_specs import EARLIEST, LATEST
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 
@@ -55,6 +56,9 @@ class FakeCluster:
         if self.is_away:
             raise Unreachable("the coordinator is away")
         self.groups.setdefault(group_id, {}).update({at: (offset, text) for at, offset in positions.items()})
+
+    def list_groups(self) -> list[str]:
+        return sorted(self.groups)
 
     def delete_group(self, group_id: str) -> None:
         del self.groups[group_id]
@@ -252,6 +256,18 @@ def test_a_query_is_the_group_that_its_first_task_says() -> None:
     group.finished(cluster, {A0: 20})
     assert cluster.groups == {"spark-the-id": {A0: (20, "")}}
     assert group.introduction is None
+
+
+def test_a_query_removes_the_introductions_that_its_earlier_runs_left() -> None:
+    """A run that is killed before its second batch leaves one. Those of other queries are still needed."""
+    cluster = FakeCluster({A0: 100})
+    group = QueryGroup(options())
+    assert group.introduction is not None
+    runs = {group.introduction: "mine", "spark-introduction-1": "mine", "spark-introduction-2": "another"}
+    for name, query_id in runs.items():
+        cluster.commit(name, {A0: 0}, text=query_id)
+    group.finished(cluster, {A0: 10})
+    assert sorted(cluster.groups) == ["spark-introduction-2", "spark-mine"]
 
 
 def test_a_named_group_is_used_as_it_is() -> None:

@@ -11,7 +11,7 @@ import pytest
 from chronik.client.partitioners import partition_of_key
 from chronik.pipeline.columns import HEADERS_TYPE
 from chronik.pipeline.errors import PipelineError
-from chronik.pipeline.sink import Written, write_rows
+from chronik.pipeline.sink import SinkCommit, write_rows
 from chronik.pipeline.sink_options import SinkOptions, parse, require_columns
 from chronik.testing import Cluster
 from chronik.wire.compression import Codec
@@ -39,6 +39,8 @@ def test_defaults_and_values_of_the_sinks_options() -> None:
         "checkpointLocation": "/somewhere",
     }
     assert parse(given) == SinkOptions("localhost:9092", "orders", True, Codec.ZSTD, 500)
+    once = parse({**HERE, "exactlyOnce": "True", "kafka.transaction.timeout.ms": "60000"})
+    assert once == SinkOptions("localhost:9092", exactly_once=True, transaction_timeout_ms=60_000)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +61,7 @@ def test_defaults_and_values_of_the_sinks_options() -> None:
     ],
 )
 def test_what_the_sink_cannot_do_is_refused_by_name(given: dict[str, str], condition: str) -> None:
-    """Silence about exactlyOnce=task would be a promise that is not kept."""
+    """Silence about exactlyOnce=task would be taken for a promise."""
     with refused(condition):
         parse({**HERE, **given})
 
@@ -98,7 +100,7 @@ def test_rows_arrive_as_they_are(our_broker: Cluster, unique: Callable[[str], st
     headers = [[{"key": "b", "value": b"1"}, {"key": "a", "value": None}], *[None] * 59]
     rows = frame(key=keys, value=[f"v{i}" for i in range(59)] + [None], headers=headers)
     report = write_rows(iter([rows.slice(0, 20), rows.slice(20)]), SinkOptions(our_broker.bootstrap, topic))
-    assert report == Written(60, 0)
+    assert report == SinkCommit(60, 0)
     for partition in range(3):
         mine = [i for i, key in enumerate(keys) if partition_of_key(key, 3) == partition]
         found = topics.dump(our_broker.bootstrap, topic, partition, count=len(mine))
@@ -130,7 +132,7 @@ def test_a_record_that_is_too_large_fails_the_task_or_becomes_a_dead_letter(
     with refused("RECORD_TOO_LARGE"):
         write_rows(iter([rows.slice(1, 1)]), SinkOptions(our_broker.bootstrap, topic, record_bytes_max=1000))
     kept = SinkOptions(our_broker.bootstrap, topic, keeps_too_large=True, record_bytes_max=1000)
-    assert write_rows(iter([rows]), kept) == Written(3, 1)
+    assert write_rows(iter([rows]), kept) == SinkCommit(3, 1)
     assert [row[1] for row in topics.dump(our_broker.bootstrap, topic, count=2)] == [b"1", b"3"]
     [letter] = topics.dump(our_broker.bootstrap, f"{topic}.dlq", count=1)
     assert letter[:2] == (b"b", None)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from chronik.client.admin import groups, offsets
 from chronik.client.errors import ClientError, Refused
-from chronik.client.routing import Cluster
+from chronik.client.routing import ClusterClient
 from chronik.client.topology import TopicPartition
 from chronik.runtime.real import real_runtime
 from chronik.wire.error_codes import ErrorCode
@@ -34,7 +34,7 @@ class BlockingCluster:
 
     def __init__(self, bootstrap: str, *, client_id: str) -> None:
         self._runner = asyncio.Runner()
-        self._cluster: Cluster = self._run(_make(bootstrap, client_id))
+        self._cluster: ClusterClient = self._run(_make(bootstrap, client_id))
 
     def close(self) -> None:
         self._run(self._cluster.close())
@@ -74,6 +74,9 @@ class BlockingCluster:
         committed = {at: offsets.Committed(offset, -1, text) for at, offset in positions.items()}
         self._run(offsets.commit(self._cluster, group_id, committed))
 
+    def list_groups(self) -> list[str]:
+        return [group.group_id for group in self._run(groups.list_all(self._cluster))]
+
     def delete_group(self, group_id: str) -> None:
         self._run(groups.delete(self._cluster, [group_id]))
 
@@ -81,5 +84,5 @@ class BlockingCluster:
         return self._runner.run(work)
 
 
-async def _make(bootstrap: str, client_id: str) -> Cluster:
-    return Cluster(real_runtime(), bootstrap, client_id=client_id)
+async def _make(bootstrap: str, client_id: str) -> ClusterClient:
+    return ClusterClient(real_runtime(), bootstrap, client_id=client_id)

@@ -28,7 +28,7 @@ ANSWER_TIMEOUT_MS: Final = 40_000
 SCRATCH_BYTES: Final = 16 * 1024
 
 
-class Connection:
+class BlockingConnection:
     """Ready when it is made. After an error it is closed."""
 
     def __init__(

@@ -54,6 +54,25 @@ CONDITIONS: Final[dict[str, str]] = {
         " kafka.max.request.size and the topic's max.message.bytes, or set onTooLarge=dlq to note it in {topic}.dlq"
     ),
     "NO_TOPIC": "a row names no topic (row {row} of its task): set the option 'topic', or fill the column 'topic'",
+    # --- exactly once
+    "NOT_A_QUERY": "exactlyOnce=true needs a streaming query: Spark told the task no {missing}. Use writeStream",
+    "QUERY_SUPERSEDED": (
+        "run {run} of query {query} was superseded by run {by}: two drivers use one checkpoint, or did. Stop"
+        " one of them"
+    ),
+    "BATCH_ABORTED": (
+        "batch {batch} of query {query} was not committed: {reason}. None of its rows is visible; start the query again"
+        " to write them"
+    ),
+    "BATCH_TORN": (
+        "batch {batch} of query {query} is incomplete: the rows of tasks {tasks} are lost. The driver stopped while it"
+        " committed the batch, and did not come back within kafka.transaction.timeout.ms. Write these rows again by"
+        " hand, then delete the consumer group chronik-spark/{query}"
+    ),
+    "TOO_MANY_TASKS": (
+        "{tasks} tasks have written one batch, and listing them takes {pieces} offsets; __consumer_offsets has room for"
+        " {room}: use fewer tasks with .coalesce(n)"
+    ),
     "OVERWRITE_REFUSED": "records of a topic cannot be overwritten: use .mode('append')",
 }
 

@@ -6,7 +6,8 @@ comes one batch later, and never for the last.)
 
 The driver's side of a Python source is not told the id of its query; tasks are. So the first task of a query introduces
 it: it commits to a group whose name the driver made up, with the id as the text beside the offset, and the driver looks
-there before it commits, once. That group is deleted as soon as it was read.
+there before it commits, once. That group is deleted as soon as it was read. A query that ends before that leaves its
+group behind; the next run of the query deletes it.
 
 A cluster that refuses commits (an ACL, a coordinator that is away) costs the lag and not the query: it is logged once.
 """
@@ -38,7 +39,7 @@ class QueryGroup:
     def __init__(self, options: SourceOptions) -> None:
         self._prefix = options.group_id_prefix
         self._group_id = options.group_id
-        self._introduction = None if options.group_id else f"{self._prefix}-introduction-{uuid.uuid4()}"
+        self._introduction = None if options.group_id else f"{_introductions(self._prefix)}{uuid.uuid4()}"
         self._committed: Mapping[TopicPartition, int] = {}
         self._has_failed = False
 
@@ -69,7 +70,18 @@ class QueryGroup:
         query_id = next((text for _, text in told.values() if text), None)
         if query_id is not None:
             cluster.delete_group(self._introduction)
+            for group in self._left_behind(cluster, query_id):
+                cluster.delete_group(group)
             self._group_id, self._introduction = f"{self._prefix}-{query_id}", None
+
+    def _left_behind(self, cluster: BlockingCluster, query_id: str) -> list[str]:
+        """Introductions of earlier runs of the query, which ended before they read them."""
+        groups = [group for group in cluster.list_groups() if group.startswith(_introductions(self._prefix))]
+        return [group for group in groups if any(text == query_id for _, text in cluster.committed(group).values())]
+
+
+def _introductions(prefix: str) -> str:
+    return f"{prefix}-introduction-"
 
 
 def introduce(options: SourceOptions, introduction: str, first: OffsetRange) -> None:

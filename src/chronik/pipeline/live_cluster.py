@@ -12,17 +12,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from chronik.client.admin import configs, lag, offsets, topics
-from chronik.client.consumer import EARLIEST, Consumer
+from chronik.client.consumer import Consumer
 from chronik.client.errors import ClientError, Refused, Unreachable
 from chronik.client.fetch_answers import FetchOptions
 from chronik.client.producer import Producer
-from chronik.client.routing import Cluster
+from chronik.client.routing import ClusterClient
 from chronik.client.topology import TopicPartition
 from chronik.pipeline.conditions import PipelineFault
 from chronik.pipeline.plan import TopicFacts
 from chronik.runtime.real import real_runtime
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.isolation import READ_COMMITTED
+from chronik.wire.offset_specs import EARLIEST, LATEST
 from chronik.wire.uuids import uuid_text
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class LiveCluster:
         self._was_reached = False
 
     def topics(self) -> Mapping[str, TopicFacts]:
-        async def work(cluster: Cluster) -> dict[str, TopicFacts]:
+        async def work(cluster: ClusterClient) -> dict[str, TopicFacts]:
             known = (await cluster.retrying(lambda: cluster.refresh(None))).topics
             return {name: TopicFacts(uuid_text(topic.topic_id), len(topic.partitions)) for name, topic in known.items()}
 
@@ -62,10 +63,10 @@ class LiveCluster:
     def configs_of(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
         """All settings of these topics, as they hold."""
 
-        async def work(cluster: Cluster) -> dict[str, dict[str, str]]:
+        async def work(cluster: ClusterClient) -> dict[str, dict[str, str]]:
             found = {}
             for name in names:
-                told = await configs.describe(cluster, configs.Resource(configs.ResourceKind.TOPIC, name))
+                told = await configs.describe(cluster, configs.ConfigResource(configs.ResourceKind.TOPIC, name))
                 found[name] = {config.name: config.value or "" for config in told}
             return found
 
@@ -74,7 +75,7 @@ class LiveCluster:
     def create_topic(self, name: str, partition_count: int, settings: Mapping[str, str] | None = None) -> bool:
         """False when it was there already."""
 
-        async def work(cluster: Cluster) -> bool:
+        async def work(cluster: ClusterClient) -> bool:
             result = (await topics.create(cluster, [topics.NewTopic(name, partition_count, -1, settings or {})]))[name]
             if not isinstance(result, Refused):
                 return True
@@ -87,7 +88,7 @@ class LiveCluster:
     def send(self, topic: str, records: Sequence[Outgoing]) -> None:
         """Returns when all are acknowledged."""
 
-        async def work(cluster: Cluster) -> None:
+        async def work(cluster: ClusterClient) -> None:
             async with Producer(cluster) as producer:
                 for record in records:
                     await producer.send(topic, record.value, key=record.key, headers=record.headers)
@@ -97,7 +98,7 @@ class LiveCluster:
     def read(self, topic: str, each: Callable[[TopicPartition, Record], None]) -> None:
         """Every committed record that the topic holds now, in order within a partition."""
 
-        async def work(cluster: Cluster) -> None:
+        async def work(cluster: ClusterClient) -> None:
             known = await cluster.topic(topic)
             partitions = [TopicPartition(topic, index) for index in known.partitions]
             ends = {at: told.offset for at, told in (await _ends(cluster, partitions)).items()}
@@ -112,7 +113,7 @@ class LiveCluster:
         self._run(work)
 
     def ends(self, topic: str) -> dict[int, int]:
-        async def work(cluster: Cluster) -> dict[int, int]:
+        async def work(cluster: ClusterClient) -> dict[int, int]:
             known = await cluster.topic(topic)
             partitions = [TopicPartition(topic, index) for index in known.partitions]
             return {at.partition: told.offset for at, told in (await _ends(cluster, partitions)).items()}
@@ -125,7 +126,7 @@ class LiveCluster:
         None when it cannot be known now, because a partition has no leader that answers.
         """
 
-        async def work(cluster: Cluster) -> Lag | None:
+        async def work(cluster: ClusterClient) -> Lag | None:
             known = await cluster.topic(topic)
             committed = {TopicPartition(topic, index): positions.get(index) for index in known.partitions}
             return _summed(await lag.of(cluster, committed))
@@ -135,7 +136,7 @@ class LiveCluster:
     def lag_of(self, group: str, topic: str) -> Lag | None:
         """The same for what a group has committed."""
 
-        async def work(cluster: Cluster) -> Lag | None:
+        async def work(cluster: ClusterClient) -> Lag | None:
             known = await cluster.topic(topic)
             stored = await offsets.committed(cluster, group)
             wanted = [TopicPartition(topic, index) for index in known.partitions]
@@ -144,7 +145,7 @@ class LiveCluster:
 
         return self._run_if_possible(work)
 
-    def _run_if_possible(self, work: Callable[[Cluster], Awaitable[T]]) -> T | None:
+    def _run_if_possible(self, work: Callable[[ClusterClient], Awaitable[T]]) -> T | None:
         """None for what another attempt, a moment later, may answer."""
         try:
             return self._run(work)
@@ -153,9 +154,9 @@ class LiveCluster:
                 raise
             return None
 
-    def _run(self, work: Callable[[Cluster], Awaitable[T]]) -> T:
+    def _run(self, work: Callable[[ClusterClient], Awaitable[T]]) -> T:
         async def connected() -> T:
-            async with Cluster(real_runtime(), self.bootstrap, client_id="chronik-pipeline") as cluster:
+            async with ClusterClient(real_runtime(), self.bootstrap, client_id="chronik-pipeline") as cluster:
                 if not self._was_reached:
                     await cluster.to_any()  # a cluster that is not there at all is told at once; later faults wait
                     self._was_reached = True
@@ -164,9 +165,9 @@ class LiveCluster:
         return asyncio.run(connected())
 
 
-async def _ends(cluster: Cluster, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, offsets.OffsetAt]:
+async def _ends(cluster: ClusterClient, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, offsets.OffsetAt]:
     found = {}
-    asked = dict.fromkeys(partitions, offsets.LATEST)
+    asked = dict.fromkeys(partitions, LATEST)
     answers = await offsets.look_up(cluster, asked, isolation_level=READ_COMMITTED)
     for at, told in answers.items():
         if isinstance(told, ClientError):

@@ -21,12 +21,11 @@ from chronik.client.topology import TopicPartition
 from chronik.pipeline.errors import PipelineError, hint_for
 from chronik.pipeline.topic_pattern import topic_pattern
 from chronik.wire.isolation import READ_COMMITTED, READ_UNCOMMITTED
+from chronik.wire.offset_specs import EARLIEST, LATEST
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-LATEST: Final = -1
-EARLIEST: Final = -2
 GROUP_ID_PREFIX: Final = "spark"
 MAX_TRIGGER_DELAY_MS: Final = 15 * 60 * 1000
 POLL_TIMEOUT_MS: Final = 120_000

@@ -15,9 +15,10 @@ from chronik.client.topology import TopicPartition
 from chronik.pipeline import admission, splitting
 from chronik.pipeline.errors import PipelineError
 from chronik.pipeline.offsets import OffsetRange, Position, ranges, require_same_topics
-from chronik.pipeline.options import EARLIEST, LATEST, Edge, Missing, SourceOptions
+from chronik.pipeline.options import Edge, Missing, SourceOptions
 from chronik.pipeline.topic_pattern import topic_pattern
 from chronik.runtime.invariants import check
+from chronik.wire.offset_specs import EARLIEST, LATEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -19,11 +19,10 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from chronik.client.addresses import Address, parse_addresses
-from chronik.client.admin.offsets import EARLIEST, LATEST
 from chronik.client.errors import ClientError, Refused, Unreachable, refuse
 from chronik.client.topology import NO_LEADER, Topology
 from chronik.pipeline.columns import COLUMNS
-from chronik.pipeline.connection import Connection
+from chronik.pipeline.connection import BlockingConnection
 from chronik.pipeline.decode import Aborted, Decoder
 from chronik.pipeline.errors import PipelineError
 from chronik.runtime.invariants import check
@@ -40,6 +39,7 @@ from chronik.wire.messages.list_offsets import (
 )
 from chronik.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from chronik.wire.notation import VERSION_MAX, ZERO_UUID
+from chronik.wire.offset_specs import EARLIEST, LATEST
 from chronik.wire.uuids import uuid_text
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ class _Reader:
         self._isolation_level = isolation_level
         self._fetch_bytes_max = fetch_bytes_max
         self._client_id = client_id
-        self._leader: Connection | None = None
+        self._leader: BlockingConnection | None = None
         self._leader_epoch = -1
         self.known_id = ZERO_UUID  # what the cluster says; ZERO_UUID from brokers that have no ids
         self._asked: int | None = None  # the offset of the request that is with the leader
@@ -251,7 +251,7 @@ class _Reader:
             self._leader.close()
         self._leader, self._asked = None, None
 
-    def _send(self, leader: Connection, position: int) -> None:
+    def _send(self, leader: BlockingConnection, position: int) -> None:
         partition = FetchPartition(
             partition=self.partition,
             current_leader_epoch=self._leader_epoch,
@@ -269,7 +269,7 @@ class _Reader:
         leader.send(request, FetchResponse, version_min=MAGIC_2, version_max=version_max)
         self._asked = position
 
-    def find_leader(self) -> Connection:
+    def find_leader(self) -> BlockingConnection:
         connection = self._any_broker()
         try:
             request = MetadataRequest(topics=[MetadataRequestTopic(name=self.topic)], allow_auto_topic_creation=False)
@@ -288,17 +288,17 @@ class _Reader:
             if broker.address == connection.address:
                 self._leader = connection
             else:
-                self._leader = Connection(broker.address, self._client_id)
+                self._leader = BlockingConnection(broker.address, self._client_id)
             return self._leader
         finally:
             if self._leader is not connection:
                 connection.close()
 
-    def _any_broker(self) -> Connection:
+    def _any_broker(self) -> BlockingConnection:
         faults: list[Unreachable] = []
         for address in self._bootstrap:
             try:
-                return Connection(address, self._client_id)
+                return BlockingConnection(address, self._client_id)
             except Unreachable as fault:
                 faults.append(fault)
         raise Unreachable("; ".join(map(str, faults)))

@@ -212,7 +212,7 @@ class Run:
         else:
             writer = to_records(self._passed(records, flow), declaration).writeStream.format("chronik")
             writer = writer.option("kafka.bootstrap.servers", self.cluster.bootstrap)
-            writer = writer.option("topic", declaration.topic)
+            writer = writer.option("topic", declaration.topic).option("exactlyOnce", "true")
         writer = writer.option("checkpointLocation", flow.checkpoint)
         if self.pace.interval_ms is None:
             writer = writer.trigger(availableNow=True)

@@ -1,7 +1,8 @@
-"""`format("chronik")` as a sink: every task writes its rows with an idempotent producer of its own.
+"""`format("chronik")` as a sink: every task writes its rows with a producer of its own.
 
-At least once: a task that Spark runs again writes its rows again. Within a task nothing is doubled or reordered,
-however often requests are sent again, and a task succeeds only when the cluster has acknowledged every row (acks=all).
+Within a task no row is written twice or out of order, however often requests are sent again, and a task succeeds only
+when the cluster has acknowledged every row (acks=all). A task that Spark runs again writes its rows again: at least
+once. With exactlyOnce=true tasks write in transactions, and the driver commits those of one attempt: `exactly_once`.
 
 Rows go by key to the partition that Kafka's own producer would choose, unless the column `partition` names one.
 """
@@ -9,6 +10,8 @@ Rows go by key to the partition that Kafka's own producer would choose, unless t
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,13 +20,15 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from chronik.client.batching import record_bytes
 from chronik.client.errors import ClientError
 from chronik.client.producer import Producer
-from chronik.client.routing import Cluster
+from chronik.client.routing import ClusterClient
 from chronik.pipeline.errors import PipelineError
+from chronik.pipeline.exactly_once import RUN_CHARS, BatchTask, TaskResult, TaskWriter, abort_batch, commit_batch
+from chronik.pipeline.groups import QUERY_ID
 from chronik.pipeline.workers import settle
 from chronik.runtime.real import real_runtime
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
 
@@ -32,23 +37,30 @@ if TYPE_CHECKING:
 
 DLQ_SUFFIX: Final = ".dlq"
 TOO_LARGE: Final = "RECORD_TOO_LARGE"
+BATCH_ID: Final = "streaming.sql.batchId"  # local properties of a query's tasks, as QUERY_ID
+RUN_ID: Final = "spark.jobGroup.id"  # Spark runs the batches of a query as a job group of that name
 
 
 @dataclass
-class Written(WriterCommitMessage):
+class SinkCommit(WriterCommitMessage):
     """What a task reports to the driver."""
 
     row_count: int
     too_large_count: int
+    result: TaskResult | None = None  # with exactlyOnce: what the driver needs to commit the rows
 
 
 class TopicWriter(DataSourceArrowWriter):
     """`df.write`. Nothing to commit or to take back: what is acknowledged stays."""
 
     def __init__(self, options: SinkOptions) -> None:
+        if options.exactly_once:
+            raise PipelineError(
+                "UNSUPPORTED_OPTION", option="exactlyOnce", reason="only writeStream numbers its batches"
+            )
         self._options = options
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> SinkCommit:
         return write_rows(iterator, self._options)
 
 
@@ -58,35 +70,103 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        return write_rows(iterator, self._options)
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> SinkCommit:
+        task = task_of_spark() if self._options.exactly_once else None
+        return write_rows(iterator, self._options, task)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        self._end(commit_batch, messages, batchId)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        with suppress(ClientError):  # Spark is to tell why the batch failed, and not this
+            self._end(abort_batch, messages, batchId)
+
+    def _end(self, work: _Ending, messages: Sequence[WriterCommitMessage | None], batch: int) -> None:
+        results = [each.result for each in messages if isinstance(each, SinkCommit) and each.result is not None]
+        if self._options.exactly_once:
+            end_batch(work, results, batch, self._options)
 
 
-def write_rows(batches: Iterator[pa.RecordBatch], options: SinkOptions) -> Written:
-    """Returns when all rows are acknowledged; raises RECORD_REFUSED when one is not."""
-    written = asyncio.run(_write(batches, options))
+_Ending = Callable[["ClusterClient", int, "Sequence[TaskResult]", "SinkOptions"], Awaitable[None]]
+
+
+def end_batch(work: _Ending, results: Sequence[TaskResult], batch: int, options: SinkOptions) -> None:
+    """The driver's side: commit_batch or abort_batch."""
+
+    async def run() -> None:
+        async with ClusterClient(real_runtime(), options.bootstrap, client_id=options.client_id) as cluster:
+            await work(cluster, batch, results, options)
+
+    asyncio.run(run())
+
+
+def task_of_spark() -> BatchTask:
+    """Which task of which batch this is. Spark tells in the local properties of the thread that runs the query."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    found = {
+        name: context.getLocalProperty(name) if context is not None else None for name in (QUERY_ID, BATCH_ID, RUN_ID)
+    }
+    missing = [name for name, value in found.items() if not value]
+    if context is None or missing:
+        raise PipelineError("NOT_A_QUERY", missing=", ".join(missing))
+    return BatchTask(
+        str(found[QUERY_ID]), str(found[RUN_ID])[:RUN_CHARS], int(str(found[BATCH_ID])), context.partitionId()
+    )
+
+
+def write_rows(batches: Iterator[pa.RecordBatch], options: SinkOptions, task: BatchTask | None = None) -> SinkCommit:
+    """Returns when all rows are acknowledged; raises RECORD_REFUSED when one is not.
+
+    With a `task`, they are part of a transaction that the driver commits.
+    """
+    written = asyncio.run(_write(batches, options, task))
     settle()
     return written
 
 
-async def _write(batches: Iterator[pa.RecordBatch], options: SinkOptions) -> Written:
-    report = Written(0, 0)
-    async with Cluster(real_runtime(), options.bootstrap, client_id=options.client_id) as cluster:
-        producer = Producer(
-            cluster, codec=options.codec, delivery_timeout_ms=options.delivery_timeout_ms, creates_topics=True
-        )
-        topic = options.topic or ""
+async def _write(batches: Iterator[pa.RecordBatch], options: SinkOptions, task: BatchTask | None) -> SinkCommit:
+    report = SinkCommit(0, 0)
+    topic = options.topic or ""
+    async with ClusterClient(real_runtime(), options.bootstrap, client_id=options.client_id) as cluster:
         try:
-            async with producer:
-                for batch in batches:
-                    for row in _rows(batch):
-                        topic = await _send(producer, row, report, options)
+            if task is None:
+                async with Producer(
+                    cluster, codec=options.codec, delivery_timeout_ms=options.delivery_timeout_ms, creates_topics=True
+                ) as producer:
+                    await _send_all(producer, batches, report, options)
+            else:
+                await _write_once(cluster, batches, report, options, task)
         except ClientError as fault:
             raise PipelineError("RECORD_REFUSED", topic=getattr(fault, "topic", topic), reason=str(fault)) from fault
     return report
 
 
-async def _send(producer: Producer, row: _Row, report: Written, options: SinkOptions) -> str:
+async def _write_once(
+    cluster: ClusterClient,
+    batches: Iterator[pa.RecordBatch],
+    report: SinkCommit,
+    options: SinkOptions,
+    task: BatchTask,
+) -> None:
+    async with TaskWriter(cluster, task, options) as writer:
+        if await writer.is_decided():
+            report.result = TaskResult(task.query_id, task.run, is_decided=True)
+            return
+        await _send_all(writer, batches, report, options)
+        report.result = await writer.finish()
+
+
+async def _send_all(
+    producer: Producer | TaskWriter, batches: Iterator[pa.RecordBatch], report: SinkCommit, options: SinkOptions
+) -> None:
+    for batch in batches:
+        for row in _rows(batch):
+            await _send(producer, row, report, options)
+
+
+async def _send(producer: Producer | TaskWriter, row: _Row, report: SinkCommit, options: SinkOptions) -> None:
     key, value, headers, named, partition = row
     topic = options.topic or named
     if topic is None:
@@ -95,12 +175,11 @@ async def _send(producer: Producer, row: _Row, report: Written, options: SinkOpt
     size_bytes = record_bytes(key, value, headers)
     if size_bytes <= options.record_bytes_max:
         await producer.send(topic, value, key=key, partition=partition, headers=headers)
-        return topic
+        return
     if not options.keeps_too_large:
         raise PipelineError(TOO_LARGE, topic=topic, size_bytes=size_bytes, size_bytes_max=options.record_bytes_max)
     report.too_large_count += 1
     await producer.send(f"{topic}{DLQ_SUFFIX}", None, key=key, headers=(*headers, *_note(topic, size_bytes, options)))
-    return topic
 
 
 def _note(topic: str, size_bytes: int, options: SinkOptions) -> Headers:

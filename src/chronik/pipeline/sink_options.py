@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 REQUEST_BYTES_MAX: Final = 1 << 20  # Kafka's own default for a producer, and about that of a topic
 DELIVERY_TIMEOUT_MS: Final = 120_000
+TRANSACTION_TIMEOUT_MS: Final = 900_000  # the longest that brokers allow unless configured
 OPTIONS: Final = (
     "topic",
     "exactlyOnce",
@@ -29,6 +30,7 @@ KAFKA: Final = (
     "kafka.compression.type",
     "kafka.max.request.size",
     "kafka.delivery.timeout.ms",
+    "kafka.transaction.timeout.ms",
     "kafka.security.protocol",
 )
 KAFKA_WITHOUT_EFFECT: Final = (
@@ -61,6 +63,8 @@ class SinkOptions:
     record_bytes_max: int = REQUEST_BYTES_MAX
     delivery_timeout_ms: int = DELIVERY_TIMEOUT_MS
     client_id: str = "chronik-spark"
+    exactly_once: bool = False
+    transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS
 
 
 def parse(options: Mapping[str, str]) -> SinkOptions:
@@ -76,11 +80,10 @@ def parse(options: Mapping[str, str]) -> SinkOptions:
             raise PipelineError("UNKNOWN_OPTION", option=written, hint=hint_for(name, known.values()))
     text = OptionTexts(given)
     _require_idempotence(text)
-    once = (text.get("exactlyOnce") or "off").strip().lower()
+    once = (text.get("exactlyOnce") or "false").strip().lower()
     if once in ("task", "batch"):
-        reason = f"this version writes at least once (exactlyOnce=off); exactlyOnce={once} needs transactions"
+        reason = "there is one way to write exactly once: exactlyOnce=true"
         raise PipelineError("UNSUPPORTED_OPTION", option="exactlyOnce", reason=reason)
-    text.choice("exactlyOnce", {"off": None}, None)
     codecs = {codec.name.lower(): codec for codec in Codec}
     return SinkOptions(
         bootstrap=bootstrap_of(text),
@@ -90,6 +93,8 @@ def parse(options: Mapping[str, str]) -> SinkOptions:
         record_bytes_max=text.number("kafka.max.request.size", 1) or REQUEST_BYTES_MAX,
         delivery_timeout_ms=text.number("kafka.delivery.timeout.ms", 1) or DELIVERY_TIMEOUT_MS,
         client_id=text.get("kafka.client.id") or "chronik-spark",
+        exactly_once=bool(text.choice("exactlyOnce", {"true": True, "false": False, "off": False}, False)),
+        transaction_timeout_ms=text.number("kafka.transaction.timeout.ms", 1) or TRANSACTION_TIMEOUT_MS,
     )
 
 

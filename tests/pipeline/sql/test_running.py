@@ -15,7 +15,7 @@ from chronik.client.errors import Unreachable
 from chronik.pipeline.cluster import BlockingCluster
 from chronik.pipeline.sql.errors import SqlError
 from chronik.pipeline.sql.relations import Catalog, as_text
-from chronik.pipeline.sql.running import Answer
+from chronik.pipeline.sql.running import QueryResult
 from chronik.testing import Cluster
 
 Ask = Callable[[str], list[tuple[Any, ...]]]
@@ -61,7 +61,7 @@ class _asking:  # noqa: N801 - a context
 
     def __enter__(self) -> Ask:
         def ask(text: str) -> list[tuple[Any, ...]]:
-            with Answer.to(text, self._catalog) as answer:
+            with QueryResult.to(text, self._catalog) as answer:
                 return list(answer.rows())
 
         return ask

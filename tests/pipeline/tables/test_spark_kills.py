@@ -25,6 +25,7 @@ from deltalake import DeltaTable
 from chronik.pipeline import spark_home
 from chronik.pipeline.tables.place import Place
 from chronik.testing import Cluster
+from tests.pipeline.driver_processes import COMMITS, PLANNING, TASKS, wait_until_planning, workers_of
 from tests.pipeline.tables.rows import batches_in_history
 
 # A driver takes seconds to start, minutes on a machine that is busy with other things.
@@ -44,10 +45,6 @@ PARTITIONS = 3
 BATCH_ROWS = 400
 BATCHES_PER_DRIVER = 5
 DRIVER = "driver"
-# Python processes of a driver, by what they run: tasks; the table's commits; the source's planning.
-TASKS = "pyspark.worker"
-COMMITS = "pyspark.sql.worker.python_streaming_sink_runner"
-PLANNING = "pyspark.sql.streaming.python_streaming_source_runner"
 VICTIMS = [DRIVER, TASKS, COMMITS, PLANNING]
 # After a kill, or after planning has begun, the next kill comes within so long: a few batches of a warm driver, or the
 # first of one that is cold.
@@ -147,37 +144,6 @@ def run(tmp_path: Path) -> Iterator[Run]:
     spark_home.settle_in()  # once, for all drivers
     with Cluster(settings={"num.partitions": str(PARTITIONS)}) as cluster:
         yield Run(tmp_path, cluster)
-
-
-def descendants(pid: int) -> list[int]:
-    children: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-                children.setdefault(parent, []).append(int(entry.name))
-    found, ahead = [], [pid]
-    while ahead:
-        ahead = [child for each in ahead for child in children.get(each, [])]
-        found += ahead
-    return found
-
-
-def workers_of(pid: int, module: str) -> list[int]:
-    """Processes below a driver that run `module`; the forked ones, not the daemon that forks them."""
-    found = []
-    for each in descendants(pid):
-        with contextlib.suppress(OSError):
-            command = Path(f"/proc/{each}/cmdline").read_bytes().split(b"\0")
-            if any(word.startswith(module.encode()) for word in command):
-                found.append(each)
-    return [each for each in found if not set(descendants(each)) & set(found)]
-
-
-def wait_until_planning(process: subprocess.Popen[bytes]) -> None:
-    """A driver that starts has no batch under way: nothing that a kill could break."""
-    while process.poll() is None and not workers_of(process.pid, PLANNING):
-        time.sleep(0.05)
 
 
 def test_kills_of_drivers_and_workers_lose_and_double_nothing(run: Run) -> None:

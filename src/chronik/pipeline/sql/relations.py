@@ -197,9 +197,9 @@ class Catalog:
             return False
 
     def _extent(self, topic: str) -> TopicRange:
-        from chronik.client.admin.offsets import EARLIEST, LATEST
         from chronik.client.topology import TopicPartition
         from chronik.wire.isolation import READ_COMMITTED
+        from chronik.wire.offset_specs import EARLIEST, LATEST
 
         partitions = [TopicPartition(topic, index) for index in self._known_topics()[topic]]
         starts = self._cluster.offsets(dict.fromkeys(partitions, EARLIEST), READ_COMMITTED)
@@ -221,12 +221,12 @@ def _knock(bootstrap: str) -> None:
     """A cluster that is not there at all is told at once; later faults are tried again."""
     from chronik.client.addresses import parse_addresses
     from chronik.client.errors import Unreachable
-    from chronik.pipeline.connection import Connection
+    from chronik.pipeline.connection import BlockingConnection
 
     faults = []
     for address in parse_addresses(bootstrap):
         try:
-            Connection(address, "chronik-sql").close()
+            BlockingConnection(address, "chronik-sql").close()
         except Unreachable as fault:
             faults.append(str(fault))
         else:

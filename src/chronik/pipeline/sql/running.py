@@ -1,6 +1,6 @@
 """One query: its names are found, its rows come back batch by batch. Owns DuckDB's connection for that long.
 
-with Answer.to("SELECT count(*) FROM orders", catalog) as answer:
+with QueryResult.to("SELECT count(*) FROM orders", catalog) as answer:
     for row in answer.rows(): ...
 """
 
@@ -22,7 +22,7 @@ ROWS_AT_ONCE: Final = 10_000
 _NO_COLUMN: Final = re.compile(r'(?:Referenced column|column named|Column) "([^"]+)"')
 
 
-class Answer:
+class QueryResult:
     """`columns` are the result's names, each of them once."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, columns: list[str], known: set[str]) -> None:
@@ -31,7 +31,7 @@ class Answer:
         self.columns = columns
 
     @classmethod
-    def to(cls, text: str, catalog: Catalog) -> Answer:
+    def to(cls, text: str, catalog: Catalog) -> QueryResult:
         connection = duckdb.connect(config={"python_enable_replacements": "false"})
         known: set[str] = set()
         try:
@@ -62,7 +62,7 @@ class Answer:
     def close(self) -> None:
         self._connection.close()
 
-    def __enter__(self) -> Answer:
+    def __enter__(self) -> QueryResult:
         return self
 
     def __exit__(

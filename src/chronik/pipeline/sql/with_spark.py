@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 NAMES_MAX: Final = 100  # of one query; ends a name that stays unknown however often it is offered
 
 
-class SparkAnswer:
-    """As `running.Answer`: names of columns, then rows."""
+class SparkResult:
+    """As `running.QueryResult`: names of columns, then rows."""
 
     def __init__(self, frame: DataFrame) -> None:
         self._frame = frame
@@ -35,11 +35,11 @@ class SparkAnswer:
             yield tuple(row)
 
 
-def ask_spark(text: str, bootstrap: str, storage: str, *, master: str | None) -> SparkAnswer:
+def ask_spark(text: str, bootstrap: str, storage: str, *, master: str | None) -> SparkResult:
     spark = spark_session("sql", master)
     for _ in range(NAMES_MAX):
         try:
-            return SparkAnswer(spark.sql(text))
+            return SparkResult(spark.sql(text))
         except AnalysisException as error:
             if error.getCondition() != "TABLE_OR_VIEW_NOT_FOUND":
                 raise SqlError("SQL_FAILED", reason=str(error).partition("\n")[0]) from error

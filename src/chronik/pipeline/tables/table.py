@@ -72,7 +72,7 @@ class TableSource(DataSource):
 
 
 @dataclass
-class Written(WriterCommitMessage):
+class TableCommit(WriterCommitMessage):
     """What a task sends to the driver."""
 
     output: TaskOutput
@@ -83,13 +83,13 @@ class TableStreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, target: Target) -> None:
         self.target = target
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TableCommit:
         context = TaskContext.get()
         assert context is not None
         prefix = f"b{context.getLocalProperty(BATCH_ID)}-{context.partitionId()}"
         output = self.target.write(iterator, prefix)
         settle()
-        return Written(output, context.getLocalProperty(QUERY_ID))
+        return TableCommit(output, context.getLocalProperty(QUERY_ID))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Without tasks there are no rows and nobody to name the query: the table stays as it is."""
@@ -109,12 +109,12 @@ class TableWriter(DataSourceArrowWriter):
     def __init__(self, target: Target) -> None:
         self.target = target
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TableCommit:
         context = TaskContext.get()
         assert context is not None
         output = self.target.write(iterator, f"w-{context.partitionId()}")
         settle()
-        return Written(output)
+        return TableCommit(output)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         options = self.target.options
@@ -127,9 +127,9 @@ class TableWriter(DataSourceArrowWriter):
         """As for streams: what is left behind is vacuumed."""
 
 
-def _checked(messages: Sequence[WriterCommitMessage | None]) -> list[Written]:
+def _checked(messages: Sequence[WriterCommitMessage | None]) -> list[TableCommit]:
     """Spark commits only when every task has answered."""
-    written = [each for each in messages if isinstance(each, Written)]
+    written = [each for each in messages if isinstance(each, TableCommit)]
     if len(written) != len(messages):
         raise TypeError(f"{len(messages) - len(written)} of {len(messages)} tasks sent no answer of this table's")
     return written
