@@ -2,9 +2,9 @@
 
     with KafkaServer(tmp_path) as kafka: ... kafka.bootstrap
 
-`kafka` is the same as a fixture, one server for all the tests of a process; import it into a conftest. Ports are free
-ones that the system chose; when another process is faster, the server is started again on others. What the server
-wrote is shown when it does not come up.
+`kafka` is the same as a fixture, one server for all the tests of a process; import it into a conftest. When another
+process takes one of its ports first, the server is started again on others. What the server wrote is shown when it does
+not come up.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Self
 
 import pytest
 
+from chronik.testing.ports import free_ports
 from tests.oracle.jars import kafka_jars
 
 RELEASE = "4.3.1"
@@ -69,6 +70,15 @@ class KafkaServer:
             self._process.wait()
             self._process = None
 
+    def restart(self) -> None:
+        """kill -9, then a new process on the same data and ports."""
+        self.stop()
+        with self.log.open("ab") as log:
+            command = self._java("kafka.Kafka", str(self._folder / "server.properties"))
+            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+        if not self._is_up():
+            raise CannotStart(f"Kafka {self._release} did not come back in {self._folder}: see {self.log}")
+
     def __enter__(self) -> Self:
         return self.start()
 
@@ -102,6 +112,9 @@ class KafkaServer:
             "transaction.state.log.replication.factor": "1",
             "transaction.state.log.min.isr": "1",
             "group.initial.rebalance.delay.ms": "0",
+            # Tests write records with old timestamps. The retention check runs every five minutes and would delete them
+            # in the middle of a test.
+            "log.retention.ms": "-1",
         } | self._settings
         return "".join(f"{key}={value}\n" for key, value in settings.items())
 
@@ -111,27 +124,23 @@ class KafkaServer:
             raise FileNotFoundError("no java on the PATH: install a JDK, 17 or later")
         return [java, *JVM_OPTIONS, "-cp", f"{kafka_jars(self._release)}/*", *words]
 
+    def _awaited_ports(self) -> tuple[int, ...]:
+        """The ports of all listeners that a test uses: Kafka opens its listeners one after the other."""
+        return (self.port,)
+
     def _is_up(self) -> bool:
-        """Whether the port answers before the process ends; Kafka listens when it is ready to serve."""
+        """Whether every awaited port answers before the process ends; Kafka listens when it is ready to serve."""
         assert self._process is not None
         end = time.monotonic() + START_S_MAX
-        while self._process.poll() is None and time.monotonic() < end:
+        closed = list(self._awaited_ports())
+        while closed and self._process.poll() is None and time.monotonic() < end:
             try:
-                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+                socket.create_connection(("127.0.0.1", closed[0]), timeout=1).close()
             except OSError:
                 time.sleep(POLL_S)
             else:
-                return True
-        return False
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports nobody uses at the moment, all different."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
+                del closed[0]
+        return not closed
 
 
 @pytest.fixture(scope="session")
