@@ -14,9 +14,8 @@ from collections.abc import Iterator
 from fcntl import ioctl
 
 import pytest
-from confluent_kafka import KafkaException, Producer
 
-from chronik.client.routing import Cluster as Client
+from chronik.client.routing import ClusterClient
 from chronik.runtime.real import real_runtime
 from chronik.testing import Cluster
 from chronik.wire.error_codes import ErrorCode
@@ -116,7 +115,7 @@ def test_every_replica_describes_producers(cluster: Cluster) -> None:
 
     async def codes() -> list[int]:
         request = DescribeProducersRequest(topics=[TopicRequest(name="orders", partition_indexes=[0])])
-        async with Client(real_runtime(), cluster.bootstrap, client_id="test") as client:
+        async with ClusterClient(real_runtime(), cluster.bootstrap, client_id="test") as client:
             await client.refresh(None)
             return [
                 (await (await client.to_node(node_id)).ask(request, DescribeProducersResponse))
@@ -127,12 +126,3 @@ def test_every_replica_describes_producers(cluster: Cluster) -> None:
             ]
 
     assert asyncio.run(codes()) == [ErrorCode.NONE] * 3
-
-
-def test_a_transactional_producer_fails_for_good(cluster: Cluster) -> None:
-    """After a code that may go away it would ask until its caller's time is over."""
-    producer = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": "t", "log_level": 0})
-    with pytest.raises(KafkaException) as refused:
-        producer.init_transactions(20)
-    assert refused.value.args[0].fatal()
-    assert not refused.value.args[0].retriable()

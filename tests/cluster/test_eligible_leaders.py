@@ -83,7 +83,7 @@ def test_clients_learn_that_the_cluster_counts_on_eligible_replicas() -> None:
         for version, is_listed in ((3, False), (4, True)):
             answer = node.ask(asked, ApiVersionsResponse, version)
             levels = [(each.name, each.max_version_level) for each in answer.finalized_features]
-            assert levels == [("eligible.leader.replicas.version", 1)]
+            assert levels == [("eligible.leader.replicas.version", 1), ("transaction.version", 2)]
             assert answer.finalized_features_epoch >= 0
             assert bool(answer.supported_features) is is_listed
         node.close()

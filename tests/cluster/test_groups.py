@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager, suppress
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from chronik.coordinator.groups.partitions import partition_for
+from chronik.coordinator.partitions import partition_for
 from chronik.testing import Cluster
 from chronik.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from tests.clients.driver import Driver

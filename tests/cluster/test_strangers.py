@@ -8,11 +8,12 @@ import struct
 
 import pytest
 
-from chronik.metadata.commands import DeleteTopics, RequestId, TopicName
+from chronik.metadata.commands.command import RequestId
+from chronik.metadata.commands.delete_topics import DeleteTopics, TopicName
 from chronik.metadata.forwarding import _HEAD, _REQUEST, ASK, NUMBER_OF
 from chronik.raft.codec import NUMBER_MAX, encode_message
 from chronik.raft.framing import NOTE, Hello, frame
-from chronik.raft.messages import Kind, Message
+from chronik.raft.messages import Message, MessageKind
 from chronik.testing import Cluster
 from chronik.wire.compiler import encode
 from tests.cluster.asking import Asked
@@ -94,7 +95,7 @@ def test_a_stranger_deletes_nothing_and_is_told_nothing() -> None:
             assert Hello.decode(guest.greet(STRANGER, cluster_id)).sender == node_id
             guest.send(forged_deletion(STRANGER))
             guest.send(forged_deletion(1 if node_id != 1 else 2))
-            guest.send(encode_message(Message(Kind.HEARTBEAT, node_id, STRANGER, NUMBER_MAX - 1)))
+            guest.send(encode_message(Message(MessageKind.HEARTBEAT, node_id, STRANGER, NUMBER_MAX - 1)))
             guest._socket.close()
         assert create(cluster, "after") == 0
         assert topics_of(cluster) == ["after", "kept"]
@@ -109,7 +110,7 @@ def test_forged_terms_do_not_end_a_cluster() -> None:
             for sender in {1, 2, 3} - {node_id}:
                 forger = Forger(cluster, node_id)
                 assert forger.greet(sender, cluster_id)
-                for kind in (Kind.APPEND, Kind.HEARTBEAT, Kind.VOTE):
+                for kind in (MessageKind.APPEND, MessageKind.HEARTBEAT, MessageKind.VOTE):
                     forger.send(encode_message(Message(kind, node_id, sender, NUMBER_MAX - 1)))
                 forger.wait_closed()
         assert create(cluster, "after") == 0

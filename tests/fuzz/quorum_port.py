@@ -20,18 +20,15 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from chronik.metadata.commands import (
-    AddVoter,
-    BrokerHeartbeat,
-    CreateTopics,
-    DeleteTopics,
-    FenceBroker,
-    NewTopic,
-    RequestId,
-    TopicName,
-    UnregisterBroker,
-)
-from chronik.metadata.forwarding import _HEAD, _REQUEST, ASK, COMMANDS, NUMBER_OF
+from chronik.metadata.commands.add_voter import AddVoter
+from chronik.metadata.commands.broker_heartbeat import BrokerHeartbeat
+from chronik.metadata.commands.command import RequestId
+from chronik.metadata.commands.create_topics import CreateTopics, NewTopic
+from chronik.metadata.commands.delete_topics import DeleteTopics, TopicName
+from chronik.metadata.commands.fence_broker import FenceBroker
+from chronik.metadata.commands.registry import COMMANDS, NUMBER_OF
+from chronik.metadata.commands.unregister_broker import UnregisterBroker
+from chronik.metadata.forwarding import _HEAD, _REQUEST, ASK
 from chronik.metadata.records import FeatureLevelRecord, encode_batch
 from chronik.metadata.snapshot import state_hash
 from chronik.metadata.store import MetadataStore, StoreConfig
@@ -41,7 +38,7 @@ from chronik.raft.changes import Action, Change, ChangeSet
 from chronik.raft.codec import encode_message
 from chronik.raft.framing import MEMBER, NOTE, WHO, Hello, frame
 from chronik.raft.greeting import CHALLENGE, PROOF
-from chronik.raft.messages import Entry, EntryKind, Kind, Membership, Message, Snapshot
+from chronik.raft.messages import Entry, EntryKind, Membership, Message, MessageKind, Snapshot
 from chronik.raft.refusals import REMEMBERED_MAX
 from chronik.raft.streams import Incoming
 from chronik.raft.transport import GUESTS_MAX, HELD_BYTES_MAX, UNGREETED_MAX, TcpTransport
@@ -204,15 +201,16 @@ def bodies(random: Random) -> list[bytes]:
     found += [CHALLENGE + bytes(16), PROOF + bytes(32), WHO + bytes(8), MEMBER + (STRANGER).to_bytes(8, "big")]
     for sender in (PEER, 3, STRANGER):
         for term in (1, 2, random.randrange(1, 1 << 20), (1 << 62) - 1):
-            for kind in Kind:
+            snapshot = Snapshot(50, term, Membership((OWN, PEER)), image)
+            for kind in MessageKind:
                 data = Entry(term, 2, EntryKind.NORMAL, random.choice((b"data", RECORDS, RECORDS[:-1])))
                 entries = (data, Entry(term, 3, change.entry_kind, change.encode()))
                 found.append(
                     encode_message(
                         Message(
                             kind, OWN, sender, term, 1, random.choice((0, 1, 2, 5)),
-                            entries if kind is Kind.APPEND else (), random.choice((0, 1, 3, 1 << 40)),
-                            Snapshot(50, term, Membership((OWN, PEER)), image) if kind is Kind.SNAPSHOT else None,
+                            entries if kind is MessageKind.APPEND else (), random.choice((0, 1, 3, 1 << 40)),
+                            snapshot if kind is MessageKind.SNAPSHOT else None,
                             reject=random.random() < 0.3, hint=random.choice((0, 1, 1 << 50)), context=b"read",
                         )
                     )

@@ -2,7 +2,7 @@
 
     pair.ask(MetadataRequest(topics=None), 12)          both are asked; the answers must be equal, byte by byte
     pair.ask(lambda server: ..., 12)                    a request with what that server gave out: ids, epochs
-    pair.ask(..., 5, differs="transactional-ids")       they must differ, for the reason that the product documents
+    pair.ask(..., 5, differs="whole-batches")       they must differ, for the reason that the product documents
 
 An answer is decoded by our own wire layer, must be the same bytes when encoded again (so nothing was lost in reading
 it), is masked as `masks` says, and is encoded once more: those are the bytes that are compared. A scenario goes on
@@ -24,11 +24,13 @@ from chronik.broker.compatibility import DIFFERENCES
 from chronik.wire.compiler import decode, decoder_of, encode
 from chronik.wire.headers import RequestHeader, ResponseHeader, request_header_version, response_header_version
 from chronik.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from chronik.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
 from chronik.wire.notation import Request, Response, Struct, Versions
 from tests.oracle.masks import Names, masked
 
 CLIENT_ID = "compat"
 ANSWER_S_MAX = 10  # far above any time-out that a scenario gives a server
+UNSAFE_DOWNGRADE = 3  # of a feature
 SHOWN_MAX = 12  # differing fields of one answer
 SHOWN_CHARACTERS_MAX = 200  # of one value
 
@@ -127,6 +129,7 @@ class Pair:
     release: str
     kafka_serves: dict[int, Versions]
     newer_serves: dict[int, Versions]  # what a newer Kafka, compared as well, is the judge of
+    features: dict[str, int] = field(default_factory=dict)  # that both have at the same level
     prefix: str = ""
     case: str = ""  # what a scenario is at, for the complaint
     compared: int = 0
@@ -147,6 +150,20 @@ class Pair:
         kafkas = self.kafka_serves.get(request.api_key, Versions(1, 0))
         newer = self.newer_serves.get(request.api_key, Versions(1, 0))
         return [v for v in ours if v in kafkas and v not in newer and first <= v <= last]
+
+    def served(self, request: type[Request]) -> list[int]:
+        """What both serve, also if a newer Kafka answers for it: releases may differ in more than versions."""
+        kafkas = self.kafka_serves.get(request.api_key, Versions(1, 0))
+        return [v for v in served_apis()[request.api_key].versions if v in kafkas]
+
+    def set_feature(self, name: str) -> None:
+        """Chronik's level of a feature becomes the one that this Kafka has finalized; 0 if it does not know it."""
+        self.features[name] = level = _finalized(self.kafka).get(name, 0)
+        update = FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=UNSAFE_DOWNGRADE)
+        if _finalized(self.chronik).get(name, 0) != level:
+            self.chronik.send(UpdateFeaturesRequest(feature_updates=[update]), 1)
+            answer = self.chronik.receive(UpdateFeaturesResponse, 1).message
+            assert answer.error_code == 0, f"{name} cannot be {level}: {answer.error_message}"
 
     def ask(self, asked: Asked, version: int, *, on: str = "first", **how: Any) -> tuple[Any, Any]:
         """Both answers, Kafka's first, compared."""
@@ -271,6 +288,12 @@ def differences(kafka: Any, chronik: Any, path: str = "") -> Iterator[str]:
 def _short(value: object) -> str:
     text = value.hex(" ") if isinstance(value, bytes) else repr(value)
     return text if len(text) < SHOWN_CHARACTERS_MAX else f"{text[:SHOWN_CHARACTERS_MAX]}..."
+
+
+def _finalized(server: Server) -> dict[str, int]:
+    server.send(ApiVersionsRequest(client_software_name="compat", client_software_version="1"), 3)
+    answer = server.receive(ApiVersionsResponse, 3).message
+    return {each.name: each.max_version_level for each in answer.finalized_features}
 
 
 def ask_versions(server: Server) -> dict[int, Versions]:

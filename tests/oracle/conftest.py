@@ -25,6 +25,7 @@ SETTINGS = {
     "message.max.bytes": "100000",
     "log.retention.ms": "-1",  # records of scenarios are as old as they say they are
     "group.min.session.timeout.ms": "100",
+    "transaction.state.log.num.partitions": "4",
 }
 
 
@@ -43,6 +44,7 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Pair]]
             pair = Pair(Server("kafka", kafka.port), Server("chronik", chronik.port), release, {}, dict(newer))
             pair.kafka_serves = ask_versions(pair.kafka) | SERVED_LESS.get(release, {})
             newer |= pair.kafka_serves
+            pair.set_feature("transaction.version")
             for each in pair.servers:
                 stack.callback(each.close_all)
             made[release] = pair

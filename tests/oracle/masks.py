@@ -2,16 +2,17 @@
 
 Renamed: a value that a server made up (an id) is replaced by "the n-th that this server showed". Which one stands where
 is still compared. Worded: text for people beside an error code, which is compared; without an error it is compared too.
-Erased: what the machine makes of it. Ours: configuration keys that only Chronik has are left out of its answers.
-Everything else has to be equal to the byte.
+Producer ids are renamed in the headers of batches, too. Erased: what the machine makes of it. Ours: configuration keys
+that only Chronik has are left out of its answers. Everything else has to be equal to the byte.
 """
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 from chronik.wire import records as record_codec
-from chronik.wire.batches import MAGIC, MAGIC_AT, build, split
+from chronik.wire.batches import MAGIC, MAGIC_AT, build, crc_holds, split
 from chronik.wire.compression import Codec
 from chronik.wire.legacy_batches import SIZE_COVERS_FROM, messages, unwrap
 from chronik.wire.legacy_batches import build as build_legacy
@@ -40,8 +41,14 @@ ERASED = {
 # Kafka's controller writes this key into the cluster's configuration when it turns eligible leader replicas on.
 SOURCE_ERASED = ("min.insync.replicas",)
 # A time of the broker's own clock. Times that scenarios give their records are long past, and are compared.
-CLOCK = ("log_append_time_ms", "last_timestamp")
+CLOCK = (
+    "log_append_time_ms",
+    "last_timestamp",
+    "transaction_start_time_ms",
+)
 CLOCK_MS_MIN = 1_700_000_000_000
+# Where a batch has what is masked in it.
+CRC_AT, BASE_TIMESTAMP_AT, PRODUCER_ID_AT = 17, 27, 43
 
 NOTHING: dict[str, tuple[object, ...]] = {
     "topic": (ZERO_UUID,),
@@ -104,7 +111,7 @@ def masked(
         elif each.name in CLOCK:
             value = min(CLOCK_MS_MIN, value)
         elif each.name == "records" and value is not None:
-            value = _unpacked(bytes(value)) if repacked else _whole(bytes(value))
+            value = _unpacked(bytes(value)) if repacked else _named(_whole(bytes(value)), names)
         else:
             value = masked(value, names, repacked=repacked, unordered=unordered, erased=erased)
             if each.name in unordered and isinstance(value, list):
@@ -122,6 +129,27 @@ def _whole(data: bytes) -> bytes:
             break
         at += size
     return data[:at]
+
+
+def _named(data: bytes, names: Names) -> bytes:
+    """Batches of producers with the names of their ids; markers, which brokers write, without the time of their clock.
+
+    Both are covered by the CRC, which has to be right, and is then left out.
+    """
+    if len(data) <= MAGIC_AT or data[MAGIC_AT] != MAGIC:
+        return data
+    made = bytearray()
+    for batch in split(memoryview(data)):
+        written = bytearray(batch.data)
+        if batch.has_producer_id:
+            assert crc_holds(batch), f"the CRC of the batch at offset {batch.base_offset} is wrong"
+            struct.pack_into(">q", written, PRODUCER_ID_AT, names.of("producer", batch.producer_id))
+            struct.pack_into(">I", written, CRC_AT, 0)
+        if batch.is_control:
+            assert batch.base_timestamp == batch.max_timestamp >= CLOCK_MS_MIN
+            struct.pack_into(">qq", written, BASE_TIMESTAMP_AT, CLOCK_MS_MIN, CLOCK_MS_MIN)
+        made += written
+    return bytes(made)
 
 
 def _unpacked(data: bytes) -> bytes:

@@ -11,7 +11,7 @@ from chronik.wire.compression import Codec
 from chronik.wire.messages.create_topics import CreatableTopicConfigs, CreatableTopicResult, CreateTopicsResponse
 from chronik.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from chronik.wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
-from chronik.wire.records import Record
+from chronik.wire.records import ControlType, Record, marker
 from tests.oracle.masks import Names, masked
 
 BATCH = build([Record(0, 1_600_000_000_000, b"k", b"v" * 40)], Codec.GZIP)
@@ -78,6 +78,43 @@ def test_records_that_a_broker_packed_anew_are_compared_unpacked() -> None:
     assert BATCH != SAME_RECORDS
     assert look_equal(fetched(BATCH), fetched(SAME_RECORDS), repacked=True)
     assert not look_equal(fetched(BATCH), fetched(OTHER_RECORDS), repacked=True)
+
+
+def written(producer_id: int, value: bytes = b"v", *, epoch: int = 0, is_transactional: bool = True) -> bytes:
+    record = Record(0, 1_600_000_000_000, b"k", value)
+    return build(
+        [record],
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=0,
+        is_transactional=is_transactional,
+    )
+
+
+def ended(time_ms: int, outcome: ControlType = ControlType.COMMIT, *, coordinator_epoch: int = 0) -> bytes:
+    record = marker(0, time_ms, outcome, coordinator_epoch)
+    return build([record], producer_id=7, producer_epoch=0, is_transactional=True, is_control=True)
+
+
+@pytest.mark.parametrize(
+    ("kafka", "chronik", "equal"),
+    [
+        (written(5), written(9), True),
+        (written(5) + written(6), written(9) + written(8), True),
+        (written(5) + written(5), written(9) + written(8), False),  # one producer is not two
+        (written(5), written(5, b"w"), False),
+        (written(5), written(5, epoch=1), False),
+        (written(5), written(5, is_transactional=False), False),
+        (ended(1_790_000_000_000), ended(1_790_000_000_555), True),
+        (ended(1_790_000_000_000), ended(1_790_000_000_000, ControlType.ABORT), False),
+        (ended(1_790_000_000_000), ended(1_790_000_000_000, coordinator_epoch=1), False),
+    ],
+)
+def test_batches_of_producers_are_compared_but_for_ids_and_times_of_markers(
+    kafka: bytes, chronik: bytes, equal: bool
+) -> None:
+    """Ids of producers and clocks are the servers' own; everything else of a batch is what clients read."""
+    assert look_equal(fetched(kafka), fetched(chronik)) is equal
 
 
 def test_a_name_is_kept_from_answer_to_answer() -> None:

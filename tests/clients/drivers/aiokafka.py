@@ -19,8 +19,9 @@ class AiokafkaDriver:
     codecs: Sequence[str] = CODECS
     has_headers = has_timestamps = is_idempotent = True
 
-    def __init__(self, bootstrap: str) -> None:
-        self._bootstrap = bootstrap
+    def __init__(self, bootstrap: str, **settings: Any) -> None:
+        """`settings` are the client's own: those of a login, for example."""
+        self._common: dict[str, Any] = {"bootstrap_servers": bootstrap, **settings}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
@@ -38,7 +39,7 @@ class AiokafkaDriver:
         self, topic: str, records: Sequence[Sent], codec: str, *, idempotent: bool
     ) -> list[tuple[int, int]]:
         producer = AIOKafkaProducer(
-            bootstrap_servers=self._bootstrap,
+            **self._common,
             acks="all",
             compression_type=None if codec == "none" else codec,
             enable_idempotence=idempotent,
@@ -66,7 +67,7 @@ class AiokafkaDriver:
         return self._run(self._consume(topic, count))
 
     async def _consume(self, topic: str, count: int) -> list[Seen]:
-        consumer = AIOKafkaConsumer(topic, bootstrap_servers=self._bootstrap, auto_offset_reset="earliest")
+        consumer = AIOKafkaConsumer(topic, **self._common, auto_offset_reset="earliest")
         await consumer.start()
         try:
             found: list[Seen] = []
@@ -77,7 +78,7 @@ class AiokafkaDriver:
             await consumer.stop()
 
     def join(self, member: str, group: str, topic: str) -> None:
-        self._members[member] = self._run(_Member.start(self._bootstrap, group, topic))
+        self._members[member] = self._run(_Member.start(self._common, group, topic))
 
     def received(self, member: str) -> list[Seen]:
         return list(self._members[member].received)
@@ -106,11 +107,11 @@ class _Member:
         self.received: list[Seen] = []
 
     @classmethod
-    async def start(cls, bootstrap: str, group: str, topic: str) -> _Member:
+    async def start(cls, common: dict[str, Any], group: str, topic: str) -> _Member:
         member = cls()
         member.consumer = AIOKafkaConsumer(
             topic,
-            bootstrap_servers=bootstrap,
+            **common,
             group_id=group,
             enable_auto_commit=False,
             auto_offset_reset="earliest",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
@@ -17,8 +17,9 @@ class ConfluentDriver:
     codecs: Sequence[str] = CODECS
     has_headers = has_timestamps = is_idempotent = True
 
-    def __init__(self, bootstrap: str) -> None:
-        self._common = {"bootstrap.servers": bootstrap, "log_level": 2}
+    def __init__(self, bootstrap: str, settings: Mapping[str, str] | None = None) -> None:
+        """`settings` are librdkafka's: those of a login, for example."""
+        self._common: dict[str, Any] = {"bootstrap.servers": bootstrap, "log_level": 2, **(settings or {})}
         self._members = Members()
 
     def produce(

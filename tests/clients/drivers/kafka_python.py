@@ -30,8 +30,9 @@ StructField.compiled_decode_from = _decoder_made_alone
 
 
 class KafkaPythonDriver:
-    def __init__(self, bootstrap: str, api_version: tuple[int, ...] | None = None) -> None:
-        self._common: dict[str, Any] = {"bootstrap_servers": bootstrap}
+    def __init__(self, bootstrap: str, api_version: tuple[int, ...] | None = None, **settings: Any) -> None:
+        """`settings` are the client's own: those of a login, for example."""
+        self._common: dict[str, Any] = {"bootstrap_servers": bootstrap, **settings}
         is_new = api_version is None
         if not is_new:
             self._common["api_version"] = api_version

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from fetch_jars import PLUGIN
 from tests.clients.built import DRIVERS, built, run
+from tests.clients.drivers.maven import maven_jar
 from tests.oracle.jars import kafka_jars
 from tests.oracle.message_oracle import JVM_OPTIONS
 
@@ -23,6 +22,7 @@ JAR_SHA256 = {
 
 class KafkaTools:
     def __init__(self, release: str) -> None:
+        self.release = release
         class_path = f"{tools_jar(release)}:{kafka_jars(release)}/*"
 
         def compile_runner(folder: Path) -> None:
@@ -64,13 +64,4 @@ class KafkaTools:
 
 
 def tools_jar(release: str) -> Path:
-    """From the machine's Maven, once per cache."""
-    name = f"kafka-tools-{release}.jar"
-
-    def fetch(folder: Path) -> None:
-        command = ["mvn", "--batch-mode", "--quiet", "--no-transfer-progress", "--strict-checksums", f"{PLUGIN}:copy"]
-        run([*command, f"-Dartifact=org.apache.kafka:kafka-tools:{release}", f"-DoutputDirectory={folder}"], cwd=folder)
-        found = hashlib.sha256((folder / name).read_bytes()).hexdigest()
-        assert found == JAR_SHA256[release], f"Maven fetched another {name}, with sha256 {found}"
-
-    return built(f"kafka-tools-{release}", [], JAR_SHA256[release], fetch) / name
+    return maven_jar(f"org.apache.kafka:kafka-tools:{release}", JAR_SHA256[release])

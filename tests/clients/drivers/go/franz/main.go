@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
 
 	"chronik.tests/clients/protocol"
 )
@@ -20,16 +23,33 @@ var codecs = map[string]kgo.CompressionCodec{
 	"zstd":   kgo.ZstdCompression(),
 }
 
+// The address comes last; before it may stand a login: mechanism, user, password.
 func main() {
-	protocol.Serve(franz{bootstrap: os.Args[1]})
+	last := len(os.Args) - 1
+	common := []kgo.Opt{kgo.SeedBrokers(os.Args[last])}
+	if last == 4 {
+		common = append(common, kgo.SASL(login(os.Args[1], os.Args[2], os.Args[3])))
+	}
+	protocol.Serve(franz{common})
+}
+
+func login(mechanism, user, password string) sasl.Mechanism {
+	switch mechanism {
+	case "SCRAM-SHA-256":
+		return scram.Auth{User: user, Pass: password}.AsSha256Mechanism()
+	case "SCRAM-SHA-512":
+		return scram.Auth{User: user, Pass: password}.AsSha512Mechanism()
+	default:
+		return plain.Auth{User: user, Pass: password}.AsMechanism()
+	}
 }
 
 type franz struct {
-	bootstrap string
+	common []kgo.Opt
 }
 
 func (f franz) client(more ...kgo.Opt) (*kgo.Client, error) {
-	return kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(f.bootstrap)}, more...)...)
+	return kgo.NewClient(append(append([]kgo.Opt{}, f.common...), more...)...)
 }
 
 func (f franz) Produce(topic, codec string, idempotent bool, records []protocol.Sent) ([]protocol.Position, error) {
