@@ -15,7 +15,7 @@ SPARK_KILLS ?= 30
 # Runs of each scenario per `make sim`, and the first seed.
 SEEDS ?= 100
 FIRST ?= 0
-SCENARIOS ?= quorum metadata topics members records groups damage upkeep moves recreated swarm wire loss lasting
+SCENARIOS ?= quorum metadata topics members records groups damage upkeep moves recreated swarm wire loss lasting transactions access
 # More arguments for pytest, the demo or the benchmark: make quick ARGS="-k records -x"
 ARGS ?=
 
@@ -40,7 +40,7 @@ unexport PYTHONPATH PYTHONHOME
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test spark quick lint fmt docs bench compat fuzz hostile kills sim sim-night setup jars lock clean venv jdk
+.PHONY: help demo test spark quick lint fmt docs bench compat clients fuzz hostile kills sim sim-night setup jars lock clean venv jdk
 
 # A command whose subject does not exist yet says so and fails.
 exists = @test -e $(1) || { echo "chronik: nothing to $@ yet: there is no $(1)" >&2; exit 1; }
@@ -76,7 +76,7 @@ docs: venv  ## generate docs/configuration.md from the catalogue of configuratio
 
 bench: $(BENCHMARKS:benchmarks/%.py=bench-%)  ## run all benchmarks, print and store the results; bench-wire runs one
 
-bench-broker bench-spark: jdk $(CHRONIK_CACHE)/kafka-4.3.1
+bench-broker bench-spark bench-transactions: jdk $(CHRONIK_CACHE)/kafka-4.3.1
 
 bench-spark: $(SPARK_JARS)
 
@@ -86,9 +86,13 @@ bench-%: venv
 compat: venv jdk $(KAFKA_JARS)  ## compare Chronik with real Kafkas, and test it with other clients
 	$(PYTEST) -m "java and not spark" $(ARGS)
 
+clients: jdk venv $(KAFKA_JARS)  ## run all tests with clients of other projects, long ones included
+	$(PYTEST) tests/clients $(ARGS)
+
 fuzz: venv  ## feed a million mutated inputs to the decoders and a million frames to the quorum port; FUZZ_INPUTS=1000 FUZZ_FRAMES=1000 for fewer
 	$(BIN)/python -m tests.fuzz.run --inputs $(FUZZ_INPUTS) --jobs $(JOBS) $(ARGS)
 	$(BIN)/python -m tests.fuzz.quorum_port --frames $(FUZZ_FRAMES) $(ARGS)
+	$(BIN)/python -m tests.fuzz.logins --frames $(FUZZ_FRAMES) $(ARGS)
 
 hostile: venv  ## measure how long each request of a hostile client blocks the event loop, in ms of CPU
 	$(BIN)/python -m tests.broker.hold_table $(ARGS)

@@ -1,11 +1,13 @@
-"""Counts what one request costs a reader of the code: function calls, files, and changes of file, on one node.
+"""Counts what one request costs a reader of the code: function calls, files, and changes of file.
 
     tools/python tools/count_calls.py            # Produce and CreateTopics, after a warm-up
     tools/python tools/count_calls.py --trace    # and each call, in order
 
-A node runs in this process and a client in another thread. Calls of functions in src/chronik count, on the node's event
-loop, from the bytes that arrive to the bytes that leave. Of several requests the cheapest counts: others may have met a
-heartbeat. tests/house/test_calls.py holds the figures, so that they rise only on purpose.
+A node alone runs in this process and a client in another thread. Calls of functions in src/chronik count, on the node's
+event loop, from the bytes that arrive to the bytes that leave. Then three nodes run, each in a thread of its own, and a
+client sends CreateTopics to a follower of the quorum: calls on the follower and on the controller are counted apart. Of
+several requests the cheapest counts: others may have met a heartbeat. tests/house/test_calls.py holds the figures, so
+that they rise only on purpose.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from typing import Any, NamedTuple
 import uvloop
 
 import chronik
+from chronik import testing
 from chronik.broker.node import Node
 from chronik.broker.settings import Settings
 from chronik.runtime.real import real_runtime
@@ -38,6 +41,7 @@ from chronik.wire.records import Record
 ROOT = Path(chronik.__file__).parent
 REPEATS = 7
 PRODUCE_VERSION, CREATE_VERSION = 9, 7  # both flexible
+QUIET = {"broker.heartbeat.interval.ms": "60000", "broker.session.timeout.ms": "120000"}  # nothing happens meanwhile
 _header = Struct(">hhih").pack
 _size = Struct(">i")
 
@@ -55,6 +59,9 @@ class Trace:
         self.is_on = False
         self.called: list[tuple[str, str]] = []
         self._names: dict[str, str | None] = {}
+
+    def on_this_thread(self) -> None:
+        sys.setprofile(self)
 
     def __call__(self, frame: FrameType, event: str, arg: Any) -> None:
         if event != "call" or not self.is_on:
@@ -95,20 +102,22 @@ def produce(topic: str) -> ProduceRequest:
 
 
 class Client:
-    """Sends one request after the other, and notes what the node called for each."""
+    """Sends one request after the other, and notes what each traced node called for it."""
 
-    def __init__(self, port: int, trace: Trace) -> None:
+    def __init__(self, port: int, *traces: Trace) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port))
-        self._trace = trace
+        self._traces = traces
         self._correlation_id = 0
 
-    def ask(self, request: Request, version: int) -> list[tuple[str, str]]:
+    def ask(self, request: Request, version: int) -> list[list[tuple[str, str]]]:
         self._correlation_id += 1
-        self._trace.is_on = True
+        for trace in self._traces:
+            trace.is_on = True
         self._socket.sendall(frame_of(request, version, self._correlation_id))
         self._take(_size.unpack(self._take(_size.size))[0])
-        self._trace.is_on = False
-        return self._trace.take()
+        for trace in self._traces:
+            trace.is_on = False
+        return [trace.take() for trace in self._traces]
 
     def _take(self, size_bytes: int) -> bytes:
         data = b""
@@ -119,8 +128,10 @@ class Client:
             data += part
         return data
 
-    def cheapest(self, requests: Iterator[Request], version: int) -> list[tuple[str, str]]:
-        return min([self.ask(next(requests), version) for _ in range(REPEATS)], key=len)
+    def cheapest(self, requests: Iterator[Request], version: int) -> list[list[tuple[str, str]]]:
+        """Of each node on its own: a heartbeat of one is nothing to the other."""
+        asked = [self.ask(next(requests), version) for _ in range(REPEATS)]
+        return [min(of_node, key=len) for of_node in zip(*asked, strict=True)]
 
     def close(self) -> None:
         self._socket.close()
@@ -129,8 +140,8 @@ class Client:
 def measure(port: int, trace: Trace) -> dict[str, list[tuple[str, str]]]:
     client = Client(port, trace)
     with contextlib.closing(client):
-        created = client.cheapest((create(f"topic-{number}") for number in range(REPEATS)), CREATE_VERSION)
-        produced = client.cheapest((produce("topic-0") for _ in range(REPEATS)), PRODUCE_VERSION)
+        [created] = client.cheapest((create(f"topic-{number}") for number in range(REPEATS)), CREATE_VERSION)
+        [produced] = client.cheapest((produce("topic-0") for _ in range(REPEATS)), PRODUCE_VERSION)
     return {"Produce": produced, "CreateTopics": created}
 
 
@@ -140,7 +151,7 @@ async def traced(work: Callable[[int, Trace], dict[str, list[tuple[str, str]]]])
         settings = Settings.load(None, environment={}, overrides=overrides)
         node = await Node.start(real_runtime(), settings)
         trace = Trace()
-        sys.setprofile(trace)
+        trace.on_this_thread()
         try:
             return await asyncio.get_running_loop().run_in_executor(None, work, node.port(), trace)
         finally:
@@ -148,12 +159,30 @@ async def traced(work: Callable[[int, Trace], dict[str, list[tuple[str, str]]]])
             await node.stop()
 
 
-def counts() -> dict[str, Count]:
-    return {api: count(called) for api, called in uvloop.run(traced(measure)).items()}
+def forwarded() -> dict[str, list[tuple[str, str]]]:
+    """A CreateTopics that a client sends to a follower of the quorum."""
+    with testing.Cluster(nodes=3, settings=QUIET) as cluster:
+        runners: list[Any] = list(cluster._runners)
+        controller = next(each for each in runners if each._node.store.is_controller)
+        follower = next(each for each in runners if each is not controller)
+        traces = Trace(), Trace()
+        for runner, trace in zip((follower, controller), traces, strict=True):
+            runner._loop.call_soon_threadsafe(trace.on_this_thread)
+        client = Client(follower._node.port(), *traces)
+        with contextlib.closing(client):
+            requests = (create(f"topic-{number}") for number in range(REPEATS))
+            on_follower, on_controller = client.cheapest(requests, CREATE_VERSION)
+        for runner in (follower, controller):
+            runner._loop.call_soon_threadsafe(sys.setprofile, None)
+    return {"CreateTopics (follower)": on_follower, "CreateTopics (controller)": on_controller}
+
+
+def traces() -> dict[str, list[tuple[str, str]]]:
+    return uvloop.run(traced(measure)) | forwarded()
 
 
 def main() -> None:
-    for api, called in uvloop.run(traced(measure)).items():
+    for api, called in traces().items():
         print(
             f"{api}: {count(called).calls} calls, {count(called).files} files, {count(called).changes} changes of file"
         )

@@ -1,4 +1,5 @@
-"""The main job, live: three nodes, a producer, a group of two, kill -9 of a node in front of you; then through Spark.
+"""The main job, live: three nodes, a producer, a group of two, kill -9 of a node in front of you; then transactions and
+Spark.
 
     make demo                       a few seconds of each
     make demo ARGS="--seconds 30"
@@ -24,11 +25,12 @@ from rich.table import Table
 
 from chronik.client.consumer import Consumer
 from chronik.client.producer import Producer
-from chronik.client.routing import Cluster
+from chronik.client.routing import ClusterClient
 from chronik.client.topology import TopicPartition
 from chronik.runtime.real import real_runtime
 from chronik.testing import Cluster as Broker
 from demo_pipeline.stage import run_stage
+from demo_transfers import run_transfers
 
 TOPIC, GROUP, PARTITIONS = "events", "dashboard", 6
 NODES = (1, 2, 3)
@@ -54,7 +56,7 @@ class Tally:
 
 async def produce(bootstrap: str, tally: Tally, stopping: asyncio.Event) -> None:
     number = 0
-    async with Cluster(real_runtime(), bootstrap) as cluster, Producer(cluster, creates_topics=True) as producer:
+    async with ClusterClient(real_runtime(), bootstrap) as cluster, Producer(cluster, creates_topics=True) as producer:
         while not stopping.is_set():
             deliveries = []
             for _ in range(AT_ONCE):
@@ -68,7 +70,7 @@ async def produce(bootstrap: str, tally: Tally, stopping: asyncio.Event) -> None
 
 async def consume(bootstrap: str, tally: Tally, name: str, stopping: asyncio.Event) -> None:
     """Each reader has connections of its own, as if it were a program of its own."""
-    async with Cluster(real_runtime(), bootstrap) as cluster, Consumer(cluster, group_id=GROUP) as consumer:
+    async with ClusterClient(real_runtime(), bootstrap) as cluster, Consumer(cluster, group_id=GROUP) as consumer:
         consumer.subscribe([TOPIC])
         while not (stopping.is_set() and tally.lag == 0):
             for fetched in await consumer.poll(200):
@@ -120,7 +122,7 @@ async def serve(broker: Broker, tally: Tally, console: Console, seconds: float) 
 async def lose_a_node(broker: Broker, tally: Tally, seconds: float) -> None:
     """kill -9 of the leader of the first partition after a third of the time; it comes back after two."""
     await asyncio.sleep(seconds / 3)
-    async with Cluster(real_runtime(), broker.bootstrap) as cluster:
+    async with ClusterClient(real_runtime(), broker.bootstrap) as cluster:
         victim = (await cluster.topic(TOPIC)).partitions[0].leader_id
     tally.states[victim] = "KILLED"
     await asyncio.to_thread(broker.kill, victim)
@@ -131,7 +133,7 @@ async def lose_a_node(broker: Broker, tally: Tally, seconds: float) -> None:
 
 async def read_again(broker: Broker, count: int) -> dict[tuple[int, int], bytes]:
     found: dict[tuple[int, int], bytes] = {}
-    async with Cluster(real_runtime(), broker.bootstrap) as cluster, Consumer(cluster) as consumer:
+    async with ClusterClient(real_runtime(), broker.bootstrap) as cluster, Consumer(cluster) as consumer:
         await consumer.assign({TopicPartition(TOPIC, index): 0 for index in range(PARTITIONS)})
         while len(found) < count:
             for fetched in await consumer.poll(5000):
@@ -161,7 +163,7 @@ def main() -> int:
         doubled = len(found) - len(set(found.values()))
         verdict = "Nothing was lost." if not lost and not doubled else "THIS IS A BUG."
         console.print(f"acknowledged {count:,}, read again {len(found):,}, lost {lost}, doubled {doubled}. {verdict}")
-        is_right = not lost and not doubled
+        is_right = not lost and not doubled and run_transfers(broker, console)
         if not options.without_spark:
             is_right &= run_stage(broker, console, Path(broker.data) / "lake")
     return 0 if is_right else 1

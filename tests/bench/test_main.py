@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from chronik.bench.main import main, parse_seconds
-from tests.oracle.kafka_server import free_ports
+from chronik.testing.ports import free_ports
 
 Bench = Callable[..., tuple[int, str, str]]
 

@@ -11,8 +11,13 @@ from count_calls import Count
 from tests.house.repository import ROOT
 
 # DESIGN.md, "The way of a request", has the figures. A few calls more are allowed than are measured: a heartbeat or a
-# timer may fall into every one of the repeated requests.
-BOUNDS = {"Produce": Count(88, 28, 68), "CreateTopics": Count(360, 54, 200)}
+# timer may fall into every one of the repeated requests. Between nodes many more do, on a machine with much to do.
+BOUNDS = {
+    "Produce": Count(88, 28, 68),
+    "CreateTopics": Count(331, 45, 177),
+    "CreateTopics (follower)": Count(600, 65, 400),
+    "CreateTopics (controller)": Count(1000, 65, 650),
+}
 
 
 def test_a_request_takes_no_more_calls_than_the_design_says() -> None:
@@ -23,8 +28,8 @@ def test_a_request_takes_no_more_calls_than_the_design_says() -> None:
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=True)
     found = {}
     for line in done.stdout.splitlines():
-        api, *figures = re.findall(r"^\w+|\d+", line)
-        found[api] = Count(*map(int, figures))
+        what, figures = line.split(": ")
+        found[what] = Count(*map(int, re.findall(r"\d+", figures)))
     assert found.keys() == BOUNDS.keys()
     above = {api: count for api, count in found.items() if any(map(int.__gt__, count, BOUNDS[api]))}
     assert not above, f"at most {BOUNDS}"

@@ -58,7 +58,7 @@ def test_contributing_describes_the_folders_of_tests() -> None:
     assert folders - packages == described
 
 
-MODULES = {"pyyaml": "yaml"}  # where the name of the package to install differs
+MODULES = {"google-re2": "re2", "pyyaml": "yaml"}  # where the name of the package to install differs
 
 
 def test_the_design_says_who_uses_each_dependency() -> None:
@@ -75,3 +75,24 @@ def test_the_design_says_who_uses_each_dependency() -> None:
             if statement.search(path.read_text())
         }
         assert found == set(re.findall(r"`(\w+)`", users)), names
+
+
+# The changes that come most often, and the test that makes each of them in a copy of the sources.
+CHANGES = {
+    "Adding an API": ("tests/broker/test_adding_an_api.py", "ScratchCopy(tmp_path)"),
+    "Asking for a permission": ("tests/broker/test_change_requests.py", "ScratchCopy(tmp_path)"),
+    "Sending a request to another node": ("tests/broker/test_change_requests.py", "ScratchCopy(tmp_path)"),
+    "Adding a configuration key": ("tests/catalogue/test_adding_a_key.py", "ScratchCopy(tmp_path)"),
+    "Adding an internal topic with a coordinator": ("tests/broker/test_coordinators.py", "FILES_MAX"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_each_common_change_is_described_and_done_by_a_test(change: str) -> None:
+    """Instructions that no test follows become wrong. Each says how many files it takes: three at most."""
+    sections = (ROOT / "CONTRIBUTING.md").read_text("utf-8").split("\n## ")
+    [section] = [each for each in sections if each.startswith(f"{change}\n")]
+    test, copies = CHANGES[change]
+    assert f"`{test}`" in section
+    assert re.search(r"^(One file|Two files|Three files)\b", section, re.MULTILINE)
+    assert copies in (ROOT / test).read_text("utf-8")

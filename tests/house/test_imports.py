@@ -59,6 +59,14 @@ def test_a_broker_imports_only_what_it_declares(name: str) -> None:
     assert not foreign & NEVER
 
 
+def test_a_node_without_tls_does_not_load_cryptography() -> None:
+    """It takes 100 ms and 9 MB, and most nodes of a development machine have no certificates."""
+    command = [sys.executable, "-c", "import sys, chronik.broker.process, chronik.cli.main; print(*sys.modules)"]
+    loaded = subprocess.check_output(command, text=True, env={"PYTHONPATH": str(SOURCE)}).split()
+    assert "chronik.broker.certificates" in loaded
+    assert "cryptography" not in loaded
+
+
 def test_a_module_from_an_extra_would_be_noticed() -> None:
     """The check compares names of modules with names of packages; it must not let one through by confusing the two."""
     assert "pluggy" in imported_with("pluggy") - declared_modules()

@@ -108,11 +108,12 @@ def test_no_file_names_a_registry() -> None:
 STARTS_TASKS = {
     "broker/apis/produce.py": "waits for several appends at once; the reply reads the results",
     "broker/lifecycle.py": "waits for the first of two events",
-    "broker/node.py": "waits for the start or a failure, whichever comes first",
+    "broker/node_base.py": "waits for the start or a failure, whichever comes first",
     "broker/process.py": "waits for the first of signal, start and end",
+    "metadata/joining.py": "done() waits for it",
     "metadata/quorum.py": "keeps the answer for requests that are repeated; a callback reads it",
-    "metadata/store.py": "ready() waits for it",
     "metadata/writer.py": "a callback reads the result",
+    "peer/protocol.py": "a step of a login that takes long; a callback reads the result",
     "runtime/tasks.py": "the owner of all others",
 }
 
@@ -129,7 +130,7 @@ def test_only_known_modules_start_tasks() -> None:
     assert starting == set(STARTS_TASKS)
 
 
-SHARED = ("runtime/units.py", "wire/isolation.py")
+SHARED = ("runtime/units.py", "wire/internal_topics.py", "wire/isolation.py", "wire/offset_specs.py")
 
 
 def test_units_and_kafkas_constants_are_defined_once() -> None:

@@ -21,7 +21,7 @@ from rich.console import Console
 
 from chronik.client.admin.topics import NewTopic, create
 from chronik.client.producer import Producer
-from chronik.client.routing import Cluster
+from chronik.client.routing import ClusterClient
 from chronik.pipeline.live_cluster import LiveCluster
 from chronik.runtime.real import real_runtime
 from chronik.testing import Cluster as Broker
@@ -113,14 +113,14 @@ class Flow:
 
 
 async def _create(broker: Broker) -> None:
-    async with Cluster(real_runtime(), broker.bootstrap) as cluster:
+    async with ClusterClient(real_runtime(), broker.bootstrap) as cluster:
         await create(cluster, [NewTopic(TOPIC, partition_count=PARTITIONS)])
 
 
 async def _produce_and_kill(broker: Broker, console: Console) -> set[Place]:
     """A third of the records, then kill -9 of a leader, another third, the node comes back, the rest."""
     acknowledged: set[Place] = set()
-    async with Cluster(real_runtime(), broker.bootstrap) as cluster, Producer(cluster) as producer:
+    async with ClusterClient(real_runtime(), broker.bootstrap) as cluster, Producer(cluster) as producer:
         await _send(producer, range(RECORDS // 3), acknowledged)
         victim = (await cluster.topic(TOPIC)).partitions[0].leader_id
         console.print(f"kill -9 of node {victim}.")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from cyclopts import App, CycloptsError, Parameter
@@ -17,6 +18,7 @@ from chronik.bench.errors import BenchError, Misused
 
 if TYPE_CHECKING:
     from chronik.bench.run import Setup
+    from chronik.runtime.tls import TlsClient
 
 HELP: Final = """\
 Measure a Kafka broker: rate, latency, errors.
@@ -65,6 +67,7 @@ def bench(
     partitions: int = 12,
     replication_factor: int = -1,
     output: Annotated[Literal["table", "json"], Parameter(name="--format")] = "table",
+    command_config: Annotated[Path | None, Parameter(env_var="CHRONIK_COMMAND_CONFIG")] = None,
 ) -> int:
     """Measure a Kafka broker.
 
@@ -97,6 +100,8 @@ def bench(
         Replicas of a topic that has to be created; the broker's default when left out.
     output
         table for people, json for programs: the last line is one JSON object.
+    command_config
+        File of Kafka's client settings, such as security.protocol and ssl.truststore.location; plaintext when left out.
     """
     from chronik.bench.run import Setup
 
@@ -123,7 +128,18 @@ def bench(
         compression=compression,
         rate=rate,
     )
-    return _run(bootstrap_servers, setup, parse_seconds(duration), as_json=output == "json")
+    return _run(bootstrap_servers, setup, parse_seconds(duration), as_json=output == "json", tls=_tls(command_config))
+
+
+def _tls(command_config: Path | None) -> TlsClient | None:
+    if command_config is None:
+        return None
+    from chronik.client.properties import BadProperties, ClientSecurity
+
+    try:
+        return ClientSecurity.load(str(command_config)).tls
+    except BadProperties as fault:
+        raise Misused(f"--command-config: {fault}") from fault
 
 
 def parse_seconds(text: str) -> float:
@@ -136,7 +152,7 @@ def parse_seconds(text: str) -> float:
     raise Misused(f"--duration {text!r}: write a number and a unit, as in 500ms, 15s or 2m")
 
 
-def _run(bootstrap: str, setup: Setup, seconds: float, *, as_json: bool) -> int:
+def _run(bootstrap: str, setup: Setup, seconds: float, *, as_json: bool, tls: TlsClient | None) -> int:
     import uvloop
 
     from chronik.bench.run import measure
@@ -144,7 +160,7 @@ def _run(bootstrap: str, setup: Setup, seconds: float, *, as_json: bool) -> int:
 
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(measure(bootstrap, setup, seconds, as_json=as_json))
+            runner.run(measure(bootstrap, setup, seconds, as_json=as_json, tls=tls))
     except BadAddress as fault:
         raise Misused(f"--bootstrap-servers: {fault}") from fault
     except Unreachable as fault:

@@ -17,11 +17,13 @@ from chronik.bench.load import Load, Worker
 from chronik.bench.report import Setup
 from chronik.client.admin import offsets, topics
 from chronik.client.errors import ClientError, Refused
-from chronik.client.routing import Cluster
+from chronik.client.routing import ClusterClient
 from chronik.client.topology import TopicPartition
 from chronik.runtime.real import real_runtime
+from chronik.runtime.tls import TlsClient
 from chronik.wire.compression import Codec
 from chronik.wire.error_codes import ErrorCode
+from chronik.wire.offset_specs import EARLIEST, LATEST
 
 __all__ = ["Setup", "measure"]
 
@@ -29,8 +31,8 @@ ACKS: Final = {"all": -1, "-1": -1, "1": 1, "0": 0}
 OPENING_MAX: Final = 64  # connections made at the same time
 
 
-async def measure(bootstrap: str, setup: Setup, seconds: float, *, as_json: bool) -> None:
-    async with Cluster(real_runtime(), bootstrap, client_id="chronik-bench") as cluster:
+async def measure(bootstrap: str, setup: Setup, seconds: float, *, as_json: bool, tls: TlsClient | None = None) -> None:
+    async with ClusterClient(real_runtime(), bootstrap, client_id="chronik-bench", tls=tls) as cluster:
         require_versions(await cluster.to_any())
         setup = replace(setup, partitions=await _ensure_topic(cluster, setup))
         load = Load(rate=setup.rate)
@@ -66,7 +68,7 @@ async def _open_all(workers: Sequence[Worker]) -> None:
     await asyncio.gather(*(open_one(worker) for worker in workers))
 
 
-async def _ensure_topic(cluster: Cluster, setup: Setup) -> int:
+async def _ensure_topic(cluster: ClusterClient, setup: Setup) -> int:
     """The number of the topic's partitions, after creating it if need be."""
     topic = setup.topic
     await cluster.refresh([topic])
@@ -78,20 +80,20 @@ async def _ensure_topic(cluster: Cluster, setup: Setup) -> int:
 
     known = (await cluster.retrying(lambda: cluster.topic(topic))).partitions
     # A broker may take a moment to lead what the controller has given it: one that knows its offsets does.
-    await _offsets(cluster, [TopicPartition(topic, index) for index in known], offsets.LATEST)
+    await _offsets(cluster, [TopicPartition(topic, index) for index in known], LATEST)
     return len(known)
 
 
-async def _readers(load: Load, cluster: Cluster, setup: Setup) -> Sequence[workloads.Reader]:
+async def _readers(load: Load, cluster: ClusterClient, setup: Setup) -> Sequence[workloads.Reader]:
     """Those who wait for what is sent; only a round trip has them."""
     if setup.mode != "roundtrip":
         return []
     count = min(setup.partitions, setup.concurrency)
-    ends = await _offsets(cluster, [TopicPartition(setup.topic, index) for index in range(count)], offsets.LATEST)
+    ends = await _offsets(cluster, [TopicPartition(setup.topic, index) for index in range(count)], LATEST)
     return [workloads.Reader(load, cluster, at, offset) for at, offset in ends.items()]
 
 
-async def _workers(load: Load, cluster: Cluster, setup: Setup) -> Sequence[Worker]:
+async def _workers(load: Load, cluster: ClusterClient, setup: Setup) -> Sequence[Worker]:
     places = [TopicPartition(setup.topic, index % setup.partitions) for index in range(setup.concurrency)]
     acks, codec = ACKS[setup.acks], Codec[setup.compression.upper()]
     if setup.mode == "produce":
@@ -114,9 +116,9 @@ async def _workers(load: Load, cluster: Cluster, setup: Setup) -> Sequence[Worke
     return [workloads.RoundTripWorker(load, cluster, at, value, acks=acks) for at in places]
 
 
-async def _fetch_workers(load: Load, cluster: Cluster, places: list[TopicPartition]) -> Sequence[Worker]:
-    starts = await _offsets(cluster, places, offsets.EARLIEST)
-    ends = await _offsets(cluster, places, offsets.LATEST)
+async def _fetch_workers(load: Load, cluster: ClusterClient, places: list[TopicPartition]) -> Sequence[Worker]:
+    starts = await _offsets(cluster, places, EARLIEST)
+    ends = await _offsets(cluster, places, LATEST)
     filled = [at for at in starts if ends[at] > starts[at]]
     if not filled:
         raise BenchError(f"topic {places[0].topic!r} is empty: fill it first, with --mode produce")
@@ -124,7 +126,7 @@ async def _fetch_workers(load: Load, cluster: Cluster, places: list[TopicPartiti
     return [workloads.FetchWorker(load, cluster, at, starts[at]) for at in chosen]
 
 
-async def _offsets(cluster: Cluster, places: list[TopicPartition], place: int) -> dict[TopicPartition, int]:
+async def _offsets(cluster: ClusterClient, places: list[TopicPartition], place: int) -> dict[TopicPartition, int]:
     found: dict[TopicPartition, int] = {}
     for at, answer in (await offsets.look_up(cluster, dict.fromkeys(places, place))).items():
         if isinstance(answer, ClientError):

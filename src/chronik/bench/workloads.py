@@ -26,7 +26,7 @@ from chronik.wire.stop_and_wait import HEADER_BYTES
 if TYPE_CHECKING:
     from chronik.bench.load import Load
     from chronik.client.addresses import Address
-    from chronik.client.routing import Cluster
+    from chronik.client.routing import ClusterClient
 
 ALPHABET: Final = b"abcdefghijklmnopqrstuvwxyz0123456789"
 FETCH_BYTES: Final = 1 << 20
@@ -41,7 +41,7 @@ def values(count: int, size_bytes: int, seed: int) -> list[bytes]:
     return [bytes(chance.choices(ALPHABET, k=size_bytes)) for _ in range(count)]
 
 
-async def leader_address(cluster: Cluster, at: TopicPartition, *, is_fresh: bool) -> Address:
+async def leader_address(cluster: ClusterClient, at: TopicPartition, *, is_fresh: bool) -> Address:
     if is_fresh or at.topic not in cluster.topology.topics:
         await cluster.refresh([at.topic])
     return cluster.topology.brokers[cluster.topology.leader(at)].address
@@ -50,7 +50,7 @@ async def leader_address(cluster: Cluster, at: TopicPartition, *, is_fresh: bool
 class _OnLine:
     """A worker on a line to the leader of its partition."""
 
-    def __init__(self, load: Load, cluster: Cluster, at: TopicPartition) -> None:
+    def __init__(self, load: Load, cluster: ClusterClient, at: TopicPartition) -> None:
         self.load, self.cluster, self.at = load, cluster, at
         self.due_ns = 0
         self.line: Any = None
@@ -90,7 +90,7 @@ class ProduceWorker(_OnLine):
     """Sends the same request again and again."""
 
     def __init__(
-        self, load: Load, cluster: Cluster, at: TopicPartition, payload: list[bytes], *, acks: int, codec: Codec
+        self, load: Load, cluster: ClusterClient, at: TopicPartition, payload: list[bytes], *, acks: int, codec: Codec
     ) -> None:
         super().__init__(load, cluster, at)
         self._payload, self._acks, self._codec = payload, acks, codec
@@ -125,7 +125,7 @@ class ProduceWorker(_OnLine):
 class FetchWorker(_OnLine):
     """Reads a partition from its start to its end, and then again."""
 
-    def __init__(self, load: Load, cluster: Cluster, at: TopicPartition, start_offset: int) -> None:
+    def __init__(self, load: Load, cluster: ClusterClient, at: TopicPartition, start_offset: int) -> None:
         super().__init__(load, cluster, at)
         self._start_offset = self._offset = start_offset
         self._decode = decoder_of(FetchResponse, frames.FETCH_VERSION)
@@ -158,7 +158,7 @@ class FetchWorker(_OnLine):
 class MetadataWorker(_OnLine):
     """Asks one broker about one topic. An answer as long as the last good one is not looked into again."""
 
-    def __init__(self, load: Load, cluster: Cluster, at: TopicPartition, address: Address) -> None:
+    def __init__(self, load: Load, cluster: ClusterClient, at: TopicPartition, address: Address) -> None:
         super().__init__(load, cluster, at)
         self._address = address
         self._frame = frames.metadata_frame(at.topic)
@@ -187,7 +187,7 @@ class MetadataWorker(_OnLine):
 class RoundTripWorker(_OnLine):
     """Sends records that carry when they were due. `Reader` takes the time when they come out."""
 
-    def __init__(self, load: Load, cluster: Cluster, at: TopicPartition, value: bytes, *, acks: int) -> None:
+    def __init__(self, load: Load, cluster: ClusterClient, at: TopicPartition, value: bytes, *, acks: int) -> None:
         super().__init__(load, cluster, at)
         self._frame = frames.StampedFrame(at.topic, at.partition, value, cluster.clock.wall_ms(), acks)
         self._error_at = frames.produce_error_at(at.topic)
@@ -207,7 +207,7 @@ class RoundTripWorker(_OnLine):
 class Reader(_OnLine):
     """Waits at the end of a partition for the records of RoundTripWorkers. It is no worker of the load."""
 
-    def __init__(self, load: Load, cluster: Cluster, at: TopicPartition, offset: int) -> None:
+    def __init__(self, load: Load, cluster: ClusterClient, at: TopicPartition, offset: int) -> None:
         super().__init__(load, cluster, at)
         self._offset = offset
         self._decode = decoder_of(FetchResponse, frames.FETCH_VERSION)
