@@ -127,6 +127,14 @@ def test_every_number_moves_with_what_it_counts() -> None:
         assert moved("metadata_read_latency_ms_count") == 1
         assert moved("metadata_write_latency_ms_count") == 1
         assert moved("metadata_write_latency_ms_bucket", le="16777.216") == 1
+        assert moved("chronik_sync_time_ms_count") >= 2
+        assert value(after, "chronik_sync_time_ms_bucket", le="+Inf") == value(after, "chronik_sync_time_ms_count")
+        directory = node.settings.log_dir
+        free, total = (value(after, f"chronik_disk_{name}_bytes", log_dir=directory) for name in ("free", "total"))
+        assert 0 < free <= total
+        assert value(after, "chronik_memory_budget_bytes") == node.memory.size_bytes
+        assert 1 <= moved("chronik_segments_open") <= value(after, "chronik_segments_open_max")
+        assert value(after, "chronik_connections_max") == node.runtime.network.connections_max
         assert moved("topic_creations_total") == 1
         assert moved("topic_creation_throughput") == pytest.approx(1 / 60)
         assert moved("kafka_controller_kafkacontroller_globaltopiccount") == 1

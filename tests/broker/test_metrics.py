@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from random import Random
 
+import pytest
+
 from chronik.broker.metrics import Censuses, Histogram, Metrics
 from chronik.metadata.commands.broker_heartbeat import BrokerHeartbeat
 from chronik.metadata.commands.create_topics import CreatedTopic, CreateTopics, CreateTopicsReply
@@ -120,3 +122,23 @@ def test_the_census_counts_partitions_by_what_is_wrong_with_them() -> None:
     assert census.under_replicated == sum(
         partition.leader == 1 for partition in on.topic("t").partitions
     )  # every partition of `t` lacks broker 2
+
+
+@pytest.mark.parametrize(
+    ("durations_us", "percent", "expected_ms"),
+    [
+        ([], 50, None),
+        ([3], 50, 0.004),
+        ([3], 99, 0.004),
+        ([3] * 99 + [5000], 99, 0.004),
+        ([3] * 98 + [5000] * 2, 99, 8.192),
+    ],
+)
+def test_a_percentile_is_the_bound_that_this_share_did_not_exceed(
+    durations_us: list[int], percent: int, expected_ms: float | None
+) -> None:
+    """An average hides the slow sync that a producer waits for."""
+    histogram = Histogram()
+    for duration_us in durations_us:
+        histogram.took(duration_us * 1000)
+    assert histogram.percentile_ms(percent) == expected_ms

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from chronik import __version__
 from chronik.broker.metrics import Census, Histogram, Traffic
 from chronik.raft.messages import Role
-from chronik.runtime.units import NS_PER_MS
+from chronik.runtime.units import NS_PER_MS, NS_PER_S
 
 if TYPE_CHECKING:
     from chronik.broker.node import Node
@@ -50,7 +50,14 @@ async def starting_metrics(base: NodeBase) -> str:
 async def metrics_text(base: NodeBase, node: Node) -> str:
     census = await node.census.take(node.store.image, node.node_id)
     return await _text(
-        chain(_of_the_cluster(node, census), _upkeep(node), _alarms(base), _certificates(base), _requests(base))
+        chain(
+            _of_the_cluster(node, census),
+            _machine(node),
+            _upkeep(node),
+            _alarms(base),
+            _certificates(base),
+            _requests(base),
+        )
     )
 
 
@@ -207,6 +214,29 @@ def _certificates(base: NodeBase) -> Iterator[str]:
             "Days until the certificate of a listener expires.",
             [({"listener": name}, round(days, 2)) for name, days in sorted(left.items())],
         )
+
+
+def _machine(node: Node) -> Iterator[str]:
+    """Names of the usual process and disk exporters would promise what they measure; these measure what a node uses."""
+    directory, disk, journal = node.settings.log_dir, node.runtime.disk, node.logs.journal
+    labels = {"log_dir": directory}
+    for name, value, help_text in (
+        ("chronik_disk_free_bytes", disk.free_bytes(directory), "Free space for the data directory."),
+        ("chronik_disk_total_bytes", disk.total_bytes(directory), "Size of the data directory's file system."),
+    ):
+        yield from _gauge(name, help_text, [(labels, value)])
+    yield from _histogram(
+        "chronik_sync_time_ms",
+        "How long a sync of the journal or of segments took. Producers with acks=all wait for it.",
+        [(NO_LABELS, Histogram(journal.sync_octaves, round(journal.sync_s * NS_PER_S)))],
+    )
+    for name, value, help_text in (
+        ("chronik_memory_budget_bytes", node.memory.size_bytes, "The memory budget for clients."),
+        ("chronik_segments_open", len(node.logs.open_files), "Segments whose files are open."),
+        ("chronik_segments_open_max", node.logs.open_files.segments_max, "Segments that may be open at once."),
+        ("chronik_connections_max", node.runtime.network.connections_max, "Connections that may be open at once."),
+    ):
+        yield from _gauge(name, help_text, [(NO_LABELS, value)])
 
 
 def _upkeep(node: Node) -> Iterator[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from itertools import accumulate
 from typing import Any
 
 from chronik.metadata.commands.broker_heartbeat import BrokerHeartbeat
@@ -17,9 +18,9 @@ from chronik.metadata.commands.describe_quorum import DescribeQuorum
 from chronik.metadata.commands.fence_broker import FenceBroker
 from chronik.metadata.delta import Changes
 from chronik.metadata.image import Image, Topic
+from chronik.runtime.units import OCTAVES
 
-NS_PER_US, NS_PER_SECOND = 1_000, 1_000_000_000
-OCTAVES = 32  # the last counts everything above half an hour
+NS_PER_US, NS_PER_SECOND, US_PER_MS = 1_000, 1_000_000_000, 1_000
 CREATION_WINDOW_SECONDS = 60
 TOPICS_PER_TURN = 500
 
@@ -32,9 +33,9 @@ class Histogram:
 
     __slots__ = ("slots", "sum_ns")
 
-    def __init__(self) -> None:
-        self.slots = [0] * (OCTAVES + 1)
-        self.sum_ns = 0
+    def __init__(self, slots: list[int] | None = None, sum_ns: int = 0) -> None:
+        self.slots = [0] * (OCTAVES + 1) if slots is None else slots
+        self.sum_ns = sum_ns
 
     def took(self, duration_ns: int) -> None:
         self.slots[min((duration_ns // NS_PER_US).bit_length(), OCTAVES)] += 1
@@ -43,6 +44,14 @@ class Histogram:
     @property
     def count(self) -> int:
         return sum(self.slots)
+
+    def percentile_ms(self, percent: int) -> float | None:
+        """A duration that at least this share did not exceed: the upper bound of its slot. None before the first."""
+        wanted = -(-self.count * percent // 100)
+        if not wanted:
+            return None
+        octave = next(octave for octave, below in enumerate(accumulate(self.slots)) if below >= wanted)
+        return (1 << octave) / US_PER_MS
 
 
 class Traffic:

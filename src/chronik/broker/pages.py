@@ -34,7 +34,8 @@ class StartingPages:
         return await starting_metrics(self._base)
 
     async def status(self) -> dict[str, Any]:
-        return beginning(self._base.node_id, self.why_not_ready(), self._base.alarms)
+        base = self._base
+        return beginning(base.node_id, self.why_not_ready(), base.alarms, base.runtime.clock.wall_ms())
 
 
 class NodePages:

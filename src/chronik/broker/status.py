@@ -10,6 +10,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from chronik import __version__
+from chronik.broker.metrics import Histogram
 from chronik.metadata.image import Image
 from chronik.metadata.snapshot import StateHash
 from chronik.runtime.alarms import Alarms
@@ -32,10 +33,11 @@ def why_not_ready(node: Node) -> str | None:
     return None
 
 
-def beginning(node_id: int, why_not: str | None, alarms: Alarms) -> dict[str, Any]:
-    """What every status page begins with, also that of a node that is still starting."""
+def beginning(node_id: int, why_not: str | None, alarms: Alarms, now_ms: int) -> dict[str, Any]:
+    """What every status page begins with, also that of a node that is still starting. `now_ms` is wall time."""
     return {
         "node_id": node_id,
+        "time_ms": now_ms,
         "software": f"chronik {__version__}",
         "ready": why_not is None,
         "not_ready_because": why_not,
@@ -51,7 +53,7 @@ class StatusPage:
     async def describe(self) -> dict[str, Any]:
         node = self._node
         image = node.store.image  # one moment: the hash is of this version, whatever is applied meanwhile
-        return beginning(node.node_id, why_not_ready(node), node.alarms) | {
+        return beginning(node.node_id, why_not_ready(node), node.alarms, node.runtime.clock.wall_ms()) | {
             "cluster_id": image.cluster_id,
             "quorum": self._quorum(),
             "broker": _broker(image, node.node_id),
@@ -59,6 +61,7 @@ class StatusPage:
             "version": image.version,
             "state_hash": await self._hash(image),
             "storage": self._storage(),
+            "machine": self._machine(),
         }
 
     def _storage(self) -> dict[str, Any]:
@@ -72,6 +75,26 @@ class StatusPage:
             "scrub_started_ms": scrub.started_ms if scrub.started_ms >= 0 else None,
             "scrub_finished_ms": scrub.finished_ms if scrub.finished_ms >= 0 else None,
             "scrub_checked_bytes": node.scrubber.checked_bytes,
+        }
+
+    def _machine(self) -> dict[str, Any]:
+        """What the node has of its machine, and how much of it is in use. Sizes are in bytes."""
+        node = self._node
+        directory, disk, settings = node.settings.log_dir, node.runtime.disk, node.settings
+        sync_times = Histogram(node.logs.journal.sync_octaves)
+        return {
+            "log_dir": directory,
+            "disk_free_bytes": disk.free_bytes(directory),
+            "disk_total_bytes": disk.total_bytes(directory),
+            "sync_p50_ms": sync_times.percentile_ms(50),
+            "sync_p99_ms": sync_times.percentile_ms(99),
+            "memory_bytes": settings.machine.memory_bytes,
+            "memory_budget_bytes": node.memory.size_bytes,
+            "memory_held_bytes": node.memory.size_bytes - node.memory.room_bytes,
+            "connections": len(node.connections),
+            "connections_max": node.runtime.network.connections_max,
+            "segments_open": len(node.logs.open_files),
+            "segments_open_max": node.logs.open_files.segments_max,
         }
 
     def _quorum(self) -> dict[str, Any]:

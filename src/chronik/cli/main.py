@@ -33,6 +33,7 @@ COMMANDS: Final = {
     "user": "chronik.cli.user:app",
     "acl": "chronik.cli.acl:app",
     "cluster": "chronik.cli.cluster:app",
+    "doctor": "chronik.cli.doctor:doctor",
     "storage": "chronik.cli.storage:app",
     "compat": "chronik.cli.compat:compat",
     "debug": "chronik.cli.debug:app",

@@ -15,15 +15,16 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal
 
 from chronik.runtime.wording import counted
+from chronik.runtime.wording import human_bytes as human_bytes
+from chronik.runtime.wording import human_count as human_count
+from chronik.runtime.wording import human_duration as human_duration
 
 Row = Mapping[str, Any]
 
 NOTHING: Final = "-"
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 GAP: Final = 2  # blanks between two columns
 TEXT_MIN: Final = 8  # characters of a text that must be seen for its column to be worth showing
-SECONDS_PER: Final = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,35 +116,6 @@ def _cell(value: Any, column: Column) -> str:
 def print_json(value: Any) -> None:
     """One document; indented only where somebody reads it."""
     print(json.dumps(value, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None))
-
-
-def human_bytes(size_bytes: int) -> str:
-    """As people say it: 1023 B, 1.5 KiB, 20 MiB."""
-    value = float(size_bytes)
-    for unit in UNITS[:-1]:
-        if abs(value) < 1024:
-            return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
-        value /= 1024
-    return f"{value:.1f} {UNITS[-1]}"
-
-
-def human_count(count: int) -> str:
-    return f"{count:,}"
-
-
-def human_duration(duration_ms: int) -> str:
-    """The two largest units that say something: 850ms, 4.2s, 3m 20s, 2d 4h."""
-    if duration_ms < 1000:
-        return f"{duration_ms}ms"
-    if duration_ms < 60_000:
-        return f"{duration_ms / 1000:.1f}s"
-    left_s = duration_ms // 1000
-    parts = []
-    for unit, unit_s in SECONDS_PER:
-        count, left_s = divmod(left_s, unit_s)
-        if count:
-            parts.append(f"{count}{unit}")
-    return " ".join(parts[:2])
 
 
 def yes_or_no(flag: bool) -> str:  # noqa: FBT001 - the flag is what is shown

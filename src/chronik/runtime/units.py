@@ -8,6 +8,8 @@ MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS
 
+OCTAVES = 32  # of durations that are counted by powers of two of a microsecond; the last is of half an hour and more
+
 KIB = 1 << 10
 MIB = 1 << 20
 GIB = 1 << 30

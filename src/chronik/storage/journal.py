@@ -22,6 +22,7 @@ from chronik.runtime.buggify import SYNCED_BY_FILE
 from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Disk, File
 from chronik.runtime.invariants import broken, check
+from chronik.runtime.units import OCTAVES
 from chronik.storage.capture import Capture, syncs_of
 from chronik.storage.commit_delay import CommitDelay
 from chronik.storage.errors import CorruptSegment, LogFull, StorageFailed
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from chronik.storage.log import Log
 
 AHEAD_BYTES = 512 << 10  # of zeros behind the end
+US_PER_S = 1_000_000
 
 
 def journal_path(directory: str, number: int) -> str:
@@ -58,6 +60,9 @@ class Journal:
         self.running: asyncio.Future[None] | None = None  # resolves when the round under way has ended
         self.round_count = 0
         self.sync_count = 0
+        self.sync_octaves = [0] * (OCTAVES + 1)  # syncs by duration: slot n counts those below 2**n microseconds
+        self.sync_s = 0.0  # of all syncs together
+        self._sync_started_s = 0.0  # on the loop's clock
         self._on_failure = on_failure
         self._promise = promise
         self._disk = disk
@@ -242,6 +247,7 @@ class Journal:
             return
         self.round_count += 1
         self.sync_count += len(files) + len(directories)
+        self._sync_started_s = self._loop.time()
         if directories:
             syncing = self._lane.run(in_order(syncs_of(files, directories, self._disk)))
         else:
@@ -286,6 +292,9 @@ class Journal:
         error = done.exception()
         if error is not None:
             self.fail(error)
+        took_s = self._loop.time() - self._sync_started_s
+        self.sync_s += took_s
+        self.sync_octaves[min(int(took_s * US_PER_S).bit_length(), OCTAVES)] += 1
         future = self.running
         if future is None:  # failed meanwhile
             return

@@ -31,7 +31,7 @@ class OpenFiles:
     """`fail` is told of a failed sync and returns what to raise."""
 
     def __init__(self, files_max: int, fail: Callable[[OSError], StorageFailed]) -> None:
-        self._segments_max = max(1, files_max // FILES_PER_SEGMENT)
+        self.segments_max = max(1, files_max // FILES_PER_SEGMENT)
         self._fail = fail
         self._open: dict[ref[Segment], None] = {}  # those looked at last are at the end
 
@@ -40,7 +40,7 @@ class OpenFiles:
 
     @property
     def is_at_limit(self) -> bool:
-        return len(self._open) >= self._segments_max
+        return len(self._open) >= self.segments_max
 
     def opens(self, segment: Segment) -> None:
         """It is about to open a file."""
@@ -51,10 +51,10 @@ class OpenFiles:
             self._make_room()
         self._open[key] = None
         check(
-            len(self._open) <= max(self._segments_max, 1) + LOOKED_AT_MAX,
+            len(self._open) <= max(self.segments_max, 1) + LOOKED_AT_MAX,
             "23 open files are bounded",
             open=len(self._open),
-            allowed=self._segments_max,
+            allowed=self.segments_max,
         )
 
     def _forget(self, key: ref[Segment]) -> None:

@@ -13,8 +13,7 @@ from chronik.runtime.secured_network import SecuredNetwork
 if TYPE_CHECKING:
     from chronik.runtime.interfaces import Network
 
-REQUEST: Final = b"GET /status HTTP/1.0\r\n\r\n"
-ANSWER_BYTES_MAX: Final = 1 << 20
+ANSWER_BYTES_MAX: Final = 64 << 20  # metrics of ten thousand topics take a few megabytes
 TIMEOUT_S: Final = 3.0
 ADMIN_PORT_ABOVE: Final = 552  # the default admin port is the client port plus this
 
@@ -24,29 +23,40 @@ async def status(
 ) -> dict[str, Any] | None:
     """The page, or None: nothing answers, or another node does. An admin listener is often on loopback; on another
     machine the same address may belong to a node of another cluster. `cluster_id` is None where it is not known."""
+    body = await page_text(network, address, "/status", timeout_s)
     try:
-        try:
-            page = _page(await _get(network, address, timeout_s))
-        except TlsFailed:
-            if not isinstance(network, SecuredNetwork):
-                raise
-            page = _page(await _get(network.plain, address, timeout_s))  # an admin listener may have no TLS
-    except (OSError, TimeoutError, ValueError):
+        page = _document(body) if body is not None else None
+    except ValueError:
+        return None
+    if page is None:
         return None
     is_ours = cluster_id is None or page.get("cluster_id") == cluster_id
     return page if is_ours and page.get("node_id") == node_id else None
 
 
+async def page_text(network: Network, address: Address, path: str, timeout_s: float = TIMEOUT_S) -> bytes | None:
+    """The body of a page of an admin listener; None if nothing answers, or something else does."""
+    try:
+        try:
+            return _body(await _get(network, address, path, timeout_s))
+        except TlsFailed:
+            if not isinstance(network, SecuredNetwork):
+                raise
+            return _body(await _get(network.plain, address, path, timeout_s))  # an admin listener may have no TLS
+    except (OSError, TimeoutError, ValueError):
+        return None
+
+
 async def why_not_kafka(network: Network, address: Address, timeout_s: float = TIMEOUT_S) -> str | None:
     """What is wrong with an address that speaks HTTP, as admin listeners do; None where it does not."""
     try:
-        answer = await _get(network, address, timeout_s)
+        answer = await _get(network, address, "/status", timeout_s)
     except (OSError, TimeoutError, ValueError):
         return None
     if not answer.startswith(b"HTTP/"):
         return None
     try:
-        node_id = _page(answer).get("node_id")
+        node_id = _document(_body(answer)).get("node_id")
     except ValueError:
         node_id = None
     if node_id is None:
@@ -57,20 +67,24 @@ async def why_not_kafka(network: Network, address: Address, timeout_s: float = T
     )
 
 
-async def _get(network: Network, address: Address, timeout_s: float) -> bytes:
+async def _get(network: Network, address: Address, path: str, timeout_s: float) -> bytes:
     async with asyncio.timeout(timeout_s):
         transport, protocol = await network.connect(*address, _Answer)
         try:
-            transport.write(REQUEST)
+            transport.write(f"GET {path} HTTP/1.0\r\n\r\n".encode())
             return await cast(_Answer, protocol).whole
         finally:
             transport.close()
 
 
-def _page(answer: bytes) -> dict[str, Any]:
+def _body(answer: bytes) -> bytes:
     head, _, body = answer.partition(b"\r\n\r\n")
     if not head.startswith(b"HTTP/1.1 200 "):
-        raise ValueError("no status here")
+        raise ValueError("no such page here")
+    return body
+
+
+def _document(body: bytes) -> dict[str, Any]:
     page = json.loads(body)
     if not isinstance(page, dict):
         raise ValueError("no status here")
@@ -87,7 +101,7 @@ class _Answer(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._data += data
         if len(self._data) > ANSWER_BYTES_MAX and not self.whole.done():
-            self.whole.set_exception(ValueError("a status of more than a megabyte"))
+            self.whole.set_exception(ValueError(f"a page of more than {ANSWER_BYTES_MAX} bytes"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self.whole.done():
