@@ -170,11 +170,13 @@ def read_all(cluster: Cluster, topic: str, partitions: int = PARTITIONS) -> dict
 
 
 def offsets_of(consumer: Consumer, place: TopicPartition) -> tuple[int, int] | None:
-    """None while a new leader does not know yet how far its predecessor had committed."""
+    """None while a new leader does not know yet how far its predecessor had committed, or while the client has no
+    connection to it: librdkafka reports that with codes of its own, which are negative."""
     try:
         return consumer.get_watermark_offsets(place, timeout=PATIENCE_S)
     except KafkaException as fault:
-        if fault.args[0].code() != KafkaError.OFFSET_NOT_AVAILABLE:
+        code = fault.args[0].code()
+        if code >= 0 and code != KafkaError.OFFSET_NOT_AVAILABLE:
             raise
         return None
 
