@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -39,7 +41,7 @@ Run = Callable[..., Done]
 
 @pytest.fixture
 def run_command(monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes], tmp_path: Any) -> Run:
-    """Runs `chronik` with these words in this process, with `stdin` if given."""
+    """Runs `chronik` with these words in this process, with `stdin` if given, and with contexts of the test's own."""
 
     def run(*words: str, stdin: bytes = b"") -> Done:
         given = tmp_path / "stdin"
@@ -48,7 +50,7 @@ def run_command(monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixt
         with given.open("rb") as file:
             monkeypatch.setattr(sys, "stdin", file)
             capfdbinary.readouterr()
-            with pytest.raises(SystemExit) as ended:
+            with patch.dict(os.environ, XDG_CONFIG_HOME=str(tmp_path / "config")), pytest.raises(SystemExit) as ended:
                 main()
         sys.stdout.flush()
         out, err = capfdbinary.readouterr()

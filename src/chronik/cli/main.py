@@ -14,6 +14,7 @@ from typing import Final
 from cyclopts import App, CycloptsError, Parameter
 
 from chronik import __version__
+from chronik.cli.contexts import apply_context
 from chronik.cli.errors import CommandError, Misused
 from chronik.cli.helping import Reflowing
 from chronik.cli.session import DONE, EXIT_CODES, INTERRUPTED, MISUSED, complain
@@ -43,6 +44,7 @@ COMMANDS: Final = {
     "dlq": "chronik.cli.dlq:app",
     "table": "chronik.cli.table:app",
     "materialize": "chronik.cli.materialize:materialize",
+    "context": "chronik.cli.context:app",
     "completion": "chronik.cli.completion:completion",
 }
 
@@ -59,7 +61,8 @@ For example:
   chronik group describe billing
 
 Commands that talk to a cluster take --bootstrap (or CHRONIK_BOOTSTRAP) and --format json. Where it needs a login, name
-a properties file with --command-config (or CHRONIK_COMMAND_CONFIG)."""
+a properties file with --command-config (or CHRONIK_COMMAND_CONFIG). `chronik context` saves both under a name, which
+--context (or CHRONIK_CONTEXT) chooses."""
 
 app = App(
     name="chronik",
@@ -111,7 +114,7 @@ def _require_text(words: Sequence[str]) -> Sequence[str]:
 
 def main() -> None:
     try:
-        words = normalized(_require_text(sys.argv[1:]))
+        words = normalized(apply_context(_require_text(sys.argv[1:]), os.environ))
         if words[:1] in ([], ["--help"], ["-h"]):
             for noun in COMMANDS:
                 app[noun]

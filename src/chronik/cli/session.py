@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeVar
 
 from cyclopts import Parameter
 
+from chronik.cli.contexts import CONTEXT
 from chronik.cli.errors import CommandFailed, Misused, NoBroker
 
 if TYPE_CHECKING:
@@ -96,7 +97,9 @@ def run(options: Options, work: Callable[[ClusterClient], Awaitable[int | None]]
 
 def not_reached(error: Exception, bootstrap: str) -> NoBroker:
     end = "" if str(error).endswith(("?", ".")) else "."
-    return NoBroker(f"{error}{end} Asked: {bootstrap} (--bootstrap or CHRONIK_BOOTSTRAP)")
+    context = os.environ.get(CONTEXT)
+    source = f"context {context}" if context else "--bootstrap or CHRONIK_BOOTSTRAP"
+    return NoBroker(f"{error}{end} Asked: {bootstrap} ({source})")
 
 
 def run_loop(work: Awaitable[int]) -> int:
