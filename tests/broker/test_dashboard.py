@@ -1,4 +1,4 @@
-"""The dashboard in docs/ shows numbers that a node has, and all that operators of the quorum were promised."""
+"""The dashboard, the alert rules and the reference in docs/ name the metrics that a node has, and all of them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import json
 import re
 from pathlib import Path
 
-from tests.broker.hostile import World, run
-from tests.broker.test_admin import scrape
+import yaml
 
-DASHBOARD = Path(__file__).parents[2] / "docs" / "grafana.json"
+from tests.broker.hostile import World, run
+from tests.broker.test_admin import Browser
+
+DOCS = Path(__file__).parents[2] / "docs"
 PROMISED = {
     "metadata_write_latency_ms",
     "metadata_read_latency_ms",
@@ -21,26 +23,61 @@ PROMISED = {
     "metadata_replication_errors",
     "leader_heartbeat_failures",
 }
-_metric = re.compile(r"\b(?:kafka|metadata|topic|lease|leader)_[a-z_]+")
+WITH_TLS = {"chronik_certificate_expiry_days"}
+_metric = re.compile(r"\b(?:chronik|kafka|metadata|topic|lease|leader)_[a-z_]+")
+_family = re.compile(r"^# TYPE (\S+) (\S+)$", re.MULTILINE)
+_row = re.compile(r"^\| `([a-z_]+)` \| ([a-z]+) \| [a-z_, ]*\| .+ \| .*\|$", re.MULTILINE)
 
 
-def shown() -> set[str]:
-    panels = json.loads(DASHBOARD.read_text())["panels"]
-    return {name for panel in panels for target in panel["targets"] for name in _metric.findall(target["expr"])}
+def named_in(expressions: list[str]) -> set[str]:
+    return {name.removesuffix("_bucket") for expression in expressions for name in _metric.findall(expression)}
 
 
-def test_every_number_on_the_dashboard_is_there() -> None:
-    """A panel of a metric that was renamed is empty, and looks as if all were well."""
+def dashboard() -> set[str]:
+    panels = json.loads((DOCS / "grafana.json").read_text())["panels"]
+    return named_in([target["expr"] for panel in panels for target in panel["targets"]])
+
+
+def alerts() -> list[dict[str, object]]:
+    [group] = yaml.safe_load((DOCS / "alerts.yml").read_text())["groups"]
+    rules: list[dict[str, object]] = group["rules"]
+    return rules
+
+
+def served() -> dict[str, str]:
+    """Types of all metrics by name, also of those without samples: no group has lag before there are groups."""
+    text = ""
 
     async def test() -> None:
+        nonlocal text
         world = await World.make()
-        await world.create()
-        await world.produce()
-        scraped = {name for name, _ in await scrape(world.node)}
-        assert shown() <= scraped, shown() - scraped
+        _, text = await Browser(world.node).get("/metrics")
 
     run(test())
+    return dict(_family.findall(text))
 
 
-def test_the_quorums_numbers_are_on_it() -> None:
-    assert {name.removesuffix("_bucket") for name in shown()} >= PROMISED
+def test_every_number_on_the_dashboard_and_in_the_alerts_is_there() -> None:
+    """A panel or an alert of a metric that was renamed is empty, and looks as if all were well."""
+    known = served().keys() | WITH_TLS
+    assert dashboard() <= known
+    assert named_in([str(rule["expr"]) for rule in alerts()]) <= known
+
+
+def test_the_quorums_numbers_are_on_the_dashboard() -> None:
+    assert dashboard() >= PROMISED
+
+
+def test_every_alert_says_what_to_do() -> None:
+    """An alert at night is read by somebody who has never seen it."""
+    for rule in alerts():
+        assert rule.keys() >= {"alert", "expr", "labels", "annotations"}
+        annotations = rule["annotations"]
+        assert isinstance(annotations, dict)
+        assert annotations.keys() == {"summary", "action"}
+
+
+def test_the_reference_lists_every_metric_with_its_type() -> None:
+    documented = dict(_row.findall((DOCS / "metrics.md").read_text()))
+    assert documented.keys() - WITH_TLS == served().keys()
+    assert {name: kind for name, kind in documented.items() if name not in WITH_TLS} == served()

@@ -8,7 +8,7 @@ the replica manager is of this node.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -18,13 +18,14 @@ from chronik.raft.messages import Role
 from chronik.runtime.units import NS_PER_MS, NS_PER_S
 
 if TYPE_CHECKING:
+    from chronik.broker.group_lag import GroupLag
     from chronik.broker.node import Node
     from chronik.broker.node_base import NodeBase
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 SHOWN_OCTAVES = range(7, 25)  # bounds of 128 us to 16.8 s; what is quicker or slower shows in the first and the last
-US_PER_MS = 1000
+US_PER_MS = MS_PER_S = 1000
 METADATA_READS = ("Metadata", "DescribeTopicPartitions", "DescribeCluster")
 
 TRAFFIC = (
@@ -49,9 +50,11 @@ async def starting_metrics(base: NodeBase) -> str:
 
 async def metrics_text(base: NodeBase, node: Node) -> str:
     census = await node.census.take(node.store.image, node.node_id)
+    lags = await node.group_lags.take()
     return await _text(
         chain(
             _of_the_cluster(node, census),
+            _groups(lags),
             _machine(node),
             _upkeep(node),
             _alarms(base),
@@ -214,6 +217,21 @@ def _certificates(base: NodeBase) -> Iterator[str]:
             "Days until the certificate of a listener expires.",
             [({"listener": name}, round(days, 2)) for name, days in sorted(left.items())],
         )
+
+
+def _groups(lags: Sequence[GroupLag]) -> Iterator[str]:
+    """Of the groups that this node coordinates: the sum over all nodes is the cluster's."""
+    places = [({"group": each.group_id, "topic": each.topic, "partition": each.partition}, each) for each in lags]
+    yield from _gauge(
+        "kafka_consumergroup_lag",
+        "Records between the group's committed offset and the end of the partition.",
+        [(labels, each.record_count) for labels, each in places],
+    )
+    yield from _gauge(
+        "kafka_consumergroup_lag_seconds",
+        "Age of the oldest record that the group has not read; 0 without lag, missing if it is not known.",
+        [(labels, each.age_ms / MS_PER_S) for labels, each in places if each.age_ms is not None],
+    )
 
 
 def _machine(node: Node) -> Iterator[str]:

@@ -29,6 +29,7 @@ from chronik.broker.dispatch import Dispatcher
 from chronik.broker.errors import CannotStart
 from chronik.broker.fetch_sessions import FetchSessions
 from chronik.broker.first_users import bring_first_users
+from chronik.broker.group_lag import GroupLags
 from chronik.broker.hanging_transactions import HangingTransactions
 from chronik.broker.identity import keep_used, require_disk, settle_identity
 from chronik.broker.image_directory import ImageDirectory
@@ -139,6 +140,7 @@ class Node:
         self.groups = self.coordinators.groups
         self.following = ImageListener(self)
         self.services = self._services()
+        self.group_lags = GroupLags(self.services)
         self.dispatcher = Dispatcher(self.services, served_apis())
         self._serves = False  # registered, and not stopping yet
 

@@ -13,7 +13,7 @@ NOT_COORDINATOR; while it is being loaded, COORDINATOR_LOAD_IN_PROGRESS.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, Generic, TypeAlias, TypeVar
 
@@ -320,6 +320,14 @@ class GroupCoordinator:
     def image_changed(self, image: Image, changes: Changes) -> None:
         """The metadata changed: every shard that is served here hears of it."""
         self._runtime.image_changed(image, changes)
+
+    def committed_offsets(self) -> Iterator[tuple[str, str, int, int]]:
+        """Group, topic, partition and offset of what is stored here; what comes or goes meanwhile may be missing."""
+        for _, shard in self._runtime.active():
+            for group_id in shard.offsets.groups():
+                for topic, partitions in list(shard.offsets.of(group_id).items()):
+                    for index, value in list(partitions.items()):
+                        yield group_id, topic, index, value.offset
 
     async def expire(self, now_ms: int) -> int:
         """Removes offsets past their retention and groups nobody needs; returns the number of records written.
