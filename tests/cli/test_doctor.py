@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import stat
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from tests.cli.conftest import Run
 
 pytestmark = pytest.mark.slow
 
+Unique = Callable[[str], str]
 SETTINGS = {
     "chronik.admin.listener": "127.0.0.1:0",
     "default.replication.factor": "3",
@@ -165,3 +166,20 @@ def test_the_bundle_holds_no_secret_and_no_record(run_command: Run, tmp_path: Pa
             assert value not in data
             if member.name.endswith(".json"):
                 json.loads(data)
+
+
+def test_explain_says_why_a_group_is_behind(run_command: Run, our_broker: Cluster, unique: Unique) -> None:
+    """The question that follows every alert about lag."""
+    topic, group, at = unique("explained"), unique("behind"), ("--bootstrap", our_broker.bootstrap)
+    run_command("topic", "create", topic, "--partitions", "1", *at)
+    run_command("produce", topic, *at, stdin=b"1\n2\n3\n")
+    run_command("consume", topic, "--group", group, "--count", "1", *at)
+    done = run_command("group", "explain", group, "--for", "1", "--format", "json", *at)
+    assert (done.exit_code, done.json["lag"]) == (0, 2)
+    assert [each["cause"] for each in done.json["causes"]] == ["no-members"]
+    assert "Start its consumers" in run_command("group", "explain", group, "--for", "1", *at).out
+    run_command("consume", topic, "--group", group, *at)
+    assert "is not behind" in run_command("group", "explain", group, *at).out
+    unknown = run_command("group", "explain", group[:-1], *at)
+    assert (unknown.exit_code, "does not exist" in unknown.err) == (1, True)
+    assert run_command("group", "explain", group, "--for", "0", *at).exit_code == 2

@@ -1,7 +1,8 @@
-"""`chronik group`: list, describe, reset and delete consumer groups."""
+"""`chronik group`: list, describe, explain, reset and delete consumer groups."""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,20 +18,24 @@ from chronik.runtime.wording import counted
 
 if TYPE_CHECKING:
     from chronik.client.admin.groups import Group
+    from chronik.client.doctor.lag_causes import Look
     from chronik.client.routing import ClusterClient
 
 app = App(
     name="group",
     help="""\
-List, describe, reset and delete consumer groups.
+List, describe, explain, reset and delete consumer groups.
 
 For example:
   chronik group list
   chronik group describe billing
+  chronik group explain billing
   chronik group reset billing --to "2h ago"
   chronik group reset billing --to "2h ago" --execute
   chronik group delete billing""",
 )
+
+EXPLAIN_SECONDS_MAX = 600
 
 LISTED_COLUMNS = (
     Column("group", "GROUP"),
@@ -130,6 +135,50 @@ def describe(*names: str, options: Options = DEFAULTS) -> int:
                 f"members {len(document['members'])}  {lag}"
             )
             print_rows(document["partitions"], LAG_COLUMNS, as_json=False, empty="It has no offsets and no members.")
+
+    return run(options, work)
+
+
+@app.command
+def explain(name: str, *, seconds: Annotated[int, Parameter(name="--for")] = 6, options: Options = DEFAULTS) -> int:
+    """Say why a group is behind, and what to do about it.
+
+    Looks at the group twice, and compares what was read, committed and written in between.
+
+    For example:
+      chronik group explain billing
+      chronik group explain billing --for 30 --format json
+
+    Parameters
+    ----------
+    name
+        Name of the group.
+    seconds
+        Seconds between the two looks; default: 6, because most clients commit every 5 seconds.
+    """
+    if not 1 <= seconds <= EXPLAIN_SECONDS_MAX:
+        raise Misused(f"--for {seconds}: use 1 to {EXPLAIN_SECONDS_MAX} seconds")
+
+    async def work(cluster: ClusterClient) -> None:
+        from chronik.client.doctor.lag_causes import causes
+
+        await existing_group(cluster, name)
+        before = await _look(cluster, name)
+        if before.lag:
+            with progress(f"watching {name} for {seconds} s"):
+                await asyncio.sleep(seconds)
+        after = await _look(cluster, name) if before.lag else before
+        found = causes(name, before, after)
+        if options.wants_json:
+            rows = [{"cause": each.name, "text": each.text, "action": each.action or None} for each in found]
+            print_json({"group": name, "state": after.state, "lag": after.lag, "causes": rows})
+            return
+        behind = f"{counted(after.lag, 'record')} behind" if after.lag else "not behind"
+        print(f"{name} is {behind}, with {counted(len(after.members), 'member')} in state {after.state}.")
+        for each in found:
+            print(f"{each.text}\n  {each.action}" if each.action else each.text)
+        if after.lag and not found:
+            print("It has lag, but nothing stands still: look again with a longer --for.")
 
     return run(options, work)
 
@@ -245,6 +294,40 @@ def delete(
         return exit_code
 
     return run(options, work)
+
+
+async def _look(cluster: ClusterClient, name: str) -> Look:
+    from chronik.client.admin import groups, offsets
+    from chronik.client.doctor.lag_causes import Look, PartitionLook
+    from chronik.client.errors import ClientError
+    from chronik.client.topology import TopicPartition
+    from chronik.wire.offset_specs import EARLIEST, LATEST
+
+    group = await groups.describe(cluster, name)
+    committed = await offsets.committed(cluster, name)
+    readers = {at: member.client_id or member.member_id for member in group.members for at in member.partitions}
+    topics = sorted({at.topic for at in committed.keys() | readers.keys()})
+    topology = await cluster.retrying(lambda: cluster.refresh(topics))
+    leaders = {
+        TopicPartition(topic, each.partition): each.leader_id
+        for topic in topics
+        if topic in topology.topics
+        for each in topology.topics[topic].partitions.values()
+    }
+    # What has no leader cannot be asked, and asking would wait for one.
+    led = [at for at, leader_id in leaders.items() if leader_id >= 0]
+    starts = await offsets.look_up(cluster, dict.fromkeys(led, EARLIEST)) if led else {}
+    ends = await offsets.look_up(cluster, dict.fromkeys(led, LATEST)) if led else {}
+    now_ms = cluster.clock.wall_ms()
+    partitions = {}
+    for at, leader_id in leaders.items():
+        offset = committed[at].offset if at in committed else None
+        start, end = starts.get(at), ends.get(at)
+        if start is None or end is None or isinstance(start, ClientError) or isinstance(end, ClientError):
+            partitions[at] = PartitionLook(offset, offset or 0, offset or 0, leader_id)
+        else:
+            partitions[at] = PartitionLook(offset, start.offset, end.offset, leader_id)
+    return Look(now_ms, group.state, readers, [each.member_id for each in group.members], partitions)
 
 
 async def existing_group(cluster: ClusterClient, name: str) -> Group:
