@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from chronik.broker import dispatch
 from tests.broker.attacks import ATTACKS, prepare
 from tests.broker.holds import MeasuredNode, calibrate
 
 HOLD_MS_MAX = 100
 CYCLIC_OBJECTS_MAX = 1_000  # a connection that ends leaves some twenty
+TRACKED_OBJECTS_MAX = 20_000
 TRIES = 3  # what a request costs it costs each time; a collection of garbage may come into one of them
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("hostile")]
@@ -65,6 +68,26 @@ def test_a_large_response_is_no_garbage_in_a_cycle(node: MeasuredNode, name: str
         assert gc.collect() <= CYCLIC_OBJECTS_MAX
     finally:
         gc.enable()
+
+
+def test_a_large_answer_is_nothing_to_the_collector(node: MeasuredNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full collection may come while it waits to be encoded, and looks at every object that is tracked then: with
+    200,000 of them, in addition to what the node holds, it held the loop for more than 100 ms."""
+    encoded, tracked_counts = dispatch._encoded, []
+
+    def count(*arguments: Any) -> Any:
+        gc.collect()
+        tracked_counts.append(len(gc.get_objects()))
+        return encoded(*arguments)
+
+    name = "elect leaders of 200,000 partitions"
+    ATTACKS[name](node)
+    node.wait_until_quiet()
+    gc.collect()
+    before_count = len(gc.get_objects())
+    monkeypatch.setattr(dispatch, "_encoded", count)
+    ATTACKS[name](node)
+    assert max(tracked_counts) - before_count < TRACKED_OBJECTS_MAX
 
 
 def test_there_are_at_least_thirty_of_them() -> None:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from chronik.broker.transaction_markers import IN_FLIGHT_MAX, TransactionMarkers
+from chronik.broker.transaction_markers import IN_FLIGHT_MAX, TransactionMarkers, Written
 from chronik.coordinator.transactions.markers import MarkerOrder
 from chronik.coordinator.transactions.transaction import TopicPartition
 from chronik.metadata.image import NO_LEADER
@@ -25,6 +25,45 @@ P0, P1, P2 = ("t", 0), ("t", 1), ("t", 2)
 STATE_PARTITION = 4
 
 
+class Here:
+    """This node: keeps markers until the test says what became of them."""
+
+    node_id = 9
+
+    def __init__(self) -> None:
+        self.written: list[tuple[MarkerOrder, TopicPartition, asyncio.Future[ErrorCode]]] = []
+        self.refusals: list[ErrorCode] = []  # of the next ones, which are not appended then
+        self.at_once = 1_000_000  # markers that one loop iteration has time for
+        self.left = self.at_once
+        self.pauses = 0
+
+    def write(self, order: MarkerOrder, partition: TopicPartition) -> Written:
+        if self.refusals:
+            return self.refusals.pop(0)
+        future: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+        self.written.append((order, partition, future))
+        return future
+
+    def outcome_of(self, written: asyncio.Future[Any]) -> ErrorCode:
+        outcome: ErrorCode = written.result()
+        return outcome
+
+    def may_go_on(self, pieces: int) -> bool:
+        self.left -= 1
+        return self.left > 0
+
+    def go_on_later(self, go_on: Callable[[], None]) -> None:
+        self.pauses += 1
+        self.left = self.at_once
+        asyncio.get_running_loop().call_soon(go_on)
+
+    async def settle(self, outcome: ErrorCode = ErrorCode.NONE) -> None:
+        settled, self.written = self.written, []
+        for _, _, future in settled:
+            future.set_result(outcome)
+        await let_everything_happen()
+
+
 class Cluster:
     """Leaders by partition, and what each request to them is answered."""
 
@@ -36,7 +75,8 @@ class Cluster:
         self.stuck: set[TopicPartition] = set()
         self.finished: list[TopicPartition] = []
         self.tasks: list[asyncio.Future[None]] = []
-        self.markers = TransactionMarkers(lambda: self, self.ask, self.start, asyncio.sleep)  # type: ignore[arg-type,return-value]
+        self.here = Here()
+        self.markers = TransactionMarkers(lambda: self, self.ask, self.start, asyncio.sleep, self.here)  # type: ignore[arg-type,return-value]
 
     def start(self, _: str, work: Coroutine[Any, Any, None]) -> None:
         self.tasks.append(asyncio.ensure_future(work))
@@ -205,5 +245,70 @@ def test_a_partition_that_knows_a_later_epoch_has_ended_the_transaction() -> Non
         cluster.write(P0)
         await let_everything_happen()
         assert cluster.finished == [P0]
+
+    play(story)
+
+
+def test_markers_for_partitions_of_this_node_need_no_request_and_finish_when_they_are_committed() -> None:
+    """A marker that is only appended goes with its leader, so the transaction must not be complete yet."""
+
+    async def story(cluster: Cluster) -> None:
+        cluster.leaders = {P0: Here.node_id, P1: Here.node_id, P2: 2}
+        cluster.write(P0, P1, P2)
+        await let_everything_happen()
+        assert cluster.requests == [(2, [(7, P2)])]
+        assert [partition for _, partition, _ in cluster.here.written] == [P0, P1]
+        assert cluster.finished == [P2]
+        await cluster.here.settle()
+        assert cluster.finished == [P2, P0, P1]
+
+    play(story)
+
+
+def test_a_marker_that_this_node_refuses_goes_to_the_leader_of_then() -> None:
+    """Refused at once, or after the append because the leadership has moved: both are tried again."""
+
+    async def story(cluster: Cluster) -> None:
+        cluster.leaders[P0] = cluster.leaders[P1] = Here.node_id
+        cluster.here.refusals = [ErrorCode.NOT_ENOUGH_REPLICAS]
+        cluster.write(P0, P1)
+        await let_everything_happen()
+        await cluster.here.settle(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        assert cluster.finished == []
+        cluster.leaders[P0] = cluster.leaders[P1] = 2
+        await asyncio.sleep(1)
+        assert sorted(partition for _, asked in cluster.requests for _, partition in asked) == [P0, P1]
+        assert sorted(cluster.finished) == [P0, P1]
+
+    play(story)
+
+
+def test_markers_of_a_former_coordinator_are_not_written_here() -> None:
+    """Between the order and the next loop iteration the state partition may move."""
+
+    async def story(cluster: Cluster) -> None:
+        cluster.leaders[P0] = Here.node_id
+        cluster.write(P0)
+        cluster.markers.forget(STATE_PARTITION)
+        await let_everything_happen()
+        assert cluster.here.written == []
+        cluster.write(P0)
+        await let_everything_happen()
+        assert len(cluster.here.written) == 1
+
+    play(story)
+
+
+def test_very_many_markers_for_this_node_leave_time_for_others() -> None:
+    """A transaction with 10,000 partitions must not hold the loop."""
+
+    async def story(cluster: Cluster) -> None:
+        cluster.leaders = {("t", index): Here.node_id for index in range(100)}
+        cluster.here.at_once = cluster.here.left = 10
+        cluster.write(*cluster.leaders)
+        await let_everything_happen()
+        assert cluster.here.pauses == 9
+        await cluster.here.settle()
+        assert len(cluster.finished) == 100
 
     play(story)

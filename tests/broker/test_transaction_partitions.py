@@ -187,12 +187,14 @@ def test_one_question_of_a_transactional_id_waits(
 
 
 def test_a_transaction_of_this_node_is_asked_about_by_a_call() -> None:
-    """Other transactions do not wait for it, and no request is sent."""
+    """Other transactions do not wait for it, no request is sent, and no task is started: each costs time in every
+    transaction."""
 
     async def story(world: World) -> None:
         a, b = world.ask("a", 4, T0, T1), world.ask("b", verify_only=True)
         await happen()
         assert not world.nodes.sent
+        assert not world.tasks.names()
         arguments, options, answer = world.coordinator.calls[0]
         assert (arguments, options) == (("a", 9, 4, [T0, T1]), {"verify_only": False, "transaction_version": 2})
         assert world.coordinator.calls[1][1] == {"verify_only": True, "transaction_version": 0}
@@ -200,6 +202,22 @@ def test_a_transaction_of_this_node_is_asked_about_by_a_call() -> None:
         assert await b == {T0: ErrorCode.TRANSACTION_ABORTABLE}
         answer.set_result({T0: NONE, T1: NONE})
         assert await a == {T0: NONE, T1: NONE}
+
+    play(story, HERE)
+
+
+def test_a_question_that_is_cancelled_ends_the_one_that_waits_for_it() -> None:
+    """Requests are cancelled when the node stops. Nothing may start then, and nothing may wait."""
+
+    async def story(world: World) -> None:
+        first = world.ask("a")
+        await happen()
+        second = world.ask("a", 1)
+        await happen()
+        first.cancel()
+        assert await second == {T0: ErrorCode.NETWORK_EXCEPTION}
+        assert not world.tasks.names()
+        assert len(world.coordinator.calls) == 1
 
     play(story, HERE)
 

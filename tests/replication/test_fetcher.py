@@ -8,6 +8,7 @@ from typing import Any
 from chronik.peer.addresses import Address
 from chronik.replication.fetcher import CUTS_AT_ONCE, FetchConfig, Fetcher
 from chronik.replication.follower import Follower, Outcome
+from chronik.runtime.pieces import PIECES_PER_SLICE, Work
 from chronik.storage.errors import LogFull
 from chronik.storage.journal_format import RecordKind
 from chronik.storage.log import Log
@@ -182,6 +183,79 @@ def test_an_answer_that_cuts_many_logs_cuts_a_few_and_names_the_others_again() -
         assert sum(follower.cut_count for follower in followers) == CUTS_AT_ONCE
         named = [partition.partition for partition in link.sent[-1].topics[0].partitions]
         assert sorted(named) == list(range(3 * CUTS_AT_ONCE))
+
+    run(story)
+
+
+class PreparedCut(Cut):
+    """One whose log has to be read before it is cut, in so many slices."""
+
+    preparing: Work[None] | None = None
+
+    def __init__(self, index: int, slices: int) -> None:
+        super().__init__(index)
+        self.slices_left = slices
+
+    def apply(self, answer: PartitionData, number: int) -> Outcome:
+        if not self.slices_left:
+            return super().apply(answer, number)
+        self.preparing = self._prepare()
+        return Outcome.PREPARES
+
+    def _prepare(self) -> Work[None]:
+        while self.slices_left:
+            self.slices_left -= 1
+            yield PIECES_PER_SLICE
+
+
+def test_logs_that_are_read_before_they_are_cut_leave_the_loop_to_others() -> None:
+    """One slice of one log in each turn, however many there are; then each is named again, and cut. A partition that is
+    followed no longer needs nothing."""
+
+    async def story() -> None:
+        followers, link = [PreparedCut(index, slices=3) for index in range(3)], Link()
+        fetcher = Fetcher(
+            1,
+            2,
+            None,
+            FetchConfig(),
+            address_of=lambda _: None,
+            broker_epoch=lambda: 7,  # type: ignore[arg-type]
+            incarnation_id=lambda: bytes(16),
+        )
+        fetcher._link = link  # type: ignore[assignment]
+        for follower in followers:
+            fetcher.follow(follower)  # type: ignore[arg-type]
+        await asyncio.sleep(0.1)
+        cuts = [
+            PartitionData(
+                partition_index=follower.key[1],
+                error_code=0,
+                high_watermark=0,
+                aborted_transactions=None,
+                records=None,
+                diverging_epoch=EpochEndOffset(epoch=1, end_offset=0),
+            )
+            for follower in followers
+        ]
+        answer = FetchResponse(
+            session_id=5, responses=[FetchableTopicResponse(topic="", topic_id=TOPIC_ID, partitions=cuts)]
+        )
+        fetcher._receive(answer, 1)
+        fetcher.forget(followers[1].key)
+        turns = 0
+        while followers[2].slices_left:
+            before = sum(follower.slices_left for follower in followers)
+            await asyncio.sleep(0)
+            turns += 1
+            assert before - sum(follower.slices_left for follower in followers) <= 1
+        assert turns >= 6
+        assert followers[1].slices_left == 3
+        await asyncio.sleep(0.1)
+        named = [each.partition for request in link.sent[-2:] for topic in request.topics for each in topic.partitions]
+        assert sorted(named) == [0, 2]
+        fetcher._receive(answer, 9)
+        assert [follower.cut_count for follower in followers] == [1, 0, 1]
 
     run(story)
 

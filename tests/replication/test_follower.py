@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 
 from chronik.replication.follower import Follower, Outcome, last_common_offset
+from chronik.storage import producer_replay
 from chronik.storage.leader_epochs import LeaderEpochs
+from chronik.wire.batches import build
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.errors import CorruptBatch
 from chronik.wire.messages.fetch import EpochEndOffset, PartitionData
+from chronik.wire.records import Record
 from tests.raft.virtual_time import run
 from tests.replication.small import KEY, One, fetched
 
@@ -43,6 +46,38 @@ def test_batches_are_kept_as_they_came_and_watermarks_are_learnt() -> None:
         assert one.replica.high_watermark == 2
         asked = follower.position(99)
         assert (asked.fetch_offset, asked.last_fetched_epoch, asked.current_leader_epoch) == (2, 2, 3)
+
+    run(story)
+
+
+def test_a_log_that_has_to_be_read_before_it_is_cut_is_left_whole_until_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers that say the same meanwhile do not begin it again."""
+    monkeypatch.setattr(producer_replay, "AT_ONCE_RECORDS_MAX", 0)
+
+    async def story() -> None:
+        one = await One.make(leader=2)
+        follower, log = following(one), one.replica.log
+        for offset in range(3):
+            data = build(
+                [Record(offset, 1, None, b"v", ())],
+                base_offset=offset,
+                leader_epoch=0,
+                producer_id=7,
+                producer_epoch=0,
+                base_sequence=offset,
+                is_transactional=True,
+            )
+            one.replica.append_fetched(memoryview(bytearray(data)))
+        cut = answer()
+        cut.diverging_epoch = EpochEndOffset(epoch=0, end_offset=2)
+        assert follower.apply(cut, 1) is Outcome.PREPARES
+        assert follower.apply(cut, 2) is Outcome.NOTHING
+        assert log.end_offset == 3
+        assert follower.preparing is not None
+        list(follower.preparing)
+        follower.preparing = None
+        assert follower.apply(cut, 3) is Outcome.MOVED
+        assert (log.end_offset, log.producers.producers[7].last_sequence) == (2, 1)
 
     run(story)
 

@@ -16,7 +16,6 @@ from functools import partial
 
 from chronik.broker import limits
 from chronik.broker.api import served_apis
-from chronik.broker.apis.write_txn_markers import write_markers
 from chronik.broker.audit import Audit
 from chronik.broker.authorizer import AllowEverything, Authorizer, StandardAuthorizer
 from chronik.broker.awaited import Awaited
@@ -51,7 +50,7 @@ from chronik.broker.services import Services
 from chronik.broker.settings import Settings
 from chronik.broker.settings.listeners import EVERYWHERE
 from chronik.broker.settings.resolving import LOOPBACK
-from chronik.broker.transaction_markers import TransactionMarkers
+from chronik.broker.transaction_markers import LedHere, TransactionMarkers
 from chronik.broker.transaction_partitions import TransactionPartitions
 from chronik.metadata.commands.elect_leaders import PREFERRED, ElectLeaders
 from chronik.metadata.errors import MetadataError
@@ -133,7 +132,13 @@ class Node:
         self.producer_ids = ProducerIds(self)
         self.replication = ReplicaManager(self)
         self.replicas = self.replication.replicas
-        markers = TransactionMarkers(lambda: self.store.image, self._write_markers, self.tasks.start, asyncio.sleep)
+        markers = TransactionMarkers(
+            lambda: self.store.image,
+            self._send_markers,
+            self.tasks.start,
+            asyncio.sleep,
+            LedHere(self.node_id, lambda: self.services),
+        )
         self.coordinators = Coordinators(
             Parts(self.runtime, settings, self.memory, self.producer_ids.next, markers, self.tasks.start)
         )
@@ -343,9 +348,7 @@ class Node:
             expiration_ms = self.settings.transactional_id_expiration_ms
             self.coordinators.transactions.expire(self.conditions.wall_clock.now_ms(expiration_ms))
 
-    async def _write_markers(self, node_id: int, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
-        if node_id == self.node_id:
-            return await write_markers(request, self.services)
+    async def _send_markers(self, node_id: int, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
         return await self.peers.ask(node_id, request, WriteTxnMarkersResponse)
 
     async def _prefer_leaders(self) -> None:

@@ -1,18 +1,24 @@
 """Writes the markers that a transaction coordinator orders, to the leaders of the partitions, until all are written.
 
-Markers that are ordered in the same loop iteration share one request per leader. Up to five requests to a leader are in
-flight, so a partition that commits slowly does not delay the others. Further markers wait and share the next request,
-so a thousand transactions that end together cost a few requests. If a leader rejects a marker, it is sent again to the
-current leader, after a back-off that doubles up to one second. A deleted partition needs no marker.
+Markers for partitions that this node leads are appended directly, in the next loop iteration and without a request.
+Markers for another leader that are ordered in the same loop iteration share one request. Up to five requests to a
+leader are in flight, so a partition that commits slowly does not delay the others. Further markers wait and share the
+next request, so a thousand transactions that end together cost a few requests. If a leader rejects a marker, it is sent
+again to the current leader, after a back-off that doubles up to one second. A deleted partition needs no marker.
+
+A marker is reported as finished when it is committed, here as elsewhere.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Final, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
+from chronik.broker.apis.write_txn_markers import outcome_of, told_to_coordinator, write_marker
 from chronik.coordinator.transactions.markers import Finished, MarkerOrder
 from chronik.coordinator.transactions.transaction import TopicPartition
 from chronik.metadata.image import NO_LEADER, Image
@@ -26,6 +32,9 @@ from chronik.wire.messages.write_txn_markers import (
 )
 from chronik.wire.peer_errors import PeerError
 
+if TYPE_CHECKING:
+    from chronik.broker.services import Services
+
 log = logging.getLogger("chronik.broker.transactions")
 
 MARKERS_PER_REQUEST: Final = 2_000
@@ -33,7 +42,51 @@ IN_FLIGHT_MAX: Final = 5  # requests to one leader
 # The partition has heard of a later epoch of the producer, so its transaction has ended there.
 ENDED_ALREADY: Final = frozenset({ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH})
 
+PIECES_PER_MARKER: Final = 3  # that is appended here
+
 Ask = Callable[[int, WriteTxnMarkersRequest], Awaitable[WriteTxnMarkersResponse]]
+# A marker's error, or the future that tells it.
+Written = ErrorCode | asyncio.Future[ErrorCode] | asyncio.Future[None]
+
+
+class Here(Protocol):
+    """The partitions that this node leads itself: `LedHere`."""
+
+    @property
+    def node_id(self) -> int: ...
+
+    def write(self, order: MarkerOrder, partition: TopicPartition) -> Written:
+        """Appends a marker, without waiting for its commit."""
+
+    def outcome_of(self, written: asyncio.Future[ErrorCode] | asyncio.Future[None]) -> ErrorCode:
+        """What the marker's future tells, which is done."""
+
+    def may_go_on(self, pieces: int) -> bool:
+        """So much was done; whether this loop iteration has time for more."""
+
+    def go_on_later(self, go_on: Callable[[], None]) -> None:
+        """Calls it in a later iteration."""
+
+
+class LedHere:
+    def __init__(self, node_id: int, services: Callable[[], Services]) -> None:
+        self.node_id = node_id
+        self._services = services  # a call, because services are made after coordinators
+
+    def write(self, order: MarkerOrder, partition: TopicPartition) -> Written:
+        written = write_marker(order, partition, self._services())
+        return told_to_coordinator(written) if isinstance(written, ErrorCode) else written
+
+    def outcome_of(self, written: asyncio.Future[ErrorCode] | asyncio.Future[None]) -> ErrorCode:
+        return outcome_of(written)
+
+    def may_go_on(self, pieces: int) -> bool:
+        turns = self._services().turns
+        turns.spend(pieces)
+        return not turns.is_over
+
+    def go_on_later(self, go_on: Callable[[], None]) -> None:
+        self._services().turns.wait(go_on)
 
 
 class _Marker(NamedTuple):
@@ -65,9 +118,13 @@ class TransactionMarkers:
         ask: Ask,
         start: Callable[[str, Coroutine[Any, Any, None]], object],
         sleep: Callable[[float], Awaitable[None]],
+        here: Here,
     ) -> None:
-        """`ask` sends a request to a node, which may be this one. `start` runs a coroutine as a task of the node."""
+        """`ask` sends a request to another node. `start` runs a coroutine as a task of the node."""
         self._image = image
+        self._here = here
+        self._queue_here: deque[_Marker] = deque()
+        self._refused_here: list[_Marker] = []
         self._ask = ask
         self._start = start
         self._sleep = sleep
@@ -93,9 +150,47 @@ class TransactionMarkers:
             marker.finished(marker.partition)
         elif node_id == NO_LEADER:
             self._retry_later([marker])
+        elif node_id == self._here.node_id:
+            if not self._queue_here:
+                asyncio.get_running_loop().call_soon(self._write_here)
+            self._queue_here.append(marker)
         else:
             self._leaders.setdefault(node_id, _Leader()).queue.append(marker)
             self._begin_request(node_id)
+
+    # --- to partitions of this node
+
+    def _write_here(self) -> None:
+        """What is queued, as far as this loop iteration has time for it. One commit makes it durable together."""
+        queue = self._queue_here
+        while queue:
+            marker = queue.popleft()
+            if marker.leadership == self._leaderships[marker.state_partition]:
+                written = self._here.write(marker.order, marker.partition)
+                if isinstance(written, ErrorCode):
+                    self._told_here(marker, written)
+                else:
+                    written.add_done_callback(partial(self._settled_here, marker))
+            if not self._here.may_go_on(PIECES_PER_MARKER) and queue:
+                self._here.go_on_later(self._write_here)
+                return
+
+    def _settled_here(self, marker: _Marker, written: asyncio.Future[ErrorCode] | asyncio.Future[None]) -> None:
+        if not written.cancelled():  # cancelled: the node stops
+            self._told_here(marker, self._here.outcome_of(written))
+
+    def _told_here(self, marker: _Marker, error: ErrorCode) -> None:
+        if self._is_over(marker, self._here.node_id, error):
+            return
+        if not self._refused_here:
+            asyncio.get_running_loop().call_soon(self._retry_refused_here)
+        self._refused_here.append(marker)
+
+    def _retry_refused_here(self) -> None:
+        refused, self._refused_here = self._refused_here, []
+        self._retry_later(refused)
+
+    # --- to other nodes
 
     def _begin_request(self, node_id: int) -> None:
         """The request takes what is queued when its turn comes, so that all of this loop iteration is in it."""
@@ -148,20 +243,25 @@ class TransactionMarkers:
         refused = []
         for marker in markers:
             error = errors.get((marker.order.producer_id, *marker.partition), ErrorCode.UNKNOWN_SERVER_ERROR)
-            if error is not ErrorCode.NONE:
-                log.info(
-                    "marker of producer %d (%r) for %s-%d was refused by broker %d: %s",
-                    marker.order.producer_id,
-                    marker.order.transactional_id,
-                    *marker.partition,
-                    leader,
-                    error.name,
-                )
-            if error in ENDED_ALREADY:
-                marker.finished(marker.partition)
-            else:
+            if not self._is_over(marker, leader, error):
                 refused.append(marker)
         return refused
+
+    def _is_over(self, marker: _Marker, leader: int, error: ErrorCode) -> bool:
+        """Reports a marker that is committed. False: it must be tried again."""
+        if error is not ErrorCode.NONE:
+            log.info(
+                "marker of producer %d (%r) for %s-%d was refused by broker %d: %s",
+                marker.order.producer_id,
+                marker.order.transactional_id,
+                *marker.partition,
+                leader,
+                error.name,
+            )
+        if error not in ENDED_ALREADY:
+            return False
+        marker.finished(marker.partition)
+        return True
 
 
 def _distinct_producers(queue: list[_Marker]) -> tuple[list[_Marker], list[_Marker]]:

@@ -2,7 +2,7 @@
 
 A leader asks before it takes the first batch of a transaction. Questions to another node travel as AddPartitionsToTxn:
 one request is in flight to each node, and questions that arrive meanwhile share the next one. A transaction that this
-node coordinates itself is asked about by a call.
+node coordinates itself is asked about by a call, in the task of the request that needs the answer.
 
 Of each transactional id one question is under way to a coordinator, and one more may wait. When another arrives, one of
 the two that wait ends, because a producer has given it up: the one of the lower epoch with INVALID_PRODUCER_EPOCH; of
@@ -47,7 +47,7 @@ class Coordinator(Protocol):
 
     def partition_for(self, key: str) -> int: ...
 
-    async def add_partitions(
+    def add_partitions(
         self,
         transactional_id: str,
         producer_id: int,
@@ -56,7 +56,7 @@ class Coordinator(Protocol):
         *,
         verify_only: bool,
         transaction_version: int,
-    ) -> Answers: ...
+    ) -> Coroutine[Any, Any, Answers]: ...
 
 
 class Nodes(Protocol):
@@ -124,30 +124,50 @@ class TransactionPartitions:
         node_id = self._nodes.directory.leader_of(STATE_TOPIC, state_partition)
         if node_id is None:
             return dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        is_here = node_id == self._node_id
         route = self._routes.get(node_id)
         if route is None:
-            is_here = node_id == self._node_id
             route = self._routes[node_id] = _Route(
                 f"transactions of node {node_id}",
-                self._ask_here if is_here else lambda asked: self._ask_node(node_id, asked),
+                self._carry_here if is_here else lambda asked: self._ask_node(node_id, asked),
                 self._start,
                 together=not is_here,
             )
+        if is_here and not route.is_used_by(transactional_id):
+            asking = self._ask_here(transactional_id, producer_id, producer_epoch, partitions, verify_only=verify_only)
+            return await route.take_at_once(transactional_id, asking)
         question = _Question(transactional_id, producer_id, producer_epoch, partitions, verify_only=verify_only)
         route.put(question)
         return await question.answer
 
-    async def _ask_here(self, asked: list[_Question]) -> None:
-        for question in asked:
-            answers = await self._coordinator.add_partitions(
-                question.transactional_id,
-                question.producer_id,
-                question.producer_epoch,
-                question.partitions,
-                verify_only=question.verify_only,
-                transaction_version=0 if question.verify_only else ADDS_SINCE,
+    async def _carry_here(self, asked: list[_Question]) -> None:
+        for each in asked:
+            answers = await self._ask_here(
+                each.transactional_id,
+                each.producer_id,
+                each.producer_epoch,
+                each.partitions,
+                verify_only=each.verify_only,
             )
-            question.end(answers)
+            each.end(answers)
+
+    def _ask_here(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: list[TopicPartition],
+        *,
+        verify_only: bool,
+    ) -> Coroutine[Any, Any, Answers]:
+        return self._coordinator.add_partitions(
+            transactional_id,
+            producer_id,
+            producer_epoch,
+            partitions,
+            verify_only=verify_only,
+            transaction_version=0 if verify_only else ADDS_SINCE,
+        )
 
     async def _ask_node(self, node_id: int, asked: list[_Question]) -> None:
         request = AddPartitionsToTxnRequest(transactions=[_as_sent(question) for question in asked])
@@ -187,6 +207,23 @@ class _Route:
         self._waiting: dict[str, _Question] = {}  # by transactional id
         self._under_way: dict[str, None] = {}  # ids, as a set that keeps its order
 
+    def is_used_by(self, transactional_id: str) -> bool:
+        """Whether a question of this id is under way, or waits."""
+        return transactional_id in self._under_way or transactional_id in self._waiting
+
+    async def take_at_once(self, transactional_id: str, asking: Coroutine[Any, Any, Answers]) -> Answers:
+        """Asks in the caller's own task. Questions of the same id that arrive meanwhile wait."""
+        self._under_way[transactional_id] = None
+        try:
+            return await asking
+        except asyncio.CancelledError:
+            self._end_waiting()
+            raise
+        finally:
+            del self._under_way[transactional_id]
+            if self._waiting:
+                self._send()
+
     def put(self, question: _Question) -> None:
         earlier = self._waiting.get(question.transactional_id)
         if earlier is not None:
@@ -223,9 +260,7 @@ class _Route:
             if awaited:
                 await self._carry(awaited)
         except asyncio.CancelledError:
-            for question in self._waiting.values():  # the node stops: nothing is sent any more
-                question.end(ErrorCode.NETWORK_EXCEPTION)
-            self._waiting.clear()
+            self._end_waiting()
             raise
         finally:
             for question in asked:
@@ -233,6 +268,12 @@ class _Route:
             for each in ids:
                 del self._under_way[each]
             self._send()
+
+    def _end_waiting(self) -> None:
+        """The node stops: nothing is sent any more."""
+        for question in self._waiting.values():
+            question.end(ErrorCode.NETWORK_EXCEPTION)
+        self._waiting.clear()
 
 
 def _as_sent(question: _Question) -> AddPartitionsToTxnTransaction:

@@ -18,7 +18,7 @@ to it when they are written to. Older clusters are told each partition before th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeVar
@@ -141,7 +141,7 @@ class TransactionalProducer:
         self._producer.become(self._identity)
         self._state = State.OPEN
 
-    async def send(
+    def send(
         self,
         topic: str,
         value: bytes | None,
@@ -150,12 +150,14 @@ class TransactionalProducer:
         partition: int | None = None,
         timestamp: int | None = None,
         headers: Headers = (),
-    ) -> Delivery:
-        """As Producer.send. A delivery says where a record stands, not that it will be seen: `commit` does."""
-        self._require(State.OPEN, "send a record")
-        return await self._producer.send(
-            topic, value, key=key, partition=partition, timestamp=timestamp, headers=headers
-        )
+    ) -> Coroutine[Any, Any, Delivery]:
+        """As Producer.send. A delivery says where a record stands, not that it will be seen: `commit` does.
+
+        Raises when it is called, not when it is awaited. One coroutine less per record is a tenth of what it costs.
+        """
+        if self._state is not State.OPEN:
+            self._require(State.OPEN, "send a record")
+        return self._producer.send(topic, value, key=key, partition=partition, timestamp=timestamp, headers=headers)
 
     async def send_offsets(
         self, positions: Mapping[TopicPartition, int], member: Member | None, *, metadata: str = ""

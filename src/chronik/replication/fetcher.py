@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -30,6 +31,7 @@ from chronik.replication.progress import Key
 from chronik.runtime.buggify import FETCHED_IGNORED, FEW_NAMED, LINK_CLOSED
 from chronik.runtime.interfaces import Network
 from chronik.runtime.invariants import InvariantBroken, broken, check
+from chronik.runtime.pieces import slice_of
 from chronik.storage.errors import StorageError, StorageFailed
 from chronik.storage.log import Log
 from chronik.wire.error_codes import ErrorCode
@@ -97,6 +99,7 @@ class Fetcher:
         self._link: LeaderLink | None = None
         self._session_id = self._session_epoch = 0
         self._is_scheduled = False
+        self._preparing: deque[Follower] = deque()  # before their logs are cut, one after the other
 
     # --- what is followed
 
@@ -300,12 +303,33 @@ class Fetcher:
         log = follower.log
         if outcome is not Outcome.NOTHING and log is not None:
             self._unsettled[log] = None  # also if it was refused: something may have been taken before that
+        if outcome is Outcome.PREPARES:
+            self._preparing.append(follower)
+            if len(self._preparing) == 1:
+                self._loop.call_soon(self._prepare)
         if outcome is Outcome.MOVED:
             self._unnamed[follower.key] = None
         elif outcome is Outcome.REFUSED:
             soon = follower.error_code in SOON_OVER
             pause_ms = RECONNECT_MS_MIN if soon else self._config.retry_ms
             self._loop.call_later(pause_ms / 1000, partial(self._name_again, follower))
+
+    def _prepare(self) -> None:
+        """Goes on with one log that has to be cut, for a slice of the loop's time. Then the leader is asked once more,
+        and says the same."""
+        follower = self._preparing[0]
+        work, is_over = follower.preparing, True
+        try:
+            if work is not None and self._followers.get(follower.key) is follower:
+                is_over = not slice_of(work)
+        except (StorageError, OSError) as fault:  # the log may be gone; otherwise the next attempt says it again
+            logger.info("partition %d of %s: %s", follower.key[1], uuid_text(follower.key[0]), fault)
+        if is_over:
+            self._preparing.popleft()
+            follower.preparing = None
+            self._name_again(follower)
+        if self._preparing:
+            self._loop.call_soon(self._prepare)
 
 
 class Fetchers:

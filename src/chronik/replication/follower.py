@@ -18,6 +18,7 @@ from chronik.wire.messages.fetch import FetchPartition
 
 if TYPE_CHECKING:
     from chronik.replication.replica import Replica
+    from chronik.runtime.pieces import Work
     from chronik.storage.log import Log
     from chronik.wire.messages.fetch import EpochEndOffset, PartitionData
 
@@ -28,10 +29,11 @@ class Outcome(Enum):
     NOTHING = auto()  # to tell the leader: we stand where we stood
     MOVED = auto()  # we stand elsewhere now
     REFUSED = auto()  # the leader does not serve us; ask again later
+    PREPARES = auto()  # the log has to be cut, and `preparing` has to be done in turns before that
 
 
 class Follower:
-    __slots__ = ("_open", "_opened", "error_code", "key", "leader_epoch", "named_in")
+    __slots__ = ("_open", "_opened", "error_code", "key", "leader_epoch", "named_in", "preparing")
 
     def __init__(
         self, key: Key, leader_epoch: int, *, opened: Callable[[Key], Replica | None], open_: Callable[[Key], Replica]
@@ -40,6 +42,7 @@ class Follower:
         self.leader_epoch = leader_epoch  # in which we follow; another epoch is another Follower
         self.named_in = NOT_NAMED  # the number of the request that last said where we stand
         self.error_code = 0  # of the last answer
+        self.preparing: Work[None] | None = None  # see Outcome.PREPARES
         self._opened = opened
         self._open = open_
 
@@ -79,7 +82,13 @@ class Follower:
         if answer.error_code:
             return Outcome.REFUSED
         if answer.diverging_epoch.end_offset >= 0:
-            replica.truncate_to(last_common_offset(replica.log, answer.diverging_epoch))
+            if self.preparing is not None:
+                return Outcome.NOTHING  # under way: the leader is asked again at its end
+            offset = last_common_offset(replica.log, answer.diverging_epoch)
+            self.preparing = replica.log.preparing_cut(offset)
+            if self.preparing is not None:
+                return Outcome.PREPARES
+            replica.truncate_to(offset)
             return Outcome.MOVED
         if request_number < self.named_in:
             broken("9 an answer is of where the follower stands", partition=replica.name, request=request_number)

@@ -48,6 +48,16 @@ def at_once(work: Work[T]) -> T:
             return result
 
 
+def slice_of(work: Work[None]) -> bool:
+    """Goes on with a computation for a few milliseconds. False: it has ended."""
+    done = 0
+    for pieces in work:
+        done += pieces
+        if done >= PIECES_PER_SLICE:
+            return True
+    return False
+
+
 async def in_slices(work: Work[T]) -> T:
     """The result of a computation that others wait for, with turns for the loop in between."""
     while True:

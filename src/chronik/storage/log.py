@@ -16,6 +16,7 @@ from operator import attrgetter
 from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Buffer, Disk
 from chronik.runtime.invariants import broken
+from chronik.runtime.pieces import Work
 from chronik.storage.aborted_index import DamagedIndex, NotReady
 from chronik.storage.answers import Appended, Verify
 from chronik.storage.capture import Capture
@@ -26,7 +27,7 @@ from chronik.storage.journal_format import RecordKind
 from chronik.storage.log_invariants import check_log
 from chronik.storage.log_reads import ReadableLog
 from chronik.storage.origins import Origin
-from chronik.storage.producer_replay import forget_deleted, rebuild_producers
+from chronik.storage.producer_replay import PreparedCut, forget_deleted, preparing_cut, rebuild_producers
 from chronik.storage.producer_state import CLIENT, AbortedTransaction, ProducerState
 from chronik.storage.segment import OFFSET_SPAN_MAX, Segment
 from chronik.storage.transaction_guards import Guard
@@ -63,6 +64,7 @@ class Log(ReadableLog):
         self.high_watermark = 0
         self.producers = ProducerState()
         self.snapshot: tuple[int, bytes] = (0, b"")  # (offset, producers as of it), from where truncation replays
+        self.prepared_cut: PreparedCut | None = None  # found out for a truncation that is to come
         self.on_durable: Callable[[], None] | None = None  # called whenever durable_offset has advanced
         self.is_read = True  # by consumers and followers: what is synced stays in memory while the kernel has room
         self.is_noted = False  # the journal mentions this log, or did
@@ -308,6 +310,21 @@ class Log(ReadableLog):
 
     # Truncation.
 
+    def preparing_cut(self, offset: int) -> Work[None] | None:
+        """What to do in turns before `truncate_to(offset)`, which would hold the loop for long otherwise. None:
+        nothing, it may be cut now."""
+        if offset >= self.end_offset or offset < self.start_offset or not self.segments:
+            return None
+        return preparing_cut(self, self._cut_at(offset)[2])
+
+    def _cut_at(self, offset: int) -> tuple[int, int, int]:
+        """Where a cut at `offset` is: index of the segment, position in it, and the offset of the batch there."""
+        index = self.index_at(offset)
+        segment = self.segments[index]
+        position = segment.position_of(offset)
+        header = next(segment.headers(position), None)
+        return index, position, offset if header is None else min(offset, header[1].base_offset)
+
     def truncate_to(self, offset: int) -> None:
         """Drops every batch with records at or above `offset`, also the records below `offset` in such a batch.
 
@@ -319,11 +336,8 @@ class Log(ReadableLog):
         if offset < self.start_offset or not self.segments:
             self.restart_at(offset)
             return
-        index = self.index_at(offset)
+        index, position, offset = self._cut_at(offset)
         segment = self.segments[index]
-        position = segment.position_of(offset)
-        header = next(segment.headers(position), None)
-        offset = offset if header is None else min(offset, header[1].base_offset)
         segment.make_ready_to_cut()
         # First the note: a file found shorter than the journal says would count as damaged.
         self._journal.note(self, RecordKind.TRUNCATE, segment.base_offset, position, offset)
@@ -356,6 +370,7 @@ class Log(ReadableLog):
         self.epochs.clear()
         self.producers.clear()
         self.aborted.clear()
+        self.prepared_cut = None
         self.snapshot = (offset, b"")
         segment = self._make_segment(offset)
         self.segments.append(segment)

@@ -3,12 +3,18 @@
 Replicas of a partition may know different pasts: one has read all of the log, another only what was left of it when it
 began. So what a replica says of transactions depends on records at or above the log's start alone: a transaction begins
 with the first of them.
+
+Reading a large log takes many seconds. So a cut that needs it is prepared: `preparing_cut` reads in small steps while
+the log is still whole, and the cut then takes what it found. What lies before a cut never changes, so the log may grow
+meanwhile; another cut makes the preparation void.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from chronik.runtime.buggify import LONG_CUT
+from chronik.runtime.pieces import Work
 from chronik.storage.errors import CorruptSegment
 from chronik.storage.producer_state import ProducerState
 from chronik.wire.batches import NO_PRODUCER_ID
@@ -21,20 +27,86 @@ if TYPE_CHECKING:
 SEARCHED_BATCHES_MAX: Final = 20_000
 
 
-def rebuild_producers(log: Log) -> None:
-    """As of the end. Reading is the last resort: from the beginning, if the cut is below the last checkpoint, or if
-    some of what came behind that is gone."""
+# Records that are read again at once: a few ten milliseconds if each is a batch of its own.
+AT_ONCE_RECORDS_MAX: Final = 2_000
+BATCHES_PER_STEP: Final = 16
+
+
+class PreparedCut(NamedTuple):
+    """The producers as of `offset`, read from a log that had been cut `generation` times."""
+
+    offset: int
+    generation: int
+    producers: ProducerState | None  # None: the log could not be read, so the cut reads it and meets the damage
+
+
+def preparing_cut(log: Log, offset: int) -> Work[None] | None:
+    """What has to be done in turns before the log is cut at `offset`, at the beginning of a batch. None: nothing."""
+    has_marker_behind = log.aborted.last_offset >= offset or not log.aborted.is_whole
+    if not has_marker_behind and log.producers.may_take_back_from(offset):
+        return None
+    if _is_prepared(log, offset, log.generation):
+        return None
+    begin_offset, _ = _replayed_from(log, offset)
+    is_long = offset - begin_offset > AT_ONCE_RECORDS_MAX or (LONG_CUT.is_on and LONG_CUT.fires())
+    return _prepare(log, offset) if is_long else None
+
+
+def _prepare(log: Log, offset: int) -> Work[None]:
+    generation = log.generation
+    begin_offset, data = _replayed_from(log, offset)
+    producers = ProducerState.decode(data)
+    yield 1
+    count = 0
+    try:
+        for segment in log.segments[log.index_at(begin_offset) :]:
+            for position, header in segment.headers(segment.position_of(begin_offset)):
+                if header.base_offset >= offset:
+                    break
+                if header.producer_id != NO_PRODUCER_ID and header.next_offset > begin_offset:
+                    batch = segment.batch_at(position, header) if header.is_control else header
+                    producers.note_batch(batch, batch.base_offset, batch.max_timestamp)
+                count += 1
+                if count % BATCHES_PER_STEP == 0:
+                    yield BATCHES_PER_STEP
+                    if log.generation != generation:
+                        return
+    except CorruptSegment:
+        log.prepared_cut = PreparedCut(offset, generation, None)
+        return
+    log.prepared_cut = PreparedCut(offset, generation, producers)
+
+
+def _is_prepared(log: Log, offset: int, generation: int) -> bool:
+    prepared = log.prepared_cut
+    return prepared is not None and prepared[:2] == (offset, generation)
+
+
+def _replayed_from(log: Log, end_offset: int) -> tuple[int, bytes]:
+    """Where reading begins for the producers as of `end_offset`, and what they were there."""
     offset, data = log.snapshot
+    if offset > end_offset or offset < log.segments[0].base_offset:
+        return log.start_offset, b""
+    return offset, data
+
+
+def rebuild_producers(log: Log) -> None:
+    """As of the end, where the log was just cut. Reading is the last resort: from the beginning, if the cut is below
+    the last checkpoint, or if some of what came behind that is gone."""
+    is_prepared = _is_prepared(log, log.end_offset, log.generation - 1)
+    prepared, log.prepared_cut = log.prepared_cut, None
     has_marker_gone = log.aborted.truncate(log.end_offset)
     if not has_marker_gone and log.producers.take_back_from(log.end_offset):
-        if offset > log.end_offset:
+        if log.snapshot[0] > log.end_offset:
             log.snapshot = (log.end_offset, log.producers.encode())
         return
-    if offset > log.end_offset or offset < log.segments[0].base_offset:
-        offset, data = log.start_offset, b""
-        log.snapshot = (offset, data)
-    log.producers = ProducerState.decode(data)
-    replay(log, offset)
+    if is_prepared and prepared is not None and prepared.producers is not None:
+        log.producers = prepared.producers
+        log.snapshot = (log.end_offset, log.producers.encode())
+    else:
+        offset, data = log.snapshot = _replayed_from(log, log.end_offset)
+        log.producers = ProducerState.decode(data)
+        replay(log, offset)
     forget_deleted(log)
 
 

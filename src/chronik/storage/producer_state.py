@@ -366,23 +366,10 @@ class ProducerState:
 
     def take_back_from(self, offset: int) -> bool:
         """Nothing at or behind `offset` was written after all. False, and nothing is changed, if the batches kept of a
-        producer do not tell how it was before; then the log does.
-
-        Of the batches kept those stay that lie before; the others were the last that the producer sent, so with them
-        they are still five.
-        """
-        if self._open or self._ended:
+        producer do not tell how it was before; then the log does."""
+        left = self._left_before(offset)
+        if left is None:
             return False
-        left: dict[int, list[WrittenBatch]] = {}
-        for producer_id, producer in self.producers.items():
-            batches = producer.batches
-            if producer.coordinator_epoch >= 0 or not batches:
-                return False  # a marker may be among what goes, and nobody remembers where it is
-            if batches[-1].last_offset >= offset:
-                left[producer_id] = [batch for batch in batches if batch.last_offset < offset]
-                is_its_first = producer.epoch == 0 and batches[0].first_sequence == 0
-                if not left[producer_id] and not is_its_first:
-                    return False
         for producer_id, batches in left.items():
             if batches:
                 self.producers[producer_id].batches = batches
@@ -398,6 +385,30 @@ class ProducerState:
                 del self.producers[producer_id]
         self.guards = TransactionGuards()
         return True
+
+    def may_take_back_from(self, offset: int) -> bool:
+        """What `take_back_from` would return. Changes nothing."""
+        return self._left_before(offset) is not None
+
+    def _left_before(self, offset: int) -> dict[int, list[WrittenBatch]] | None:
+        """The batches before `offset` of each producer that wrote behind it. None: what is kept does not tell.
+
+        Of the batches kept those stay that lie before; the others were the last that the producer sent, so with them
+        they are still five.
+        """
+        if self._open or self._ended:
+            return None
+        left: dict[int, list[WrittenBatch]] = {}
+        for producer_id, producer in self.producers.items():
+            batches = producer.batches
+            if producer.coordinator_epoch >= 0 or not batches:
+                return None  # a marker may be among what goes, and nobody remembers where it is
+            if batches[-1].last_offset >= offset:
+                left[producer_id] = [batch for batch in batches if batch.last_offset < offset]
+                is_its_first = producer.epoch == 0 and batches[0].first_sequence == 0
+                if not left[producer_id] and not is_its_first:
+                    return None
+        return left
 
     def clear(self) -> None:
         self.producers.clear()

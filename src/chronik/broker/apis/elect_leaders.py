@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from chronik.broker.api import api
+from chronik.broker.made_later import MadeLater
 from chronik.broker.permissions import ALTER, CLUSTER
 from chronik.broker.topics import refused_by
 from chronik.metadata.commands.elect_leaders import PREFERRED, ElectionTopic, ElectLeaders
@@ -48,11 +49,9 @@ async def elect_leaders(request: ElectLeadersRequest, context: Context) -> Elect
             response.replica_election_results += [_refused(topic, error, message) for topic in topics or []]
             continue
         for topic in reply.topics:
-            results = [
-                PartitionResult(partition_id=each.index, error_code=each.error_code, error_message=each.error_message)
-                for each in topic.partitions
-            ]
-            response.replica_election_results.append(ReplicaElectionResult(topic=topic.name, partition_result=results))
+            rows = [(each.index, int(each.error_code), each.error_message) for each in topic.partitions]
+            results = ReplicaElectionResult(topic=topic.name, partition_result=MadeLater(_result, rows).as_list)
+            response.replica_election_results.append(results)
         await context.services.turns.piece(sum(len(topic.partitions) for topic in topics or []))
     return response
 
@@ -71,7 +70,9 @@ def _some_at_a_time(asked: list[TopicPartitions] | None) -> list[list[ElectionTo
 
 
 def _refused(topic: ElectionTopic, error: ErrorCode, message: str) -> ReplicaElectionResult:
-    results = [
-        PartitionResult(partition_id=index, error_code=error, error_message=message) for index in topic.partitions
-    ]
-    return ReplicaElectionResult(topic=topic.name, partition_result=results)
+    rows = [(index, int(error), message) for index in topic.partitions]
+    return ReplicaElectionResult(topic=topic.name, partition_result=MadeLater(_result, rows).as_list)
+
+
+def _result(index: int, error_code: int, message: str | None) -> PartitionResult:
+    return PartitionResult(partition_id=index, error_code=error_code, error_message=message)

@@ -18,6 +18,7 @@ from chronik.broker.authorizer import Notes
 from chronik.broker.errors import REFUSALS
 from chronik.broker.permissions import ALTER, CLUSTER, CLUSTER_ACTION
 from chronik.coordinator.open_transactions import Producer, marker_batch
+from chronik.coordinator.transactions.markers import MarkerOrder
 from chronik.runtime.pieces import ITEMS_PER_PIECE, Work
 from chronik.storage.origins import Origin
 from chronik.wire.batches import split
@@ -36,6 +37,7 @@ from chronik.wire.records import ControlType
 if TYPE_CHECKING:
     from chronik.broker.context import Context
     from chronik.broker.services import Services
+    from chronik.coordinator.transactions.transaction import TopicPartition
     from chronik.replication.replica import Replica
 
     # A partition's error, or the future that tells it: of a group coordinator as its result, of a log by raising.
@@ -76,9 +78,10 @@ async def write_markers(request: WriteTxnMarkersRequest, services: Services) -> 
     written: dict[int, dict[tuple[str, int], Written]] = {}
     for marker in request.markers:
         of_producer = written.setdefault(marker.producer_id, {})
+        order = _order(marker)
         for topic in marker.topics:
             for index in topic.partition_indexes:
-                outcome = of_producer[topic.name, index] = _write(marker, topic.name, index, services)
+                outcome = of_producer[topic.name, index] = write_marker(order, (topic.name, index), services)
                 await services.turns.piece(1 if isinstance(outcome, ErrorCode) else PIECES_PER_MARKER)
     settled: Results = {producer_id: {} for producer_id in written}
     count = 0
@@ -109,21 +112,34 @@ def _response(errors: Results) -> Work[WriteTxnMarkersResponse]:
     return WriteTxnMarkersResponse(markers=results)
 
 
-def _write(marker: WritableTxnMarker, topic_name: str, index: int, services: Services) -> Written:
+def _order(marker: WritableTxnMarker) -> MarkerOrder:
+    return MarkerOrder(
+        "",  # a request does not tell the transactional id
+        marker.producer_id,
+        marker.producer_epoch,
+        marker.transaction_result,
+        marker.transaction_version,
+        marker.coordinator_epoch,
+    )
+
+
+def write_marker(order: MarkerOrder, partition: TopicPartition, services: Services) -> Written:
+    """Appends one marker to a partition of this node. It neither waits nor raises what `outcome_of` can tell."""
+    topic_name, index = partition
     topic = services.store.image.topic_named(topic_name)
     replica = None if topic is None else services.replicas.get(topic, index)
     if replica is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    producer = Producer(marker.producer_id, marker.producer_epoch)
-    outcome = ControlType.COMMIT if marker.transaction_result else ControlType.ABORT
+    producer = Producer(order.producer_id, order.producer_epoch)
+    outcome = ControlType.COMMIT if order.commits else ControlType.ABORT
     if topic_name == OFFSETS_TOPIC:
         return services.groups.end_transaction(
-            index, producer, outcome, marker.coordinator_epoch, marker.transaction_version
+            index, producer, outcome, order.coordinator_epoch, order.transaction_version
         )
     now_ms = services.runtime.clock.wall_ms()
-    batch = marker_batch(producer, outcome, marker.coordinator_epoch, now_ms)
+    batch = marker_batch(producer, outcome, order.coordinator_epoch, now_ms)
     try:
-        return _append(replica, batch, marker.transaction_version, now_ms) or ErrorCode.NONE
+        return _append(replica, batch, order.transaction_version, now_ms) or ErrorCode.NONE
     except REFUSALS as fault:
         return fault.kafka_error
 
@@ -141,8 +157,22 @@ def _append(replica: Replica, batch: bytes, transaction_version: int, now_ms: in
 
 
 async def _settled(written: Written) -> ErrorCode:
+    """What a coordinator is told of a marker, once that is known."""
     try:
         error = written if isinstance(written, ErrorCode) else await written or ErrorCode.NONE
     except REFUSALS as fault:
         return fault.kafka_error
+    return told_to_coordinator(error)
+
+
+def outcome_of(written: asyncio.Future[ErrorCode] | asyncio.Future[None]) -> ErrorCode:
+    """The same, of a future that is done."""
+    try:
+        error = written.result() or ErrorCode.NONE
+    except REFUSALS as fault:
+        return fault.kafka_error
+    return told_to_coordinator(error)
+
+
+def told_to_coordinator(error: ErrorCode) -> ErrorCode:
     return ErrorCode.NOT_LEADER_OR_FOLLOWER if error in _NOT_READY else error
