@@ -13,10 +13,11 @@ from chronik.runtime.descriptors import SPARE, WORTH_HAVING_MAX, shares
 @pytest.mark.parametrize("limit", [16, 64, 256, 1024, 4096, 524_288])
 def test_files_connections_and_the_rest_fit_the_limit(limit: int) -> None:
     """Whoever runs out first refuses, and the others go on."""
-    files_max, connections_max = shares(limit)
+    files_max, connections_max, handshakes_max = shares(limit)
     assert files_max >= 2
     assert connections_max >= 1
-    assert files_max + connections_max <= limit - min(SPARE, limit // 4)
+    assert handshakes_max >= 1
+    assert files_max + connections_max + handshakes_max <= limit - min(SPARE, limit // 4)
 
 
 def test_a_process_takes_what_it_is_allowed() -> None:

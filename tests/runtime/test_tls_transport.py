@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -15,8 +16,9 @@ import uvloop
 from chronik.runtime.errors import TlsFailed
 from chronik.runtime.real_network import RealListener, RealNetwork
 from chronik.runtime.tls import ClientAuth, TlsClient, TlsServer
-from chronik.runtime.tls_handshakes import UNDER_WAY_MAX
-from chronik.runtime.tls_transport import RECORD_BYTES, TlsTransport
+from chronik.runtime.tls_contexts import server_context
+from chronik.runtime.tls_handshakes import UNDER_WAY_MAX, Handshakes, ServerLayer
+from chronik.runtime.tls_transport import HANDSHAKE, HELLO_BYTES_MAX, RECORD_BYTES, TlsTransport
 from chronik.security.stores import pem_identity
 from chronik.testing.certificates import Authority, Certified
 
@@ -318,3 +320,44 @@ def test_handshakes_that_stall_do_not_keep_others_out(run: Any) -> None:
                 each.made.result().abort()
 
     run(work())
+
+
+def test_connections_that_never_begin_their_handshake_take_a_bounded_number_of_descriptors(run: Any) -> None:
+    """Anybody can open them, and no other limit counts them: a node without descriptors can write no record."""
+
+    async def work() -> None:
+        async with meeting(server()) as met:
+            met.network.handshakes = met.listener._secured._handshakes = Handshakes(open_max=3)  # type: ignore[union-attr]
+            silent = [cast(End, (await met.network.connect(HOST, met.listener.port, End))[1]) for _ in range(10)]
+            for each in silent[:7]:  # in the order in which they came
+                await each.lost
+            assert not any(each.lost.done() for each in silent[7:])
+            good = await met.connect(client())
+            assert (await met.ends.get()).made.done()
+            await silent[7].lost
+            for each in (good, *silent[8:]):
+                each.made.result().abort()
+
+    run(work())
+
+
+def test_a_hello_that_waits_for_its_turn_is_bounded(run: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """Thousands may wait, and each would keep all that its peer has sent at once."""
+    accepted: list[bool] = []
+
+    async def work() -> None:
+        for size_bytes in (HELLO_BYTES_MAX, HELLO_BYTES_MAX + 1):
+            handshakes = Handshakes()
+            layer = ServerLayer(End, lambda: server_context(server()), handshakes, "here")
+            near, far = socket.socketpair()
+            with near:
+                transport, _ = await asyncio.get_running_loop().connect_accepted_socket(lambda: layer, far)  # noqa: B023
+                layer.get_buffer(-1)[:size_bytes] = bytes([HANDSHAKE]) * size_bytes  # arrives in one piece
+                layer.buffer_updated(size_bytes)
+                accepted.append(not layer.is_over)
+                transport.abort()
+
+    with caplog.at_level(logging.WARNING, "chronik.tls"):
+        run(work())
+    assert accepted == [True, False]
+    assert f"its handshake has more than {HELLO_BYTES_MAX} bytes" in caplog.text

@@ -12,12 +12,14 @@ from typing import NamedTuple
 
 WORTH_HAVING_MAX = 1 << 20  # more are never needed, and some systems allow a billion
 SPARE = 64  # or a quarter, if that is less
+HANDSHAKES_MAX = 4096  # or a quarter of the connections, if that is less; each holds up to 64 KB of its peer's hello
 UNLIMITED = 1 << 30
 
 
 class Shares(NamedTuple):
     files_max: int  # of logs
     connections_max: int  # of clients
+    handshakes_max: int  # of peers that have not completed their TLS handshake, and count for nothing else yet
 
 
 def raise_limit() -> int:
@@ -41,4 +43,5 @@ def limit() -> int:
 def shares(limit: int) -> Shares:
     left = limit - min(SPARE, limit // 4)
     files_max = max(2, left // 2)
-    return Shares(files_max, max(1, left - files_max))
+    handshakes_max = max(1, min(HANDSHAKES_MAX, (left - files_max) // 4))
+    return Shares(files_max, max(1, left - files_max - handshakes_max), handshakes_max)

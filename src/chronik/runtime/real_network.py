@@ -67,8 +67,9 @@ class _NoSuchFamily(OSError):
 
 class RealNetwork:
     def __init__(self) -> None:
-        self.connections_max = descriptors.shares(descriptors.limit()).connections_max
-        self.handshakes = Handshakes()
+        shares = descriptors.shares(descriptors.limit())
+        self.connections_max = shares.connections_max
+        self.handshakes = Handshakes(shares.handshakes_max)
         self._contexts = ContextCache()
 
     async def listen(

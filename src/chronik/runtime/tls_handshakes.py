@@ -5,6 +5,9 @@ BEGUN_PER_TURN begin in one turn of the loop, so that requests of others are ser
 of arrival and is not read from meanwhile. A client that does not go on within SLOW_S gives its place to others, else
 the slowest of them would set the pace: 16 clients at 50 ms are 320 handshakes a second, and the loop can do a thousand.
 After DEADLINE_S without progress a client is disconnected. Time in our queue does not count.
+
+Strangers can open connections and say nothing, and before the handshake nobody else counts them. So their number has a
+bound of its own: at the bound the one that has kept us waiting for longest makes room, as honest clients go on at once.
 """
 
 from __future__ import annotations
@@ -17,7 +20,8 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Final
 
-from chronik.runtime.tls_transport import HANDSHAKE, NOT_TLS, READ_BYTES, TlsLayer
+from chronik.runtime import descriptors
+from chronik.runtime.tls_transport import HANDSHAKE, HELLO_BYTES_MAX, NOT_TLS, READ_BYTES, TOO_LONG, TlsLayer
 
 log = logging.getLogger("chronik.tls")
 
@@ -27,13 +31,16 @@ SLOW_S: Final = 0.01
 DEADLINE_S: Final = 10.0
 REASONS_MAX: Final = 64  # that are told apart within LOG_EVERY_S
 LOG_EVERY_S: Final = 1.0
+CROWDED: Final = "too many connections are in their handshake, and this one has been silent for longest"
 
 
 class Handshakes:
-    """Those of all listeners of one event loop."""
+    """Those of all listeners of one event loop. `open_max` is for connections whose handshake is not over."""
 
-    def __init__(self) -> None:
-        self._waiting: deque[ServerLayer] = deque()
+    def __init__(self, open_max: int = descriptors.HANDSHAKES_MAX) -> None:
+        self._open_max = open_max
+        self._silent: dict[ServerLayer, None] = {}  # whose peers have to go on, the longest silent first
+        self._waiting: deque[ServerLayer] = deque()  # for us
         self._under_way: dict[ServerLayer, None] = {}
         self._is_due = False
         self.failures = Failures()
@@ -44,13 +51,25 @@ class Handshakes:
         """Where connections of this event loop read into; made for the first of them."""
         return memoryview(bytearray(READ_BYTES))
 
+    def made(self, layer: ServerLayer) -> None:
+        """Its peer has connected. The newest itself is turned away if all others wait for us."""
+        self._silent[layer] = None
+        if len(self._silent) + len(self._waiting) > self._open_max:
+            next(iter(self._silent)).failed(CROWDED)
+
     def ready(self, layer: ServerLayer) -> None:
         """Its first bytes are there."""
+        self._silent.pop(layer, None)
         self._waiting.append(layer)
         self._schedule()
 
+    def over(self, layer: ServerLayer) -> None:
+        """It is done, or has failed."""
+        self._silent.pop(layer, None)
+        self.left(layer)
+
     def left(self, layer: ServerLayer) -> None:
-        """It is done, has failed, or is slow: others may begin."""
+        """It is over, or slow: others may begin."""
         if self._under_way.pop(layer, False) is None and self._waiting:
             self._schedule()
 
@@ -66,7 +85,7 @@ class Handshakes:
             layer = self._waiting.popleft()
             if not layer.is_over:
                 begun += 1
-                self._under_way[layer] = None
+                self._under_way[layer] = self._silent[layer] = None
                 layer.begin()
         self._schedule()
 
@@ -118,6 +137,7 @@ class ServerLayer(TlsLayer):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self._await_peer()
+        self._handshakes.made(self)
 
     def arrived(self) -> None:
         if self._has_begun:
@@ -125,6 +145,8 @@ class ServerLayer(TlsLayer):
         elif not self._is_queued:
             if self._first_byte() != HANDSHAKE:
                 return self.failed(NOT_TLS)
+            if self._arriving.pending > HELLO_BYTES_MAX:
+                return self.failed(TOO_LONG)
             self._is_queued = True
             self.raw.pause_reading()
             self._stop_timers()
@@ -155,7 +177,7 @@ class ServerLayer(TlsLayer):
     def _over(self) -> None:
         self.is_over = True
         self._stop_timers()
-        self._handshakes.left(self)
+        self._handshakes.over(self)
 
     def _await_peer(self) -> None:
         loop = asyncio.get_running_loop()

@@ -26,6 +26,7 @@ READ_BYTES: Final = 256 * 1024  # of ciphertext at a time
 HANDSHAKE: Final = 0x16  # how a record of a handshake begins
 HELLO_BYTES_MAX: Final = 64 * 1024  # before the handshake is done; a long chain of certificates has 10 KB
 
+TOO_LONG: Final = f"its handshake has more than {HELLO_BYTES_MAX} bytes"
 NOT_TLS: Final = "it does not speak TLS: set security.protocol=SSL at the client, or use a PLAINTEXT listener"
 
 
@@ -186,7 +187,7 @@ class TlsLayer(asyncio.BufferedProtocol):
         """More of a handshake is there."""
         self.shake()
         if self.transport is None and self._arriving.pending > HELLO_BYTES_MAX:
-            self.failed(f"its handshake has more than {HELLO_BYTES_MAX} bytes")
+            self.failed(TOO_LONG)
 
     def eof_received(self) -> None:
         if self.is_open:

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from chronik.broker.quotas.charging import WAIT_MS_MAX
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -185,6 +186,30 @@ def test_an_address_that_connects_too_often_is_turned_away_after_a_while() -> No
         await world.node.stop()
 
     run(connected())
+
+
+def test_a_wait_that_no_response_can_tell_is_told_as_the_longest_one() -> None:
+    """24 days. Without an answer a producer would send records again that are stored already."""
+
+    async def throttled() -> None:
+        world = await World.make()
+        await world.create()
+        await quota(world, "producer_byte_rate", 1)
+        answers = [
+            await Client(world.node).ask(produce_request(batch(b"x" * 900_000)), ProduceResponse, 9) for _ in range(3)
+        ]
+        assert [answer.responses[0].partition_responses[0].base_offset for answer in answers] == [0, 1, 2]
+        assert answers[-1].throttle_time_ms == WAIT_MS_MAX
+        await quota(world, "producer_byte_rate", None)
+        await quota(world, "controller_mutation_rate", 1e-300)
+        for version in (7, 5):  # refuses, and waits afterwards
+            topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1, assignments=[], configs=[])
+            for _ in range(2):
+                made = await Client(world.node).ask(CreateTopicsRequest(topics=[topic]), CreateTopicsResponse, version)
+            assert made.throttle_time_ms == WAIT_MS_MAX
+        await world.node.stop()
+
+    run(throttled())
 
 
 def test_a_quota_that_is_removed_does_not_hold_any_more() -> None:

@@ -26,6 +26,7 @@ from chronik.wire.notation import Struct
 if TYPE_CHECKING:
     from chronik.broker.context import Context
 
+WAIT_MS_MAX = 2**31 - 1  # what throttle_time_ms can say; a tiny quota and a large request come to more
 FREE = frozenset({SaslHandshakeRequest, SaslAuthenticateRequest, WriteTxnMarkersRequest})
 
 
@@ -72,6 +73,7 @@ class Charge:
             wait_ms = max(wait_ms, self._quotas.fetched(session, client_id, size_bytes))
         if not wait_ms:
             return response
+        wait_ms = min(wait_ms, WAIT_MS_MAX)
         context.connection.mute(wait_ms)
         if isinstance(response, FetchResponse):
             # The session that a full fetch would have begun is not told: the client sends a full fetch again.
