@@ -143,6 +143,11 @@ def hosts_of(certificate: x509.Certificate) -> list[str]:
     return [str(each.value) for each in found if isinstance(each, (x509.DNSName, x509.IPAddress))]
 
 
+def first_certificate(pem: str) -> x509.Certificate:
+    """Of a store: the owner's own. Raises ValueError if there is none."""
+    return x509.load_pem_x509_certificates(pem.encode())[0]
+
+
 def named(name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
 
