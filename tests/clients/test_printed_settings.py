@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import pathlib
 import shutil
 import ssl
 import subprocess
@@ -85,7 +86,7 @@ def snippet(told: Any, library: str) -> str:
 
 def executed(text: str) -> Any:
     """The producer that a printed snippet of Python makes."""
-    names = {"confluent_kafka": confluent_kafka, "kafka": kafka, "aiokafka": aiokafka, "ssl": ssl}
+    names = {"confluent_kafka": confluent_kafka, "kafka": kafka, "aiokafka": aiokafka, "ssl": ssl, "pathlib": pathlib}
     exec(text, names)
     return names["producer"]
 

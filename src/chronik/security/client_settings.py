@@ -118,7 +118,7 @@ def _escaped(value: str) -> str:
 
 def snippets(access: Access, password_file: str, properties_file: str) -> dict[str, str]:
     """Code by library, to copy. No password is in it."""
-    read = f'open("{password_file}").read().strip()'
+    read = f'pathlib.Path("{password_file}").read_text().strip()'
     return {
         "Java": f"""\
 Properties settings = new Properties();
