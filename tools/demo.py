@@ -4,6 +4,7 @@ Spark.
     make demo                       a few seconds of each
     make demo ARGS="--seconds 30"
     make demo ARGS=--without-spark
+    make demo ARGS=--secure         the same over TLS, with logins and access rules; without Spark
 
 Everything runs for real: each node is a process of its own with data on this disk, every record is acknowledged only
 when every in-sync replica has synced it, and the last line is computed from what was acknowledged and what can be read.
@@ -25,10 +26,9 @@ from rich.table import Table
 
 from chronik.client.consumer import Consumer
 from chronik.client.producer import Producer
-from chronik.client.routing import ClusterClient
 from chronik.client.topology import TopicPartition
-from chronik.runtime.real import real_runtime
 from chronik.testing import Cluster as Broker
+from demo_client import USER, properties_of, reached
 from demo_pipeline.stage import run_stage
 from demo_transfers import run_transfers
 
@@ -54,9 +54,9 @@ class Tally:
         return max(0, len(self.acknowledged) - len(self.read))
 
 
-async def produce(bootstrap: str, tally: Tally, stopping: asyncio.Event) -> None:
+async def produce(properties: Path, tally: Tally, stopping: asyncio.Event) -> None:
     number = 0
-    async with ClusterClient(real_runtime(), bootstrap) as cluster, Producer(cluster, creates_topics=True) as producer:
+    async with reached(properties) as cluster, Producer(cluster, creates_topics=True) as producer:
         while not stopping.is_set():
             deliveries = []
             for _ in range(AT_ONCE):
@@ -68,9 +68,9 @@ async def produce(bootstrap: str, tally: Tally, stopping: asyncio.Event) -> None
                 tally.acknowledged[written.partition, written.offset] = value
 
 
-async def consume(bootstrap: str, tally: Tally, name: str, stopping: asyncio.Event) -> None:
+async def consume(properties: Path, tally: Tally, name: str, stopping: asyncio.Event) -> None:
     """Each reader has connections of its own, as if it were a program of its own."""
-    async with ClusterClient(real_runtime(), bootstrap) as cluster, Consumer(cluster, group_id=GROUP) as consumer:
+    async with reached(properties) as cluster, Consumer(cluster, group_id=GROUP) as consumer:
         consumer.subscribe([TOPIC])
         while not (stopping.is_set() and tally.lag == 0):
             for fetched in await consumer.poll(200):
@@ -111,18 +111,18 @@ async def show(tally: Tally, bootstrap: str, console: Console, seconds: float, s
     console.print()
 
 
-async def serve(broker: Broker, tally: Tally, console: Console, seconds: float) -> None:
+async def serve(broker: Broker, properties: Path, tally: Tally, console: Console, seconds: float) -> None:
     stopping = asyncio.Event()
-    work = [produce(broker.bootstrap, tally, stopping)]
-    work += [consume(broker.bootstrap, tally, name, stopping) for name in READERS]
-    work += [lose_a_node(broker, tally, seconds), show(tally, broker.bootstrap, console, seconds, stopping)]
+    work = [produce(properties, tally, stopping)]
+    work += [consume(properties, tally, name, stopping) for name in READERS]
+    work += [lose_a_node(broker, properties, tally, seconds), show(tally, broker.bootstrap, console, seconds, stopping)]
     await asyncio.gather(*work)
 
 
-async def lose_a_node(broker: Broker, tally: Tally, seconds: float) -> None:
+async def lose_a_node(broker: Broker, properties: Path, tally: Tally, seconds: float) -> None:
     """kill -9 of the leader of the first partition after a third of the time; it comes back after two."""
     await asyncio.sleep(seconds / 3)
-    async with ClusterClient(real_runtime(), broker.bootstrap) as cluster:
+    async with reached(properties) as cluster:
         victim = (await cluster.topic(TOPIC)).partitions[0].leader_id
     tally.states[victim] = "KILLED"
     await asyncio.to_thread(broker.kill, victim)
@@ -131,9 +131,9 @@ async def lose_a_node(broker: Broker, tally: Tally, seconds: float) -> None:
     tally.states[victim] = "back"
 
 
-async def read_again(broker: Broker, count: int) -> dict[tuple[int, int], bytes]:
+async def read_again(properties: Path, count: int) -> dict[tuple[int, int], bytes]:
     found: dict[tuple[int, int], bytes] = {}
-    async with ClusterClient(real_runtime(), broker.bootstrap) as cluster, Consumer(cluster) as consumer:
+    async with reached(properties) as cluster, Consumer(cluster) as consumer:
         await consumer.assign({TopicPartition(TOPIC, index): 0 for index in range(PARTITIONS)})
         while len(found) < count:
             for fetched in await consumer.poll(5000):
@@ -145,12 +145,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=9, help="how long to produce and consume (default 9)")
     parser.add_argument("--without-spark", action="store_true", help="leave out the pipeline, which needs a JDK")
+    parser.add_argument("--secure", action="store_true", help="TLS, logins and access rules; without the pipeline")
     options = parser.parse_args()
     console, tally = Console(), Tally()
     started = time.monotonic()
-    with Broker(nodes=3, settings={"num.partitions": str(PARTITIONS)}, in_process=False) as broker:
+    settings = {"num.partitions": str(PARTITIONS)}
+    with Broker(nodes=3, settings=settings, in_process=False, secure=options.secure) as broker:
         console.print(f"Three nodes, durable by default, ready after {time.monotonic() - started:.2f} s.")
-        uvloop.run(serve(broker, tally, console, options.seconds))
+        properties = properties_of(broker, is_secure=options.secure)
+        if options.secure:
+            console.print(f"All connections use TLS. Programs log in as {USER}, by SCRAM; rules say what it may do.")
+        uvloop.run(serve(broker, properties, tally, console, options.seconds))
         count = len(tally.acknowledged)
         console.print(f"kill -9 of all three, after {count:,} acknowledged records.")
         for node in NODES:
@@ -158,13 +163,15 @@ def main() -> int:
         started = time.monotonic()
         broker.start_all_again()
         console.print(f"Back after {time.monotonic() - started:.2f} s. Reading everything again.")
-        found = uvloop.run(read_again(broker, count))
+        found = uvloop.run(read_again(properties, count))
         lost = sum(found.get(key) != value for key, value in tally.acknowledged.items())
         doubled = len(found) - len(set(found.values()))
         verdict = "Nothing was lost." if not lost and not doubled else "THIS IS A BUG."
         console.print(f"acknowledged {count:,}, read again {len(found):,}, lost {lost}, doubled {doubled}. {verdict}")
-        is_right = not lost and not doubled and run_transfers(broker, console)
-        if not options.without_spark:
+        is_right = not lost and not doubled and run_transfers(broker, properties, console)
+        if options.secure:
+            console.print("The pipeline is left out: it supports neither TLS nor logins.")
+        elif not options.without_spark:
             is_right &= run_stage(broker, console, Path(broker.data) / "lake")
     return 0 if is_right else 1
 

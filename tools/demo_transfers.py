@@ -12,6 +12,7 @@ import random
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Final
 
 import uvloop
@@ -22,13 +23,12 @@ from chronik.client.admin.topics import NewTopic, create
 from chronik.client.consumer import Consumer
 from chronik.client.errors import ClientError
 from chronik.client.fetch_answers import FetchOptions
-from chronik.client.routing import ClusterClient
 from chronik.client.topology import TopicPartition
 from chronik.client.transactions import TransactionalProducer
-from chronik.runtime.real import real_runtime
 from chronik.testing import Cluster as Broker
 from chronik.wire.isolation import READ_COMMITTED, READ_UNCOMMITTED
 from chronik.wire.offset_specs import LATEST
+from demo_client import reached
 
 FROM, TO = "checking", "savings"
 TRANSACTIONAL_ID: Final = "teller"
@@ -38,9 +38,9 @@ CRASHES_MIN: Final = 4
 VICTIM: Final = 2  # the node that dies with the second crash and comes back with the fourth
 
 
-async def transfer_for_ever(bootstrap: str) -> None:
+async def transfer_for_ever(properties: Path) -> None:
     async with (
-        ClusterClient(real_runtime(), bootstrap) as cluster,
+        reached(properties) as cluster,
         TransactionalProducer(cluster, TRANSACTIONAL_ID) as producer,
     ):
         while True:
@@ -51,11 +51,11 @@ async def transfer_for_ever(bootstrap: str) -> None:
             print("transferred", flush=True)
 
 
-async def balance(bootstrap: str, isolation_level: int) -> tuple[int, int]:
+async def balance(properties: Path, isolation_level: int) -> tuple[int, int]:
     """The number of entries in both topics, and their sum."""
     count = total = 0
     async with (
-        ClusterClient(real_runtime(), bootstrap) as cluster,
+        reached(properties) as cluster,
         Consumer(cluster, options=FetchOptions(isolation_level=isolation_level)) as consumer,
     ):
         places = {TopicPartition(topic, 0): 0 for topic in (FROM, TO)}
@@ -69,17 +69,17 @@ async def balance(bootstrap: str, isolation_level: int) -> tuple[int, int]:
     return count, total
 
 
-async def make_topics(bootstrap: str) -> None:
-    async with ClusterClient(real_runtime(), bootstrap) as cluster:
+async def make_topics(properties: Path) -> None:
+    async with reached(properties) as cluster:
         await create(cluster, [NewTopic(topic, partition_count=1) for topic in (FROM, TO)])
 
 
-def run_transfers(broker: Broker, console: Console) -> bool:
+def run_transfers(broker: Broker, properties: Path, console: Console) -> bool:
     """Whether the sum of what is committed is what it was before: nothing."""
-    uvloop.run(make_topics(broker.bootstrap))
+    uvloop.run(make_topics(properties))
     deadline, crash_count = time.monotonic() + SECONDS, 0
     while time.monotonic() < deadline or crash_count < CRASHES_MIN:
-        command = [sys.executable, __file__, broker.bootstrap]
+        command = [sys.executable, __file__, str(properties)]
         with subprocess.Popen(command, stdout=subprocess.PIPE) as teller:
             assert teller.stdout is not None
             teller.stdout.readline()  # it has made its first transfer
@@ -90,9 +90,9 @@ def run_transfers(broker: Broker, console: Console) -> bool:
             broker.kill(VICTIM)
         if crash_count == CRASHES_MIN:
             broker.start_again(VICTIM)
-    uvloop.run(abort_what_is_open(broker.bootstrap))
-    everything, torn = uvloop.run(balance(broker.bootstrap, READ_UNCOMMITTED))
-    count, total = uvloop.run(balance(broker.bootstrap, READ_COMMITTED))
+    uvloop.run(abort_what_is_open(properties))
+    everything, torn = uvloop.run(balance(properties, READ_UNCOMMITTED))
+    count, total = uvloop.run(balance(properties, READ_COMMITTED))
     console.print(
         f"Transfers: {count // 2:,} committed, {crash_count} crashes in the middle, {everything - count} entries "
         f"aborted. Sum of everything {torn:+,}, of what is committed {total:+,}. "
@@ -101,10 +101,10 @@ def run_transfers(broker: Broker, console: Console) -> bool:
     return count > 0 and not total
 
 
-async def abort_what_is_open(bootstrap: str) -> None:
+async def abort_what_is_open(properties: Path) -> None:
     """The next producer with the id aborts what the one before left behind."""
     async with (
-        ClusterClient(real_runtime(), bootstrap) as cluster,
+        reached(properties) as cluster,
         TransactionalProducer(cluster, TRANSACTIONAL_ID) as producer,
     ):
         await producer.begin()
@@ -112,4 +112,4 @@ async def abort_what_is_open(bootstrap: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(transfer_for_ever(sys.argv[1]))
+    asyncio.run(transfer_for_ever(Path(sys.argv[1])))

@@ -11,7 +11,7 @@ import pytest
 from chronik.broker.api import served_apis
 from chronik.broker.dispatch import Dispatcher
 from chronik.broker.rule_freshness import RuleFreshness
-from chronik.broker.session import Principal, Session
+from chronik.broker.session import Principal
 from chronik.broker.settings.access import STANDARD
 from chronik.metadata.errors import NotController
 from chronik.security.deciding import Policy
@@ -38,31 +38,29 @@ def freshness(store: Store) -> RuleFreshness:
     return RuleFreshness(cast(Any, SimpleNamespace(store=store, settings=settings)))
 
 
-def session(name: str = "alice") -> Session:
-    made = Session("PLAINTEXT", 1000)
-    made.principal = Principal("User", name)
-    return made
+def principal(name: str = "alice") -> Principal:
+    return Principal("User", name)
 
 
 def test_rules_stay_fresh_for_a_session_timeout_after_the_last_lease() -> None:
     store = Store()
     rules = freshness(store)
-    assert rules.is_fresh(session(), 100 * SECOND_NS)
+    assert rules.is_fresh(principal(), 100 * SECOND_NS)
     store.has_lease = False
-    assert rules.is_fresh(session(), 108 * SECOND_NS)
-    assert not rules.is_fresh(session(), 109 * SECOND_NS)
-    assert rules.is_fresh(session("admin"), 109 * SECOND_NS), "a super user does not depend on rules"
+    assert rules.is_fresh(principal(), 108 * SECOND_NS)
+    assert not rules.is_fresh(principal(), 109 * SECOND_NS)
+    assert rules.is_fresh(principal("admin"), 109 * SECOND_NS), "a super user does not depend on rules"
     store.has_lease = True
-    assert rules.is_fresh(session(), 110 * SECOND_NS)
+    assert rules.is_fresh(principal(), 110 * SECOND_NS)
 
 
 def test_rules_that_were_never_confirmed_are_not_fresh() -> None:
     store = Store()
     store.has_lease = False
     rules = freshness(store)
-    assert not rules.is_fresh(session(), 5)
+    assert not rules.is_fresh(principal(), 5)
     rules.confirmed(6)
-    assert rules.is_fresh(session(), 7)
+    assert rules.is_fresh(principal(), 7)
 
 
 class Cut:

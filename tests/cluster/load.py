@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from itertools import pairwise
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
@@ -43,9 +43,18 @@ def eventually(look: Callable[[], T | None], what: str) -> T:
         time.sleep(LOOK_S)
 
 
+class Reached(Protocol):
+    """A cluster that clients can find."""
+
+    @property
+    def bootstrap(self) -> str: ...
+
+
 class Load:
-    def __init__(self, cluster: Cluster, topic: str, *, value_bytes: int = 0) -> None:
-        """Values are padded to `value_bytes`."""
+    def __init__(
+        self, cluster: Reached, topic: str, *, value_bytes: int = 0, client: Mapping[str, str] | None = None
+    ) -> None:
+        """Values are padded to `value_bytes`. `client` are settings of librdkafka: a login, for example."""
         self.topic = topic
         self._value_bytes = value_bytes
         self.acknowledged: dict[tuple[int, int], bytes] = {}  # by partition and offset
@@ -62,6 +71,7 @@ class Load:
                 "topic.metadata.refresh.interval.ms": 1000,
                 "reconnect.backoff.max.ms": 100,
                 "log_level": 0,
+                **(client or {}),
             }
         )
         self._thread = threading.Thread(target=self._run, daemon=True)  # a test that failed does not wait for it
@@ -142,19 +152,26 @@ def check_survived(cluster: Cluster, load: Load) -> None:
     """The load has stopped and all nodes are back: every promise that was made is kept, on every replica."""
     assert not load.failures, load.failures[:3]
     wait_for_full_isr(cluster, load.topic)
-    found = read_all(cluster, load.topic)
+    check_complete(load, read_all(cluster, load.topic))
+    check_replicas_identical(cluster, load.topic)
+
+
+def check_complete(load: Load, found: Mapping[tuple[int, int], bytes]) -> None:
+    """What can be read is what was acknowledged: nothing lost, moved, doubled or left over."""
     told = load.acknowledged
     wrong = {key: (value, found.get(key)) for key, value in told.items() if found.get(key) != value}
     assert not wrong, f"{len(wrong)} of {len(told)} lost or moved: {list(wrong.items())[:3]}"
     more = {key: value for key, value in found.items() if key not in told}
     assert not more, f"{len(more)} records that nobody was told of: {list(more.items())[:3]}"
     assert len(set(found.values())) == len(found), "an idempotent producer's record was written twice"
-    check_replicas_identical(cluster, load.topic)
 
 
-def read_all(cluster: Cluster, topic: str, partitions: int = PARTITIONS) -> dict[tuple[int, int], bytes]:
+def read_all(
+    cluster: Reached, topic: str, partitions: int = PARTITIONS, client: Mapping[str, str] | None = None
+) -> dict[tuple[int, int], bytes]:
     """Everything that a consumer can read now, by partition and offset."""
-    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "reader", "log_level": 0})
+    settings = {"bootstrap.servers": cluster.bootstrap, "group.id": "reader", "log_level": 0, **(client or {})}
+    consumer = Consumer(settings)
     places = [TopicPartition(topic, index, 0) for index in range(partitions)]
     ends = [eventually(lambda at=place: offsets_of(consumer, at), f"the end of {place}")[1] for place in places]
     consumer.assign(places)

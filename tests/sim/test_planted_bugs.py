@@ -259,6 +259,9 @@ CASES = [
             # Nodes that have lost the rules by which they replicate do not recover either.
             (access_bugs.a_snapshot_has_no_rules, 6, None, ("24", "25")),
             (access_bugs.a_node_never_asks_whether_its_rules_are_current, 8, CUT_OFF_FOR_LONG, "24"),
+            (access_bugs.a_login_goes_by_users_of_any_age, 6, CUT_OFF_FOR_LONG, "24"),
+            (access_bugs.a_deleted_user_can_still_log_in, 2, None, "24"),
+            (access_bugs.quotas_are_not_enforced, 1, None, "24"),
         )
     ],
 ]

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 
 API_VERSIONS_KEY = 18
 JOINED_BYTES_MAX = 4096  # up to here one copy is cheaper than a second buffer
+IN_LOGIN = (Stage.IN_HANDSHAKE, Stage.BARE_TOKENS)
 PARTS_APART = 512  # of a response that is encoded in pieces: so many are joined meanwhile, if they are small
 JOINED_TAIL_BYTES_MAX = 256 * 1024
 _fixed_header = Packing(">hhih")  # api_key, api_version, correlation_id, length of client_id
@@ -87,6 +88,8 @@ class Dispatcher:
 
     def answer(self, frame: memoryview, connection: ServerConnection) -> Answer:
         if connection.session.stage is Stage.BARE_TOKENS:
+            if self._must_confirm_login(connection):
+                return self._confirmed_later(frame, connection)
             token = answer_token(frame, connection, connection.last_request_ns)
             return [_size(len(token)) + token] if isinstance(token, bytes) else token
         try:
@@ -100,15 +103,16 @@ class Dispatcher:
                 served = self._serve(key, version)
                 response = out_of_turn(served.api.response, served.version, fault, connection)
                 return served.parts(response, correlation_id, connection.last_request_ns)
+            if self._must_confirm_login(connection):
+                return self._confirmed_later(frame, connection)
         served = self._served.get((key, version)) or self._serve(key, version)
         freshness = self._freshness
         if (
             freshness is not None
             and served.api.needs
-            and not freshness.is_fresh(connection.session, connection.last_request_ns)
+            and not freshness.is_fresh(connection.session.principal, connection.last_request_ns)
         ):
-            connection.hold_back()
-            return self._confirmed(memoryview(bytearray(frame)), connection, freshness)
+            return self._confirmed_later(frame, connection)
         at = _fixed_header.size
         client_id = None
         if client_id_size >= 0:
@@ -154,17 +158,32 @@ class Dispatcher:
         time_ns = self._now_ns() - context.connection.last_request_ns
         return Charge(self._quotas, served.api, request, request_bytes, context, time_ns)(returned)
 
+    def _must_confirm_login(self, connection: ServerConnection) -> bool:
+        """Whether the next message of a login is judged by metadata that may be too old."""
+        login, freshness = connection.session.login, self._freshness
+        if login is None or freshness is None or connection.session.stage not in IN_LOGIN:
+            return False
+        principal = login.judged_by_metadata
+        return principal is not None and not freshness.is_fresh(principal, connection.last_request_ns)
+
+    def _confirmed_later(self, frame: memoryview, connection: ServerConnection) -> Awaitable[Parts | None]:
+        assert self._freshness is not None
+        connection.hold_back()
+        return self._confirmed(memoryview(bytearray(frame)), connection, self._freshness)
+
     async def _confirmed(
         self, frame: memoryview, connection: ServerConnection, freshness: RuleFreshness
     ) -> Parts | None:
-        """Answers when the quorum's leader has confirmed the rules by which the request is allowed or denied."""
+        """Answers when the quorum's leader has confirmed the rules or the user by which the request is judged."""
         try:
             asked_ns = self._now_ns()
             try:
                 await self._services.store.read()
             except MetadataError as fault:
-                raise Unanswerable(f"cannot confirm the ACLs: {fault}") from fault
+                raise Unanswerable(f"cannot confirm the ACLs and users: {fault}") from fault
             freshness.confirmed(asked_ns)
+            if connection.session.login is not None:
+                connection.session.login.look_again()
             answer = self.answer(frame, connection)
         finally:
             connection.go_on()

@@ -39,7 +39,7 @@ def credential_of(name: str, kind: ScramKind, salt: bytes, iterations: int, salt
     )
 
 
-def write_first_users(disk: Disk, directory: str, users: Sequence[ScramUpsertion]) -> None:
+def encode_first_users(users: Sequence[ScramUpsertion]) -> bytes:
     names = {kind.number: kind.name for kind in KINDS.values()}
     rows = [
         {
@@ -52,8 +52,12 @@ def write_first_users(disk: Disk, directory: str, users: Sequence[ScramUpsertion
         }
         for user in users
     ]
+    return json.dumps(rows, indent=1).encode() + b"\n"
+
+
+def write_first_users(disk: Disk, directory: str, users: Sequence[ScramUpsertion]) -> None:
     disk.make_directory(directory)
-    disk.replace_file(f"{directory}/{FILE}", json.dumps(rows, indent=1).encode() + b"\n")
+    disk.replace_file(f"{directory}/{FILE}", encode_first_users(users))
 
 
 def read_first_users(disk: Disk, directory: str) -> list[ScramUpsertion]:

@@ -27,6 +27,7 @@ from chronik.broker.disk_watch import come_back, give_way
 from chronik.broker.dispatch import Dispatcher
 from chronik.broker.errors import CannotStart
 from chronik.broker.fetch_sessions import FetchSessions
+from chronik.broker.first_rules import bring_first_rules
 from chronik.broker.first_users import bring_first_users
 from chronik.broker.group_lag import GroupLags
 from chronik.broker.hanging_transactions import HangingTransactions
@@ -184,6 +185,8 @@ class Node:
         self.lifecycle.say_if_it_waits_to_be_added()
         await self.lifecycle.unless_outvoted(self.store.ready())
         await bring_first_users(runtime.disk, settings.log_dir, self.store)
+        obeyed = settings.access_policy is not None
+        await bring_first_rules(runtime.disk, settings.log_dir, self.store, are_obeyed=obeyed)
         is_empty = opened.identity is None and not any(True for _ in self.logs.all())
         if is_empty and not settings.lost_disk_accept:
             require_disk(self.store.image, self.node_id, settings.log_dir)

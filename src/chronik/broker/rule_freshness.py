@@ -1,12 +1,15 @@
-"""How old the access rules may be by which a node allows requests: broker.session.timeout.ms.
+"""How old the access rules and the users may be by which a node allows requests and logins: broker.session.timeout.ms.
 
 A node decides by its own metadata image. With a lease the image shows every change that was acknowledged. Without one,
 as during an election of the quorum's leader, the node goes on by the rules that it has, because denied clients do not
 try again. After broker.session.timeout.ms without a lease the controller no longer counts on this node either. From
 then on a request waits until the leader of the quorum has confirmed the image; if it does not, the connection is
-closed, and the client goes to another node.
+closed, and the client goes to another node. So does the last message of a login by SCRAM, because a session that an old
+password has opened would outlive the loss of the quorum.
 
-Super users do not depend on rules, so they do not wait.
+Super users do not depend on rules, so they do not wait, and neither do their logins: an operator must be able to look
+at a cluster without a quorum. Until it has the quorum again, a node accepts the last password of a super user that it
+knows.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from chronik.runtime.units import NS_PER_MS, NS_PER_S
 
 if TYPE_CHECKING:
     from chronik.broker.services import Services
-    from chronik.broker.session import Session
+    from chronik.broker.session import Principal
 
 LOOK_EVERY_NS: Final = NS_PER_S // 10  # the lease is not looked at for every request
 
@@ -28,7 +31,8 @@ class RuleFreshness:
         self._look_ns = 0  # until then nothing is looked at
         self._confirmed_ns: int | None = None  # the image was known to be current
 
-    def is_fresh(self, session: Session, now_ns: int) -> bool:
+    def is_fresh(self, principal: Principal, now_ns: int) -> bool:
+        """For decisions about this principal."""
         if now_ns < self._look_ns:
             return True
         services = self._services
@@ -40,7 +44,7 @@ class RuleFreshness:
         if self._confirmed_ns is not None and now_ns - self._confirmed_ns < stale_ns:
             return True
         policy = settings.access_policy
-        return policy is not None and str(session.principal) in policy.super_users
+        return policy is not None and str(principal) in policy.super_users
 
     def confirmed(self, now_ns: int) -> None:
         """The image of `now_ns` shows every change that was acknowledged before."""

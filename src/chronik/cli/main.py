@@ -23,6 +23,7 @@ from chronik.cli.session import DONE, EXIT_CODES, INTERRUPTED, MISUSED, complain
 # modules import what they need of other packages inside their functions.
 COMMANDS: Final = {
     "up": "chronik.cli.up:up",
+    "init": "chronik.cli.init:init",
     "server": "chronik.cli.server:server",
     "topic": "chronik.cli.topic:app",
     "produce": "chronik.cli.produce:produce",
@@ -33,6 +34,7 @@ COMMANDS: Final = {
     "quota": "chronik.cli.quota:app",
     "user": "chronik.cli.user:app",
     "acl": "chronik.cli.acl:app",
+    "cert": "chronik.cli.cert:app",
     "cluster": "chronik.cli.cluster:app",
     "doctor": "chronik.cli.doctor:doctor",
     "storage": "chronik.cli.storage:app",

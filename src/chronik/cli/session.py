@@ -171,11 +171,12 @@ async def _connected(
 async def _reach(cluster: ClusterClient) -> None:
     """Returns when a broker answers. An HTTP server never would: it waits for the end of a request that has none."""
     from chronik.client.admin.status import why_not_kafka
+    from chronik.client.errors import Unreachable
 
     reaching = asyncio.ensure_future(cluster.to_any())
     try:
         await asyncio.wait([reaching], timeout=LOOK_EVERY_S)
-        if not reaching.done() or reaching.exception() is not None:
+        if not reaching.done() or isinstance(reaching.exception(), Unreachable):
             asked = (why_not_kafka(cluster.network, address, LOOK_EVERY_S) for address in cluster.bootstrap)
             for reason in await asyncio.gather(*asked):
                 if reason is not None and not (reaching.done() and reaching.exception() is None):

@@ -1,8 +1,9 @@
 """Clients of a cluster with access rules: subjects that ask for what they may or may not do, and an operator that
 changes the rules.
 
-Nobody logs in: callers differ by their hosts, and so do rules. A subject asks one node directly and notes whether it
-was denied; any other answer, an error too, is one of a node that did not deny. Nothing is judged here.
+Subjects do not log in: they differ by their hosts, and so do rules. Users log in on a listener of their own
+(`access_users`). Both ask one node directly and note whether it denied; any other answer, an error too, is one of a
+node that did not deny. Nothing is judged here.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from typing import Final, NamedTuple
 from chronik.client.errors import ClientError
 from chronik.metadata.access import ALL, ALLOW, DENY, LITERAL, PREFIXED, AccessRule
 from chronik.peer.connection import Connection
-from chronik.sim.checkers.access import ASK, Asked
+from chronik.sim.access_users import USERS, UserSessions, change_user_or_quota, pause
+from chronik.sim.checkers.access import ASK, Asked, Produced
 from chronik.sim.cluster import SimCluster
 from chronik.sim.history import OK, REFUSED, UNKNOWN, History
 from chronik.sim.programs import host_of
@@ -51,6 +53,7 @@ TOPICS: Final = ("orders", "orders-eu", "pay")
 GROUPS: Final = ("readers",)
 DENIALS: Final = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.GROUP_AUTHORIZATION_FAILED})
 FIRST_RULES: Final = 6  # created at once, so that something is allowed
+USER_CLIENTS: Final = 2
 NAMES_LAST: Final = 12  # the last version of Fetch and Produce that names topics
 
 
@@ -72,6 +75,10 @@ class AccessClients:
             self._tasks.start(client, self._ask_again_and_again(client))
         operator = make_client(self.cluster, OPERATOR)
         self._tasks.start(operator, self._change_rules(operator))
+        self._tasks.start(operator, self._change_users(operator))
+        for number in range(1, 1 + USER_CLIENTS * bool(self._subjects)):
+            client = make_client(self.cluster, f"user-client-{number}")
+            self._tasks.start(client, self._use_logins(client))
 
     def end(self) -> None:
         self._is_over = True
@@ -91,14 +98,44 @@ class AccessClients:
             connection = await client.to(node_id)
         except ClientError:
             return
-        asked = Asked(ANONYMOUS, client.name, *question[:3])
+        if not await self._ask_on(connection, client, node_id, ANONYMOUS, question):
+            client.hang_up(node_id)
+
+    async def _ask_on(
+        self, connection: Connection, client: WireClient, node_id: int, principal: str, question: Question
+    ) -> bool:
+        """Whether the connection can be used for more."""
+        asked = Asked(principal, client.name, *question[:3])
         noted = self.history.invoke(client.name, host_of(node_id), ASK, question.name, asked)
         try:
-            code = await question.ask(connection, question.name)
+            result = await question.ask(connection, question.name)
         except ClientError as error:
             self.history.complete(noted, UNKNOWN, type(error).__name__)
-            return
-        self.history.complete(noted, REFUSED if code in DENIALS else OK, code)
+            return False
+        code = result.code if isinstance(result, Produced) else result
+        self.history.complete(noted, REFUSED if code in DENIALS else OK, result)
+        return not (isinstance(result, Produced) and result.throttle_ms)
+
+    async def _use_logins(self, client: WireClient) -> None:
+        random, sessions = self.world.random(f"{client.name} asks"), UserSessions(self.cluster, self.history, client)
+        while not self._is_over:
+            await asyncio.sleep(random.randint(*self._think_ms) / 1000)
+            node_id = random.choice(list(self.cluster.machines))
+
+            async def ask(connection: Connection, principal: str, node_id: int = node_id) -> bool:
+                return await self._ask_on(connection, client, node_id, principal, random.choice(QUESTIONS))
+
+            await sessions.once(node_id, ask)
+
+    async def _change_users(self, client: WireClient) -> None:
+        random = self.world.random("users")
+        while not self._is_over:
+            await pause(random)
+            try:
+                connection = await client.to(random.choice(list(self.cluster.machines)))
+                await change_user_or_quota(connection, random)
+            except ClientError:
+                continue  # whether something changed is seen on the nodes
 
     async def _change_rules(self, client: WireClient) -> None:
         """Seldom enough that some hold for longer than a node may be out of date."""
@@ -128,7 +165,7 @@ def draw_rule(random: Random, subjects: list[str]) -> AccessRule:
         kind,
         random.choice(names if kind == TOPIC else (*GROUPS, "*") if pattern == LITERAL else ("r", "readers-")),
         pattern,
-        random.choice((ANONYMOUS, ANONYMOUS, EVERYBODY, "User:somebody")),
+        random.choice((ANONYMOUS, ANONYMOUS, EVERYBODY, *(f"User:{user}" for user in USERS))),
         random.choice((*subjects, EVERYWHERE)),
         random.choice((READ, WRITE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS, ALL)),
         random.choice((DENY, ALLOW, ALLOW, ALLOW)),
@@ -136,11 +173,12 @@ def draw_rule(random: Random, subjects: list[str]) -> AccessRule:
 
 
 def founding_rules(node_hosts: list[str]) -> list[AccessRule]:
-    """What nodes and the operator need, before anybody can ask for it."""
+    """What nodes and the operator need before anybody can ask for it, and a topic where quotas of users count."""
     cluster = (CLUSTER, "kafka-cluster", LITERAL, ANONYMOUS)
     return [
         *(AccessRule(*cluster, host, CLUSTER_ACTION, ALLOW) for host in node_hosts),
         AccessRule(*cluster, OPERATOR, ALL, ALLOW),
+        *(AccessRule(TOPIC, TOPICS[-1], LITERAL, f"User:{user}", EVERYWHERE, WRITE, ALLOW) for user in USERS),
     ]
 
 
@@ -173,12 +211,12 @@ async def _delete(connection: Connection, rule: AccessRule) -> None:
     await connection.ask(DeleteAclsRequest(filters=[asked]), DeleteAclsResponse, timeout_ms=PATIENCE_MS)
 
 
-async def _produce(connection: Connection, topic: str) -> int:
+async def _produce(connection: Connection, topic: str) -> Produced:
     records = build([Record(0, 0, None, b"v", ())], Codec.NONE)
     data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=records)])
     request = ProduceRequest(acks=1, timeout_ms=PATIENCE_MS, topic_data=[data])
     answer = await connection.ask(request, ProduceResponse, version_max=NAMES_LAST, timeout_ms=PATIENCE_MS)
-    return answer.responses[0].partition_responses[0].error_code
+    return Produced(answer.responses[0].partition_responses[0].error_code, answer.throttle_time_ms)
 
 
 async def _fetch(connection: Connection, topic: str) -> int:
@@ -220,7 +258,7 @@ class Question(NamedTuple):
     operation: int
     kind: int
     name: str
-    ask: Callable[[Connection, str], Coroutine[None, None, int]]  # returns the error code
+    ask: Callable[[Connection, str], Coroutine[None, None, int | Produced]]  # returns the error code
 
 
 QUESTIONS: Final = [

@@ -1,5 +1,6 @@
-"""Three complete nodes with an authorizer. Rules are added and removed while nodes fail, and callers send requests
-that are allowed and requests that are denied. No principal is a super user, so replication needs rules as well."""
+"""Three complete nodes with an authorizer. Rules, users and quotas are changed while nodes fail. Callers log in with
+passwords that are valid and that are not, and send requests that are allowed and requests that are denied. No principal
+is a super user, so replication needs rules as well."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from chronik.client.admin.topics import NewTopic
 from chronik.metadata.commands.create_acls import AclRule, CreateAcls
 from chronik.raft.config import RaftConfig
 from chronik.sim.access_clients import OPERATOR, QUESTIONS, TOPICS, AccessClients, founding_rules, subject_of
+from chronik.sim.access_users import LISTENER, PASSWORDS, PORT, USERS, UserSessions, set_first_users
 from chronik.sim.broker_scenarios import RecordsScenario, create_topic, run_in
 from chronik.sim.checkers.access import SESSION_MS
 from chronik.sim.checkers.interface import Checker
@@ -22,6 +24,7 @@ from chronik.sim.record_clients import routing_of
 from chronik.sim.scenario import PACES_MS, START_MS_MAX, Clients, require
 from chronik.sim.wire_clients import make_client
 from chronik.sim.world import World
+from chronik.wire.scram import SHA_256
 
 SUBJECT_COUNT = 3
 
@@ -33,6 +36,8 @@ class AccessScenario(RecordsScenario):
         **RecordsScenario.brokers,
         "authorizer_class_name": STANDARD,
         "broker_session_timeout_ms": SESSION_MS,
+        "listener_security_protocol_map": f"PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,{LISTENER}:SASL_PLAINTEXT",
+        "sasl_enabled_mechanisms": SHA_256.name,
     }
 
     def build(self, world: World) -> SimCluster:
@@ -41,7 +46,7 @@ class AccessScenario(RecordsScenario):
         if random.random() < 0.5:
             brokers["metadata_log_max_record_bytes_between_snapshots"] = random.choice((500, 2000))
             raft_config = RaftConfig(trailing_entries=random.choice((0, 5)))
-        programs = broker_programs(self.node_count, brokers, raft_config=raft_config)
+        programs = broker_programs(self.node_count, brokers, raft_config=raft_config, listeners=((LISTENER, PORT),))
         return SimCluster(world, self.node_count, programs, raft_directory="/data/raft")
 
     def prepare(self, world: World, cluster: SimCluster) -> None:
@@ -53,6 +58,7 @@ class AccessScenario(RecordsScenario):
             for name in TOPICS:
                 await create_topic(routing, NewTopic(name, partition_count=1, replication_factor=3))
             await routing.close()
+            await set_first_users(await operator.to(min(cluster.machines)))
 
         run_in(world, operator, create())
 
@@ -85,7 +91,7 @@ class AccessScenario(RecordsScenario):
         return AccessClients(cluster, history, subject_count=SUBJECT_COUNT, think_ms=think_ms)
 
     def audit(self, world: World, cluster: SimCluster, history: History) -> None:
-        """Every subject asks every node everything once more."""
+        """Every subject asks every node everything once more, and every password is tried at every node."""
         clients = AccessClients(cluster, history, subject_count=0, think_ms=(0, 0))
         for number in range(1, SUBJECT_COUNT + 1):
             subject = make_client(cluster, subject_of(number))
@@ -96,3 +102,15 @@ class AccessScenario(RecordsScenario):
                         await clients.ask(subject, node_id, question)  # noqa: B023 - it runs before the next is made
 
             run_in(world, subject, ask())
+        client = make_client(cluster, "user-auditor")
+        sessions = UserSessions(cluster, history, client)
+
+        async def log_in() -> None:
+            for node_id in cluster.machines:
+                for user in USERS:
+                    for password in PASSWORDS:
+                        connection = await sessions.log_in(node_id, user, password)
+                        if connection is not None:
+                            connection.close()
+
+        run_in(world, client, log_in())

@@ -140,12 +140,18 @@ def broker_programs(
     joins: Callable[[int], bool] = lambda _: False,
     raft_config: RaftConfig | None = None,
     first_id: int = FIRST_ID,
+    listeners: tuple[tuple[str, int], ...] = (),
 ) -> Maker:
-    """Of so many founders; `joins` says which node comes later, to be taken in by those who are there."""
+    """Of so many founders; `joins` says which node comes later, to be taken in by those who are there.
+
+    `listeners` are names and ports of more listeners than the usual ones.
+    """
 
     def make(runtime: Runtime, node_id: int) -> Program:
         more = tuple(sorted(brokers.items()))
-        settings = broker_settings(node_id, node_count, more, joins=joins(node_id), first_id=first_id)
+        settings = broker_settings(
+            node_id, node_count, more, joins=joins(node_id), first_id=first_id, listeners=listeners
+        )
         return BrokerProgram(runtime, settings, raft_config or RaftConfig())
 
     return make
@@ -159,6 +165,7 @@ def broker_settings(
     *,
     joins: bool = False,
     first_id: int = FIRST_ID,
+    listeners: tuple[tuple[str, int], ...] = (),
 ) -> Settings:
     ids = range(first_id, first_id + node_count)
     host = host_of(node_id)
@@ -167,13 +174,14 @@ def broker_settings(
         quorum = ("controller_quorum_bootstrap_servers", ",".join(founders.values()))
     else:
         quorum = ("controller_quorum_voters", ",".join(f"{each}@{at}" for each, at in founders.items()))
+    clients = ",".join(f"{name}://{host}:{port}" for name, port in (("PLAINTEXT", BROKER_PORT), *listeners))
     settings: dict[str, object] = {
         "node_id": node_id,
         "process_roles": "broker,controller",
         "log_dirs": "/data",
         "lost_disk_accept": True,  # whoever exchanges a disk here knows that it is lost
-        "listeners": f"PLAINTEXT://{host}:{BROKER_PORT},CONTROLLER://{host}:{CONTROLLER_PORT}",
-        "advertised_listeners": f"PLAINTEXT://{host}:{BROKER_PORT}",
+        "listeners": f"{clients},CONTROLLER://{host}:{CONTROLLER_PORT}",
+        "advertised_listeners": clients,
         "controller_listener_names": "CONTROLLER",
         quorum[0]: quorum[1],
         "admin_listener": "none",

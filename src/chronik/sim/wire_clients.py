@@ -59,6 +59,12 @@ class WireClient:
         del self._connections[node_id]
         return connection
 
+    def hang_up(self, node_id: int) -> None:
+        """The next request to this node opens a new connection."""
+        connection = self._connections.pop(node_id, None)
+        if connection is not None:
+            connection.close()
+
     async def to(self, node_id: int) -> Connection:
         connection = self._connections.get(node_id)
         if connection is None or not connection.is_open:

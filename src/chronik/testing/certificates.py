@@ -1,7 +1,7 @@
-"""Certificates for tests and trials: an authority of their own, servers with their names, clients. Keys are P-256.
+"""Certificates for tests and for `chronik init`: an authority of their own, servers with their names, clients.
 
-Not for production: the authority's key is in memory, and everything is valid for days. `cryptography` is imported with
-this module.
+Keys are P-256. Without other words everything is valid for days, as tests need it. Private keys are not encrypted: who
+writes one to a file gives the file mode 0600. `cryptography` is imported with this module.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
     PrivateFormat,
+    load_pem_private_key,
 )
 from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_and_certificates
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -66,22 +67,33 @@ class Certified:
 class Authority:
     """Signs certificates. Two of the same name are two authorities: their keys differ."""
 
-    def __init__(self, name: str = "Chronik Test CA") -> None:
-        self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = named(name)
-        now = datetime.now(UTC)
-        self.certificate = (
-            _builder(self._name, self._name, self._key.public_key(), now - timedelta(hours=1), VALID_DAYS)
-            .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-            .add_extension(_usage(signs_certificates=True), critical=True)
-            .add_extension(x509.SubjectKeyIdentifier.from_public_key(self._key.public_key()), critical=False)
-            .sign(self._key, hashes.SHA256())
-        )
+    def __init__(self, name: str = "Chronik Test CA", *, days: int = VALID_DAYS, made: Certified | None = None) -> None:
+        """A new one, or the one that was `made` before."""
+        self._made = made or _founded(named(name), days)
+        self._key, self.certificate = self._made.key, self._made.certificate
+        self._name = self.certificate.subject
+
+    @classmethod
+    def load(cls, certificate_pem: str, key_pem: str) -> Authority:
+        """Raises ValueError for texts that are not a certificate with its P-256 key."""
+        certificate = x509.load_pem_x509_certificate(certificate_pem.encode())
+        key = load_pem_private_key(key_pem.encode(), None)
+        if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():
+            raise ValueError("the key does not belong to the authority's certificate")
+        return cls(made=Certified(certificate, key))
 
     @property
     def pem(self) -> str:
         """As ssl.truststore.location with ssl.truststore.type=PEM wants it."""
-        return self.certificate.public_bytes(Encoding.PEM).decode()
+        return self._made.certificate_pem
+
+    @property
+    def key_pem(self) -> str:
+        return self._made.key_pem
+
+    def renewed(self, old: x509.Certificate, *, days: int) -> Certified:
+        """A new key and certificate with the subject and hosts of an old certificate."""
+        return self.issue(old.subject, hosts_of(old), days=days)
 
     def server(self, name: str = "broker", hosts: Sequence[str] = HOSTS, *, days: int = VALID_DAYS) -> Certified:
         """Of a node, which is a client of other nodes as well. Negative `days`: it has expired."""
@@ -106,6 +118,34 @@ class Authority:
                 x509.SubjectAlternativeName([_host(each) for each in hosts]), critical=False
             )
         return Certified(builder.sign(self._key, hashes.SHA256()), key)
+
+
+def _founded(name: x509.Name, days: int) -> Certified:
+    """An authority that signs its own certificate."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    begin = datetime.now(UTC) - timedelta(hours=1)
+    certificate = (
+        _builder(name, name, key.public_key(), begin, days)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(_usage(signs_certificates=True), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    return Certified(certificate, key)
+
+
+def hosts_of(certificate: x509.Certificate) -> list[str]:
+    """The names and addresses that a certificate is for."""
+    try:
+        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return []
+    return [str(each.value) for each in found if isinstance(each, (x509.DNSName, x509.IPAddress))]
+
+
+def first_certificate(pem: str) -> x509.Certificate:
+    """Of a store: the owner's own. Raises ValueError if there is none."""
+    return x509.load_pem_x509_certificates(pem.encode())[0]
 
 
 def named(name: str) -> x509.Name:

@@ -2,6 +2,8 @@
 
 Ready means ready: when the constructor returns, topics can be created and produced to. Data lives in a temporary
 directory that goes with the cluster, unless one is given. Nothing is shared between two clusters, not even a port.
+
+With `secure=True` clients need TLS and a login, and an authorizer decides what they may do: `secured` says how.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING, Any
 
 import uvloop
 
@@ -24,6 +27,9 @@ from chronik.runtime.real import real_runtime
 from chronik.testing.local_cluster import HOST, local_cluster
 from chronik.testing.ports import free_ports
 from chronik.testing.processes import NodeProcess
+
+if TYPE_CHECKING:
+    from chronik.testing.cluster_security import ClusterSecurity
 
 START_SECONDS_MAX = 30
 FOR_TESTS = {
@@ -44,14 +50,24 @@ class Cluster:
         data: str | Path | None = None,
         in_process: bool = True,
         start: Sequence[int] | None = None,
+        secure: bool = False,
     ) -> None:
-        """`start` names the nodes to begin with, all of them by default; the others come by `start_again`."""
+        """`start` names the nodes to begin with, all of them by default; the others come by `start_again`.
+
+        `secure` is for SASL_SSL with SCRAM and access rules: `admin` may do everything, `alice` everything with topics,
+        groups and transactional ids whose names begin with `alice-`.
+        """
         self._own_data = None if data is not None else tempfile.mkdtemp(prefix="chronik-test-")
         self.data = Path(data if data is not None else str(self._own_data))
         ports, quorum_ports = ([0], []) if nodes == 1 else (free_ports(nodes), free_ports(nodes))
-        self.settings = [
-            {**made, **FOR_TESTS, **(settings or {})} for made in local_cluster(self.data, ports, quorum_ports)
-        ]
+        self._security: ClusterSecurity | None = None
+        described = local_cluster(self.data, ports, quorum_ports)
+        if secure:
+            from chronik.testing.cluster_security import ClusterSecurity  # it loads `cryptography`
+
+            self._security = ClusterSecurity(self.data, described)
+            described = self._security.settings
+        self.settings = [{**made, **FOR_TESTS, **(settings or {})} for made in described]
         self._runners: list[_InThread | _AsProcess] = [_InThread() if in_process else _AsProcess() for _ in ports]
         self.ports = list(ports)
         try:
@@ -72,6 +88,50 @@ class Cluster:
 
     def address(self, node_id: int) -> str:
         return f"{HOST}:{self.ports[node_id - 1]}"
+
+    @property
+    def security(self) -> ClusterSecurity:
+        """Raises RuntimeError for a cluster without it."""
+        if self._security is None:
+            raise RuntimeError("this cluster has no users and no rules: Cluster(secure=True)")
+        return self._security
+
+    def client_settings(self, user: str, library: str) -> dict[str, Any]:
+        """What a client of a secure cluster needs to log in as this user.
+
+        Producer(cluster.client_settings("alice", "confluent-kafka"))
+        KafkaProducer(**cluster.client_settings("alice", "kafka-python"))
+
+        Other libraries: aiokafka, java, librdkafka.
+        """
+        return self.security.client_settings(user, library, self.bootstrap)
+
+    def properties_file(self, user: str) -> Path:
+        """A client.properties for Java's clients, Kafka's tools and `chronik --command-config`."""
+        return self.security.properties_file(user, self.bootstrap)
+
+    def add_user(self, name: str, password: str | None = None) -> str:
+        """Adds a user, or sets a new password; the password. The user may do nothing until `allow` says so."""
+        return self.security.add_user(name, password, self._addresses())
+
+    def allow(self, user: str, *operations: str, **on: Any) -> None:
+        """cluster.allow("alice", "read", "describe", topic="orders")
+
+        `on`: topic, group, transactional_id or on_cluster=True; prefix=True for names that begin so; host="10.0.0.7".
+        """
+        from chronik.testing.cluster_security import rules_for
+
+        self.security.add_rules(rules_for(user, operations, **on), self._addresses())
+
+    def deny(self, user: str, *operations: str, **on: Any) -> None:
+        """As `allow`. What is denied stays denied, whatever else is allowed."""
+        from chronik.testing.cluster_security import rules_for
+
+        self.security.add_rules(rules_for(user, operations, **on, is_denied=True), self._addresses())
+
+    def _addresses(self) -> list[str]:
+        """Of the nodes that run."""
+        return [self.address(number) for number, runner in enumerate(self._runners, 1) if runner.is_running]
 
     def restart(self, node_id: int = 1) -> None:
         """Stops cleanly and starts again on the same data and port."""
@@ -96,7 +156,8 @@ class Cluster:
         """After `kill` or `stop`: the same data, the same port."""
         settings, port = self.settings[node_id - 1], self.ports[node_id - 1]
         for key in ("listeners", "advertised.listeners"):
-            settings[key] = settings[key].replace(f"PLAINTEXT://{HOST}:0", f"PLAINTEXT://{HOST}:{port}")
+            for name in ("PLAINTEXT", "SASL_SSL"):
+                settings[key] = settings[key].replace(f"{name}://{HOST}:0", f"{name}://{HOST}:{port}")
         self._runners[node_id - 1].start(settings)
 
     def start_all_again(self) -> None:
@@ -131,6 +192,10 @@ class _InThread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._node: Node | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return self._node is not None
 
     def start(self, settings: Mapping[str, str]) -> int:
         self._loop = uvloop.new_event_loop()
@@ -173,6 +238,10 @@ async def _start(settings: Settings) -> Node:
 class _AsProcess:
     def __init__(self) -> None:
         self._process: NodeProcess | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None
 
     def start(self, settings: Mapping[str, str]) -> int:
         self._process = NodeProcess.start(settings)

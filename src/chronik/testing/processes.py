@@ -7,11 +7,13 @@ process that started it, even if that process is killed.
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from os import PathLike
 
 from chronik.runtime.wording import is_or_are
 
@@ -20,7 +22,7 @@ WATCH_SECONDS = 0.2
 
 
 class NodeProcess:
-    """`chronik server` with everything by --override."""
+    """`chronik server` with a file, with everything by --override, or both."""
 
     def __init__(self, process: subprocess.Popen[str], node_id: str) -> None:
         self._process = process
@@ -28,9 +30,12 @@ class NodeProcess:
         self.port: int | None = None  # once it is ready
 
     @classmethod
-    def start(cls, settings: Mapping[str, str], *, log_level: str = "WARNING") -> NodeProcess:
+    def start(
+        cls, settings: Mapping[str, str], *, log_level: str = "WARNING", file: str | PathLike[str] | None = None
+    ) -> NodeProcess:
         overrides = [part for key, value in settings.items() for part in ("--override", f"{key}={value}")]
-        command = [sys.executable, "-m", "chronik.cli", "server", *overrides, "--log-level", log_level]
+        files = [] if file is None else [os.fspath(file)]
+        command = [sys.executable, "-m", "chronik.cli", "server", *files, *overrides, "--log-level", log_level]
         process = subprocess.Popen(  # noqa: S603 - our own command
             [*command, "--until-stdin-ends"],
             stdin=subprocess.PIPE,

@@ -63,6 +63,15 @@ def test_a_rule_that_exists_is_created_without_effect() -> None:
     assert on.image.access is before, "what is kept by the identity of the rules stays valid"
 
 
+def test_first_rules_are_created_once() -> None:
+    """Three nodes bring the same rules, and a node that joins later must not restore what an operator removed."""
+    on = cluster(1)
+    for rules in ([acl("a"), acl("b")], [acl("c")]):
+        results = on.ask(CreateAcls(rules=rules, if_none_exist=True)).results
+        assert [each.error_code for each in results] == [0] * len(rules)
+    assert names(on.image.access) == [("a", LITERAL), ("b", LITERAL)]
+
+
 def test_rules_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(create_acls, "RULES_MAX", 2)
     on = created(acl("a"), acl("b"))

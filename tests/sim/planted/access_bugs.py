@@ -1,4 +1,5 @@
-"""Planted bugs in access control: missing checks, and rules that are misread, kept for too long, or lost."""
+"""Planted bugs in access control: missing checks, and rules, users and quotas that are misread, kept for too long, or
+lost."""
 
 from __future__ import annotations
 
@@ -10,7 +11,11 @@ import pytest
 from chronik.broker import authorizer
 from chronik.broker.authorizer import StandardAuthorizer
 from chronik.broker.context import Context
+from chronik.broker.dispatch import Dispatcher
+from chronik.broker.quotas.client_quotas import ClientQuotas
 from chronik.broker.rule_freshness import RuleFreshness
+from chronik.broker.sasl.logins import ScramUsers
+from chronik.broker.sasl.scram import Known
 from chronik.metadata import snapshot
 from chronik.metadata.access import ALLOW, DENY, LITERAL, PREFIXED, WILDCARD, AccessRules
 from chronik.metadata.image import Image
@@ -106,4 +111,24 @@ def hosts_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def a_node_never_asks_whether_its_rules_are_current(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(RuleFreshness, "is_fresh", lambda self, session, now_ns: True)
+    monkeypatch.setattr(RuleFreshness, "is_fresh", lambda self, principal, now_ns: True)
+
+
+def a_login_goes_by_users_of_any_age(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Dispatcher, "_must_confirm_login", lambda self, connection: False)
+
+
+def a_deleted_user_can_still_log_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    def known(self: ScramUsers, kind: Any, user: str) -> Known:
+        found = original(self, kind, user)
+        kept = vars(self).setdefault("kept", {})
+        if found.credential is not None:
+            kept[user] = found.credential
+        return found._replace(credential=found.credential or kept.get(user))
+
+    original = ScramUsers.known
+    monkeypatch.setattr(ScramUsers, "known", known)
+
+
+def quotas_are_not_enforced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ClientQuotas, "follow", lambda self, image: None)

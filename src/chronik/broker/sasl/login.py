@@ -40,6 +40,17 @@ class Login:
         return self._logins.settings.mechanisms
 
     @property
+    def judged_by_metadata(self) -> Principal | None:
+        """Who logs in, if the next message completes a login that the metadata decides."""
+        user = None if self._mechanism is None else self._mechanism.judged_by_metadata
+        return None if user is None else Principal("User", user)
+
+    def look_again(self) -> None:
+        """The metadata was confirmed, and may have changed since the login began."""
+        if self._mechanism is not None:
+            self._mechanism.look_again()
+
+    @property
     def refusal_delay_s(self) -> float:
         return self._logins.refusal_delay_ms / 1000
 

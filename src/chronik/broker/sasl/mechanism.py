@@ -36,4 +36,11 @@ class Accepted(NamedTuple):
 class ServerMechanism(Protocol):
     name: str
 
+    @property
+    def judged_by_metadata(self) -> str | None:
+        """The user, if the next message is judged by what the metadata says about this user."""
+
+    def look_again(self) -> None:
+        """The metadata is newer than it was at the last step, and what it said then may have been wrong."""
+
     def step(self, message: bytes) -> Challenge | Accepted: ...

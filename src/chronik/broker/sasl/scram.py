@@ -61,6 +61,15 @@ class ScramServer:
         self._kind, self._lookup, self._nonce = kind, lookup, nonce
         self._asked: _Asked | None = None  # from the first message on
 
+    @property
+    def judged_by_metadata(self) -> str | None:
+        return None if self._asked is None else self._asked.first.user
+
+    def look_again(self) -> None:
+        """A user whose credential is gone or another one fails where a wrong password fails."""
+        if self._asked is not None and self._lookup(self._asked.first.user).credential != self._asked.credential:
+            self._asked = self._asked._replace(exists=False)
+
     def step(self, message: bytes) -> Challenge | Accepted:
         try:
             return self._challenge(message) if self._asked is None else self._accept(message, self._asked)

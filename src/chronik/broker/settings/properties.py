@@ -13,6 +13,7 @@ from chronik.broker.errors import BadSetting
 BLANKS = " \t\f"
 _line_end = re.compile(r"\r\n|\r|\n")
 _escape = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_surrogate = re.compile("[\ud800-\udfff]")
 _key = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*", re.DOTALL)
 _special = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
@@ -59,7 +60,11 @@ def _unescaped(text: str, line: str) -> str:
             raise BadSetting(line.split("=")[0].strip(), text, r"\u takes four hexadecimal digits")
         return chr(int(escaped[1:], 16)) if len(escaped) == 5 else _special.get(escaped, escaped)
 
-    return _escape.sub(character, text)
+    read = _escape.sub(character, text)
+    if not _surrogate.search(read):
+        return read
+    # Java writes a character outside the first plane as two escapes, which are one character together.
+    return read.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 
 def settings_in_environment(environment: Mapping[str, str]) -> dict[str, tuple[str, str]]:

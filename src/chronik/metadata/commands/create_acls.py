@@ -1,4 +1,8 @@
-"""Creates access rules. Each rule of the command is decided alone; creating one that exists has no effect."""
+"""Creates access rules. Each rule of the command is decided alone; creating one that exists has no effect.
+
+With `if_none_exist` the command does nothing in a cluster that has a rule: it is how a prepared node brings the first
+rules.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from chronik.metadata.decisions.decision import ControllerState, Decision
 from chronik.metadata.errors import MetadataRefused, refuse
 from chronik.metadata.records import MetadataRecord
 from chronik.wire.error_codes import ErrorCode
-from chronik.wire.notation import Struct, int8, int16, string
+from chronik.wire.notation import Struct, boolean, int8, int16, string
 
 RULES_MAX: Final = 100_000  # every node holds all of them in memory
 TEXT_BYTES_MAX: Final = 32_767  # what a string of the older versions can hold, in which rules are described too
@@ -29,9 +33,12 @@ class AclResult(Struct):
 
 class CreateAcls(ControllerCommand[CreateAclsReply]):
     rules: list[AclRule]
+    if_none_exist: boolean = False
 
     def decide(self, state: ControllerState) -> Decision[CreateAclsReply]:
         access = state.view.access
+        if self.if_none_exist and len(access):
+            return Decision([], CreateAclsReply(results=[AclResult() for _ in self.rules]))
         records: list[MetadataRecord] = []
         results = []
         for asked in self.rules:

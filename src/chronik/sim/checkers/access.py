@@ -1,18 +1,21 @@
-"""Invariant 24: every request is allowed or denied as the ACLs say.
+"""Invariant 24: every request is allowed or denied as the ACLs say, every login accepted or refused as the users are,
+and a produce is slowed down as the quotas say.
 
 Judged twice, by a model that shares no code with the product (`access_model`). What a node answers must follow from
-rules that the node had while it was asked. And it must follow from rules that the cluster had then, or at most a
-session timeout earlier: so old may a node's rules become before it asks the quorum's leader.
+metadata that the node had while it was asked. And it must follow from metadata that the cluster had then, or at most a
+session timeout earlier: so old may a node's metadata become before it asks the quorum's leader.
 
-Clients note their questions in the history: kind `ask`, value an Asked, OK if the node did not deny, REFUSED if it did.
+Clients note their questions in the history: kind `ask`, value an Asked, OK if the node did not deny, REFUSED if it did;
+for a produce the result is a Produced. Logins: kind `log in`, value a Tried, OK or REFUSED.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from chronik.metadata.access import NO_ACCESS_RULES, AccessRules
+from chronik.metadata.commands.alter_client_quotas import PRODUCER_BYTE_RATE
 from chronik.metadata.image import Image
 from chronik.runtime.units import NS_PER_MS
 from chronik.sim.checkers.access_model import may
@@ -23,6 +26,8 @@ from chronik.sim.programs import host_of
 from chronik.sim.world import World
 
 ASK: Final = "ask"
+LOG_IN: Final = "log in"
+TINY_RATE: Final = 100  # bytes per second; of the two rates of the scenario one is far below it, one far above
 SESSION_MS: Final = 3000  # broker.session.timeout.ms of the scenario
 # A change counts from when a first node shows it, and holds for all who have a lease when it is acknowledged, which is
 # a round trip later. Nodes look at their lease ten times a second.
@@ -37,24 +42,52 @@ class Asked(NamedTuple):
     name: str
 
 
+class Tried(NamedTuple):
+    """A login: the name, and the key that is stored for the password that was tried."""
+
+    user: str
+    password: str
+    stored_key: bytes
+
+
+class Produced(NamedTuple):
+    code: int
+    throttle_ms: int
+
+
+class Facts(NamedTuple):
+    """What decides about requests and logins, as plain values."""
+
+    rules: AccessRules
+    stored_keys: Mapping[str, bytes]  # by user
+    rates: Mapping[str | None, float]  # of produce, by user; None: of users without a rate of their own
+
+
+NO_FACTS: Final = Facts(NO_ACCESS_RULES, {}, {})
+
+
 class Held(NamedTuple):
-    """Rules, and from when on they held."""
+    """Facts, and from when on they held."""
 
     since_ns: int
-    rules: AccessRules
+    facts: Facts
 
 
 class AsTheNodeKnew(Checker):
-    name = "24 a node answers as the rules say that it has"
+    name = "24 a node answers as the rules, users and quotas say that it has"
 
     def __init__(self, world: World, cluster: SimCluster, history: History) -> None:
         super().__init__(world, cluster, history)
         self._held: dict[str, list[Held]] = {}  # by host
+        self._seen: dict[str, tuple[object, ...]] = {}
 
     def saw_image(self, machine: SimMachine, image: Image) -> None:
-        held = self._held.setdefault(host_of(machine.node_id), [])
-        if not held or held[-1].rules is not image.access:
-            held.append(Held(self.world.time.now_ns, image.access))
+        host = host_of(machine.node_id)
+        sources = (image.access, image.scram, image.quotas)
+        if all(new is old for new, old in zip(sources, self._seen.get(host, (None,) * 3), strict=True)):
+            return
+        self._seen[host] = sources
+        self._held.setdefault(host, []).append(Held(self.world.time.now_ns, facts_of(image)))
 
     def finish(self) -> None:
         for operation in judged(self.history):
@@ -63,19 +96,20 @@ class AsTheNodeKnew(Checker):
 
 
 class AsTheClusterSays(Checker):
-    name = "24 no request is served that the rules forbid, and none denied that they allow"
+    name = "24 no request is served that the metadata forbids, and none denied that it allows"
 
     def __init__(self, world: World, cluster: SimCluster, history: History) -> None:
         super().__init__(world, cluster, history)
-        self._held = [Held(0, NO_ACCESS_RULES)]
+        self._held = [Held(0, NO_FACTS)]
         self._version = 0  # of the newest image that any node has shown
 
     def saw_image(self, machine: SimMachine, image: Image) -> None:
         if image.version <= self._version:
             return
         self._version = image.version
-        if image.access != self._held[-1].rules:
-            self._held.append(Held(self.world.time.now_ns, image.access))
+        facts = facts_of(image)
+        if facts != self._held[-1].facts:
+            self._held.append(Held(self.world.time.now_ns, facts))
 
     def finish(self) -> None:
         window_ns = (SESSION_MS + SLACK_MS) * NS_PER_MS
@@ -83,22 +117,56 @@ class AsTheClusterSays(Checker):
             judge(self, operation, during(self._held, operation.invoked_ns - window_ns, operation.returned_ns or 0))
 
 
+def facts_of(image: Image) -> Facts:
+    stored_keys = {key.user: credential.stored_key for key, credential in image.scram.items()}
+    rates = {
+        entity[0][1]: limits[PRODUCER_BYTE_RATE]
+        for entity, limits in image.quotas.items()
+        if len(entity) == 1 and entity[0][0] == "user" and PRODUCER_BYTE_RATE in limits
+    }
+    return Facts(image.access, stored_keys, rates)
+
+
 def judged(history: History) -> Iterable[Operation]:
-    return (each for each in history.operations if each.kind == ASK and each.status in (OK, REFUSED))
+    return (each for each in history.operations if each.kind in (ASK, LOG_IN) and each.status in (OK, REFUSED))
 
 
-def during(held: list[Held], since_ns: int, until_ns: int) -> list[AccessRules]:
-    """All rules that held at some moment of that time, both ends included."""
+def during(held: list[Held], since_ns: int, until_ns: int) -> list[Facts]:
+    """All facts that held at some moment of that time, both ends included."""
     ends = [*(each.since_ns for each in held[1:]), None]
     return [
-        each.rules
+        each.facts
         for each, end_ns in zip(held, ends, strict=True)
         if each.since_ns <= until_ns and (end_ns is None or end_ns >= since_ns)
     ]
 
 
-def judge(checker: Checker, operation: Operation, candidates: list[AccessRules]) -> None:
-    answers = {may(list(rules), *operation.value) for rules in candidates}
+def judge(checker: Checker, operation: Operation, candidates: list[Facts]) -> None:
+    if operation.kind == LOG_IN:
+        tried: Tried = operation.value
+        answers = {facts.stored_keys.get(tried.user) == tried.stored_key for facts in candidates}
+        words = ("was accepted", "was refused")
+    else:
+        answers = {may(list(facts.rules), *operation.value) for facts in candidates}
+        words = ("was not denied", "was denied")
+        judge_wait(checker, operation, candidates)
     if (operation.status == OK) not in answers:
-        did = "was not denied" if operation.status == OK else "was denied"
-        checker.violated(f"{operation} {did}, by none of {len(candidates)} sets of rules")
+        did = words[0] if operation.status == OK else words[1]
+        checker.violated(f"{operation} {did}, by none of {len(candidates)} states of the metadata")
+
+
+def judge_wait(checker: Checker, operation: Operation, candidates: list[Facts]) -> None:
+    """A user without a quota never waits. One whose quota is a byte per second always does, once a batch is stored."""
+    if not isinstance(operation.result, Produced):
+        return
+    user = operation.value.principal.removeprefix("User:")
+    rates = {facts.rates.get(user, facts.rates.get(None)) for facts in candidates}
+    has_waited, is_stored = operation.result.throttle_ms > 0, not operation.result.code
+    allowed = {must_wait(rate) for rate in rates}
+    if has_waited not in allowed and (is_stored or has_waited):
+        did = "had to wait" if has_waited else "did not have to wait"
+        checker.violated(f"{operation} {did}, by none of the quotas {rates}")
+
+
+def must_wait(rate: float | None) -> bool:
+    return rate is not None and rate < TINY_RATE
