@@ -1,21 +1,23 @@
-"""A secured cluster in a real Spark: source and sink over SASL_SSL with access rules, and what Spark shows of secrets."""
+"""A secured cluster in a real Spark: source and sink by each kind of login, and what Spark shows of secrets."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from chronik.pipeline import spark_home
 from chronik.pipeline.reading import read_range
-from chronik.pipeline.session import REDACTED
-from tests.pipeline.secured import ADMIN, ALICE, MECHANISMS, PASSWORD, PLAIN, SCRAM, Secured, as_options
+from chronik.pipeline.session import LOG_LEVEL
+from tests.pipeline.secured import ADMIN, ALICE, MECHANISMS, PASSWORD, PLAIN, Secured, as_options
 from tests.pipeline.spark_session import patiently
 
 if TYPE_CHECKING:
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 Make = Callable[[str], str]
-KEY = "-----BEGIN PRIVATE KEY"
 
 
 def committed(secured: Secured, topic: str) -> list[bytes]:
@@ -88,3 +89,104 @@ def test_a_restricted_user_reads_and_writes_exactly_once_over_sasl_ssl(
     everything = [plans, *shown_by(spark, query, checkpoint)]
     assert any(source in text for text in everything[1:])  # so there is something to look at
     assert [text for text in everything if PASSWORD in text] == []
+
+
+def stores(secured: Secured) -> dict[str, dict[str, str]]:
+    """Key stores and trust stores by their forms; keytool makes those in which Java looks for trusted certificates."""
+    boss, folder = secured.files.authority.client("boss"), secured.directory
+    (folder / "boss.p12").write_bytes(boss.pkcs12(PASSWORD))
+    trust = folder / "trust.p12"
+    if not trust.exists():
+        keytool = ["keytool", "-importcert", "-noprompt", "-alias", "ca", "-file", str(secured.files.trust)]
+        store = ["-keystore", str(trust), "-storetype", "PKCS12", "-storepass", PASSWORD]
+        subprocess.run([*keytool, *store], check=True, capture_output=True)
+    pem = {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(secured.files.trust)}
+    return {
+        "PEM files": {
+            **pem,
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(boss.write(folder / "boss.pem")),
+        },
+        "PEM inline": {
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.certificates": secured.files.authority.pem,
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.key": boss.key_pem,
+            "ssl.keystore.certificate.chain": boss.certificate_pem,
+        },
+        "PKCS12": {
+            "ssl.truststore.type": "PKCS12",
+            "ssl.truststore.location": str(trust),
+            "ssl.truststore.password": PASSWORD,
+            "ssl.keystore.type": "PKCS12",
+            "ssl.keystore.location": str(folder / "boss.p12"),
+            "ssl.keystore.password": PASSWORD,
+            "ssl.key.password": PASSWORD,
+        },
+    }
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_the_options_of_sparks_own_kafka_source_mean_the_same(
+    spark: SparkSession, secured: Secured, unique: Make
+) -> None:
+    """The same options for both formats: the same rows, or both refuse."""
+    topic = secured.topic(unique("same"), ("a", "b", "c"))
+    logins = {mechanism: (secured.main, secured.properties(ADMIN, mechanism)) for mechanism in MECHANISMS[:1]}
+    logins |= {mechanism: (secured.main, secured.properties(ALICE, mechanism)) for mechanism in MECHANISMS[1:]}
+    logins["unencrypted"] = (
+        secured.unencrypted,
+        {**secured.properties(ALICE), "security.protocol": "SASL_PLAINTEXT"},
+    )
+    logins |= {form: (secured.mutual, {"security.protocol": "SSL", **store}) for form, store in stores(secured).items()}
+    secured.allow(f"chronik acl add --principal {ALICE} --operation read --topic {topic}")
+    secured.allow(f"chronik acl add --principal {ALICE} --operation read --group spark --prefix")
+    for name, (bootstrap, told) in logins.items():
+        rows = {form: read(spark, form, bootstrap, topic, told) for form in ("kafka", "chronik")}
+        assert rows["chronik"] == rows["kafka"] == [b"a", b"b", b"c"], name
+    wrong = secured.properties(ADMIN, PLAIN, password="wrong")
+    for form in ("kafka", "chronik"):
+        with pytest.raises((PySparkException, Py4JJavaError)) as refused:
+            read(spark, form, secured.main, topic, wrong)
+        assert "Authentication failed" in str(refused.value), form
+
+
+def read(spark: SparkSession, form: str, bootstrap: str, topic: str, told: dict[str, str]) -> list[bytes]:
+    options = {"kafka.bootstrap.servers": bootstrap, "subscribe": topic, **as_options(told)}
+    frame = spark.read.format(form).options(**options).load()
+    return patiently(lambda: [bytes(row.value) for row in frame.select("value", "offset").orderBy("offset").collect()])
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_nothing_that_queries_print_and_write_has_a_secret(secured: Secured, unique: Make, tmp_path: Path) -> None:
+    """Logs at INFO, plans, errors, Spark's events, checkpoints and local files, of queries that work and that fail."""
+    source, target = secured.topic(unique("from"), ("a", "b")), secured.topic(unique("to"))
+    inline = {"security.protocol": "SSL", **stores(secured)["PEM inline"]}
+    given = {
+        "source": source,
+        "target": target,
+        "folder": str(tmp_path),
+        "login": secured.options(ADMIN, PLAIN),
+        "denied": secured.options(ALICE),
+        "certificate": {"kafka.bootstrap.servers": secured.mutual, **as_options(inline)},
+    }
+    spark_home.settle_in()
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    environment |= {"SPARK_LOCAL_DIRS": str(tmp_path / "local"), LOG_LEVEL: "INFO"}
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.pipeline.secured_queries"],
+        input=json.dumps(given),
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert "ALL QUERIES HAVE RUN" in done.stdout, done.stderr[-3000:]
+    assert "ACCESS_DENIED" in done.stdout
+    texts = {"stdout": done.stdout, "stderr": done.stderr}
+    texts |= {str(file): file.read_bytes().decode("latin-1") for file in tmp_path.rglob("*") if file.is_file()}
+    assert any("SparkListenerSQLExecutionStart" in text for text in texts.values())
+    key = inline["ssl.keystore.key"].splitlines()[1]
+    assert [name for name, text in texts.items() if PASSWORD in text or key in text] == []
+    assert committed(secured, target) == [b"a", b"b"] * 2

@@ -47,6 +47,7 @@ CONDITIONS: Final[dict[str, str]] = {
     # against the cluster and the storage
     "BROKER_NOT_REACHED": "no broker answers at {bootstrap}: {reason}",
     "TOPIC_NOT_FOUND": "{name!r}: topic {topic!r} does not exist",
+    "TOPIC_DENIED": "{name!r}: {reason}",
     "TABLE_NOT_WRITABLE": "{name!r}: its table {path} cannot be written: {reason}",
     "CHECKPOINT_NOT_WRITABLE": "{name!r}: its checkpoint {path} cannot be written: {reason}",
     "CHECKPOINT_LOST": "{name!r}: the table {path} has rows and its checkpoint is gone; starting again would write "

@@ -18,7 +18,8 @@ from chronik.client.fetch_answers import FetchOptions
 from chronik.client.producer import Producer
 from chronik.client.topology import TopicPartition
 from chronik.pipeline.conditions import PipelineFault
-from chronik.pipeline.denials import CREATE, DESCRIBE_CONFIGS, READ, WRITE, naming
+from chronik.pipeline.denials import CREATE, DESCRIBE_CONFIGS, READ, WRITE, is_denied, naming
+from chronik.pipeline.errors import PipelineError
 from chronik.pipeline.plan import TopicFacts
 from chronik.pipeline.security import NO_QUERY_SECURITY, QuerySecurity
 from chronik.wire.error_codes import ErrorCode
@@ -67,6 +68,21 @@ class LiveCluster:
         except Unreachable as error:
             raise PipelineFault("BROKER_NOT_REACHED", bootstrap=self.bootstrap, reason=str(error)) from error
 
+    def why_denied(self, topic: str, operation: str) -> str:
+        """Why a topic is not among `topics`, if access rules hide it; else nothing."""
+
+        async def work(cluster: ClusterClient) -> None:
+            code = (await cluster.retrying(lambda: cluster.refresh([topic]))).errors.get(topic)
+            if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                raise Refused(code, f"topic {topic!r}")
+
+        try:
+            with naming(self.security, operation, topic=topic):
+                self._run(work)
+        except PipelineError as denied:
+            return str(denied)
+        return ""
+
     def configs_of(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
         """All settings of these topics, as they hold."""
 
@@ -88,6 +104,9 @@ class LiveCluster:
             if not isinstance(result, Refused):
                 return True
             if result.kafka_error is ErrorCode.TOPIC_ALREADY_EXISTS:
+                return False
+            # Who may not create a topic is not told that it exists; who may describe it finds it.
+            if is_denied(result) and name in (await cluster.refresh([name])).topics:
                 return False
             with naming(self.security, CREATE, topic=name):
                 raise result
