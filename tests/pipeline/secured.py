@@ -63,8 +63,12 @@ class Secured:
             }
         )
         self.admin = LiveCluster(self.main, self.security(ADMIN, PLAIN))
+        self.add_user(ALICE)
+
+    def add_user(self, name: str) -> None:
+        """Who logs in by SCRAM, with PASSWORD."""
         for mechanism in KINDS:
-            asyncio.run(self._add_user(ALICE, mechanism))
+            asyncio.run(self._add_user(name, mechanism))
 
     async def _add_user(self, name: str, mechanism: str) -> None:
         runtime = real_runtime()

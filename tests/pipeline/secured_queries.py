@@ -22,7 +22,11 @@ from tests.pipeline.spark_session import SETTINGS
 def main(source: str, target: str, folder: str, **ways: dict[str, str]) -> None:
     events = Path(folder) / "events"
     events.mkdir()
-    logged = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": events.as_uri()}
+    logged = {
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": events.as_uri(),
+        "spark.eventLog.compress": "false",
+    }
     spark = spark_session("secrets", "local[2]", SETTINGS | logged)
     for name, options in ways.items():
         try:

@@ -305,6 +305,10 @@ def test_reading_and_creating_are_denied_in_the_same_words(secured: Secured, uni
         assert denied.parameters == {**denied.parameters, **reads}
     secured.allow(read.value.parameters["command"])
     assert values(alice, secured.main, topic, 1) == [b"a"]
+    as_alice = LiveCluster(secured.main, alice)
+    assert not as_alice.create_topic(topic, 1)  # it exists, and she may see it
+    with pytest.raises(PipelineError, match=f"ACCESS_DENIED.*create topic '{new}'"):
+        as_alice.create_topic(new, 1)
     secured.allow(f"chronik acl add --principal alice --operation write --topic {new}")
     rows = batch_writer.pa.record_batch({"value": batch_writer.pa.array(["a"])})
     to = sink_options.parse({**secured.options(ALICE), "topic": new})

@@ -15,6 +15,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from chronik.pipeline import spark_home
+from chronik.pipeline.events import EVENTS_TOPIC
 from chronik.pipeline.reading import read_range
 from chronik.pipeline.session import LOG_LEVEL
 from tests.pipeline.secured import ADMIN, ALICE, MECHANISMS, PASSWORD, PLAIN, Secured, as_options
@@ -190,3 +191,56 @@ def test_nothing_that_queries_print_and_write_has_a_secret(secured: Secured, uni
     key = inline["ssl.keystore.key"].splitlines()[1]
     assert [name for name, text in texts.items() if PASSWORD in text or key in text] == []
     assert committed(secured, target) == [b"a", b"b"] * 2
+
+
+PIPELINE = """
+from chronik.pipeline import bronze, to_topic
+
+command_config = "etl.properties"
+
+@bronze(topic="{source}", decode="json", schema="id long")
+def raw(records):
+    return records
+
+@to_topic(topic="{target}", key="id")
+def out(raw):
+    return raw.select("id")
+"""
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_a_pipeline_runs_with_the_permissions_that_the_documentation_lists(
+    secured: Secured, unique: Make, tmp_path: Path
+) -> None:
+    """A table, dead letters and a topic, by a user who may do nothing else. No output has the password."""
+    user = "etl"
+    secured.add_user(user)
+    source = secured.topic(unique("orders"), ('{"id": 1}', '{"id": 2}', "no JSON"))
+    target, letters, events = secured.topic(unique("ids")), secured.topic(f"{source}.dlq"), EVENTS_TOPIC
+    secured.topic(events)
+    for rule in (
+        f"--operation read --topic {source} --topic {letters} --topic {events} --topic __consumer_offsets",
+        f"--operation write --topic {target} --topic {letters} --topic {events}",
+        f"--operation describe-configs --topic {source}",
+        "--operation read --group shop. --group chronik-spark/ --prefix",
+        "--operation write --transactional-id chronik-spark/ --prefix",
+    ):
+        secured.allow(f"chronik acl add --principal {user} {rule}")
+    file = tmp_path / "shop.py"
+    file.write_text(PIPELINE.replace("{source}", source).replace("{target}", target))
+    told = secured.properties(user)
+    (tmp_path / "etl.properties").write_text("".join(f"{key}={value}\n" for key, value in told.items()))
+    where = ["--bootstrap", secured.main, "--storage", str(tmp_path / "lake"), "--format", "json"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path), LOG_LEVEL: "INFO"}
+    command = [sys.executable, "-m", "chronik.cli", "pipeline", "run", str(file), "--once", *where]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:] + done.stdout
+    rows = {row["flow"]: row for row in json.loads(done.stdout)}
+    assert (rows["raw"]["rows_out"], rows["raw"]["rows_dead"]) == (2, 1)
+    assert committed(secured, target) == [b'{"id":1}', b'{"id":2}']
+    assert committed(secured, letters) == [b"no JSON"]
+    texts = {"out": done.stdout, "err": done.stderr, "events": repr(committed(secured, events))}
+    texts |= {str(path): path.read_bytes().decode("latin-1") for path in tmp_path.rglob("lake/**/*") if path.is_file()}
+    assert "shop" in texts["events"]
+    assert [name for name, text in texts.items() if PASSWORD in text] == []
