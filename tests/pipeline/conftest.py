@@ -2,6 +2,7 @@
 
 from tests.oracle.either_broker import bootstrap, our_broker, unique
 from tests.oracle.kafka_server import kafka
+from tests.pipeline.secured import secured
 from tests.pipeline.spark_session import spark
 
-__all__ = ["bootstrap", "kafka", "our_broker", "spark", "unique"]
+__all__ = ["bootstrap", "kafka", "our_broker", "secured", "spark", "unique"]

@@ -16,6 +16,10 @@ from chronik.pipeline.registry import Pipeline, load
 class FakeCluster:
     names: tuple[str, ...] = ("orders",)
     is_down: bool = False
+    hidden: tuple[str, ...] = ()
+
+    def why_denied(self, topic: str, operation: str) -> str:
+        return f"may not {operation} {topic}" if topic in self.hidden else ""
 
     def topics(self) -> Mapping[str, TopicFacts]:
         if self.is_down:

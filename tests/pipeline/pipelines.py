@@ -51,7 +51,7 @@ class Bench:
     def replay(self, name: str, fix: replaying.Fix | None = None) -> replaying.Replayed:
         plan = self.plan()
         flow = next(planned.flow for planned in plan.flows if planned.flow.name == name)
-        return replaying.replay(self.spark, plan, flow, self.cluster.bootstrap, fix)
+        return replaying.replay(self.spark, plan, flow, self.cluster.options, fix)
 
     def rows(self, table: str, columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
         from deltalake import DeltaTable

@@ -10,12 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from chronik.pipeline.conditions import PipelineFault
 from chronik.pipeline.letters import ADDED
 from chronik.pipeline.live_cluster import LiveCluster, Outgoing
+from chronik.pipeline.registry import load
 from chronik.pipeline.stopping import StopMark
 from chronik.testing import Cluster
 from tests.cli.conftest import Run, run_command
 from tests.house.repository import SOURCE
+from tests.pipeline.secured import ADMIN, ALICE, PASSWORD, Secured
 
 __all__ = ["run_command"]
 
@@ -137,3 +140,52 @@ def test_tables_are_pending_until_somebody_materializes_them(
     refused = run_command("topic", "alter", topic, *words)
     assert refused.exit_code == 1
     assert "dlq, suspend, drop" in refused.err
+
+
+@pytest.mark.parametrize("suffix", [".py", ".yaml"])
+def test_a_pipeline_may_name_the_file_that_says_how_to_reach_its_cluster(tmp_path: Path, suffix: str) -> None:
+    """Beside the pipeline, since both are checked in or deployed together; never what the file holds."""
+    file = tmp_path / f"shop{suffix}"
+
+    def written(value: str) -> str:
+        head = f"command_config = {value!r}\nfrom chronik.pipeline import bronze\n" + SHOP.replace("{topic}", "orders")
+        twin = f"command_config: {json.dumps(value)}\nbronze:\n  - {{name: raw, topic: orders}}\n"
+        file.write_text(head if suffix == ".py" else twin)
+        return load(file).command_config
+
+    assert written("client.properties") == str(tmp_path / "client.properties")
+    assert written("/etc/client.properties") == "/etc/client.properties"
+    with pytest.raises(PipelineFault) as refused:
+        written(f"security.protocol=SSL\nssl.key.password={PASSWORD}")
+    assert refused.value.condition == "COMMAND_CONFIG_INVALID"
+    assert PASSWORD not in str(refused.value)
+
+
+def test_commands_log_in_with_the_file_that_they_or_the_pipeline_name(
+    run_command: Run, secured: Secured, unique: Callable[[str], str], tmp_path: Path
+) -> None:
+    """Of two files the one on the command line counts. No command shows the password."""
+    topic = secured.topic(unique("orders"), ("1", "2"))
+    config = str(secured.properties_file(ADMIN))
+    file = tmp_path / "shop.py"
+    plain = "from chronik.pipeline import bronze\n" + SHOP.replace("{topic}", topic)
+    where = ["--bootstrap", secured.main, "--format", "json"]
+    file.write_text(plain)
+    by_option = run_command("pipeline", "status", str(file), *where, "--command-config", config)
+    file.write_text(f"command_config = {config!r}\n{plain}")
+    by_file = run_command("pipeline", "status", str(file), *where)
+    assert [(row["flow"], row["state"]) for row in by_option.json] == [("raw", "never ran")]
+    assert by_file.json == by_option.json
+    asked = run_command("sql", f'SELECT value FROM "{topic}"', *where, "--command-config", config)
+    assert asked.json == [{"value": "1"}, {"value": "2"}]
+    listed = run_command("table", "list", *where, "--command-config", config)
+    missing = run_command("sql", "SELECT 1 FROM t", *where, "--command-config", str(tmp_path / "none"))
+    alices = str(secured.properties_file(ALICE))
+    alice = run_command("pipeline", "dry-run", str(file), *where, "--command-config", alices)
+    assert (listed.exit_code, missing.exit_code, alice.exit_code) == (0, 2, 1)
+    assert "--command-config" in missing.err
+    [denied] = alice.json["errors"]
+    assert denied["condition"] == "TOPIC_DENIED"
+    assert f"chronik acl add --principal User:alice --operation read --topic {topic}" in denied["message"]
+    for done in (by_option, by_file, asked, listed, missing, alice):
+        assert PASSWORD not in done.out + done.err

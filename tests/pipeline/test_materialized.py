@@ -120,3 +120,10 @@ def test_the_application_is_this_interpreters_own() -> None:
     command = application("b:1", Path("/lake"), "local[1]")
     assert command[:3] == [sys.executable, "-m", "chronik.pipeline.materialize"]
     assert command[-2:] == ["--master", "local[1]"]
+
+
+def test_the_application_is_told_the_name_of_the_file_with_its_login_and_not_the_login() -> None:
+    """Every user of a machine can list the arguments of its processes."""
+    command = list(application("b:1", Path("/lake"), None, "/etc/chronik/client.properties"))
+    assert command[command.index("--command-config") + 1] == "/etc/chronik/client.properties"
+    assert "--command-config" not in application("b:1", Path("/lake"), None)

@@ -30,6 +30,15 @@ def test_dry_run_names_the_line_that_reads_an_undeclared_table(tmp_path: Path) -
     assert plan.errors[0].document()["line"] == 6
 
 
+def test_a_topic_that_access_rules_hide_is_not_called_missing(tmp_path: Path) -> None:
+    """Who is told that it does not exist creates it again, under another name."""
+    text = HEAD + RAW + '@to_topic(topic="out")\ndef t(bronze_orders): ...\n'
+    plan = plan_of(tmp_path, text, cluster=FakeCluster(names=(), hidden=("orders", "out")))
+    assert [error.condition for error in plan.errors] == ["TOPIC_DENIED", "TOPIC_DENIED"]
+    assert "may not read orders" in plan.errors[0].sentence
+    assert "may not write out" in plan.errors[1].sentence
+
+
 @pytest.mark.parametrize(
     ("text", "condition"),
     [

@@ -55,7 +55,7 @@ def test_defaults_and_values_of_the_sinks_options() -> None:
         ({"kafka.transactional.id": "x"}, "UNSUPPORTED_OPTION"),
         ({"kafka.value.serializer": "x"}, "UNSUPPORTED_OPTION"),
         ({"kafka.compression.type": "rar"}, "INVALID_OPTION"),
-        ({"kafka.security.protocol": "SSL"}, "UNSUPPORTED_SECURITY"),
+        ({"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "GSSAPI"}, "UNSUPPORTED_SECURITY"),
         ({"topics": "orders"}, "UNKNOWN_OPTION"),
         ({"kafka.bootstrap.servers": ""}, "OPTION_REQUIRED"),
     ],

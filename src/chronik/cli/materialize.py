@@ -36,7 +36,8 @@ def materialize(
     from chronik.pipeline.supervisor import Supervisor, start_application
 
     require_spark()
-    cluster_of(options).topics()  # a cluster that is not there is told before a JVM starts
+    cluster = cluster_of(options)
+    cluster.topics()  # a cluster that is not there is told before a JVM starts
     folder = storage.absolute()
-    Supervisor(lambda: start_application(options.bootstrap, folder, master), complain).run()
+    Supervisor(lambda: start_application(options.bootstrap, folder, master, cluster.security.file), complain).run()
     return DONE

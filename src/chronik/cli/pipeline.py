@@ -170,7 +170,7 @@ def run(
             return REFUSED
         if only is not None:
             flow_named(plan, only)
-        cluster = cluster_of(options)
+        cluster = cluster_of(options, plan.pipeline.command_config)
         pace = Pace(None if once else interval_ms, offsets_per_batch_max)
         mark = StopMark(storage, plan.pipeline.name)
         mark.clear()
@@ -214,10 +214,11 @@ def status(file: Path, *, storage: Storage = STORAGE, options: Options = DEFAULT
     storage
         Folder of tables and checkpoints; default: chronik-storage.
     """
+    from chronik.pipeline.registry import load
     from chronik.pipeline.standing import standing_of
 
     rows: list[Row] = []
-    for told in standing_of(file, str(storage), cluster_of(options)):
+    for told in standing_of(file, str(storage), cluster_of(options, load(file).command_config)):
         last_ms = told["last_batch_ms"]
         rows.append(told | {"last_batch": None if last_ms is None else time_text(last_ms)})
     print_rows(rows, STATUS_COLUMNS, as_json=options.wants_json)
@@ -293,7 +294,8 @@ def backfill(
         chosen = flow_named(plan, flow)
         if not chosen.dlq_topic:
             raise Misused(f"{flow} is a {chosen.kind}: only a bronze or a silver can be filled record by record")
-        told = replaying.backfill(spark, plan, chosen, options.bootstrap, since_ms)
+        reach = cluster_of(options, plan.pipeline.command_config).options
+        told = replaying.backfill(spark, plan, chosen, reach, since_ms)
         print_replayed([told], options)
     return DONE
 
@@ -342,11 +344,8 @@ def replay_letters(
         flows = [flow_named(plan, flow)] if flow else [each.flow for each in plan.flows if each.flow.dlq_topic]
         known = plan.topics
         function = None if fix is None else replaying.load_fix(fix)
-        told = [
-            replaying.replay(spark, plan, each, options.bootstrap, function)
-            for each in flows
-            if each.dlq_topic in known
-        ]
+        reach = cluster_of(options, plan.pipeline.command_config).options
+        told = [replaying.replay(spark, plan, each, reach, function) for each in flows if each.dlq_topic in known]
         print_replayed(told, options)
     return DONE
 

@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeVar
@@ -40,6 +40,7 @@ LOOK_EVERY_S: Final = 1
 LOST_LOOKS: Final = 2  # in a row: one alone may meet nodes that are starting
 
 Format = Literal["table", "json"]
+CommandConfig = Annotated[Path | None, Parameter(name="--command-config", env_var="CHRONIK_COMMAND_CONFIG")]
 T = TypeVar("T")
 
 
@@ -56,7 +57,7 @@ class Options:
     format: Format = "table"
     """Output format: table (default) or json."""
 
-    command_config: Annotated[Path | None, Parameter(name="--command-config", env_var="CHRONIK_COMMAND_CONFIG")] = None
+    command_config: CommandConfig = None
     """Properties file of a Kafka client: security.protocol, ssl.*, sasl.mechanism, sasl.jaas.config."""
 
     @property
@@ -143,20 +144,11 @@ async def _connected(
     options: Options, work: Callable[[ClusterClient], Awaitable[int | None]], *, is_patient: bool
 ) -> int:
     from chronik.client.errors import ClientError, DeliveryFailed
-    from chronik.client.routing import ClusterClient
-    from chronik.peer.connections import no_login
+    from chronik.client.properties import secured_client
     from chronik.runtime.real import real_runtime
 
-    runtime = real_runtime()
-    security = options.security()
-    login = security.login(runtime)
-    async with AsyncExitStack() as stack:
-        if login is not None:
-            stack.callback(login.close)
-        made = ClusterClient(
-            runtime, options.bootstrap, client_id="chronik-cli", tls=security.tls, login=login or no_login
-        )
-        cluster = await stack.enter_async_context(made)
+    connected = secured_client(real_runtime(), options.bootstrap, options.security(), client_id="chronik-cli")
+    async with connected as cluster:
         await _reach(cluster)  # a cluster that is not there at all is told at once; later faults are tried again
         try:
             return await (work(cluster) if is_patient else watched(cluster, work(cluster))) or DONE

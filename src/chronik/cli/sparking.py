@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from chronik.pipeline.flows import Flow
     from chronik.pipeline.live_cluster import LiveCluster
     from chronik.pipeline.plan import Plan
+    from chronik.pipeline.security import QuerySecurity
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -36,6 +37,7 @@ def fails_clearly(command: Callable[P, R]) -> Callable[P, R]:
     def run(*words: P.args, **options: P.kwargs) -> R:
         from chronik.client.errors import ClientError, Unreachable
         from chronik.pipeline.conditions import PipelineFault
+        from chronik.pipeline.errors import PipelineError
 
         try:
             return command(*words, **options)
@@ -44,6 +46,8 @@ def fails_clearly(command: Callable[P, R]) -> Callable[P, R]:
                 raise CommandFailed(PipelineFault("SPARK_MISSING").sentence) from error
             kind: type[CommandError] = NoBroker if error.condition == "BROKER_NOT_REACHED" else CommandFailed
             raise kind(error.sentence) from error
+        except PipelineError as error:
+            raise CommandFailed(str(error)) from error
         except Unreachable as error:
             raise NoBroker(str(error)) from error
         except ClientError as error:
@@ -52,10 +56,19 @@ def fails_clearly(command: Callable[P, R]) -> Callable[P, R]:
     return run
 
 
-def cluster_of(options: Options) -> LiveCluster:
+def cluster_of(options: Options, command_config: str = "") -> LiveCluster:
+    """`command_config` is the file that a pipeline names; --command-config comes before it."""
     from chronik.pipeline.live_cluster import LiveCluster
 
-    return LiveCluster(options.bootstrap)
+    return LiveCluster(options.bootstrap, security_of(options, command_config))
+
+
+def security_of(options: Options, command_config: str = "") -> QuerySecurity:
+    from chronik.pipeline.security import NO_QUERY_SECURITY, security_in
+
+    options.security()  # complains about --command-config as every command does
+    file = str(options.command_config or command_config)
+    return security_in(file) if file else NO_QUERY_SECURITY
 
 
 @contextmanager
@@ -68,7 +81,7 @@ def planned(file: Path, storage: Path, master: str | None, options: Options) -> 
 
     pipeline = load(file)
     require_spark()
-    cluster, places = cluster_of(options), Places(storage)
+    cluster, places = cluster_of(options, pipeline.command_config), Places(storage)
     plan = dry_run(pipeline, cluster=cluster, storage=places, master=master or "")
     if plan.errors:
         yield None, plan

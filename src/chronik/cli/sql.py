@@ -20,9 +20,11 @@ from cyclopts import Parameter
 
 from chronik.cli.errors import CommandFailed, Misused
 from chronik.cli.output import Column, print_rows
-from chronik.cli.session import not_reached
+from chronik.cli.session import CommandConfig, Options, not_reached
+from chronik.cli.sparking import security_of
 
 if TYPE_CHECKING:
+    from chronik.pipeline.security import QuerySecurity
     from chronik.pipeline.sql.with_spark import SparkResult
 
 SHOWN_MAX: Final = 1000  # rows of a table for people; files and programs get all
@@ -44,6 +46,7 @@ def sql(
     bootstrap: Annotated[
         str, Parameter(name=["--bootstrap", "--bootstrap-server", "--bootstrap-servers"], env_var="CHRONIK_BOOTSTRAP")
     ] = "localhost:9092",
+    command_config: CommandConfig = None,
     format_: Annotated[Literal["table", "json", "csv"], Parameter(name="--format")] = "table",
 ) -> int:
     """Query topics and tables with SQL.
@@ -72,6 +75,8 @@ def sql(
         Spark master: local[4], spark://host:7077, sc://host; default: local[2].
     bootstrap
         Bootstrap brokers, as host:port,host:port; default: localhost:9092.
+    command_config
+        Properties file of a Kafka client: security.protocol, ssl.*, sasl.mechanism, sasl.jaas.config.
     format_
         Output format: table (default), json or csv.
     """
@@ -82,7 +87,8 @@ def sql(
     from chronik.pipeline.errors import PipelineError
 
     try:
-        with _asked(query, engine, bootstrap, str(storage), master, as_bytes=as_bytes) as answer:
+        security = security_of(Options(bootstrap, command_config=command_config))
+        with _asked(query, engine, bootstrap, str(storage), master, security, as_bytes=as_bytes) as answer:
             _print(answer, format_)
     except PipelineError as error:
         raise CommandFailed(f"{error}{_hint(str(error))}") from error
@@ -113,7 +119,14 @@ def _require(*packages: str) -> None:
 
 @contextmanager
 def _asked(
-    query: str, engine: str, bootstrap: str, storage: str, master: str | None, *, as_bytes: bool
+    query: str,
+    engine: str,
+    bootstrap: str,
+    storage: str,
+    master: str | None,
+    security: QuerySecurity,
+    *,
+    as_bytes: bool,
 ) -> Iterator[QueryResult | SparkResult]:
     if engine == "spark":
         from chronik.pipeline.session import require_spark
@@ -121,7 +134,7 @@ def _asked(
         require_spark()
         from chronik.pipeline.sql.with_spark import ask_spark
 
-        yield ask_spark(query, bootstrap, storage, master=master)
+        yield ask_spark(query, bootstrap, storage, master=master, security=security)
         return
     from chronik.client.addresses import parse_addresses
     from chronik.pipeline.cluster import BlockingCluster
@@ -129,9 +142,10 @@ def _asked(
     from chronik.pipeline.sql.running import QueryResult as DuckAnswer
 
     parse_addresses(bootstrap)  # complains before anything is opened
-    cluster = BlockingCluster(bootstrap, client_id="chronik-sql")
+    cluster = BlockingCluster(bootstrap, client_id="chronik-sql", security=security)
     try:
-        with DuckAnswer.to(query, Catalog(cluster, bootstrap, storage, as_bytes=as_bytes)) as answer:
+        catalog = Catalog(cluster, bootstrap, storage, as_bytes=as_bytes, security=security)
+        with DuckAnswer.to(query, catalog) as answer:
             yield answer
     finally:
         cluster.close()

@@ -1,12 +1,14 @@
 """How a client reaches a cluster, from Kafka's client.properties: the protocol, TLS and the login.
 
 `ClientSecurity.of` takes the keys of Kafka's clients: security.protocol, ssl.*, sasl.mechanism and sasl.jaas.config. It
-leaves other keys alone. `cryptography` is loaded only if TLS is asked for. No error and no repr shows a secret.
+leaves other keys alone. `secured_client` makes a client that follows them. `cryptography` is loaded only if TLS is
+asked for. No error and no repr shows a secret.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -14,17 +16,28 @@ from chronik.client.errors import ClientError
 from chronik.runtime.tls import TlsClient
 
 if TYPE_CHECKING:
+    from chronik.client.routing import ClusterClient
     from chronik.peer.password_login import PasswordLogin
     from chronik.runtime.interfaces import Runtime
+    from chronik.wire.sasl import Mechanism
 
 PLAINTEXT: Final = "PLAINTEXT"
 PROTOCOLS: Final = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISM: Final = "sasl.mechanism"
 JAAS: Final = "sasl.jaas.config"
+HIDDEN: Final = "[hidden]"
+ANONYMOUS: Final = "User:ANONYMOUS"
 
 
 class BadProperties(ClientError):
-    """The user's: a key of client.properties that cannot be used."""
+    """The user's: a key of client.properties that cannot be used. `value` is what may be shown of it."""
+
+    def __init__(self, key: str, value: str, reason: str) -> None:
+        super().__init__(key, value, reason)
+        self.key, self.value, self.reason = key, value, reason
+
+    def __str__(self) -> str:
+        return f"{self.key}={self.value}: {self.reason}" if self.value else f"{self.key}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +45,12 @@ class Credentials:
     mechanism: str
     user: str
     password: str = field(repr=False)
+
+    def one_login(self, drawn: bytes) -> Mechanism:
+        """For a driver that computes while it waits. `drawn` are wire.sasl_clients.NONCE_CHARS random bytes."""
+        from chronik.wire.sasl_clients import mechanism_of
+
+        return mechanism_of(self.mechanism, self.user, self.password, drawn)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +64,7 @@ class ClientSecurity:
         """`read` gives the bytes of a file. Raises BadProperties."""
         protocol = properties.get("security.protocol", PLAINTEXT).strip().upper()
         if protocol not in PROTOCOLS:
-            raise BadProperties(f"security.protocol={protocol}: allowed: {', '.join(PROTOCOLS)}")
+            raise BadProperties("security.protocol", protocol, f"allowed: {', '.join(PROTOCOLS)}")
         return cls(
             protocol,
             _tls(properties, read) if protocol.endswith("SSL") else None,
@@ -55,14 +74,16 @@ class ClientSecurity:
     @classmethod
     def load(cls, path: str) -> ClientSecurity:
         """Of a file in Java's properties syntax. Raises BadProperties."""
-        from chronik.broker.settings.properties import parse_properties
-        from chronik.runtime.real_disk import RealDisk
+        return cls.of(read_properties(path))
 
-        try:
-            text = RealDisk().read_file(path).decode("utf-8", "replace")
-        except OSError as error:
-            raise BadProperties(f"cannot read {path}: {error.strerror or error}") from error
-        return cls.of(parse_properties(text))
+    @property
+    def principal(self) -> str:
+        """Whom brokers take this client for, unless their rules map the name of a certificate to another one."""
+        if self.credentials is not None:
+            return f"User:{self.credentials.user}"
+        if self.tls is not None and self.tls.identity is not None:
+            return f"User:{self.tls.identity.subject}"
+        return ANONYMOUS
 
     def login(self, runtime: Runtime) -> PasswordLogin | None:
         """For a ClusterClient; None if the client does not log in. Close it at the end."""
@@ -75,6 +96,40 @@ class ClientSecurity:
 NO_SECURITY: Final = ClientSecurity()
 
 
+def read_properties(path: str) -> dict[str, str]:
+    """The keys of a file in Java's properties syntax, with their values. Raises BadProperties."""
+    from chronik.broker.errors import BadSetting
+    from chronik.broker.settings.properties import parse_properties
+    from chronik.runtime.real_disk import RealDisk
+
+    try:
+        text = RealDisk().read_file(path).decode("utf-8", "replace")
+    except OSError as error:
+        raise BadProperties(path, "", f"cannot read the file: {error.strerror or error}") from error
+    try:
+        return parse_properties(text)
+    except BadSetting as fault:  # it shows the value, which may be a secret
+        raise BadProperties(path, "", f"{fault.key}: {fault.reason}") from None
+
+
+@asynccontextmanager
+async def secured_client(
+    runtime: Runtime, bootstrap: str, security: ClientSecurity, *, client_id: str
+) -> AsyncIterator[ClusterClient]:
+    """A client whose connections are secured and logged in as `security` says."""
+    from chronik.client.routing import ClusterClient
+    from chronik.peer.connections import no_login
+
+    login = security.login(runtime)
+    try:
+        made = ClusterClient(runtime, bootstrap, client_id=client_id, tls=security.tls, login=login or no_login)
+        async with made as cluster:
+            yield cluster
+    finally:
+        if login is not None:
+            login.close()
+
+
 def _tls(properties: Mapping[str, str], read: Callable[[str], bytes] | None) -> TlsClient:
     from chronik.runtime.real_disk import RealDisk
     from chronik.security.errors import BadKey
@@ -83,7 +138,7 @@ def _tls(properties: Mapping[str, str], read: Callable[[str], bytes] | None) -> 
     try:
         return client_tls(properties.get, read or RealDisk().read_file)
     except BadKey as fault:
-        raise BadProperties(str(fault)) from fault
+        raise BadProperties(fault.key, fault.value, fault.reason) from fault
 
 
 def _credentials(properties: Mapping[str, str]) -> Credentials:
@@ -93,11 +148,13 @@ def _credentials(properties: Mapping[str, str]) -> Credentials:
 
     mechanism = properties.get(MECHANISM, "").strip().upper()
     if mechanism not in MECHANISMS:
-        raise BadProperties(f"{MECHANISM}={mechanism}: write one of {', '.join(MECHANISMS)}")
+        raise BadProperties(MECHANISM, mechanism, f"write one of {', '.join(MECHANISMS)}")
     try:
         jaas = parse_jaas(properties.get(JAAS, ""))
     except InvalidValue as fault:
-        raise BadProperties(f"{JAAS}: {fault}") from None
+        raise BadProperties(JAAS, HIDDEN, str(fault)) from None
     if jaas.own is None:
-        raise BadProperties(f'{JAAS}: write username="..." and password="..." into it')
+        raise BadProperties(JAAS, HIDDEN, 'write username="..." and password="..." into it')
+    if jaas.options.get("tokenauth", "").lower() == "true":
+        raise BadProperties(JAAS, HIDDEN, "it logs in with a delegation token (tokenauth), which is not supported")
     return Credentials(mechanism, *jaas.own)

@@ -60,14 +60,14 @@ class Counts:
 class TableFlow:
     """A bronze or silver that takes batches. One for each run: it knows which batch is the run's first."""
 
-    def __init__(self, pipeline: Pipeline, flow: Flow, topic_id: str, bootstrap: str) -> None:
+    def __init__(self, pipeline: Pipeline, flow: Flow, topic_id: str, reach: Mapping[str, str]) -> None:
         bottom = pipeline.topic_of(flow.declaration)
         assert bottom is not None
         self.pipeline = pipeline
         self.flow = flow
         self.bronze: Bronze = bottom
         self.topic_id = topic_id
-        self.bootstrap = bootstrap
+        self.reach = reach
         self._may_be_repeated = True
 
     @property
@@ -131,7 +131,7 @@ class TableFlow:
         if not dead:
             return 0
         every = dead[0] if len(dead) == 1 else dead[0].unionByName(dead[1])
-        return dead_letters.write(records, self.bootstrap, self.flow, every, may_be_repeated=self._may_be_repeated)
+        return dead_letters.write(records, self.reach, self.flow, every, may_be_repeated=self._may_be_repeated)
 
     def _refused(self, source: DataFrame, count: int) -> PipelineFault:
         first = bad(source).orderBy("_partition", "_offset").first()

@@ -11,15 +11,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from chronik.client.admin import groups, offsets
 from chronik.client.errors import ClientError, Refused
-from chronik.client.routing import ClusterClient
 from chronik.client.topology import TopicPartition
-from chronik.runtime.real import real_runtime
+from chronik.pipeline.denials import READ, naming
+from chronik.pipeline.security import NO_QUERY_SECURITY, QuerySecurity
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.notation import ZERO_UUID
 from chronik.wire.uuids import uuid_text
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Mapping
+    from contextlib import AbstractAsyncContextManager
+
+    from chronik.client.routing import ClusterClient
+    from chronik.pipeline.options import SourceOptions
 
 T = TypeVar("T")
 
@@ -32,12 +36,15 @@ class KnownTopic(NamedTuple):
 class BlockingCluster:
     """Opens connections when it is first asked. Close it, or let the process end."""
 
-    def __init__(self, bootstrap: str, *, client_id: str) -> None:
+    def __init__(self, bootstrap: str, *, client_id: str, security: QuerySecurity = NO_QUERY_SECURITY) -> None:
+        """Raises UNSUPPORTED_SECURITY."""
+        self._security = security
+        self._client = security.client(bootstrap, client_id)
         self._runner = asyncio.Runner()
-        self._cluster: ClusterClient = self._run(_make(bootstrap, client_id))
+        self._cluster: ClusterClient = self._runner.run(_entered(self._client))
 
     def close(self) -> None:
-        self._run(self._cluster.close())
+        self._runner.run(_left(self._client))
         self._runner.close()
 
     def topics(self, names: Iterable[str] | None) -> dict[str, KnownTopic]:
@@ -46,7 +53,8 @@ class BlockingCluster:
         topology = self._run(self._cluster.retrying(lambda: self._cluster.refresh(wanted)))
         for name, code in topology.errors.items():
             if wanted is not None and name in wanted and code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                raise Refused(code, f"topic {name!r}")
+                with naming(self._security, READ, topic=name):
+                    raise Refused(code, f"topic {name!r}")
         return {
             name: KnownTopic("" if topic.topic_id == ZERO_UUID else uuid_text(topic.topic_id), tuple(topic.partitions))
             for name, topic in sorted(topology.topics.items())
@@ -61,18 +69,22 @@ class BlockingCluster:
         answers: dict[TopicPartition, int | None] = {}
         for at, told in found.items():
             if isinstance(told, ClientError):
-                raise told
+                with naming(self._security, READ, topic=at.topic):
+                    raise told
             answers[at] = None if told.offset == offsets.NONE else told.offset
         return answers
 
     def committed(self, group_id: str) -> dict[TopicPartition, tuple[int, str]]:
         """Offset and text that a group has committed, where it has."""
-        found = self._run(offsets.committed(self._cluster, group_id))
+        with naming(self._security, READ, group=group_id):
+            found = self._run(offsets.committed(self._cluster, group_id))
         return {at: (each.offset, each.metadata) for at, each in found.items()}
 
     def commit(self, group_id: str, positions: Mapping[TopicPartition, int], *, text: str = "") -> None:
         committed = {at: offsets.Committed(offset, -1, text) for at, offset in positions.items()}
-        self._run(offsets.commit(self._cluster, group_id, committed))
+        topic = next((at.topic for at in positions), "")
+        with naming(self._security, READ, topic=topic, group=group_id):
+            self._run(offsets.commit(self._cluster, group_id, committed))
 
     def list_groups(self) -> list[str]:
         return [group.group_id for group in self._run(groups.list_all(self._cluster))]
@@ -84,5 +96,13 @@ class BlockingCluster:
         return self._runner.run(work)
 
 
-async def _make(bootstrap: str, client_id: str) -> ClusterClient:
-    return ClusterClient(real_runtime(), bootstrap, client_id=client_id)
+def cluster_of(options: SourceOptions) -> BlockingCluster:
+    return BlockingCluster(options.bootstrap, client_id=options.client_id, security=options.security)
+
+
+async def _entered(client: AbstractAsyncContextManager[ClusterClient]) -> ClusterClient:
+    return await client.__aenter__()
+
+
+async def _left(client: AbstractAsyncContextManager[ClusterClient]) -> None:
+    await client.__aexit__(None, None, None)

@@ -24,6 +24,8 @@ CONDITIONS: Final[dict[str, str]] = {
     "YAML_FIELD_UNKNOWN": "{kind} {name!r} has no field {field!r}",
     "YAML_FIELD_MISSING": "{kind} {name!r} needs the field {field!r}",
     "YAML_MALFORMED": "{file} is not a pipeline: {reason}",
+    "COMMAND_CONFIG_INVALID": "{file}: command_config is the name of a properties file: write security.protocol and "
+    "the other keys into that file",
     # the declarations among themselves
     "NAME_TAKEN": "{name!r} is declared twice, first in line {first_line}",
     "NAME_INVALID": "{name!r} cannot name a table: use letters, digits and _, beginning with a letter",
@@ -45,6 +47,7 @@ CONDITIONS: Final[dict[str, str]] = {
     # against the cluster and the storage
     "BROKER_NOT_REACHED": "no broker answers at {bootstrap}: {reason}",
     "TOPIC_NOT_FOUND": "{name!r}: topic {topic!r} does not exist",
+    "TOPIC_DENIED": "{name!r}: {reason}",
     "TABLE_NOT_WRITABLE": "{name!r}: its table {path} cannot be written: {reason}",
     "CHECKPOINT_NOT_WRITABLE": "{name!r}: its checkpoint {path} cannot be written: {reason}",
     "CHECKPOINT_LOST": "{name!r}: the table {path} has rows and its checkpoint is gone; starting again would write "

@@ -2,22 +2,29 @@
 
 A task of Spark is one thread that reads one partition. Between a read and the decoding of what was read there is
 nothing to schedule, so it needs no event loop. The protocol is `wire.peer.Peer`; this module owns the socket and its
-timeouts. It never retries and never looks for another broker: `reading` does. All errors are ClientErrors.
+timeouts, and TLS on it. It never retries and never looks for another broker: `reading` does. All errors are
+ClientErrors.
+
+A login that the broker lets expire is not renewed here: `is_retired` says early enough that a new connection is needed.
 """
 
 from __future__ import annotations
 
 import socket
+import ssl
+import time
 from collections import deque
 from typing import TYPE_CHECKING, Final, Self, TypeVar, cast
 
 from chronik.client.errors import ClientError, Closed, Unreachable
-from chronik.peer.connection import CONNECT_TIMEOUT_MS
+from chronik.peer.connection import CONNECT_TIMEOUT_MS, RETIRED_AT
+from chronik.runtime.tls_contexts import ContextCache, in_words
 from chronik.wire.notation import VERSION_MAX, Request, Response
 from chronik.wire.peer import Peer
 
 if TYPE_CHECKING:
     from chronik.peer.addresses import Address
+    from chronik.runtime.tls import TlsClient
     from chronik.wire.calls import Buffer
     from chronik.wire.sasl import Mechanism
 
@@ -26,6 +33,8 @@ A = TypeVar("A", bound=Response)
 ANSWER_TIMEOUT_MS: Final = 40_000
 # Answers are megabytes, and what is read into the scratch buffer is copied once more: so it is small.
 SCRATCH_BYTES: Final = 16 * 1024
+
+_contexts = ContextCache()  # a worker's tasks make a connection each, and most use the same certificates
 
 
 class BlockingConnection:
@@ -38,18 +47,23 @@ class BlockingConnection:
         *,
         connect_timeout_ms: int = CONNECT_TIMEOUT_MS,
         mechanism: Mechanism | None = None,
+        tls: TlsClient | None = None,
     ) -> None:
+        """Logs in by `mechanism` and connects by `tls`, if there are any."""
         self.address = address
         scratch = memoryview(bytearray(SCRATCH_BYTES))
         self._peer = Peer(address, client_id, mechanism=mechanism, scratch=scratch)
         self._arrived: deque[Response] = deque()  # answers that nobody has asked for yet
         self._timeout_ms = connect_timeout_ms
+        self._retires_s: float | None = None  # on the monotonic clock; None: it does not
         try:
             self._socket = socket.create_connection(address, connect_timeout_ms / 1000)
         except OSError as error:
             raise Unreachable(f"{address}: {error.strerror or error}; is a broker running there?") from error
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if tls is not None:
+                self._socket = self._secured(tls)
             self._write(self._peer.begin())
             while not self._peer.is_ready:
                 self._read()
@@ -57,6 +71,8 @@ class BlockingConnection:
         except BaseException:
             self.close()
             raise
+        if self._peer.session_lifetime_ms:
+            self._retires_s = time.monotonic() + self._peer.session_lifetime_ms * RETIRED_AT / 1000
         self._timeout_ms = ANSWER_TIMEOUT_MS
         self._socket.settimeout(ANSWER_TIMEOUT_MS / 1000)
 
@@ -65,6 +81,11 @@ class BlockingConnection:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+    @property
+    def is_retired(self) -> bool:
+        """Whether its login ends soon: what is sent from now on may get no answer."""
+        return self._retires_s is not None and time.monotonic() >= self._retires_s
 
     def close(self) -> None:
         self._peer.end(Closed(f"the connection to {self.address} was closed"))
@@ -88,6 +109,15 @@ class BlockingConnection:
             self._read()
         return self._arrived.popleft()
 
+    def _secured(self, tls: TlsClient) -> socket.socket:
+        try:
+            return _contexts.of(tls).wrap_socket(self._socket, server_hostname=self.address.host)
+        except (ssl.SSLEOFError, ConnectionResetError) as error:
+            reason = "it closed the connection during the handshake; has this listener TLS?"
+            raise Unreachable(f"cannot connect to {self.address} by TLS: {reason}") from error
+        except OSError as error:  # also those of TLS
+            raise Unreachable(f"cannot connect to {self.address} by TLS: {in_words(error)}") from error
+
     def _write(self, parts: list[Buffer]) -> None:
         try:
             for part in parts:
@@ -101,7 +131,9 @@ class BlockingConnection:
         except TimeoutError as error:
             raise self._ended(self._peer.overdue(self._timeout_ms)) from error
         except OSError as error:
-            raise self._ended(self._peer.hung_up(error)) from error
+            # With TLS 1.3 a server says only now that it does not take our certificate.
+            reason = in_words(error) if isinstance(error, ssl.SSLError) else error
+            raise self._ended(self._peer.hung_up(reason)) from error
         if count == 0:
             raise self._ended(self._peer.hung_up())
         try:

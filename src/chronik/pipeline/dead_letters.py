@@ -28,6 +28,8 @@ from chronik.pipeline.letters import (
 from chronik.pipeline.rows import ERROR_CLASS, ERROR_MESSAGE
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from chronik.pipeline.flows import Flow
@@ -37,10 +39,11 @@ RECORD_BYTES_MAX: Final = 1 << 30
 COORDINATES: Final = ("_topic_id", "_partition", "_offset")
 
 
-def write(records: DataFrame, bootstrap: str, flow: Flow, dead: DataFrame, *, may_be_repeated: bool) -> int:
+def write(records: DataFrame, reach: Mapping[str, str], flow: Flow, dead: DataFrame, *, may_be_repeated: bool) -> int:
     """Writes a letter for every row of `dead` (lineage, error class, message); how many there are now.
 
-    `records` are those of the batch, as the source gave them.
+    `records` are those of the batch, as the source gave them; `reach` are the source's options that say where the
+    cluster is.
     """
     dead = dead.select(*COORDINATES, ERROR_CLASS, ERROR_MESSAGE).persist()
     try:
@@ -54,9 +57,9 @@ def write(records: DataFrame, bootstrap: str, flow: Flow, dead: DataFrame, *, ma
                 )
             missing = letters
             if may_be_repeated:
-                written = _written_before(records.sparkSession, bootstrap, flow)
+                written = _written_before(records.sparkSession, reach, flow)
                 missing = letters.join(written, list(COORDINATES), "left_anti")
-            _send(missing, bootstrap, flow)
+            _send(missing, reach, flow)
         finally:
             letters.unpersist()
         return int(wanted)
@@ -64,7 +67,7 @@ def write(records: DataFrame, bootstrap: str, flow: Flow, dead: DataFrame, *, ma
         dead.unpersist()
 
 
-def _send(letters: DataFrame, bootstrap: str, flow: Flow) -> None:
+def _send(letters: DataFrame, reach: Mapping[str, str], flow: Flow) -> None:
     said = {
         TOPIC: F.lit(flow.source_topic),
         TOPIC_ID: F.col("_topic_id"),
@@ -82,7 +85,7 @@ def _send(letters: DataFrame, bootstrap: str, flow: Flow) -> None:
     (
         records.write.format("chronik")
         .mode("append")
-        .option("kafka.bootstrap.servers", bootstrap)
+        .options(**reach)
         .option("topic", flow.dlq_topic)
         .option("kafka.max.request.size", str(RECORD_BYTES_MAX))
         .save()
@@ -93,14 +96,14 @@ def _header(name: str, text: Column) -> Column:
     return F.struct(F.lit(name).alias("key"), text.cast("binary").alias("value"))
 
 
-def read(spark: SparkSession, bootstrap: str, dlq_topic: str) -> DataFrame:
+def read(spark: SparkSession, reach: Mapping[str, str], dlq_topic: str) -> DataFrame:
     """Letters as rows: COORDINATES, what is said in ADDED as `letter` (a map), and the producer's bytes.
 
     A record may have died in several flows, or twice in one; telling them apart is for the reader.
     """
     records = (
         spark.read.format("chronik")
-        .option("kafka.bootstrap.servers", bootstrap)
+        .options(**reach)
         .option("subscribe", dlq_topic)
         .option("includeHeaders", "true")
         .load()
@@ -128,7 +131,7 @@ def read(spark: SparkSession, bootstrap: str, dlq_topic: str) -> DataFrame:
     )
 
 
-def _written_before(spark: SparkSession, bootstrap: str, flow: Flow) -> DataFrame:
-    letters = read(spark, bootstrap, flow.dlq_topic)
+def _written_before(spark: SparkSession, reach: Mapping[str, str], flow: Flow) -> DataFrame:
+    letters = read(spark, reach, flow.dlq_topic)
     mine = (F.col("letter")[PIPELINE] == flow.pipeline) & (F.col("letter")[FLOW] == flow.name)
     return letters.where(mine).select(*COORDINATES).distinct()

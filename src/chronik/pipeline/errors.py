@@ -19,7 +19,7 @@ CONDITIONS: Final[dict[str, str]] = {
     "OPTION_REQUIRED": "option {option!r} is missing: {reason}",
     "INVALID_OPTION": "option {option!r} is {value!r}: {reason}",
     "CONFLICTING_OPTIONS": "{options} do not go together: {reason}",
-    "UNSUPPORTED_SECURITY": "{option}={value!r} is not supported: {reason}",
+    "UNSUPPORTED_SECURITY": "{option} is {value!r}, which cannot be used: {reason}",
     # --- columns
     "UNKNOWN_COLUMN": "topics have no column {column!r}{hint}; they have {columns}",
     "COLUMN_TYPE_MISMATCH": "column {column!r} is {found}, but must be {expected}",
@@ -42,6 +42,7 @@ CONDITIONS: Final[dict[str, str]] = {
         " to start such partitions at their end"
     ),
     "INVALID_OFFSETS": "the checkpoint's offsets cannot be read: {reason}",
+    "ACCESS_DENIED": ("{principal} may not {operation} {resource} {name!r} ({error}). To allow it: {command}"),
     # --- records
     "UNREADABLE_BATCH": "the batch at offset {offset} of {topic}-{partition} cannot be read: {reason}",
     "TIMESTAMP_OUT_OF_RANGE": (

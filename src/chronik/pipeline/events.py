@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from chronik.client.errors import ClientError, Refused
+from chronik.pipeline.errors import PipelineError
 from chronik.pipeline.flows import EVENTS_TOPIC
 from chronik.pipeline.live_cluster import LiveCluster, Outgoing
 from chronik.wire.error_codes import ErrorCode
@@ -69,7 +70,7 @@ class EventLog:
         value = json.dumps(asdict(event), ensure_ascii=False, separators=(",", ":"))
         try:
             self._cluster.send(EVENTS_TOPIC, [Outgoing(event.key.encode(), value.encode())])
-        except ClientError as error:
+        except (ClientError, PipelineError) as error:
             logger.warning("event %s of %s was not recorded: %s", event.kind, event.key, error)
 
 

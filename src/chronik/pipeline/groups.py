@@ -20,11 +20,13 @@ from typing import TYPE_CHECKING, Final
 
 from chronik.client.errors import ClientError
 from chronik.client.topology import TopicPartition
-from chronik.pipeline.cluster import BlockingCluster
+from chronik.pipeline.cluster import cluster_of
+from chronik.pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from chronik.pipeline.cluster import BlockingCluster
     from chronik.pipeline.offsets import OffsetRange
     from chronik.pipeline.options import SourceOptions
 
@@ -58,7 +60,7 @@ class QueryGroup:
                 return
             cluster.commit(self._group_id, positions)
             self._committed = dict(positions)
-        except ClientError as fault:
+        except (ClientError, PipelineError) as fault:
             if not self._has_failed:
                 log.warning("the lag of this query will not show in consumer groups: %s", fault)
             self._has_failed = True
@@ -93,10 +95,10 @@ def introduce(options: SourceOptions, introduction: str, first: OffsetRange) -> 
     if not query_id:
         return
     try:
-        cluster = BlockingCluster(options.bootstrap, client_id=options.client_id)
+        cluster = cluster_of(options)
         try:
             cluster.commit(introduction, {TopicPartition(first.topic, first.partition): first.start}, text=query_id)
         finally:
             cluster.close()
-    except ClientError as fault:
+    except (ClientError, PipelineError) as fault:
         log.warning("the lag of query %s will not show in consumer groups: %s", query_id, fault)

@@ -16,17 +16,19 @@ from chronik.client.consumer import Consumer
 from chronik.client.errors import ClientError, Refused, Unreachable
 from chronik.client.fetch_answers import FetchOptions
 from chronik.client.producer import Producer
-from chronik.client.routing import ClusterClient
 from chronik.client.topology import TopicPartition
 from chronik.pipeline.conditions import PipelineFault
+from chronik.pipeline.denials import CREATE, DESCRIBE_CONFIGS, READ, WRITE, is_denied, naming
+from chronik.pipeline.errors import PipelineError
 from chronik.pipeline.plan import TopicFacts
-from chronik.runtime.real import real_runtime
+from chronik.pipeline.security import NO_QUERY_SECURITY, QuerySecurity
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.isolation import READ_COMMITTED
 from chronik.wire.offset_specs import EARLIEST, LATEST
 from chronik.wire.uuids import uuid_text
 
 if TYPE_CHECKING:
+    from chronik.client.routing import ClusterClient
     from chronik.wire.records import Headers, Record
 
 T = TypeVar("T")
@@ -46,9 +48,15 @@ class Lag:
 
 
 class LiveCluster:
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, security: QuerySecurity = NO_QUERY_SECURITY) -> None:
         self.bootstrap = bootstrap
+        self.security = security
         self._was_reached = False
+
+    @property
+    def options(self) -> dict[str, str]:
+        """How readers and writers of Spark reach the same cluster."""
+        return {"kafka.bootstrap.servers": self.bootstrap, **self.security.options}
 
     def topics(self) -> Mapping[str, TopicFacts]:
         async def work(cluster: ClusterClient) -> dict[str, TopicFacts]:
@@ -60,13 +68,29 @@ class LiveCluster:
         except Unreachable as error:
             raise PipelineFault("BROKER_NOT_REACHED", bootstrap=self.bootstrap, reason=str(error)) from error
 
+    def why_denied(self, topic: str, operation: str) -> str:
+        """Why a topic is not among `topics`, if access rules hide it; else nothing."""
+
+        async def work(cluster: ClusterClient) -> None:
+            code = (await cluster.retrying(lambda: cluster.refresh([topic]))).errors.get(topic)
+            if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                raise Refused(code, f"topic {topic!r}")
+
+        try:
+            with naming(self.security, operation, topic=topic):
+                self._run(work)
+        except PipelineError as denied:
+            return str(denied)
+        return ""
+
     def configs_of(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
         """All settings of these topics, as they hold."""
 
         async def work(cluster: ClusterClient) -> dict[str, dict[str, str]]:
             found = {}
             for name in names:
-                told = await configs.describe(cluster, configs.ConfigResource(configs.ResourceKind.TOPIC, name))
+                with naming(self.security, DESCRIBE_CONFIGS, topic=name):
+                    told = await configs.describe(cluster, configs.ConfigResource(configs.ResourceKind.TOPIC, name))
                 found[name] = {config.name: config.value or "" for config in told}
             return found
 
@@ -81,7 +105,11 @@ class LiveCluster:
                 return True
             if result.kafka_error is ErrorCode.TOPIC_ALREADY_EXISTS:
                 return False
-            raise result
+            # Who may not create a topic is not told that it exists; who may describe it finds it.
+            if is_denied(result) and name in (await cluster.refresh([name])).topics:
+                return False
+            with naming(self.security, CREATE, topic=name):
+                raise result
 
         return self._run(work)
 
@@ -93,7 +121,8 @@ class LiveCluster:
                 for record in records:
                     await producer.send(topic, record.value, key=record.key, headers=record.headers)
 
-        self._run(work)
+        with naming(self.security, WRITE, topic=topic):
+            self._run(work)
 
     def read(self, topic: str, each: Callable[[TopicPartition, Record], None]) -> None:
         """Every committed record that the topic holds now, in order within a partition."""
@@ -110,7 +139,8 @@ class LiveCluster:
                             if record.offset < ends[fetched.at]:
                                 each(fetched.at, record)
 
-        self._run(work)
+        with naming(self.security, READ, topic=topic):
+            self._run(work)
 
     def ends(self, topic: str) -> dict[int, int]:
         async def work(cluster: ClusterClient) -> dict[int, int]:
@@ -118,7 +148,8 @@ class LiveCluster:
             partitions = [TopicPartition(topic, index) for index in known.partitions]
             return {at.partition: told.offset for at, told in (await _ends(cluster, partitions)).items()}
 
-        return self._run(work)
+        with naming(self.security, READ, topic=topic):
+            return self._run(work)
 
     def lag_behind(self, topic: str, positions: Mapping[int, int]) -> Lag | None:
         """How far a reader is behind that has read up to these offsets; what retention deleted is no lag.
@@ -131,7 +162,8 @@ class LiveCluster:
             committed = {TopicPartition(topic, index): positions.get(index) for index in known.partitions}
             return _summed(await lag.of(cluster, committed))
 
-        return self._run_if_possible(work)
+        with naming(self.security, READ, topic=topic):
+            return self._run_if_possible(work)
 
     def lag_of(self, group: str, topic: str) -> Lag | None:
         """The same for what a group has committed."""
@@ -143,7 +175,8 @@ class LiveCluster:
             committed = {at: stored[at].offset if at in stored else None for at in wanted}
             return _summed(await lag.of(cluster, committed))
 
-        return self._run_if_possible(work)
+        with naming(self.security, READ, topic=topic, group=group):
+            return self._run_if_possible(work)
 
     def _run_if_possible(self, work: Callable[[ClusterClient], Awaitable[T]]) -> T | None:
         """None for what another attempt, a moment later, may answer."""
@@ -156,7 +189,7 @@ class LiveCluster:
 
     def _run(self, work: Callable[[ClusterClient], Awaitable[T]]) -> T:
         async def connected() -> T:
-            async with ClusterClient(real_runtime(), self.bootstrap, client_id="chronik-pipeline") as cluster:
+            async with self.security.client(self.bootstrap, "chronik-pipeline") as cluster:
                 if not self._was_reached:
                     await cluster.to_any()  # a cluster that is not there at all is told at once; later faults wait
                     self._was_reached = True

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from chronik.client.errors import ClientError
 from chronik.pipeline import table_writes
 from chronik.pipeline.conditions import PipelineFault
+from chronik.pipeline.errors import PipelineError
 from chronik.pipeline.flows import table_path
 from chronik.pipeline.frames import EmptyFrames
 from chronik.pipeline.live_cluster import LiveCluster, Outgoing
@@ -33,6 +34,7 @@ from chronik.pipeline.materialized import (
 from chronik.pipeline.plan import dry_run
 from chronik.pipeline.registry import Pipeline
 from chronik.pipeline.running import Pace, Run
+from chronik.pipeline.security import NO_QUERY_SECURITY, security_in
 from chronik.pipeline.storage import Storage
 
 if TYPE_CHECKING:
@@ -99,7 +101,7 @@ class Materializer:
             if schema is not None:
                 kept.run = self._started(kept.settings, schema)
                 kept.error = ""
-        except (PipelineFault, ClientError) as fault:
+        except (PipelineError, ClientError) as fault:
             self._later(kept, str(fault))
 
     def _started(self, settings: TableSettings, schema: str) -> Run:
@@ -143,7 +145,7 @@ class Materializer:
             return schema_of_columns(frame.dtypes)
         records = (
             self._spark.read.format("chronik")
-            .option("kafka.bootstrap.servers", self._cluster.bootstrap)
+            .options(**self._cluster.options)
             .option("subscribe", settings.topic)
             .load()
             .where("value IS NOT NULL AND is_valid_utf8(value)")
@@ -185,13 +187,15 @@ def main() -> None:
 
     words = argparse.ArgumentParser(prog="python -m chronik.pipeline.materialize")
     words.add_argument("--bootstrap", required=True)
+    words.add_argument("--command-config", default="")
     words.add_argument("--storage", required=True, type=Path)
     words.add_argument("--master")
     words.add_argument("--tick-s", type=float, default=TICK_S)
     given = words.parse_args()
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
     spark = spark_session("materialize", given.master)
-    materializer = Materializer(spark, LiveCluster(given.bootstrap), Storage(given.storage))
+    security = security_in(given.command_config) if given.command_config else NO_QUERY_SECURITY
+    materializer = Materializer(spark, LiveCluster(given.bootstrap, security), Storage(given.storage))
     materializer.prepare()
     try:
         while True:

@@ -4,7 +4,7 @@ Names are those of Spark's own Kafka source, upper and lower case alike, so that
 format. What that source refuses is refused here too. Stricter in one thing: an option that nobody knows is an error
 with the nearest name, since a misspelt `startingOfsets` would silently start a query somewhere else.
 
-Pure: text in, values out. Nothing here knows which topics exist.
+Text in, values out; only the file of `commandConfig` is read. Nothing here knows which topics exist.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any, Final
 from chronik.client.addresses import parse_addresses
 from chronik.client.errors import BadAddress
 from chronik.client.topology import TopicPartition
+from chronik.pipeline import security
 from chronik.pipeline.errors import PipelineError, hint_for
+from chronik.pipeline.security import NO_QUERY_SECURITY, QuerySecurity, security_of
 from chronik.pipeline.topic_pattern import topic_pattern
 from chronik.wire.isolation import READ_COMMITTED, READ_UNCOMMITTED
 from chronik.wire.offset_specs import EARLIEST, LATEST
@@ -50,15 +52,16 @@ OPTIONS: Final = (
     "kafkaConsumer.pollTimeoutMs",
     "fetchOffset.numRetries",  # taken and without effect, as is the next: requests are retried by time
     "fetchOffset.retryIntervalMs",
+    security.COMMAND_CONFIG,
 )
 KAFKA: Final = (
     "kafka.bootstrap.servers",
     "kafka.group.id",
     "kafka.isolation.level",
     "kafka.client.id",
-    "kafka.security.protocol",
     "kafka.max.partition.fetch.bytes",
     "kafka.fetch.max.bytes",
+    *security.KEYS,
 )
 # Settings of Kafka's consumer that cannot change which rows come: taken, so that a query moves over as it is.
 KAFKA_WITHOUT_EFFECT: Final = (
@@ -86,6 +89,7 @@ KAFKA_WITHOUT_EFFECT: Final = (
     "kafka.retry.backoff.ms",
     "kafka.send.buffer.bytes",
     "kafka.session.timeout.ms",
+    *security.WITHOUT_EFFECT,
 )
 REFUSED: Final = {
     "kafka.auto.offset.reset": "where a query starts is 'startingOffsets', where it goes on is its checkpoint",
@@ -94,7 +98,6 @@ REFUSED: Final = {
     "kafka.enable.auto.commit": "the checkpoint holds the position; the group's is committed with each batch",
     "kafka.interceptor.classes": "there is no Java consumer to intercept",
 }
-SECURITY: Final = ("kafka.sasl.", "kafka.ssl.", "kafka.security.")
 
 
 class Missing(Enum):
@@ -140,6 +143,7 @@ class SourceOptions:
     client_id: str = "chronik-spark"
     timeout_ms: int = POLL_TIMEOUT_MS
     fetch_bytes_max: int = FETCH_BYTES_MAX
+    security: QuerySecurity = NO_QUERY_SECURITY
 
 
 def parse(options: Mapping[str, str], *, is_stream: bool) -> SourceOptions:
@@ -201,6 +205,7 @@ def parse(options: Mapping[str, str], *, is_stream: bool) -> SourceOptions:
             text.number("kafka.max.partition.fetch.bytes", 1) or FETCH_BYTES_MAX,
             text.number("kafka.fetch.max.bytes", 1) or FETCH_BYTES_MAX,
         ),
+        security=security_of(given),
     )
 
 
@@ -220,16 +225,9 @@ def _require_known(given: Mapping[str, str], as_written: Mapping[str, str]) -> N
     for name, written in zip(given, as_written, strict=True):
         if name in REFUSED:
             raise PipelineError("UNSUPPORTED_OPTION", option=name, reason=REFUSED[name])
-        refuse_security(name, given[name])
+        security.refuse_unsupported(name)
         if name not in known:
             raise PipelineError("UNKNOWN_OPTION", option=written, hint=hint_for(name, known.values()))
-
-
-def refuse_security(name: str, value: str) -> None:
-    if name.startswith(SECURITY) and not (name == "kafka.security.protocol" and value.upper() == "PLAINTEXT"):
-        reason = "this version connects without encryption and login (PLAINTEXT)"
-        shown = value if name.endswith(("protocol", "mechanism")) else "..."  # never a password
-        raise PipelineError("UNSUPPORTED_SECURITY", option=name, value=shown, reason=reason)
 
 
 class OptionTexts:

@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol
 
 from chronik.pipeline.conditions import PipelineFault, nearest
 from chronik.pipeline.declarations import LINEAGE, Bronze, Declaration, Gold, Silver, ToTopic
+from chronik.pipeline.denials import READ, WRITE
 from chronik.pipeline.flows import Flow, flows_of
 from chronik.pipeline.registry import Pipeline
 
@@ -35,6 +36,10 @@ class Topics(Protocol):
     """What a plan asks of a cluster."""
 
     def topics(self) -> Mapping[str, TopicFacts]: ...
+
+    def why_denied(self, topic: str, operation: str) -> str:
+        """Of a topic that is not among them: what access rules lack, or nothing."""
+        ...
 
 
 class Places(Protocol):
@@ -134,7 +139,7 @@ def dry_run(
         except PipelineFault as error:
             errors.append(error)
         else:
-            errors += _topics_named(pipeline, topics)
+            errors += _topics_named(pipeline, topics, cluster)
     if storage is not None:
         errors += [error for flow in flows for error in _places(flow, storage, master)]
     planned = [PlannedFlow(flow) for flow in flows]
@@ -235,9 +240,14 @@ def _options(each: Declaration) -> Iterator[PipelineFault]:
                 yield invalid(option, value, "it must be a duration such as '10 minutes'")
 
 
-def _topics_named(pipeline: Pipeline, topics: Mapping[str, TopicFacts]) -> Iterator[PipelineFault]:
+def _topics_named(pipeline: Pipeline, topics: Mapping[str, TopicFacts], cluster: Topics) -> Iterator[PipelineFault]:
     for each in pipeline:
         if isinstance(each, Bronze | ToTopic) and each.topic not in topics:
+            if reason := cluster.why_denied(each.topic, READ if isinstance(each, Bronze) else WRITE):
+                yield PipelineFault(
+                    "TOPIC_DENIED", at=each.declared_at, name=each.name, topic=each.topic, reason=reason
+                )
+                continue
             near = nearest(each.topic, topics)
             yield PipelineFault("TOPIC_NOT_FOUND", at=each.declared_at, nearest=near, name=each.name, topic=each.topic)
 

@@ -24,7 +24,9 @@ from chronik.client.topology import NO_LEADER, Topology
 from chronik.pipeline.columns import COLUMNS
 from chronik.pipeline.connection import BlockingConnection
 from chronik.pipeline.decode import Aborted, Decoder
+from chronik.pipeline.denials import READ, naming
 from chronik.pipeline.errors import PipelineError
+from chronik.pipeline.security import NO_QUERY_SECURITY, QuerySecurity
 from chronik.runtime.invariants import check
 from chronik.wire.batches import BatchView, split
 from chronik.wire.error_codes import ErrorCode
@@ -43,7 +45,7 @@ from chronik.wire.offset_specs import EARLIEST, LATEST
 from chronik.wire.uuids import uuid_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -78,6 +80,7 @@ def read_range(
     fetch_bytes_max: int = FETCH_BYTES_MAX,
     timeout_ms: int = TIMEOUT_MS,
     client_id: str = "chronik-pipeline",
+    security: QuerySecurity = NO_QUERY_SECURITY,
 ) -> Iterator[pa.RecordBatch]:
     """The records of `start` <= offset < `end`. With a `topic_id`, another topic of that name is TOPIC_ID_CHANGED."""
     reader = _Reader(
@@ -88,6 +91,7 @@ def read_range(
         isolation_level=isolation_level,
         fetch_bytes_max=fetch_bytes_max,
         client_id=client_id,
+        security=security,
     )
     decoder = Decoder(topic, partition, columns)
     patience = _Patience(f"{topic}-{partition}", timeout_ms)
@@ -100,7 +104,8 @@ def read_range(
                 bounds = reader.log_bounds() if is_out_of_range else (told.log_start_offset, told.high_watermark)
             except ClientError as fault:
                 reader.forget()
-                patience.wait_after(fault)
+                with naming(security, READ, topic=topic):
+                    patience.wait_after(fault)
                 continue
             batches = _split(told, decoder, position)
             # A log that ends before what was planned answers with nothing, for as long as one asks.
@@ -193,13 +198,15 @@ class _Reader:
         isolation_level: int = READ_COMMITTED,
         fetch_bytes_max: int = FETCH_BYTES_MAX,
         client_id: str,
+        security: QuerySecurity = NO_QUERY_SECURITY,
     ) -> None:
         self.topic, self.partition = topic, partition
         self._bootstrap = bootstrap
         self._topic_id = topic_id
         self._isolation_level = isolation_level
         self._fetch_bytes_max = fetch_bytes_max
-        self._client_id = client_id
+        self._client_id, self._security = client_id, security
+        self._connect: Callable[[Address], BlockingConnection] | None = None
         self._leader: BlockingConnection | None = None
         self._leader_epoch = -1
         self.known_id = ZERO_UUID  # what the cluster says; ZERO_UUID from brokers that have no ids
@@ -207,6 +214,8 @@ class _Reader:
 
     def fetch(self, position: int) -> PartitionData:
         """What stands at `position`, from the request sent ahead when that was for it."""
+        if self._leader is not None and self._leader.is_retired and self._asked is None:
+            self.forget()
         leader = self._leader or self.find_leader()
         if self._asked != position:
             if self._asked is not None:
@@ -225,7 +234,7 @@ class _Reader:
         return told
 
     def ask_ahead(self, position: int, end: int) -> None:
-        if position < end and self._leader is not None:
+        if position < end and self._leader is not None and not self._leader.is_retired:
             self._send(self._leader, position)
 
     def log_bounds(self) -> tuple[int, int]:
@@ -288,25 +297,37 @@ class _Reader:
             if broker.address == connection.address:
                 self._leader = connection
             else:
-                self._leader = BlockingConnection(broker.address, self._client_id)
+                self._leader = self.connect(broker.address)
             return self._leader
         finally:
             if self._leader is not connection:
                 connection.close()
 
+    def connect(self, address: Address) -> BlockingConnection:
+        """The first connection reads the files of key stores and trust stores; an empty range needs none."""
+        if self._connect is None:
+            self._connect = self._security.connector(self._client_id)
+        return self._connect(address)
+
     def _any_broker(self) -> BlockingConnection:
         faults: list[Unreachable] = []
         for address in self._bootstrap:
             try:
-                return BlockingConnection(address, self._client_id)
+                return self.connect(address)
             except Unreachable as fault:
                 faults.append(fault)
         raise Unreachable("; ".join(map(str, faults)))
 
 
-def topic_id_of(bootstrap: str, topic: str, *, client_id: str = "chronik-pipeline") -> bytes:
+def topic_id_of(
+    bootstrap: str,
+    topic: str,
+    *,
+    client_id: str = "chronik-pipeline",
+    security: QuerySecurity = NO_QUERY_SECURITY,
+) -> bytes:
     """The id of the topic that has this name now; raises Refused when there is none."""
-    reader = _Reader(parse_addresses(bootstrap), topic, 0, None, client_id=client_id)
+    reader = _Reader(parse_addresses(bootstrap), topic, 0, None, client_id=client_id, security=security)
     try:
         reader.find_leader()
         return reader.known_id

@@ -20,6 +20,7 @@ from chronik.pipeline.declarations import Bronze, Declaration, Gold, Silver, Sou
 
 KINDS: Final = (Bronze, Silver, Gold, ToTopic)
 YAML_SUFFIXES: Final = (".yaml", ".yml")
+COMMAND_CONFIG: Final = "command_config"  # a name in the file
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,7 @@ class Pipeline:
     file: str
     declarations: tuple[Declaration, ...]
     module: ModuleType | None = None  # None for YAML
+    command_config: str = ""  # the properties file that says how to reach the cluster, if the pipeline names one
 
     def __iter__(self) -> Iterator[Declaration]:
         return iter(self.declarations)
@@ -64,18 +66,28 @@ def load(path: str | Path) -> Pipeline:
     if file.suffix in YAML_SUFFIXES:
         from chronik.pipeline.yaml_twin import read_yaml
 
-        return pipeline_of(file, read_yaml(str(file), text))
+        declared = read_yaml(str(file), text)
+        return pipeline_of(file, declared.declarations, command_config=declared.command_config)
     module = load_module(file)
     found = {id(value): value for value in vars(module).values() if isinstance(value, KINDS)}
-    return pipeline_of(file, list(found.values()), module)
+    return pipeline_of(file, list(found.values()), module, getattr(module, COMMAND_CONFIG, ""))
 
 
-def pipeline_of(file: Path, declarations: Sequence[Declaration], module: ModuleType | None = None) -> Pipeline:
+def pipeline_of(
+    file: Path, declarations: Sequence[Declaration], module: ModuleType | None = None, command_config: object = ""
+) -> Pipeline:
     if not declarations:
         raise PipelineFault("NOTHING_DECLARED", file=str(file))
     ordered = sorted(declarations, key=lambda each: each.declared_at.line if each.declared_at else 0)
     name = file.stem if file.stem != "pipeline" else file.resolve().parent.name
-    return Pipeline(name, str(file), tuple(ordered), module)
+    return Pipeline(name, str(file), tuple(ordered), module, _beside(file, command_config))
+
+
+def _beside(file: Path, command_config: object) -> str:
+    """A relative path is one from the pipeline's folder. The value is not shown: somebody may have put keys there."""
+    if not isinstance(command_config, str | Path) or "\n" in str(command_config):
+        raise PipelineFault("COMMAND_CONFIG_INVALID", file=str(file))
+    return str(file.resolve().parent / Path(command_config).expanduser()) if str(command_config) else ""
 
 
 def load_module(file: Path) -> ModuleType:

@@ -9,7 +9,7 @@ from the DLQ: a letter that was replayed is recognised by its place in the table
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,9 +55,9 @@ def load_fix(path: str | Path) -> Fix:
     return fix  # type: ignore[no-any-return]
 
 
-def replay(spark: SparkSession, plan: Plan, flow: Flow, bootstrap: str, fix: Fix | None = None) -> Replayed:
+def replay(spark: SparkSession, plan: Plan, flow: Flow, reach: Mapping[str, str], fix: Fix | None = None) -> Replayed:
     """All letters of one flow, through it again."""
-    found = dead_letters.read(spark, bootstrap, flow.dlq_topic)
+    found = dead_letters.read(spark, reach, flow.dlq_topic)
     said = F.col("letter")
     mine = (said[letters.PIPELINE] == flow.pipeline) & (said[letters.FLOW] == flow.name)
     topic_id = plan.topics[flow.source_topic].topic_id
@@ -84,12 +84,14 @@ def replay(spark: SparkSession, plan: Plan, flow: Flow, bootstrap: str, fix: Fix
         records.unpersist()
 
 
-def backfill(spark: SparkSession, plan: Plan, flow: Flow, bootstrap: str, since_ms: int | None = None) -> Replayed:
+def backfill(
+    spark: SparkSession, plan: Plan, flow: Flow, reach: Mapping[str, str], since_ms: int | None = None
+) -> Replayed:
     """Everything that the topic holds now, or what is not older than a time, through the flow again.
 
     What cannot be taken is counted and gets no letter: the flow itself has written one when it came by.
     """
-    reader = spark.read.format("chronik").option("kafka.bootstrap.servers", bootstrap)
+    reader = spark.read.format("chronik").options(**reach)
     reader = reader.option("subscribe", flow.source_topic).option("includeHeaders", "true")
     if since_ms is not None:
         reader = reader.option("startingTimestamp", str(since_ms))

@@ -204,14 +204,14 @@ class Run:
         records = self._records(flow)
         if isinstance(declaration, Bronze | Silver):
             topic_id = self.plan.topics[flow.source_topic].topic_id
-            table = TableFlow(self.plan.pipeline, flow, topic_id, self.cluster.bootstrap)
+            table = TableFlow(self.plan.pipeline, flow, topic_id, self.cluster.options)
             writer = records.writeStream.foreachBatch(self._accounted(standing, table.take))
         elif isinstance(declaration, Gold):
             results = self._passed(records, flow)
             writer = results.writeStream.outputMode("append").foreachBatch(self._accounted(standing, append(flow)))
         else:
             writer = to_records(self._passed(records, flow), declaration).writeStream.format("chronik")
-            writer = writer.option("kafka.bootstrap.servers", self.cluster.bootstrap)
+            writer = writer.options(**self.cluster.options)
             writer = writer.option("topic", declaration.topic).option("exactlyOnce", "true")
         writer = writer.option("checkpointLocation", flow.checkpoint)
         if self.pace.interval_ms is None:
@@ -223,7 +223,7 @@ class Run:
     def _records(self, flow: Flow) -> DataFrame:
         reader = (
             self.spark.readStream.format("chronik")
-            .option("kafka.bootstrap.servers", self.cluster.bootstrap)
+            .options(**self.cluster.options)
             .option("subscribe", flow.source_topic)
             .option("kafka.group.id", flow.group)
             .option("includeHeaders", "true")

@@ -26,7 +26,11 @@ CURES: Final = {
     "brew": "brew install openjdk@17",
 }
 LOG_LEVEL: Final = "CHRONIK_SPARK_LOG_LEVEL"  # what stops a flow is told by the run, without eighty lines of Java
+# Options whose values Spark hides in plans. Besides URLs it hides what has password or secret in its name or value; the
+# text of a private key has neither.
+REDACTED: Final = "(?i)url|jaas|ssl[.]keystore[.]key|ssl[.]key[.]"
 SETTINGS: Final = {
+    "spark.sql.redaction.options.regex": REDACTED,
     "spark.sql.session.timeZone": "UTC",  # one meaning of a timestamp, wherever the driver stands
     "spark.ui.showConsoleProgress": "false",  # the progress line is ours
     "spark.python.authenticate.socketTimeout": "120s",  # a busy machine may take more than 15 s to start a process

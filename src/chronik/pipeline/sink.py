@@ -11,27 +11,30 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from chronik.client.batching import record_bytes
-from chronik.client.errors import ClientError
+from chronik.client.errors import ClientError, DeliveryFailed, Refused
 from chronik.client.producer import Producer
-from chronik.client.routing import ClusterClient
+from chronik.pipeline.batch_register import group_of
+from chronik.pipeline.denials import CREATE, READ, WRITE, denial, is_denied, naming
 from chronik.pipeline.errors import PipelineError
 from chronik.pipeline.exactly_once import RUN_CHARS, BatchTask, TaskResult, TaskWriter, abort_batch, commit_batch
 from chronik.pipeline.groups import QUERY_ID
 from chronik.pipeline.workers import settle
-from chronik.runtime.real import real_runtime
+from chronik.wire.error_codes import ErrorCode
+from chronik.wire.internal_topics import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
 
+    from chronik.client.routing import ClusterClient
     from chronik.pipeline.sink_options import SinkOptions
     from chronik.wire.records import Headers
 
@@ -78,7 +81,7 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
         self._end(commit_batch, messages, batchId)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        with suppress(ClientError):  # Spark is to tell why the batch failed, and not this
+        with suppress(ClientError, PipelineError):  # Spark is to tell why the batch failed, and not this
             self._end(abort_batch, messages, batchId)
 
     def _end(self, work: _Ending, messages: Sequence[WriterCommitMessage | None], batch: int) -> None:
@@ -94,8 +97,9 @@ def end_batch(work: _Ending, results: Sequence[TaskResult], batch: int, options:
     """The driver's side: commit_batch or abort_batch."""
 
     async def run() -> None:
-        async with ClusterClient(real_runtime(), options.bootstrap, client_id=options.client_id) as cluster:
-            await work(cluster, batch, results, options)
+        async with options.security.client(options.bootstrap, options.client_id) as cluster:
+            with _naming_own(options, results[0].query_id if results else ""):
+                await work(cluster, batch, results, options)
 
     asyncio.run(run())
 
@@ -128,8 +132,7 @@ def write_rows(batches: Iterator[pa.RecordBatch], options: SinkOptions, task: Ba
 
 async def _write(batches: Iterator[pa.RecordBatch], options: SinkOptions, task: BatchTask | None) -> SinkCommit:
     report = SinkCommit(0, 0)
-    topic = options.topic or ""
-    async with ClusterClient(real_runtime(), options.bootstrap, client_id=options.client_id) as cluster:
+    async with options.security.client(options.bootstrap, options.client_id) as cluster:
         try:
             if task is None:
                 async with Producer(
@@ -139,8 +142,33 @@ async def _write(batches: Iterator[pa.RecordBatch], options: SinkOptions, task: 
             else:
                 await _write_once(cluster, batches, report, options, task)
         except ClientError as fault:
-            raise PipelineError("RECORD_REFUSED", topic=getattr(fault, "topic", topic), reason=str(fault)) from fault
+            raise await _explained(cluster, fault, options, task) from fault
     return report
+
+
+async def _explained(
+    cluster: ClusterClient, fault: ClientError, options: SinkOptions, task: BatchTask | None
+) -> PipelineError:
+    topic = getattr(fault, "topic", options.topic or "")
+    operation = await _lacking(cluster, topic) if is_denied(fault) else WRITE
+    key = "" if task is None else group_of(task.query_id)
+    denied = denial(fault, options.security, operation, topic=topic, transactional_id=key)
+    return denied or PipelineError("RECORD_REFUSED", topic=topic, reason=str(fault))
+
+
+async def _lacking(cluster: ClusterClient, topic: str) -> str:
+    """What a producer of this topic may not do. Who is told that a topic does not exist may describe it."""
+    with suppress(ClientError):
+        known = await cluster.refresh([topic])
+        if known.errors.get(topic) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return CREATE
+    return WRITE
+
+
+def _naming_own(options: SinkOptions, query_id: str) -> AbstractContextManager[None]:
+    """Around requests that concern the register: its offsets have the name of Kafka's own topic."""
+    key = group_of(query_id)
+    return naming(options.security, READ, topic=OFFSETS_TOPIC, group=key, transactional_id=key)
 
 
 async def _write_once(
@@ -151,7 +179,9 @@ async def _write_once(
     task: BatchTask,
 ) -> None:
     async with TaskWriter(cluster, task, options) as writer:
-        if await writer.is_decided():
+        with _naming_own(options, task.query_id):
+            is_decided = await writer.is_decided()
+        if is_decided:
             report.result = TaskResult(task.query_id, task.run, is_decided=True)
             return
         await _send_all(writer, batches, report, options)
@@ -174,7 +204,12 @@ async def _send(producer: Producer | TaskWriter, row: _Row, report: SinkCommit, 
     report.row_count += 1
     size_bytes = record_bytes(key, value, headers)
     if size_bytes <= options.record_bytes_max:
-        await producer.send(topic, value, key=key, partition=partition, headers=headers)
+        try:
+            await producer.send(topic, value, key=key, partition=partition, headers=headers)
+        except Refused as fault:
+            if is_denied(fault):
+                raise DeliveryFailed(fault, topic, -1 if partition is None else partition, 1) from fault
+            raise
         return
     if not options.keeps_too_large:
         raise PipelineError(TOO_LARGE, topic=topic, size_bytes=size_bytes, size_bytes_max=options.record_bytes_max)

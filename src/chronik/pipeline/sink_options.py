@@ -1,12 +1,17 @@
-"""The options of `format("chronik")` as a sink, and which columns of a frame become which part of a record. Pure."""
+"""The options of `format("chronik")` as a sink, and which columns of a frame become which part of a record.
+
+Text in, values out; only the file of `commandConfig` is read.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from chronik.pipeline import security
 from chronik.pipeline.errors import PipelineError, hint_for
-from chronik.pipeline.options import OptionTexts, bootstrap_of, refuse_security
+from chronik.pipeline.options import OptionTexts, bootstrap_of
+from chronik.pipeline.security import NO_QUERY_SECURITY, QuerySecurity, security_of
 from chronik.wire.compression import Codec
 
 if TYPE_CHECKING:
@@ -23,6 +28,7 @@ OPTIONS: Final = (
     "checkpointLocation",  # this and the next are Spark's own, handed to the sink as well
     "queryName",
     "path",
+    security.COMMAND_CONFIG,
 )
 KAFKA: Final = (
     "kafka.bootstrap.servers",
@@ -31,7 +37,7 @@ KAFKA: Final = (
     "kafka.max.request.size",
     "kafka.delivery.timeout.ms",
     "kafka.transaction.timeout.ms",
-    "kafka.security.protocol",
+    *security.KEYS,
 )
 KAFKA_WITHOUT_EFFECT: Final = (
     "kafka.batch.size",
@@ -42,6 +48,7 @@ KAFKA_WITHOUT_EFFECT: Final = (
     "kafka.request.timeout.ms",
     "kafka.retries",
     "kafka.retry.backoff.ms",
+    *security.WITHOUT_EFFECT,
 )
 REFUSED: Final = {
     "kafka.key.serializer": "keys are written as they are; cast the column to binary or string",
@@ -65,6 +72,7 @@ class SinkOptions:
     client_id: str = "chronik-spark"
     exactly_once: bool = False
     transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS
+    security: QuerySecurity = NO_QUERY_SECURITY
 
 
 def parse(options: Mapping[str, str]) -> SinkOptions:
@@ -75,7 +83,7 @@ def parse(options: Mapping[str, str]) -> SinkOptions:
     for name, written in zip(given, options, strict=True):
         if name in REFUSED:
             raise PipelineError("UNSUPPORTED_OPTION", option=name, reason=REFUSED[name])
-        refuse_security(name, given[name])
+        security.refuse_unsupported(name)
         if name not in known:
             raise PipelineError("UNKNOWN_OPTION", option=written, hint=hint_for(name, known.values()))
     text = OptionTexts(given)
@@ -95,6 +103,7 @@ def parse(options: Mapping[str, str]) -> SinkOptions:
         client_id=text.get("kafka.client.id") or "chronik-spark",
         exactly_once=bool(text.choice("exactlyOnce", {"true": True, "false": False, "off": False}, False)),
         transaction_timeout_ms=text.number("kafka.transaction.timeout.ms", 1) or TRANSACTION_TIMEOUT_MS,
+        security=security_of(given),
     )
 
 

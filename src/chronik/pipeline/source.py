@@ -19,7 +19,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from chronik.pipeline.cluster import BlockingCluster
+from chronik.pipeline.cluster import cluster_of
 from chronik.pipeline.groups import QueryGroup, introduce
 from chronik.pipeline.offsets import OffsetRange, Position
 from chronik.pipeline.planning import Planner
@@ -62,6 +62,7 @@ def read_task(task: InputPartition, options: SourceOptions, columns: tuple[str, 
         fetch_bytes_max=options.fetch_bytes_max,
         timeout_ms=options.timeout_ms,
         client_id=options.client_id,
+        security=options.security,
     )
     settle()
 
@@ -74,7 +75,7 @@ class TopicReader(DataSourceReader):
         self._columns = columns
 
     def partitions(self) -> list[InputPartition]:
-        cluster = BlockingCluster(self._options.bootstrap, client_id=self._options.client_id)
+        cluster = cluster_of(self._options)
         try:
             return [TopicPartitionTask(each) for each in Planner(self._options, cluster).batch_tasks()]
         finally:
@@ -147,6 +148,6 @@ class _Driver:
     """What lives as long as the query, in the driver's process only."""
 
     def __init__(self, options: SourceOptions) -> None:
-        self.cluster = BlockingCluster(options.bootstrap, client_id=options.client_id)
+        self.cluster = cluster_of(options)
         self.planner = Planner(options, self.cluster)
         self.group = QueryGroup(options)

@@ -66,15 +66,21 @@ class Supervisor:
             wait_s = min(2 * wait_s, RESTART_S_MAX)
 
 
-def application(bootstrap: str, storage: Path, master: str | None) -> Sequence[str]:
+def application(bootstrap: str, storage: Path, master: str | None, command_config: str = "") -> Sequence[str]:
+    """`command_config` is the name of a file: arguments of a process are seen by every user of its machine."""
     command = [sys.executable, "-m", "chronik.pipeline.materialize", "--bootstrap", bootstrap]
     command += ["--storage", folder_of(storage)]
+    if command_config:
+        command += ["--command-config", command_config]
     return [*command, "--master", master] if master else command
 
 
-def start_application(bootstrap: str, storage: Path, master: str | None) -> subprocess.Popen[bytes]:
+def start_application(
+    bootstrap: str, storage: Path, master: str | None, command_config: str = ""
+) -> subprocess.Popen[bytes]:
     """In a group of its own: Ctrl-C is for the supervisor, which passes it on."""
-    return subprocess.Popen(application(bootstrap, storage, master), start_new_session=True)  # noqa: S603 - our own command
+    command = application(bootstrap, storage, master, command_config)
+    return subprocess.Popen(command, start_new_session=True)  # noqa: S603 - our own command
 
 
 def tables_listed(cluster: LiveCluster, storage: Path, now_ms: int) -> Iterator[dict[str, Any]]:

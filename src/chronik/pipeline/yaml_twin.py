@@ -14,13 +14,14 @@
           - {name: paid, condition: amount > 0, on_fail: dlq}
 
 What stands in braces is what it reads, as in `spark.sql(text, bronze_orders=frame)`. Every complaint names its line.
+`command_config: client.properties` beside `bronze` names the file that says how to reach a secured cluster.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import re
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from chronik.pipeline.conditions import PipelineFault, nearest
 from chronik.pipeline.declarations import Bronze, Declaration, Gold, Silver, SourceLine, ToTopic, Transform
@@ -29,11 +30,17 @@ from chronik.pipeline.expectations import Expectation, expect
 KINDS: Final[dict[str, type[Declaration]]] = {"bronze": Bronze, "silver": Silver, "gold": Gold, "to_topic": ToTopic}
 NOT_FIELDS: Final = {"transform", "declared_at", "reads"}
 LISTS: Final = {"keys", "partition_by", "watermark"}
+COMMAND_CONFIG: Final = "command_config"
 LINE: Final = "__line__"
 READ: Final = re.compile(r"\{(\w+)\}")
 
 
-def read_yaml(file: str, text: str) -> list[Declaration]:
+class Declared(NamedTuple):
+    declarations: list[Declaration]
+    command_config: object  # as it is written; empty if it is not
+
+
+def read_yaml(file: str, text: str) -> Declared:
     import yaml
 
     class Lines(yaml.SafeLoader):
@@ -52,6 +59,7 @@ def read_yaml(file: str, text: str) -> list[Declaration]:
     if not isinstance(document, dict):
         raise PipelineFault("YAML_MALFORMED", file=file, reason=f"give it one of {', '.join(KINDS)}")
     found: list[Declaration] = []
+    command_config = document.pop(COMMAND_CONFIG, "")
     for kind, entries in document.items():
         if kind == LINE:
             continue
@@ -59,7 +67,7 @@ def read_yaml(file: str, text: str) -> list[Declaration]:
             reason = f"{kind!r} is not a list under one of {', '.join(KINDS)}"
             raise PipelineFault("YAML_MALFORMED", file=file, reason=reason, nearest=nearest(str(kind), KINDS))
         found += [_declared(kind, entry, file) for entry in entries]
-    return found
+    return Declared(found, command_config)
 
 
 def _declared(kind: str, entry: Any, file: str) -> Declaration:

@@ -19,6 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from chronik.client.errors import ClientError
+from chronik.pipeline.errors import PipelineError
+from chronik.pipeline.security import NO_QUERY_SECURITY, QuerySecurity
 from chronik.pipeline.sql.errors import SqlError
 from chronik.pipeline.sql.parsing import Name, Query
 
@@ -61,8 +63,17 @@ class TopicRows:
 
     columns = tuple(TOPIC_COLUMNS)
 
-    def __init__(self, bootstrap: str, topic: str, extent: TopicRange, query: Query, *, as_bytes: bool) -> None:
-        self._bootstrap, self._topic, self._extent = bootstrap, topic, extent
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        extent: TopicRange,
+        query: Query,
+        *,
+        as_bytes: bool,
+        security: QuerySecurity = NO_QUERY_SECURITY,
+    ) -> None:
+        self._bootstrap, self._topic, self._extent, self._security = bootstrap, topic, extent, security
         # A star leaves headers out: most records have none, and decoding them costs as much as all the rest.
         named = [column for column in TOPIC_COLUMNS if query.wants(column, by_star=column != "_headers")]
         self._read = named or [ALWAYS]
@@ -96,6 +107,7 @@ class TopicRows:
                     columns=columns,
                     fail_on_data_loss=False,
                     client_id="chronik-sql",
+                    security=self._security,
                 ):
                     shown = [
                         as_text(column) if self._is_text(name) else column
@@ -150,8 +162,16 @@ class TableRows:
 class Catalog:
     """Finds what names mean. Asks the cluster only for names that may be topics, and once."""
 
-    def __init__(self, cluster: BlockingCluster, bootstrap: str, storage: str, *, as_bytes: bool = False) -> None:
-        self._cluster, self._bootstrap = cluster, bootstrap
+    def __init__(
+        self,
+        cluster: BlockingCluster,
+        bootstrap: str,
+        storage: str,
+        *,
+        as_bytes: bool = False,
+        security: QuerySecurity = NO_QUERY_SECURITY,
+    ) -> None:
+        self._cluster, self._bootstrap, self._security = cluster, bootstrap, security
         self._tables = os.path.join(storage, TABLES)
         self._as_bytes = as_bytes
         self._topics: dict[str, tuple[int, ...]] | None = None
@@ -166,7 +186,12 @@ class Catalog:
             return table
         if name.schema != TABLES and name.relation in self._known_topics():
             return TopicRows(
-                self._bootstrap, name.relation, self._extent(name.relation), query, as_bytes=self._as_bytes
+                self._bootstrap,
+                name.relation,
+                self._extent(name.relation),
+                query,
+                as_bytes=self._as_bytes,
+                security=self._security,
             )
         if not name.schema and DATA_FILE.fullmatch(name.relation):
             return None
@@ -185,7 +210,7 @@ class Catalog:
 
     def _known_topics(self) -> dict[str, tuple[int, ...]]:
         if self._topics is None:
-            _knock(self._bootstrap)
+            _knock(self._bootstrap, self._security)
             self._topics = {name: topic.partitions for name, topic in self._cluster.topics(None).items()}
         return self._topics
 
@@ -193,7 +218,7 @@ class Catalog:
         """A table is worth reading when no broker runs."""
         try:
             return name in self._known_topics()
-        except ClientError:
+        except (ClientError, PipelineError):
             return False
 
     def _extent(self, topic: str) -> TopicRange:
@@ -217,16 +242,16 @@ class Catalog:
         return SqlError("SQL_NAME_UNKNOWN", name=name.relation, hint=hint, reason=reason)
 
 
-def _knock(bootstrap: str) -> None:
+def _knock(bootstrap: str, security: QuerySecurity) -> None:
     """A cluster that is not there at all is told at once; later faults are tried again."""
     from chronik.client.addresses import parse_addresses
     from chronik.client.errors import Unreachable
-    from chronik.pipeline.connection import BlockingConnection
 
+    connect = security.connector("chronik-sql")
     faults = []
     for address in parse_addresses(bootstrap):
         try:
-            BlockingConnection(address, "chronik-sql").close()
+            connect(address).close()
         except Unreachable as fault:
             faults.append(str(fault))
         else:

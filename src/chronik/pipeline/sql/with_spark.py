@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.errors import AnalysisException
 
 from chronik.pipeline.flows import table_path
+from chronik.pipeline.security import NO_QUERY_SECURITY, QuerySecurity
 from chronik.pipeline.session import spark_session
 from chronik.pipeline.sql.errors import SqlError
 
@@ -35,7 +36,9 @@ class SparkResult:
             yield tuple(row)
 
 
-def ask_spark(text: str, bootstrap: str, storage: str, *, master: str | None) -> SparkResult:
+def ask_spark(
+    text: str, bootstrap: str, storage: str, *, master: str | None, security: QuerySecurity = NO_QUERY_SECURITY
+) -> SparkResult:
     spark = spark_session("sql", master)
     for _ in range(NAMES_MAX):
         try:
@@ -44,22 +47,23 @@ def ask_spark(text: str, bootstrap: str, storage: str, *, master: str | None) ->
             if error.getCondition() != "TABLE_OR_VIEW_NOT_FOUND":
                 raise SqlError("SQL_FAILED", reason=str(error).partition("\n")[0]) from error
             name = (error.getMessageParameters() or {}).get("relationName", "").strip("`").replace("``", "`")
-            _view(spark, name, bootstrap, storage).createTempView(f"`{name.replace('`', '``')}`")
+            _view(spark, name, bootstrap, storage, security).createTempView(f"`{name.replace('`', '``')}`")
     raise SqlError("SQL_FAILED", reason=f"it names more than {NAMES_MAX} topics and tables")
 
 
-def _view(spark: SparkSession, name: str, bootstrap: str, storage: str) -> DataFrame:
+def _view(spark: SparkSession, name: str, bootstrap: str, storage: str, security: QuerySecurity) -> DataFrame:
     table = table_path(storage, name)
     if os.path.isdir(os.path.join(table, "_delta_log")):
         return spark.read.format("chronik-table").load(table)
-    topics = _topics(bootstrap)
+    topics = _topics(bootstrap, security)
     if name not in topics:
         tables = os.path.dirname(table)
         known = [*topics, *(os.listdir(tables) if os.path.isdir(tables) else [])]
         near = get_close_matches(name, known, n=1, cutoff=0.6)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise SqlError("SQL_NAME_UNKNOWN", name=name, hint=hint, reason="")
-    reader = spark.read.format("chronik").option("kafka.bootstrap.servers", bootstrap).option("subscribe", name)
+    reader = spark.read.format("chronik").options(**security.options)
+    reader = reader.option("kafka.bootstrap.servers", bootstrap).option("subscribe", name)
     return reader.load().selectExpr(
         "cast(key as string) AS key",
         "cast(value as string) AS value",
@@ -69,10 +73,10 @@ def _view(spark: SparkSession, name: str, bootstrap: str, storage: str) -> DataF
     )
 
 
-def _topics(bootstrap: str) -> list[str]:
+def _topics(bootstrap: str, security: QuerySecurity) -> list[str]:
     from chronik.pipeline.cluster import BlockingCluster
 
-    cluster = BlockingCluster(bootstrap, client_id="chronik-sql")
+    cluster = BlockingCluster(bootstrap, client_id="chronik-sql", security=security)
     try:
         return list(cluster.topics(None))
     finally:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from chronik.pipeline.security import NO_QUERY_SECURITY, QuerySecurity, security_of
 from chronik.pipeline.tables.errors import TableError
 from chronik.pipeline.tables.order import OFFSET, PARTITION, TIMESTAMP, TOPIC_ID
 
@@ -21,11 +22,16 @@ CONSUMED: Final = ("topic", "partition", "offset", "timestamp", "timestampType",
 
 
 def with_provenance(
-    frame: DataFrame, *, bootstrap: str | None = None, topic_ids: Mapping[str, str] | None = None
+    frame: DataFrame,
+    *,
+    bootstrap: str | None = None,
+    topic_ids: Mapping[str, str] | None = None,
+    options: Mapping[str, str] | None = None,
 ) -> DataFrame:
     """A frame of the source with the four columns in place of its own; key, value and headers stay.
 
-    Needs a cluster to ask for the ids of topics, or the ids by name, or a column topic_id. A topic that appears after
+    Needs a cluster to ask for the ids of topics, or the ids by name, or a column topic_id. `options` are those of the
+    source that say how to reach a secured cluster. A topic that appears after
     the query was defined has no id by name: its first row fails the query, and a restart knows it.
     """
     from pyspark.sql import functions as f
@@ -40,7 +46,8 @@ def with_provenance(
                     option="bootstrap",
                     reason="rows carry no topic_id: pass with_provenance the cluster's address, or topic_ids by name",
                 )
-            topic_ids = look_up_topic_ids(bootstrap)
+            given = {name.lower(): value for name, value in (options or {}).items()}
+            topic_ids = look_up_topic_ids(bootstrap, security_of(given))
         topic_id = _by_name(topic_ids)
     added = [
         topic_id.alias(TOPIC_ID),
@@ -63,11 +70,11 @@ def _by_name(topic_ids: Mapping[str, str]) -> Column:
     return f.coalesce(f.create_map(*pairs)[f.col("topic")], unknown)
 
 
-def look_up_topic_ids(bootstrap: str) -> dict[str, str]:
+def look_up_topic_ids(bootstrap: str, security: QuerySecurity = NO_QUERY_SECURITY) -> dict[str, str]:
     """The id of every topic of a cluster, as Kafka's tools write it."""
     from chronik.pipeline.cluster import BlockingCluster
 
-    cluster = BlockingCluster(bootstrap, client_id="chronik-pipeline")
+    cluster = BlockingCluster(bootstrap, client_id="chronik-pipeline", security=security)
     try:
         found = {name: topic.topic_id for name, topic in cluster.topics(None).items()}
     finally:
