@@ -28,6 +28,7 @@ class IdentityProvider:
         self.keys = key_set(key)
         self.lifetime_s = 3600
         self.subject = "alice"
+        self.client_id, self.client_secret = CLIENT_ID, CLIENT_SECRET
         self.asked: Counter[str] = Counter()
         self.scopes: list[str] = []
         self.answers: dict[str, tuple[int, dict[str, str], bytes]] = {}  # by path
@@ -74,7 +75,9 @@ class IdentityProvider:
             form = parse_qs(body)
             kind, _, coded = authorization.partition(" ")
             pair = base64.b64decode(coded).decode().split(":", 1)
-            if kind != "Basic" or [unquote_plus(each) for each in pair] != [CLIENT_ID, CLIENT_SECRET]:
+            # RFC 6749 has both parts form-encoded; not all clients do so.
+            sent = (pair, [unquote_plus(each) for each in pair])
+            if kind != "Basic" or [self.client_id, self.client_secret] not in sent:
                 return 401, {}, b'{"error": "invalid_client"}'
             if form.get("grant_type") != ["client_credentials"]:
                 return 400, {}, b'{"error": "unsupported_grant_type"}'
