@@ -2,7 +2,7 @@
 
 A complete node serves a listener with logins, in virtual time. A client brings a connection to a stage with valid
 frames and continues with mutated ones. The node may answer or close the connection. It must not raise, and it must not
-serve a client as a user unless the client has sent that user's password.
+serve a client as a user unless the client has sent that user's password or token.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from chronik.wire.messages.metadata import MetadataRequest
 from chronik.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from chronik.wire.messages.sasl_handshake import SaslHandshakeRequest
 from tests.broker.hostile import Peer, World, frame, run
-from tests.broker.sasl.logging_in import ALICE, BOB, make_world
+from tests.broker.sasl.logging_in import ALICE, BOB, NOW_S, make_bearer_world, make_world
+from tests.broker.sasl.tokens import key_set, token_of
 from tests.fuzz.mutations import mutate
 
 FRAMES = 100_000
@@ -43,6 +44,17 @@ def bare(data: bytes) -> bytes:
 
 
 HELLO = frame(ApiVersionsRequest(client_software_name="fuzz", client_software_version="1"), 3)
+KEY = "EdDSA"
+
+
+def bearer(key: str = KEY, **claims: object) -> bytes:
+    """A client's first message of OAUTHBEARER; only a token by KEY is good."""
+    return f"n,,\x01auth=Bearer {token_of(NOW_S, key=key, headers={'kid': KEY}, **claims)}\x01\x01".encode()
+
+
+# Tokens that let nobody in, and one that does.
+GOOD_TOKEN = bearer()
+BAD_TOKENS = (bearer("EdDSA-other"), bearer(exp=NOW_S - 9999), b"n,,\x01auth=Bearer a.b.c\x01\x01", b"\x01")
 STAGES: dict[str, list[bytes]] = {
     "fresh": [],
     "greeted": [HELLO],
@@ -52,8 +64,17 @@ STAGES: dict[str, list[bytes]] = {
     "bare": [handshake("PLAIN", 0)],
     "bare scram": [handshake("SCRAM-SHA-512", 0), bare(FIRST)],
     "renewal": [handshake("PLAIN"), token(ALICE), handshake("PLAIN")],
+    "bearer": [handshake("OAUTHBEARER")],
+    "bearer refused": [handshake("OAUTHBEARER"), token(BAD_TOKENS[0])],
+    "bearer renewal": [handshake("OAUTHBEARER"), token(GOOD_TOKEN), handshake("OAUTHBEARER")],
     "bare renewal": [handshake("PLAIN"), token(ALICE), handshake("PLAIN", 0)],
 }
+BEARER_SEEDS = [
+    HELLO,
+    handshake("OAUTHBEARER"),
+    *(token(each, version) for each in (GOOD_TOKEN, *BAD_TOKENS) for version in (0, 2)),
+    frame(ListGroupsRequest(), 0),
+]
 SEEDS = [
     HELLO,
     *(handshake(name, version) for name in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "X") for version in (0, 1)),
@@ -62,6 +83,10 @@ SEEDS = [
     frame(ListGroupsRequest(), 0),
     frame(MetadataRequest(topics=None), 12),
 ]
+
+
+# The signature of the good token, without its last character, of which not all bits count.
+SECRETS = (*PASSWORDS, GOOD_TOKEN.rstrip(b"\x01").rpartition(b".")[2][:-1])
 
 
 class Complaints(logging.Handler):
@@ -84,7 +109,9 @@ def fuzz_logins(stage: str, seed: int, frames: int) -> str | None:
 
 
 async def _fuzz(stage: str, random: Random, frames: int) -> str | None:
-    world = await make_world(connections_max_reauth_ms=60_000, connection_failed_authentication_delay_ms=1)
+    settings = {"connections_max_reauth_ms": 60_000, "connection_failed_authentication_delay_ms": 1}
+    by_token = stage.startswith("bearer")
+    world = await (make_bearer_world(key_set(KEY), **settings) if by_token else make_world(**settings))
     try:
         for _ in range(frames // FRAMES_PER_CONNECTION):
             finding = await _one_connection(world, stage, random)
@@ -103,13 +130,14 @@ async def _one_connection(world: World, stage: str, random: Random) -> str | Non
     before = session.principal
     sent = b""
     for _ in range(FRAMES_PER_CONNECTION):
-        data = random.choice(SEEDS)
-        data = data if random.random() < 0.2 else mutate(random, data, random.choice(SEEDS))
+        seeds = BEARER_SEEDS if stage.startswith("bearer") else SEEDS
+        data = random.choice(seeds)
+        data = data if random.random() < 0.2 else mutate(random, data, random.choice(seeds))
         sent += data
         peer.send(data)
         if peer.is_closed:
             break
-        if session.stage is Stage.AUTHENTICATED and not any(password in sent for password in PASSWORDS):
+        if session.stage is Stage.AUTHENTICATED and not any(secret in sent for secret in SECRETS):
             return f"{stage}: logged in as {session.principal} by {sent!r}"
         if before != ANONYMOUS and session.principal != before:
             return f"{stage}: {before} became {session.principal} by {sent!r}"

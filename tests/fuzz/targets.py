@@ -7,10 +7,13 @@ that takes too long, one that takes more memory than 16x its input + 1 MiB, or t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from random import Random
 from typing import NamedTuple
 
+from chronik.peer.http import AnswerReader
+from chronik.security.bearer_tokens import KeySet, TokenRules, read_key_set, verify
+from chronik.security.errors import SecurityError
 from chronik.wire.compiler import decoder_of, encode
 from chronik.wire.errors import Malformed, MalformedMessage
 from chronik.wire.explain import read_slowly
@@ -19,13 +22,17 @@ from chronik.wire.messages.list_groups import ListGroupsRequest, ListGroupsRespo
 from chronik.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from chronik.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from chronik.wire.notation import Response, Struct
+from chronik.wire.oauthbearer import bearer_first, read_bearer_first
 from chronik.wire.peer import Bounds, Peer
 from chronik.wire.peer_errors import PeerError
+from tests.broker.sasl.tokens import key_set, token_of
 from tests.fuzz import targets_records
 from tests.wire.brokers import api_versions, reply
 from tests.wire.instances import Anything, all_messages, layout, make
 
 RESPONSES = 3
+NOW_S = 1_700_000_000
+KEYS = ("EdDSA", "EdDSA-two")  # the same bytes in every run
 
 
 class Target(NamedTuple):
@@ -46,6 +53,10 @@ def all_targets() -> Iterator[Target]:
             )
     yield Target("frames", read_frames, lambda random: b"\x00\x00\x00\x04" + random.randbytes(4))
     yield Target("responses", read_responses, valid_responses)
+    yield Target("HTTP answers", read_http, valid_http)
+    yield Target("OAUTHBEARER", read_bearer_first, lambda random: bearer_first("a.b.c", "al,ice", {"key": "value"}))
+    yield Target("tokens", verify_token, lambda random: token_of(NOW_S, key=random.choice(KEYS)).encode())
+    yield Target("JWKS", read_keys, lambda random: key_set(random.choice(KEYS)))
     for name, run in targets_records.TARGETS:
         yield Target(name, run, lambda random: random.choice(targets_records.SEEDS))
 
@@ -67,6 +78,60 @@ def decode_both_ways(message: type[Struct], version: int, data: bytes) -> object
     if fast != slow and repr(fast) != repr(slow):  # a NaN is not equal to itself, but prints the same
         raise Disagreement(f"{message.__name__} v{version}: {fast} != {slow}")
     return fast
+
+
+def read_http(data: bytes) -> object:
+    """In pieces and as a whole: what was read must not depend on how it arrived."""
+    outcomes: list[object] = []
+    for step in (7, max(1, len(data))):
+        reader = AnswerReader(1 << 16)
+        try:
+            for at in range(0, len(data), step):
+                reader.feed(data[at : at + step])
+            reader.end()
+            outcomes.append(reader.answer)
+        except Malformed as refused:
+            outcomes.append(refused.reason)
+    if outcomes[0] != outcomes[1]:
+        raise Disagreement(f"{outcomes[0]} in pieces, {outcomes[1]} as a whole")
+    return outcomes
+
+
+def valid_http(random: Random) -> bytes:
+    chunks = b'5\r\n{"key\r\n7;x=y\r\ns": []}\r\n0\r\nA: b\r\n\r\n'
+    return random.choice(
+        [
+            b'HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n{"keys": []}',
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks,
+            b"HTTP/1.0 100 Continue\r\n\r\nHTTP/1.0 404 Not Found\r\nA:b\r\n\r\nno such page",
+            b"HTTP/1.1 302 Found\r\nLocation: /there\r\nContent-Length: 0\r\n\r\n",
+        ]
+    )
+
+
+@cache
+def known_keys() -> KeySet:
+    return read_key_set(key_set(*KEYS))
+
+
+def verify_token(data: bytes) -> object:
+    """A spoilt token is refused, or says what it said before: nobody but the issuer can sign."""
+    try:
+        found = verify(data.decode("ascii"), known_keys(), TokenRules(), NOW_S * 1000)
+    except UnicodeDecodeError:
+        return None
+    except SecurityError as refused:
+        return str(refused)
+    if found.subject != "alice":
+        raise Disagreement(f"a token of alice became one of {found.subject!r}")
+    return found
+
+
+def read_keys(data: bytes) -> object:
+    try:
+        return len(read_key_set(data))
+    except SecurityError as refused:
+        return str(refused)
 
 
 def read_frames(data: bytes) -> object:

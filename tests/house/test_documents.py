@@ -58,7 +58,7 @@ def test_contributing_describes_the_folders_of_tests() -> None:
     assert folders - packages == described
 
 
-MODULES = {"google-re2": "re2", "pyyaml": "yaml"}  # where the name of the package to install differs
+MODULES = {"pyjwt": "jwt", "google-re2": "re2", "pyyaml": "yaml"}  # where the name of the package to install differs
 
 
 def test_the_design_says_who_uses_each_dependency() -> None:

@@ -59,12 +59,13 @@ def test_a_broker_imports_only_what_it_declares(name: str) -> None:
     assert not foreign & NEVER
 
 
-def test_a_node_without_tls_does_not_load_cryptography() -> None:
-    """It takes 100 ms and 9 MB, and most nodes of a development machine have no certificates."""
+def test_a_node_without_tls_and_tokens_does_not_load_cryptography() -> None:
+    """It takes 100 ms and 9 MB, and most nodes of a development machine have neither."""
     command = [sys.executable, "-c", "import sys, chronik.broker.process, chronik.cli.main; print(*sys.modules)"]
     loaded = subprocess.check_output(command, text=True, env={"PYTHONPATH": str(SOURCE)}).split()
     assert "chronik.broker.certificates" in loaded
-    assert "cryptography" not in loaded
+    assert "chronik.broker.signing_keys" in loaded
+    assert not {"cryptography", "jwt"} & set(loaded)
 
 
 def test_a_module_from_an_extra_would_be_noticed() -> None:

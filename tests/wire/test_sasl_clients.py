@@ -9,7 +9,7 @@ import pytest
 
 from chronik.wire.peer_errors import LoginFailed
 from chronik.wire.sasl_clients import (
-    MECHANISMS,
+    BY_PASSWORD,
     NONCE_CHARS,
     Derivation,
     PlainLogin,
@@ -84,7 +84,7 @@ def test_the_slow_step_may_be_computed_elsewhere() -> None:
     assert "pencil" not in repr(asked)
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
+@pytest.mark.parametrize("name", BY_PASSWORD)
 def test_every_mechanism_is_made_by_its_name(name: str) -> None:
     made = mechanism_of(name, "u", "secret", bytes(range(100, 132)))
     assert made.name == name

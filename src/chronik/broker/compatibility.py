@@ -69,6 +69,18 @@ DIFFERENCES: dict[str, Difference] = {
         "sets both; the same mechanism twice is refused",
         "KIP-554 counts user and mechanism, and kafka-configs.sh sends both in one request.",
     ),
+    "bearer-unanswered": Difference(
+        "SaslAuthenticate, OAUTHBEARER",
+        "closes the connection for another scheme than Bearer, and for a token with a scope that is not text",
+        "answers SASL_AUTHENTICATION_FAILED",
+        "Kafka raises an internal exception; a specific error code exists.",
+    ),
+    "bearer-key-algorithm": Difference(
+        "SaslAuthenticate, OAUTHBEARER",
+        "uses a key of the JWKS document by any algorithm of its type",
+        "uses a key that names its algorithm by this algorithm only",
+        "The issuer decides how its keys are used, not the token.",
+    ),
     "bytes-after-a-batch": Difference(
         "Produce v3+",
         "ignores trailing bytes that are too short to be a batch",

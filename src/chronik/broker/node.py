@@ -25,7 +25,7 @@ from chronik.broker.described_topics import DescribedTopics
 from chronik.broker.disk_errors import advice
 from chronik.broker.disk_watch import come_back, give_way
 from chronik.broker.dispatch import Dispatcher
-from chronik.broker.errors import CannotStart
+from chronik.broker.errors import BadSetting, CannotStart
 from chronik.broker.fetch_sessions import FetchSessions
 from chronik.broker.first_rules import bring_first_rules
 from chronik.broker.first_users import bring_first_users
@@ -51,6 +51,7 @@ from chronik.broker.services import Services
 from chronik.broker.settings import Settings
 from chronik.broker.settings.listeners import EVERYWHERE
 from chronik.broker.settings.resolving import LOOPBACK
+from chronik.broker.signing_keys import SigningKeys
 from chronik.broker.transaction_markers import LedHere, TransactionMarkers
 from chronik.broker.transaction_partitions import TransactionPartitions
 from chronik.metadata.commands.elect_leaders import PREFERRED, ElectLeaders
@@ -66,6 +67,8 @@ from chronik.runtime.errors import RuntimeFault
 from chronik.runtime.interfaces import Runtime
 from chronik.runtime.secured_network import SecuredNetwork
 from chronik.runtime.units import MINUTE_MS
+from chronik.security.errors import BadKey
+from chronik.security.token_source import token_login
 from chronik.storage.errors import StorageError, StorageFailed
 from chronik.wire.framing import make_scratch
 from chronik.wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
@@ -197,7 +200,7 @@ class Node:
             self.store.found_at(quorum_address(settings, self.quorum.address.port))
         self.following.begin()
         for listener in settings.listeners:
-            logins = self._logins(listener.name) if listener.needs_login else None
+            logins = await self._logins(listener.name) if listener.needs_login else None
             made = partial(ServerConnection, self, listener.name, logins=logins)
             tls = self.certificates.server(listener.name)
             opened_at = await runtime.network.listen(listener.host, listener.port, made, tls)  # type: ignore[arg-type]
@@ -234,12 +237,38 @@ class Node:
         own = self.settings.broker_login
         if own is None:
             return no_login
+        if own.source is not None:
+            try:
+                return token_login(self.runtime, own.source)
+            except BadKey as fault:
+                raise BadSetting(fault.key, fault.value, fault.reason) from None
         login = PasswordLogin(self.runtime, own.mechanism, own.user, own.password)
         self._base.closers.callback(login.close)
         return login
 
-    def _logins(self, listener: str) -> ListenerLogins:
-        return ListenerLogins(listener, self.live_settings, self._scram_users, self.runtime.randomness, self.metrics)
+    async def _logins(self, listener: str) -> ListenerLogins:
+        runtime, signing_keys = self.runtime, await self._signing_keys(listener)
+        return ListenerLogins(
+            listener,
+            self.live_settings,
+            self._scram_users,
+            runtime.randomness,
+            runtime.clock,
+            self.metrics,
+            signing_keys,
+        )
+
+    async def _signing_keys(self, listener: str) -> SigningKeys | None:
+        """Of the tokens that this listener accepts; None if it accepts none."""
+        bearer = self.settings.sasl_listeners[listener].bearer
+        if bearer is None:
+            return None
+        lane = self.runtime.disk.lane(f"signing keys of {listener}")
+        self._base.closers.callback(lane.close)
+        keys = SigningKeys(self.runtime, lane, listener, bearer, self.alarms)
+        await keys.open()
+        self.duties.start(f"signing keys of {listener}", keys.watch())
+        return keys
 
     def _services(self) -> Services:
         return Services(

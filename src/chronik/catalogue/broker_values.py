@@ -451,7 +451,7 @@ class BrokerValues:
     section("Logins")
     key(
         "sasl.enabled.mechanisms  list  GSSAPI  per-broker",
-        "Mechanisms of SASL listeners: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512. Can be set for one listener.",
+        "Mechanisms of SASL listeners: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER. Can be set for one listener.",
     )
     key(
         "sasl.jaas.config  password  -  per-broker",
@@ -473,6 +473,75 @@ class BrokerValues:
     connection_failed_authentication_delay_ms: int = key(
         "connection.failed.authentication.delay.ms  int  100  read-only  0..",
         "How long the answer to a failed login is held back.",
+    )
+
+    section("Logins by OAUTHBEARER: each key can be set for one listener, or for the mechanism on a listener")
+    key(
+        "sasl.oauthbearer.jwks.endpoint.url  string  -  read-only",
+        "Where the keys are that sign tokens (JWKS): https://HOST/PATH or file:///PATH. OAUTHBEARER needs it.",
+    )
+    key(
+        "sasl.oauthbearer.jwks.endpoint.refresh.ms  long  3600000  read-only",
+        "Interval at which the keys are read again. A token that names an unknown key causes it too, at most every "
+        "10 seconds.",
+    )
+    key(
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms  long  100  read-only",
+        "Pause after an attempt to read the keys that failed. It doubles with each further one.",
+    )
+    key(
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms  long  10000  read-only",
+        "Longest pause between attempts to read the keys.",
+    )
+    key(
+        "sasl.oauthbearer.expected.issuer  string  -  read-only",
+        "Required value of the claim iss. Not set: any.",
+    )
+    key(
+        "sasl.oauthbearer.expected.audience  list  ''  read-only",
+        "Audiences of which the claim aud must name one. Not set: a token with an audience is refused.",
+    )
+    key(
+        "sasl.oauthbearer.clock.skew.seconds  int  30  read-only",
+        "How far the clock of the issuer may differ from this node's.",
+    )
+    key(
+        "sasl.oauthbearer.scope.claim.name  string  scope  read-only",
+        "Claim with the scopes of a token.",
+    )
+    key(
+        "sasl.oauthbearer.sub.claim.name  string  sub  read-only",
+        "Claim with the name of the user.",
+    )
+    key(
+        "sasl.server.callback.handler.class  class  -  read-only",
+        "Kafka needs it for OAUTHBEARER. Allowed is only its OAuthBearerValidatorCallbackHandler, which Chronik's own "
+        "checks replace.",
+    )
+    key(
+        "sasl.oauthbearer.token.endpoint.url  string  -  read-only",
+        "Where this broker gets tokens to log in to others: https://HOST/PATH of a token endpoint, or file:///PATH of "
+        "a token.",
+    )
+    key(
+        "sasl.oauthbearer.client.credentials.client.id  string  -  read-only",
+        "Client id for the token endpoint.",
+    )
+    key(
+        "sasl.oauthbearer.client.credentials.client.secret  password  -  read-only",
+        "Client secret for the token endpoint.",
+    )
+    key(
+        "sasl.oauthbearer.scope  string  -  read-only",
+        "Scope that is asked for at the token endpoint.",
+    )
+    key(
+        "sasl.login.read.timeout.ms  int  -  read-only",
+        "How long the token endpoint may take to answer. Default: 10 seconds.",
+    )
+    key(
+        "sasl.login.callback.handler.class  class  -  read-only",
+        "Kafka needs it where brokers log in by OAUTHBEARER. Allowed is only its OAuthBearerLoginCallbackHandler.",
     )
 
     section("Transactions")

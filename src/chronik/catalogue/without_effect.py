@@ -21,10 +21,8 @@ sasl.kerberos.principal.to.local.rules  list  DEFAULT  per-broker
 sasl.kerberos.service.name  string  -  per-broker
 sasl.kerberos.ticket.renew.jitter  double  0.05  per-broker
 sasl.kerberos.ticket.renew.window.factor  double  0.8  per-broker
-sasl.login.callback.handler.class  class  -  read-only
 sasl.login.class  class  -  read-only
 sasl.login.connect.timeout.ms  int  -  read-only
-sasl.login.read.timeout.ms  int  -  read-only
 sasl.login.refresh.buffer.seconds  short  300  per-broker
 sasl.login.refresh.min.period.seconds  short  60  per-broker
 sasl.login.refresh.window.factor  double  0.8  per-broker
@@ -43,22 +41,8 @@ sasl.oauthbearer.assertion.file  string  -  read-only
 sasl.oauthbearer.assertion.private.key.file  string  -  read-only
 sasl.oauthbearer.assertion.private.key.passphrase  password  -  read-only
 sasl.oauthbearer.assertion.template.file  string  -  read-only
-sasl.oauthbearer.client.credentials.client.id  string  -  read-only
-sasl.oauthbearer.client.credentials.client.secret  password  -  read-only
-sasl.oauthbearer.clock.skew.seconds  int  30  read-only
-sasl.oauthbearer.expected.audience  list  ''  read-only
-sasl.oauthbearer.expected.issuer  string  -  read-only
-sasl.oauthbearer.jwks.endpoint.refresh.ms  long  3600000  read-only
-sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms  long  10000  read-only
-sasl.oauthbearer.jwks.endpoint.retry.backoff.ms  long  100  read-only
-sasl.oauthbearer.jwks.endpoint.url  string  -  read-only
 sasl.oauthbearer.jwt.retriever.class  class  org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever  read-only
 sasl.oauthbearer.jwt.validator.class  class  org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator  read-only
-sasl.oauthbearer.scope  string  -  read-only
-sasl.oauthbearer.scope.claim.name  string  scope  read-only
-sasl.oauthbearer.sub.claim.name  string  sub  read-only
-sasl.oauthbearer.token.endpoint.url  string  -  read-only
-sasl.server.callback.handler.class  class  -  read-only
 ssl.engine.factory.class  class  -  per-broker
 
 [TLS: details of Java's implementation; OpenSSL has its own]

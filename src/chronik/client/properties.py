@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Final
 
 from chronik.client.errors import ClientError
 from chronik.runtime.tls import TlsClient
+from chronik.wire.oauthbearer import OAUTHBEARER
 
 if TYPE_CHECKING:
     from chronik.client.routing import ClusterClient
     from chronik.peer.password_login import PasswordLogin
+    from chronik.peer.token_login import TokenLogin, TokenSource
     from chronik.runtime.interfaces import Runtime
     from chronik.wire.sasl import Mechanism
 
@@ -58,6 +60,7 @@ class ClientSecurity:
     security_protocol: str = PLAINTEXT
     tls: TlsClient | None = None
     credentials: Credentials | None = None
+    token_source: TokenSource | None = None  # for OAUTHBEARER, instead of credentials
 
     @classmethod
     def of(cls, properties: Mapping[str, str], read: Callable[[str], bytes] | None = None) -> ClientSecurity:
@@ -65,10 +68,12 @@ class ClientSecurity:
         protocol = properties.get("security.protocol", PLAINTEXT).strip().upper()
         if protocol not in PROTOCOLS:
             raise BadProperties("security.protocol", protocol, f"allowed: {', '.join(PROTOCOLS)}")
+        by_token = protocol.startswith("SASL") and properties.get(MECHANISM, "").strip().upper() == OAUTHBEARER
         return cls(
             protocol,
             _tls(properties, read) if protocol.endswith("SSL") else None,
-            _credentials(properties) if protocol.startswith("SASL") else None,
+            _credentials(properties) if protocol.startswith("SASL") and not by_token else None,
+            _token_source(properties) if by_token else None,
         )
 
     @classmethod
@@ -85,10 +90,12 @@ class ClientSecurity:
             return f"User:{self.tls.identity.subject}"
         return ANONYMOUS
 
-    def login(self, runtime: Runtime) -> PasswordLogin | None:
-        """For a ClusterClient; None if the client does not log in. Close it at the end."""
+    def login(self, runtime: Runtime) -> PasswordLogin | TokenLogin | None:
+        """For a ClusterClient; None if the client does not log in. Close it at the end. Raises BadProperties."""
         from chronik.peer.password_login import PasswordLogin
 
+        if self.token_source is not None:
+            return _token_login(runtime, self.token_source)
         known = self.credentials
         return None if known is None else PasswordLogin(runtime, known.mechanism, known.user, known.password)
 
@@ -139,6 +146,31 @@ def _tls(properties: Mapping[str, str], read: Callable[[str], bytes] | None) -> 
         return client_tls(properties.get, read or RealDisk().read_file)
     except BadKey as fault:
         raise BadProperties(fault.key, fault.value, fault.reason) from fault
+
+
+def _token_source(properties: Mapping[str, str]) -> TokenSource:
+    from chronik.catalogue.jaas import parse_jaas
+    from chronik.catalogue.values import InvalidValue
+    from chronik.security.errors import BadKey
+    from chronik.security.token_source import token_source
+
+    text = properties.get(JAAS, "").strip()
+    try:
+        return token_source(properties.get, parse_jaas(text).options if text else {})
+    except InvalidValue as fault:
+        raise BadProperties(JAAS, HIDDEN, str(fault)) from None
+    except BadKey as fault:
+        raise BadProperties(fault.key, fault.value, fault.reason) from None
+
+
+def _token_login(runtime: Runtime, source: TokenSource) -> TokenLogin:
+    from chronik.security.errors import BadKey
+    from chronik.security.token_source import token_login
+
+    try:
+        return token_login(runtime, source)
+    except BadKey as fault:
+        raise BadProperties(fault.key, fault.value, fault.reason) from None
 
 
 def _credentials(properties: Mapping[str, str]) -> Credentials:

@@ -21,7 +21,7 @@ KEPT_MAX: Final = 16  # salted passwords: a user has one for each mechanism, and
 
 
 class PasswordLogin:
-    """Close it at the end. `mechanism` is one of wire.sasl_clients.MECHANISMS."""
+    """Close it at the end. `mechanism` is one of wire.sasl_clients.BY_PASSWORD."""
 
     def __init__(self, runtime: Runtime, mechanism: str, user: str, password: str) -> None:
         self.mechanism, self.user = mechanism, user

@@ -327,7 +327,11 @@ class Peer:
         if response.error_code:
             what = f"{self.address} does not accept SASL mechanism {self._mechanism.name}"
             raise Refused(ErrorCode.of(response.error_code), what, f"it offers {', '.join(response.mechanisms)}")
-        self._authenticate(self._mechanism.first())
+        first = self._mechanism.first()
+        if isinstance(first, bytes):
+            self._authenticate(first)
+        else:
+            self.computing = first
 
     def _authenticate(self, token: bytes) -> None:
         self._enter(PeerState.LOGIN)

@@ -19,8 +19,8 @@ class Mechanism(Protocol):
 
     name: str  # as in sasl.enabled.mechanisms: "PLAIN", "SCRAM-SHA-512"
 
-    def first(self) -> bytes:
-        """The client's first message."""
+    def first(self) -> bytes | Awaitable[bytes]:
+        """The client's first message. One that has to be fetched is awaitable, as a reply may be."""
 
     def answer(self, challenge: bytes) -> bytes | Awaitable[bytes | None] | None:
         """The reply to the broker's message; None if the login is complete. Raises LoginFailed if the message is wrong.

@@ -11,6 +11,7 @@ import hmac
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
+from chronik.wire.oauthbearer import OAUTHBEARER
 from chronik.wire.peer_errors import LoginFailed
 from chronik.wire.sasl import Mechanism
 from chronik.wire.scram import (
@@ -31,7 +32,8 @@ from chronik.wire.scram import (
 )
 
 PLAIN: Final = "PLAIN"
-MECHANISMS: Final = (PLAIN, *KINDS)
+BY_PASSWORD: Final = (PLAIN, *KINDS)
+MECHANISMS: Final = (*BY_PASSWORD, OAUTHBEARER)
 NONCE_CHARS: Final = 32  # of 5 random bits each; Kafka draws 130 bits
 _NONCE_ALPHABET: Final = "0123456789abcdefghijklmnopqrstuv"  # a byte modulo 32 is fair
 
@@ -127,7 +129,7 @@ def nonce_of(drawn: bytes) -> str:
 
 
 def mechanism_of(name: str, user: str, password: str, drawn: bytes, derive: Derive = Derivation.compute) -> Mechanism:
-    """For one login by the mechanism of this name, one of MECHANISMS; `drawn` are NONCE_CHARS random bytes."""
+    """For one login by the mechanism of this name, one of BY_PASSWORD; `drawn` are NONCE_CHARS random bytes."""
     if name == PLAIN:
         return PlainLogin(user, password)
     return ScramLogin(KINDS[name], user, password, nonce_of(drawn), derive)

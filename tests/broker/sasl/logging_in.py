@@ -6,16 +6,18 @@ from typing import Any, TypeVar
 
 from chronik.broker.first_users import credential_of
 from chronik.metadata.commands.alter_scram_credentials import AlterScramCredentials
+from chronik.sim.disk import SimDisk
 from chronik.wire.compiler import decode
 from chronik.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from chronik.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from chronik.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from chronik.wire.notation import Request, Response
 from chronik.wire.scram import KINDS, salted_password
-from tests.broker.harness import Client
+from tests.broker.harness import NOW_MS, Client
 from tests.broker.hostile import World
 
 R = TypeVar("R", bound=Response)
+KEYS_PATH = "/etc/keys.json"
 PLAIN_USERS = (
     "org.apache.kafka.common.security.plain.PlainLoginModule required "
     'username="broker" password="b" user_broker="b" user_alice="secret" user_bob="geheim";'
@@ -28,6 +30,21 @@ SETTINGS = {
     "sasl_jaas_config": PLAIN_USERS,
 }
 ALICE, BOB = b"\0alice\0secret", b"\0bob\0geheim"
+
+
+BEARER_SETTINGS = {
+    "sasl_enabled_mechanisms": "PLAIN,OAUTHBEARER",
+    "sasl_oauthbearer_jwks_endpoint_url": f"file://{KEYS_PATH}",
+}
+NOW_S = NOW_MS // 1000
+
+
+async def make_bearer_world(keys: bytes, **settings: object) -> World:
+    """A node that verifies tokens with these keys."""
+    disk = SimDisk(0)
+    disk.make_directory("/etc")
+    disk.replace_file(KEYS_PATH, keys)
+    return await World.make(disk, **(SETTINGS | BEARER_SETTINGS | settings))
 
 
 async def make_world(**settings: object) -> World:

@@ -83,7 +83,7 @@ JAAS = "listener.name.clients.plain.sasl.jaas.config"
     ("keys", "key", "reason"),
     [
         ({"sasl.enabled.mechanisms": "GSSAPI"}, "sasl.enabled.mechanisms", "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"),
-        ({"sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER"}, "sasl.enabled.mechanisms", "cannot serve"),
+        ({"sasl.enabled.mechanisms": "PLAIN,DIGEST-MD5"}, "sasl.enabled.mechanisms", "cannot serve"),
         ({"sasl.enabled.mechanisms": ""}, "sasl.enabled.mechanisms", "nobody could log in"),
         ({JAAS: ""}, JAAS, "user_NAME"),
         ({JAAS: USERS[:-1]}, JAAS, "semicolon"),
@@ -115,7 +115,84 @@ def test_what_nobody_could_log_in_by_is_refused(keys: dict[str, str], key: str, 
     assert "sesame" not in str(refused.value)
 
 
+URL = "sasl.oauthbearer.jwks.endpoint.url"
+BEARER = {"sasl.enabled.mechanisms": "OAUTHBEARER", URL: "file:///etc/keys.json"}
+BEARER_JAAS = "listener.name.clients.oauthbearer.sasl.jaas.config"
+BEARER_MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+BY_TOKEN = {
+    "inter.broker.listener.name": "CLIENTS",
+    "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",
+    "sasl.oauthbearer.token.endpoint.url": "https://idp.example/token?a=b",
+    BEARER_JAAS: f'{BEARER_MODULE} required clientId="me" clientSecret="swordfish" scope="kafka" extension_pool="x";',
+}
+
+
+def test_tokens_are_verified_as_the_mechanism_the_listener_or_all_are_told() -> None:
+    keys = {
+        "sasl.oauthbearer.expected.issuer": "all",
+        "listener.name.clients.sasl.oauthbearer.expected.issuer": "listener",
+        "listener.name.clients.oauthbearer.sasl.oauthbearer.expected.audience": "one, two",
+        "listener.name.clients.sasl.oauthbearer.expected.audience": "three",
+        "listener.name.clients.oauthbearer.sasl.server.callback.handler.class": (
+            "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
+        ),
+    }
+    bearer = with_keys(BEARER | keys).sasl_listeners["CLIENTS"].bearer
+    assert bearer is not None
+    assert (bearer.path, bearer.url, bearer.where) == ("/etc/keys.json", None, "/etc/keys.json")
+    assert (bearer.issuer, bearer.audiences) == ("listener", {"one", "two"})
+    assert (bearer.clock_skew_s, bearer.refresh_ms, bearer.subject_claim) == (30, 3_600_000, "sub")
+    assert with_keys({}).sasl_listeners["CLIENTS"].bearer is None
+
+
+def test_brokers_log_in_by_tokens_of_an_endpoint_or_of_a_file() -> None:
+    login = with_keys(BEARER | BY_TOKEN).broker_login
+    assert login is not None
+    assert login.source is not None
+    assert (login.mechanism, str(login.source)) == ("OAUTHBEARER", "https://idp.example:443/token")
+    assert (login.source.client_id, login.source.client_secret, login.source.scope) == ("me", "swordfish", "kafka")
+    assert login.source.extensions == {"pool": "x"}
+    of_file = with_keys(BEARER | BY_TOKEN | {"sasl.oauthbearer.token.endpoint.url": "file:///run/token"}).broker_login
+    assert of_file is not None
+    assert str(of_file.source) == "/run/token"
+
+
+TOKEN_URL = "sasl.oauthbearer.token.endpoint.url"
+
+
+@pytest.mark.parametrize(
+    ("keys", "key", "reason"),
+    [
+        ({URL: ""}, URL, "cannot be verified"),
+        ({URL: "http://idp.example/keys"}, URL, "use https"),
+        ({URL: "http://127.0.0.1/keys"}, URL, "use https"),
+        ({URL: "ftp://idp.example/keys"}, URL, "https://HOST/PATH"),
+        ({URL: "file://host/keys"}, URL, "whole path"),
+        ({URL: "file:keys"}, URL, "whole path"),
+        ({URL: "https://user:swordfish@idp.example/keys"}, URL, "leave user"),
+        ({"listener.name.clients.sasl.oauthbearer.clock.skew.seconds": "x"}, "listener.name.clients", "number"),
+        ({"sasl.oauthbearer.jwks.endpoint.refresh.ms": "-1"}, "sasl.oauthbearer.jwks", "0 or more"),
+        ({"sasl.server.callback.handler.class": "com.example.H"}, "sasl.server.callback", "OAuthBearerValidator"),
+        ({BEARER_JAAS: f'{BEARER_MODULE} required unsecuredLoginStringClaim_sub="x";'}, "sasl.jaas", "signature"),
+        ({BEARER_JAAS: SCRAM}, BEARER_JAAS, "OAuthBearerLoginModule"),
+        (BY_TOKEN | {TOKEN_URL: ""}, TOKEN_URL, "token endpoint"),
+        (BY_TOKEN | {TOKEN_URL: "http://idp.example/token"}, TOKEN_URL, "use https"),
+        (BY_TOKEN | {BEARER_JAAS: f'{BEARER_MODULE} required clientId="me";'}, "sasl.oauthbearer.client", "secret"),
+        (BY_TOKEN | {BEARER_JAAS: f'{BEARER_MODULE} required extension_auth="x";'}, "sasl.jaas", "extension"),
+        (BY_TOKEN | {"sasl.login.read.timeout.ms": "0"}, "sasl.login.read", "milliseconds"),
+        (BY_TOKEN | {"sasl.login.callback.handler.class": "com.example.H"}, "sasl.login.callback", "LoginCallback"),
+    ],
+)
+def test_tokens_that_could_not_be_verified_or_fetched_are_refused(keys: dict[str, str], key: str, reason: str) -> None:
+    """Without an address of keys Kafka accepts tokens that nobody signed; here the node does not start."""
+    with pytest.raises(BadSetting, match=reason) as refused:
+        with_keys(BEARER | keys)
+    assert refused.value.key.startswith(key)
+    assert "swordfish" not in str(refused.value)
+
+
 def test_no_password_is_in_a_repr() -> None:
     printed = repr(with_keys(AMONG_BROKERS).sasl_listeners) + repr(with_keys(AMONG_BROKERS).broker_login)
+    printed += repr(with_keys(BEARER | BY_TOKEN).broker_login)
     assert "swordfish" not in printed
     assert "sesame" not in printed

@@ -130,6 +130,12 @@ def test_a_key_without_effect_is_noted_for_those_who_debug(key: str, caplog: pyt
 # Before and after, for keys whose values depend on other keys; for all others a value that is not the default will do.
 TWO = "listeners=PLAINTEXT://:1,OTHER://:2 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,OTHER:PLAINTEXT"
 SASL = f"{TWO.replace('OTHER:PLAINTEXT', 'OTHER:SASL_PLAINTEXT')} sasl.enabled.mechanisms=SCRAM-SHA-256"
+BEARER = f"{SASL.replace('SCRAM-SHA-256', 'OAUTHBEARER')} sasl.oauthbearer.jwks.endpoint.url=file:///keys"
+BY_TOKEN = (
+    f"{BEARER} inter.broker.listener.name=OTHER sasl.mechanism.inter.broker.protocol=OAUTHBEARER"
+    " sasl.oauthbearer.token.endpoint.url=https://h/token"
+    " sasl.oauthbearer.client.credentials.client.id=i sasl.oauthbearer.client.credentials.client.secret=s"
+)
 GUARDED = f"authorizer.class.name={STANDARD}"
 CHANGES = {
     "sasl.enabled.mechanisms": (SASL, SASL.replace("256", "512")),
@@ -138,6 +144,27 @@ CHANGES = {
         f"{SASL} inter.broker.listener.name=OTHER",
         f"{SASL} inter.broker.listener.name=OTHER sasl.mechanism.inter.broker.protocol=SCRAM-SHA-256",
     ),
+    "sasl.oauthbearer.jwks.endpoint.url": (BEARER, BEARER.replace("keys", "others")),
+    "sasl.server.callback.handler.class": (BEARER, f"{BEARER} sasl.server.callback.handler.class=com.example.Handler"),
+    "sasl.oauthbearer.token.endpoint.url": (BY_TOKEN, BY_TOKEN.replace("/token", "/other")),
+    "sasl.oauthbearer.client.credentials.client.id": (BY_TOKEN, BY_TOKEN.replace("client.id=i", "client.id=j")),
+    "sasl.oauthbearer.client.credentials.client.secret": (BY_TOKEN, BY_TOKEN.replace("secret=s", "secret=t")),
+    "sasl.oauthbearer.scope": (BY_TOKEN, f"{BY_TOKEN} sasl.oauthbearer.scope=kafka"),
+    "sasl.login.read.timeout.ms": (BY_TOKEN, f"{BY_TOKEN} sasl.login.read.timeout.ms=7"),
+    "sasl.login.callback.handler.class": (BY_TOKEN, f"{BY_TOKEN} sasl.login.callback.handler.class=com.example.Other"),
+    **{
+        f"sasl.oauthbearer.{name}": (BEARER, f"{BEARER} sasl.oauthbearer.{name}={value}")
+        for name, value in {
+            "jwks.endpoint.refresh.ms": "7",
+            "jwks.endpoint.retry.backoff.ms": "7",
+            "jwks.endpoint.retry.backoff.max.ms": "7",
+            "expected.issuer": "me",
+            "expected.audience": "us,them",
+            "clock.skew.seconds": "7",
+            "scope.claim.name": "scp",
+            "sub.claim.name": "azp",
+        }.items()
+    },
     "connections.max.reauth.ms": (SASL, f"{SASL} connections.max.reauth.ms=1000"),
     "process.roles": ("node.id=1 controller.quorum.bootstrap.servers=h:1 process.roles=broker", ""),
     "node.id": ("node.id=1", "node.id=2"),

@@ -37,7 +37,7 @@ class Login:
 
     @property
     def mechanisms(self) -> tuple[str, ...]:
-        return self._logins.settings.mechanisms
+        return self._logins.mechanisms
 
     @property
     def judged_by_metadata(self) -> Principal | None:
@@ -98,10 +98,17 @@ class Login:
             self._logins.refused(session.host, refusal, mechanism.name)
             raise
         self._mechanism = None
-        lifetime_ms = self._logins.settings.reauth_ms.get(mechanism.name, 0)
-        session.logged_in(principal, now_ns + lifetime_ms * NS_PER_MS if lifetime_ms else NEVER_NS)
+        lifetime_ms = self._lifetime_ms(mechanism.name, outcome.expires_ms)
+        session.logged_in(principal, NEVER_NS if lifetime_ms is None else now_ns + lifetime_ms * NS_PER_MS)
         self._logins.accepted()
-        return Step(outcome.token, lifetime_ms)
+        return Step(outcome.token, lifetime_ms or 0)
+
+    def _lifetime_ms(self, mechanism: str, expires_ms: int | None) -> int | None:
+        """How long a login holds that is complete now: until its credential expires, and no longer than is set for
+        the mechanism. None: as long as the connection."""
+        set_ms = self._logins.settings.reauth_ms.get(mechanism, 0) or None
+        left_ms = None if expires_ms is None else self._logins.left_ms(expires_ms)
+        return min((each for each in (set_ms, left_ms) if each is not None), default=None)
 
     def _may_renew(self, now_ns: int) -> bool:
         if self._session.open_until_ns >= NEVER_NS:

@@ -12,10 +12,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from chronik.broker.sasl.mechanism import LoginRefused, ServerMechanism
+from chronik.broker.sasl.oauthbearer import OAuthBearerServer
 from chronik.broker.sasl.plain import PlainServer
 from chronik.broker.sasl.scram import Known, ScramServer
 from chronik.metadata.image import Image, ScramCredential, ScramKey
 from chronik.raft.refusals import Refusals
+from chronik.wire.oauthbearer import OAUTHBEARER
 from chronik.wire.sasl_clients import NONCE_CHARS, PLAIN, nonce_of
 from chronik.wire.scram import KINDS, ScramKind
 
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
     from chronik.broker.live_settings import LiveSettings
     from chronik.broker.metrics import Metrics
     from chronik.broker.settings.sasl import SaslListener
-    from chronik.runtime.interfaces import Randomness
+    from chronik.broker.signing_keys import SigningKeys
+    from chronik.runtime.interfaces import Clock, Randomness
 
 log = logging.getLogger("chronik.broker.sasl")
 
@@ -57,15 +60,33 @@ class ScramUsers:
 
 class ListenerLogins:
     def __init__(
-        self, listener: str, live_settings: LiveSettings, users: ScramUsers, randomness: Randomness, metrics: Metrics
+        self,
+        listener: str,
+        live_settings: LiveSettings,
+        users: ScramUsers,
+        randomness: Randomness,
+        clock: Clock,
+        metrics: Metrics,
+        signing_keys: SigningKeys | None = None,
     ) -> None:
+        """`signing_keys` is for OAUTHBEARER. A listener that had none at the start does not serve it."""
         self._listener, self._live_settings = listener, live_settings
-        self._users, self._randomness, self._metrics = users, randomness, metrics
+        self._users, self._randomness, self._clock, self._metrics = users, randomness, clock, metrics
+        self._signing_keys = signing_keys
         self._refusals = Refusals(log)
 
     @property
     def settings(self) -> SaslListener:
         return self._live_settings.now.sasl_listeners[self._listener]
+
+    @property
+    def mechanisms(self) -> tuple[str, ...]:
+        named = self.settings.mechanisms
+        return tuple(each for each in named if each != OAUTHBEARER or self._signing_keys is not None)
+
+    def left_ms(self, expires_ms: int) -> int:
+        """Until this wall time; 0 if it is past."""
+        return max(0, expires_ms - self._clock.wall_ms())
 
     @property
     def refusal_delay_ms(self) -> int:
@@ -75,6 +96,8 @@ class ListenerLogins:
         """For one login by one of the listener's mechanisms."""
         if name == PLAIN:
             return PlainServer(self.settings.passwords)
+        if name == OAUTHBEARER and self._signing_keys is not None:
+            return OAuthBearerServer(self._signing_keys.verify)
         kind = KINDS[name]
         nonce = nonce_of(self._randomness.bytes(NONCE_CHARS))
         return ScramServer(kind, lambda user: self._users.known(kind, user), nonce)
@@ -85,5 +108,5 @@ class ListenerLogins:
     def refused(self, host: str, refusal: LoginRefused, mechanism: str) -> None:
         self._metrics.logins_refused += 1
         user = f" of user {refusal.user[:NAME_CHARS_SHOWN]!r}" if refusal.user else ""
-        what = f"login by {mechanism[:NAME_CHARS_SHOWN]!r} on {self._listener}{user}: {refusal.message}"
+        what = f"login by {mechanism[:NAME_CHARS_SHOWN]!r} on {self._listener}{user}: {refusal.reason}"
         self._refusals.note("login from", host, what)

@@ -17,11 +17,14 @@ INVALID_CREDENTIALS = (
 
 
 class LoginRefused(BrokerError):
-    """`message` is what the client is told, in Kafka's words; `user` is who it said it was, "" if it did not."""
+    """`message` is what the client is told, in Kafka's words; `user` is who it said it was, "" if it did not.
 
-    def __init__(self, message: str, user: str = "") -> None:
+    `reason` is for the log, where it says more than the client may know.
+    """
+
+    def __init__(self, message: str, user: str = "", reason: str = "") -> None:
         super().__init__(message)
-        self.message, self.user = message, user
+        self.message, self.user, self.reason = message, user, reason or message
 
 
 class Challenge(NamedTuple):
@@ -31,6 +34,7 @@ class Challenge(NamedTuple):
 class Accepted(NamedTuple):
     token: bytes  # the broker's last message
     user: str
+    expires_ms: int | None = None  # wall time at which the credential expires; None: it does not
 
 
 class ServerMechanism(Protocol):

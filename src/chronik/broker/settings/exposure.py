@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING
 from chronik.broker.errors import BadSetting
 from chronik.broker.settings.access import ALLOWS_EVERYBODY, AUTHORIZER, SUPER_USERS
 from chronik.broker.settings.listeners import ADMIN_ENDPOINT, PLAINTEXT, is_loopback
+from chronik.broker.settings.oauthbearer import RETRIEVER, VALIDATOR
 from chronik.broker.settings.tls import QUORUM_PRINCIPALS, quorum_principals, requires_certificates, secured_listeners
 from chronik.catalogue.broker_keys import BROKER_KEYS
 from chronik.catalogue.broker_values import ACTED_ON
 from chronik.catalogue.tls_keys import TLS_KEYS
 from chronik.runtime.permissions import others_may_read
+from chronik.security.token_source import READ_TIMEOUT
+from chronik.wire.oauthbearer import OAUTHBEARER
 from chronik.wire.sasl_clients import MECHANISMS, PLAIN
 
 if TYPE_CHECKING:
@@ -34,6 +37,9 @@ LISTENER_PREFIX = "listener.name."
 RESTRICTING_PREFIXES = ("sasl.", "delegation.token.")
 RESTRICTING = frozenset({SUPER_USERS, "principal.builder.class", "ssl.engine.factory.class"})
 SASL_KEYS = frozenset(each.name for each in ACTED_ON.values() if each.name.startswith("sasl."))
+BEARER_KEYS = frozenset(
+    each for each in SASL_KEYS if each.startswith("sasl.oauthbearer.") or each in (VALIDATOR, RETRIEVER, READ_TIMEOUT)
+)
 NOT_SERVED = (
     "access is not restricted by it, because this release does not serve it: remove the key, and restrict access by "
     "other means"
@@ -46,34 +52,53 @@ NO_SASL = (
     "access is not restricted by it, because no listener asks for logins: map one to SASL_SSL or SASL_PLAINTEXT by "
     "listener.security.protocol.map, or remove the key"
 )
+NO_BEARER = (
+    "access is not restricted by it, because it is a key of OAUTHBEARER, which the listener does not have: add it to "
+    "sasl.enabled.mechanisms, or remove the key"
+)
 NOT_ITS_LISTENER = "access is not restricted by it, because the listener of this name has no logins: remove the key"
 
 
-def require_no_restriction(static: Mapping[str, str], with_logins: Collection[str] = ()) -> None:
-    """Raises BadSetting for a key that restricts access in Kafka and has no effect here. `with_logins` are the names of
-    the listeners that require logins."""
+def require_no_restriction(static: Mapping[str, str], with_logins: Mapping[str, Collection[str]]) -> None:
+    """Raises BadSetting for a key that restricts access in Kafka and has no effect here. `with_logins` are the
+    mechanisms of the listeners that require logins, by name."""
+    served = {name.lower(): mechanisms for name, mechanisms in with_logins.items()}
     has_authorizer = bool(static.get(AUTHORIZER, "").strip())
     for key, text in static.items():
         if has_authorizer and key in (SUPER_USERS, ALLOWS_EVERYBODY):
             continue
         if _restricts(key, text.strip()):
-            reason = _why_idle(key, frozenset(name.lower() for name in with_logins))
+            reason = _why_idle(key, served)
             if reason:
                 definition = BROKER_KEYS.get(key)
                 hides = definition.is_sensitive if definition else key.startswith(LISTENER_PREFIX)
                 raise BadSetting(key, "[hidden]" if hides else text, reason)
 
 
-def _why_idle(key: str, with_logins: frozenset[str]) -> str:
+def _why_idle(key: str, served: Mapping[str, Collection[str]]) -> str:
     """Why a key that restricts access has no effect; empty if it has."""
     if key in SASL_KEYS:
-        return "" if with_logins else NO_SASL
+        return _why_idle_on(key, "", served)
     if key.lower().startswith(LISTENER_PREFIX):
         name, _, rest = key.lower().removeprefix(LISTENER_PREFIX).partition(".")
-        for mechanism in ("", *(f"{each.lower()}." for each in MECHANISMS)):
-            if rest.startswith(mechanism) and rest.removeprefix(mechanism) in SASL_KEYS:
-                return "" if name in with_logins else NOT_ITS_LISTENER
+        own = {name: served[name]} if name in served else {}
+        for mechanism in ("", *MECHANISMS):
+            prefix = f"{mechanism.lower()}." if mechanism else ""
+            if rest.startswith(prefix) and rest.removeprefix(prefix) in SASL_KEYS:
+                return _why_idle_on(rest.removeprefix(prefix), mechanism, own) and (
+                    NOT_ITS_LISTENER if not own else NO_BEARER
+                )
     return NOT_SERVED
+
+
+def _why_idle_on(key: str, mechanism: str, served: Mapping[str, Collection[str]]) -> str:
+    """Of a key for one mechanism, or for all, on these listeners."""
+    if not served:
+        return NO_SASL
+    if key in BEARER_KEYS and mechanism not in ("", OAUTHBEARER):
+        return NO_BEARER
+    is_bearer = key in BEARER_KEYS or mechanism == OAUTHBEARER
+    return NO_BEARER if is_bearer and not any(OAUTHBEARER in each for each in served.values()) else ""
 
 
 def require_secured(settings: Settings) -> None:
@@ -107,7 +132,8 @@ def _restricts(key: str, text: str) -> bool:
 
 def require_kept(settings: Settings) -> None:
     """Raises BadSetting where the node would be more open than its configuration says."""
-    require_no_restriction(settings.layers.static, settings.sasl_listeners)
+    served = {name: logins.mechanisms for name, logins in settings.sasl_listeners.items()}
+    require_no_restriction(settings.layers.static, served)
     require_secured(settings)
     require_guarded(settings)
     require_known_nodes(settings)

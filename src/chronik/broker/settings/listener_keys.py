@@ -20,3 +20,11 @@ class ListenerKeys:
         """The value for this listener, or for this mechanism on it. None if it is not set."""
         of_mechanism = f"{mechanism.lower()}." if mechanism else ""
         return self._static.get(f"{self._prefix}{of_mechanism}{key}".lower(), self._static.get(key.lower()))
+
+    def nearest(self, key: str, mechanism: str) -> tuple[str, str | None]:
+        """The mechanism's value on this listener, else the listener's, else that of all; before it its full name."""
+        names = (f"{self._prefix}{mechanism.lower()}.{key}", f"{self._prefix}{key}")
+        for name in names:
+            if name in self._static:
+                return name, self._static[name]
+        return key, self._static.get(key)

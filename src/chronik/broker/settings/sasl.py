@@ -1,28 +1,34 @@
 """The configuration of logins: the mechanisms of each SASL listener, and how brokers log in to each other.
 
 All checks run before a listener opens. They reject unsupported mechanisms, invalid JAAS texts, and listeners without
-mechanisms or without users of PLAIN. No error and no repr shows a value of a JAAS text.
+mechanisms, without users of PLAIN or without the keys that OAUTHBEARER needs. No error and no repr shows a value of a
+JAAS text.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from chronik.broker.errors import BadSetting
 from chronik.broker.settings.listener_keys import PREFIX, ListenerKeys
 from chronik.broker.settings.listeners import Listener
+from chronik.broker.settings.oauthbearer import BearerListener, bearer_listener, bearer_source
 from chronik.catalogue.jaas import Jaas, parse_jaas
 from chronik.catalogue.values import InvalidValue, split_list
+from chronik.wire.oauthbearer import OAUTHBEARER
 from chronik.wire.sasl_clients import MECHANISMS, PLAIN
+
+if TYPE_CHECKING:
+    from chronik.peer.token_login import TokenSource
 
 ENABLED: Final = "sasl.enabled.mechanisms"
 JAAS: Final = "sasl.jaas.config"
 INTER_BROKER: Final = "sasl.mechanism.inter.broker.protocol"
 REAUTH: Final = "connections.max.reauth.ms"
 HIDDEN: Final = "[hidden]"
-_modules: Final = {PLAIN: "PlainLoginModule"}
+_modules: Final = {PLAIN: "PlainLoginModule", OAUTHBEARER: "OAuthBearerLoginModule"}
 _scram_module: Final = "ScramLoginModule"
 
 
@@ -33,6 +39,7 @@ class SaslListener:
     mechanisms: tuple[str, ...]
     reauth_ms: Mapping[str, int]  # by mechanism: how long a login is valid; 0: unlimited
     passwords: Mapping[str, str] = field(repr=False)  # of PLAIN's users
+    bearer: BearerListener | None = None  # if OAUTHBEARER is one of the mechanisms
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +47,9 @@ class BrokerLogin:
     """How this broker logs in to others."""
 
     mechanism: str
-    user: str
-    password: str = field(repr=False)
+    user: str = ""
+    password: str = field(default="", repr=False)
+    source: TokenSource | None = None  # of tokens, for OAUTHBEARER
 
 
 def sasl_listeners(
@@ -68,6 +76,8 @@ def broker_login(
     if mechanism not in _enabled(keys, values):
         raise BadSetting(INTER_BROKER, mechanism, f"{ENABLED} of listener {name} does not have it: add it there")
     jaas = _jaas(name, mechanism, keys, values)
+    if mechanism == OAUTHBEARER:
+        return BrokerLogin(mechanism, source=bearer_source(keys, jaas))
     own = jaas.own if jaas is not None else None
     if own is None:
         raise BadSetting(
@@ -86,6 +96,7 @@ def _listener(listener: Listener, keys: ListenerKeys, values: Mapping[str, Any])
         if each not in MECHANISMS:
             raise BadSetting(ENABLED, each, f"{listener} cannot serve this mechanism: name one or more of {_known()}")
     passwords: dict[str, str] = {}
+    bearer: BearerListener | None = None
     for each in mechanisms:
         jaas = _jaas(listener.name, each, keys, values)
         if each == PLAIN:
@@ -93,9 +104,11 @@ def _listener(listener: Listener, keys: ListenerKeys, values: Mapping[str, Any])
                 reason = f'the users of PLAIN are written here: {_modules[PLAIN]} required user_NAME="password";'
                 raise BadSetting(_jaas_key(listener.name, each), "", reason)
             passwords = jaas.users
+        elif each == OAUTHBEARER:
+            bearer = bearer_listener(listener.name, keys, values, jaas)
     shared_ms = values[REAUTH]
     reauth_ms = {each: _reauth_ms(listener.name, each, keys, shared_ms) for each in mechanisms}
-    return SaslListener(mechanisms, reauth_ms, passwords)
+    return SaslListener(mechanisms, reauth_ms, passwords, bearer)
 
 
 def _enabled(keys: ListenerKeys, values: Mapping[str, Any]) -> tuple[str, ...]:
