@@ -23,11 +23,15 @@ INVALID_TOKEN: Final = refusal("invalid_token")
 
 class OAuthBearerServer:
     name = OAUTHBEARER
+    judged_by_metadata = None  # keys of the identity provider decide
 
     def __init__(self, verify: Callable[[str], BearerToken]) -> None:
         """`verify` raises a SecurityError for a token that is not accepted."""
         self._verify = verify
         self._refused = ""  # why the token was not accepted, once that is told
+
+    def look_again(self) -> None:
+        """Nothing was looked up in the metadata."""
 
     def step(self, message: bytes) -> Challenge | Accepted:
         if self._refused and message == REFUSAL_HEARD:
