@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from chronik.testing import Cluster
 from chronik.testing.certificates import Authority
 from tests.broker.sasl.identity_provider import CLIENT_ID, CLIENT_SECRET, IdentityProvider
+from tests.broker.sasl.tokens import token_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.usefixtures("uncomplaining_nodes")]
 
@@ -25,6 +27,7 @@ def test_records_are_replicated_over_tokens_that_expire(tmp_path: Path) -> None:
     trust.write_text(authority.pem)
     with IdentityProvider(authority.server().write(tmp_path / "idp.pem")) as provider:
         provider.lifetime_s = LIFETIME_S
+        client_token = token_of(int(time.time()), key=provider.key)  # valid for as long as the test takes
         module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
         settings = {
             "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
@@ -41,7 +44,7 @@ def test_records_are_replicated_over_tokens_that_expire(tmp_path: Path) -> None:
                 "bootstrap.servers": cluster.bootstrap,
                 "security.protocol": "SASL_PLAINTEXT",
                 "sasl.mechanism": "OAUTHBEARER",
-                "oauth_cb": lambda config: (provider.token(), 1e10),
+                "oauth_cb": lambda config: (client_token, 1e10),
                 "log_level": 2,
             }
             admin = AdminClient(login)

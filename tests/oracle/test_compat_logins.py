@@ -29,6 +29,7 @@ from chronik.wire.messages.api_versions import ApiVersionsRequest
 from chronik.wire.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
     UserName,
 )
 from chronik.wire.messages.heartbeat import HeartbeatRequest
@@ -420,6 +421,9 @@ def test_two_mechanisms_of_a_user_are_two_credentials_here(servers: tuple[Ports,
 
 def by_name(response: Any) -> Any:
     response.results.sort(key=lambda result: result.user)  # Kafka's order is that of a hash map
+    for result in response.results:
+        if isinstance(result, DescribeUserScramCredentialsResult):
+            result.credential_infos.sort(key=lambda info: info.mechanism)  # and so is this one
     return response
 
 
