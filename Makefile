@@ -3,8 +3,10 @@
 
 # Directory for the jars of real Kafkas. Set it to share them between clones.
 CHRONIK_CACHE ?= $(CURDIR)/.cache
-# Test processes; the suites are written for two cores.
+# Processes of the simulator and the fuzzer.
 JOBS ?= 2
+# Test processes. Tests with several nodes spend most of their time waiting, so there is one more than cores.
+TEST_JOBS ?= 3
 # Inputs of `make fuzz` for all decoders together, and frames for the quorum port.
 FUZZ_INPUTS ?= 1000000
 FUZZ_FRAMES ?= 1000000
@@ -28,8 +30,8 @@ SPARK_JARS := $(CHRONIK_CACHE)/spark-kafka-$(SPARK_KAFKA_VERSION)
 BENCHMARKS := $(wildcard benchmarks/*.py)
 
 BIN := .venv/bin
-# Tests that share a pair of real Kafkas run in one process, because starting them is expensive.
-PYTEST := $(BIN)/pytest -n $(JOBS) --dist loadgroup
+# tests/conftest.py says which tests run in one process, and in which order.
+PYTEST := $(BIN)/pytest -n $(TEST_JOBS) --dist loadgroup --no-loadscope-reorder
 PREPARE := sh tools/python tools/prepare_venv.py
 REQUIRE := sh tools/require
 

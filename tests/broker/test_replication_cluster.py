@@ -21,7 +21,7 @@ from chronik.client.topology import TopicPartition
 from chronik.runtime.real import real_runtime
 from chronik.wire.offset_specs import EARLIEST
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("replication-cluster")]
 
 PARTITIONS = 3
 

@@ -15,7 +15,7 @@ from chronik.runtime.real import real_runtime
 from chronik.testing import Cluster
 from tests.cli.conftest import Run
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("quorum-lost")]
 
 WITH_ADMIN = {"chronik.admin.listener": "127.0.0.1:0"}
 TRUTH = "no controller is elected: 1 of 3 voters answer, 2 are needed; no answer from nodes 2 and 3"

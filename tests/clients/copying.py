@@ -6,14 +6,15 @@ import itertools
 from collections import Counter
 from collections.abc import Iterator
 
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from chronik.testing import Cluster
-from tests.cluster.load import eventually, offsets_of
+from tests.cluster.load import answered, eventually, offsets_of
 
 PARTITIONS = 2
 PATIENCE_S = 250
+ATTEMPT_S = 20
 _numbers = itertools.count()
 
 
@@ -41,9 +42,23 @@ class Copying:
         assert producer.flush(PATIENCE_S) == 0
 
     def abort(self, index: int) -> None:
-        """Ends the open transaction of a copier that was killed, as the next user of its transactional id would."""
+        """Ends the open transaction of a copier that was killed, as the next user of its transactional id would.
+
+        Nodes die meanwhile, and librdkafka may wait forever for a coordinator that did (librdkafka#5511), so a producer
+        that has waited for a while is replaced by a new one.
+        """
         settings = {"bootstrap.servers": self.cluster.bootstrap, "transactional.id": self.transactional_id(index)}
-        Producer({**settings, "log_level": 0}).init_transactions(PATIENCE_S)
+
+        def look() -> bool:
+            try:
+                Producer({**settings, "log_level": 0}).init_transactions(ATTEMPT_S)
+            except KafkaException as fault:
+                if not fault.args[0].retriable():
+                    raise
+                return False
+            return True
+
+        eventually(look, f"a new epoch of {self.transactional_id(index)}")
 
     def wait_for_output(self, more: int) -> None:
         """Until the target has grown, or all is copied: what is killed next is killed at work."""
@@ -99,7 +114,8 @@ def ends(cluster: Cluster, topic: str, isolation: str) -> dict[int, int]:
 
 def committed(cluster: Cluster, group: str, topic: str) -> dict[int, int]:
     consumer = consumer_of(cluster, "read_committed", group)
-    places = consumer.committed([TopicPartition(topic, index) for index in range(PARTITIONS)], PATIENCE_S)
+    wanted = [TopicPartition(topic, index) for index in range(PARTITIONS)]
+    places = eventually(lambda: answered(lambda: consumer.committed(wanted, PATIENCE_S)), f"the offsets of {group}")
     consumer.close()
     return {at.partition: max(at.offset, 0) for at in places}
 

@@ -14,7 +14,7 @@ from tests.clients.contract import ClientContract
 from tests.clients.driver import Driver, ProcessDriver
 
 skip_module_without("npm")
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("node-clients")]
 
 SOURCES = [DRIVERS / "node" / name for name in ("driver.js", "package.json", "package-lock.json")]
 

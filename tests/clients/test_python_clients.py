@@ -45,7 +45,7 @@ class TestKafkaPythonOf2016(ClientContract):
             api_version=(0, 10, 1),
             value_serializer=lambda value: json.dumps(value).encode(),
         )
-        offsets = [producer.send("json-0-10-1", {"n": n}, partition=0).get(timeout=5).offset for n in range(3)]
+        offsets = [producer.send("json-0-10-1", {"n": n}, partition=0).get(timeout=60).offset for n in range(3)]
         producer.close()
         assert offsets == [0, 1, 2]
 

@@ -29,7 +29,8 @@ from chronik.wire.isolation import READ_COMMITTED
 from chronik.wire.offset_specs import EARLIEST, LATEST
 from tests.clients.copier import LIBRARIES
 
-pytestmark = pytest.mark.slow  # transactions of real clients, and brokers that are killed
+# Transactions of real clients, and brokers that are killed.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("transactional-clients")]
 # Kills of the others' clients, and of brokers under them, take a minute each: `make clients` runs them.
 OTHERS_ARE_LONG = [each if each == "chronik" else pytest.param(each, marks=pytest.mark.long) for each in LIBRARIES]
 

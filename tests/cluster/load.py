@@ -25,6 +25,18 @@ T = TypeVar("T")
 PARTITIONS = 3
 PATIENCE_S = 120  # of everybody here: only a cluster that hangs uses it up
 LOOK_S = 0.02
+# Errors of single requests, which librdkafka does not repeat, while nodes die and others take over. It forgets a broker
+# that the metadata does not list any longer, and fails what it has sent there with _DESTROY_BROKER.
+PASSING = {
+    KafkaError._DESTROY_BROKER,
+    KafkaError._TRANSPORT,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+}
 
 
 def rounds(few: int) -> int:
@@ -187,13 +199,16 @@ def read_all(
 
 
 def offsets_of(consumer: Consumer, place: TopicPartition) -> tuple[int, int] | None:
-    """None while a new leader does not know yet how far its predecessor had committed, or while the client has no
-    connection to it: librdkafka reports that with codes of its own, which are negative."""
+    """None while a new leader does not know yet how far its predecessor had committed."""
+    return answered(lambda: consumer.get_watermark_offsets(place, timeout=PATIENCE_S))
+
+
+def answered(ask: Callable[[], T]) -> T | None:
+    """What a cluster answers to librdkafka. None for now if the node that was asked dies or has another task since."""
     try:
-        return consumer.get_watermark_offsets(place, timeout=PATIENCE_S)
+        return ask()
     except KafkaException as fault:
-        code = fault.args[0].code()
-        if code >= 0 and code != KafkaError.OFFSET_NOT_AVAILABLE:
+        if fault.args[0].code() not in PASSING:
             raise
         return None
 

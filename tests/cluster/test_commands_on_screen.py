@@ -25,7 +25,7 @@ from chronik.wire.messages.describe_producers import (
     TopicRequest,
 )
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("commands-on-screen")]
 
 ROWS, COLUMNS = 24, 80
 COMMAND = [sys.executable, "-m", "chronik.cli"]

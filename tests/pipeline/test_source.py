@@ -18,7 +18,7 @@ from chronik.pipeline.columns import COLUMNS
 from chronik.pipeline.options import parse
 from chronik.pipeline.source import TopicReader, TopicStreamReader
 
-pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.xdist_group("compat")]  # whose Kafka it shares
+pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.xdist_group("kafka")]  # which it shares
 
 COMMITTED, ABORTED, OPEN = (b"committed %d", b"aborted %d", b"open %d")
 

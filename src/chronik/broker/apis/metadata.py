@@ -49,17 +49,12 @@ TOPICS_AT_ONCE = 8  # as most clients ask for; more are described in turns
 
 
 def _unconfirmed(request: MetadataRequest, context: Context) -> MetadataResponse | None:
-    """No leader of the quorum can be reached: what this node knows of topics may be the past, so it says nothing. Who
-    asks for all of them gets no answer: without a topic there is no place for an error, and an empty list would be
-    taken for a cluster without topics."""
-    if _asks_for_all(request, context):
-        return None
-    topics = []
-    for topic in request.topics or []:
-        is_missing = topic.name in INTERNAL_TOPICS and context.services.store.image.topic_named(topic.name) is None
-        error = ErrorCode.INVALID_REPLICATION_FACTOR if is_missing else ErrorCode.LEADER_NOT_AVAILABLE
-        topics.append(_unknown(topic.name, topic.topic_id, error))
-    return _response(request, context, topics)
+    """No leader of the quorum can be reached: what this node knows of topics may be the past, so it says nothing of
+    them. It has no error for them either: an empty list would be taken for a cluster without topics, and after an error
+    for one topic a client asks this node again, for as long as the connection lasts, while the others know the leader.
+    Without a response the client asks another node and keeps the leaders that it knows."""
+    is_about_topics = request.topics or _asks_for_all(request, context)
+    return None if is_about_topics else _response(request, context, [])
 
 
 @api(
