@@ -176,10 +176,10 @@ def _token_login(runtime: Runtime, source: TokenSource) -> TokenLogin:
 def _credentials(properties: Mapping[str, str]) -> Credentials:
     from chronik.catalogue.jaas import parse_jaas
     from chronik.catalogue.values import InvalidValue
-    from chronik.wire.sasl_clients import MECHANISMS
+    from chronik.wire.sasl_clients import BY_PASSWORD, MECHANISMS
 
     mechanism = properties.get(MECHANISM, "").strip().upper()
-    if mechanism not in MECHANISMS:
+    if mechanism not in BY_PASSWORD:
         raise BadProperties(MECHANISM, mechanism, f"write one of {', '.join(MECHANISMS)}")
     try:
         jaas = parse_jaas(properties.get(JAAS, ""))

@@ -29,7 +29,7 @@ from chronik.client.properties import (
 from chronik.pipeline.connection import BlockingConnection
 from chronik.pipeline.errors import PipelineError
 from chronik.runtime.real import real_runtime
-from chronik.wire.sasl_clients import MECHANISMS, NONCE_CHARS
+from chronik.wire.sasl_clients import BY_PASSWORD, NONCE_CHARS
 
 if TYPE_CHECKING:
     from chronik.client.routing import ClusterClient
@@ -67,8 +67,8 @@ WITHOUT_EFFECT: Final = (
 )
 # By the beginning of their names: what Chronik cannot do.
 REFUSED: Final = {
-    "kafka.sasl.kerberos.": f"GSSAPI is not supported; mechanisms are {', '.join(MECHANISMS)}",
-    "kafka.sasl.oauthbearer.": f"OAUTHBEARER is not supported; mechanisms are {', '.join(MECHANISMS)}",
+    "kafka.sasl.kerberos.": f"GSSAPI is not supported; mechanisms are {', '.join(BY_PASSWORD)}",
+    "kafka.sasl.oauthbearer.": f"OAUTHBEARER is not supported; mechanisms are {', '.join(BY_PASSWORD)}",
     "kafka.sasl.login.": "there is no Java login to configure",
     "kafka.sasl.client.callback.handler.class": "there is no Java login to configure",
     "kafka.ssl.engine.factory.class": "there is no Java class to load",
@@ -100,9 +100,14 @@ class QuerySecurity:
         if not self.properties:
             return NO_SECURITY
         try:
-            return ClientSecurity.of(dict(self.properties))
+            known = ClientSecurity.of(dict(self.properties))
+            if known.token_source is not None:  # workers have no loop that could renew a token
+                raise BadProperties(
+                    "sasl.mechanism", "OAUTHBEARER", f"not supported in queries; write one of {', '.join(BY_PASSWORD)}"
+                )
         except BadProperties as fault:
             raise self._refused(fault) from None
+        return known
 
     def client(self, bootstrap: str, client_id: str) -> AbstractAsyncContextManager[ClusterClient]:
         """For `async with`, on the driver and in sinks. Raises UNSUPPORTED_SECURITY."""
