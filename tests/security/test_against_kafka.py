@@ -32,7 +32,14 @@ ATTRIBUTES = (
     NameOID.TITLE,
     NameOID.SERIAL_NUMBER,
 )
-SUBJECTS = ("CN=Duke,OU=ServiceUsers,O=Org,C=US", "CN=kafka-1.example.com", "CN=a\\,b,O=x", "OU=x,CN=y", "")
+SUBJECTS = (
+    "CN=Duke,OU=ServiceUsers,O=Org,C=US",
+    "CN=kafka-1.example.com",
+    "CN=a\\,b,O=x",
+    "OU=x,CN=y",
+    "",
+    "CN=\u212aafka",
+)
 RULES = (
     "DEFAULT",
     "",
@@ -44,6 +51,8 @@ RULES = (
     "RULE:CN=Duke/admin/",
     "RULE:.*/a\\/b/",
     "RULE:^CN=(.*)$/User-$1-$1/",
+    "RULE:^CN=(\\w+)$/$1/L",
+    "RULE:(?i)^cn=(k[a-z]+)$/$1/",
 )
 
 

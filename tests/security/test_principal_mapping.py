@@ -40,3 +40,20 @@ def test_a_pattern_must_match_the_whole_subject() -> None:
 def test_rules_that_cannot_be_read_are_refused(rules: str) -> None:
     with pytest.raises(BadRules):
         PrincipalMapping(rules)
+
+
+def test_no_subject_takes_long_to_match() -> None:
+    """The rule is that of Kafka's documentation. A backtracking matcher needs a minute for a twentieth of this subject,
+    in which the node serves nobody."""
+    mapping = PrincipalMapping("RULE:^CN=(.*?),OU=(.*?),O=(.*?),L=(.*?),ST=(.*?),C=(.*?)$/$1@$2/L,DEFAULT")
+    subject = "CN=" + ",OU=,O=,L=,ST=" * 2_000
+    assert mapping.name(subject) == subject
+
+
+@pytest.mark.parametrize("rules", ["RULE:^CN=(\\w+)$/$1/L", "RULE:(?i)^CN=kafka$/kafka/", "RULE:(?si)CN=KAFKA/kafka/"])
+@pytest.mark.parametrize("subject", ["CN=\u212aafka", "CN=kaf\u212aa"])
+def test_a_letter_that_looks_like_one_of_ascii_makes_nobody_somebody_else(rules: str, subject: str) -> None:
+    """In Java \\w is ASCII, and so is the comparison that ignores case; the Kelvin sign in lower case is a k."""
+    assert PrincipalMapping(rules).name("CN=kafka") == "kafka"
+    with pytest.raises(NoRuleFits):
+        PrincipalMapping(rules).name(subject)
