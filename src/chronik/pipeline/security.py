@@ -29,6 +29,7 @@ from chronik.client.properties import (
 from chronik.pipeline.connection import BlockingConnection
 from chronik.pipeline.errors import PipelineError
 from chronik.runtime.real import real_runtime
+from chronik.wire.oauthbearer import OAUTHBEARER
 from chronik.wire.sasl_clients import BY_PASSWORD, NONCE_CHARS
 
 if TYPE_CHECKING:
@@ -99,15 +100,14 @@ class QuerySecurity:
         """What the keys mean, with the files as they are now. Raises UNSUPPORTED_SECURITY."""
         if not self.properties:
             return NO_SECURITY
+        given = dict(self.properties)
         try:
-            known = ClientSecurity.of(dict(self.properties))
-            if known.token_source is not None:  # workers have no loop that could renew a token
-                raise BadProperties(
-                    "sasl.mechanism", "OAUTHBEARER", f"not supported in queries; write one of {', '.join(BY_PASSWORD)}"
-                )
+            if given.get("sasl.mechanism", "").strip().upper() == OAUTHBEARER:  # workers could not renew a token
+                allowed = f"not supported in queries; write one of {', '.join(BY_PASSWORD)}"
+                raise BadProperties("sasl.mechanism", OAUTHBEARER, allowed)
+            return ClientSecurity.of(given)
         except BadProperties as fault:
             raise self._refused(fault) from None
-        return known
 
     def client(self, bootstrap: str, client_id: str) -> AbstractAsyncContextManager[ClusterClient]:
         """For `async with`, on the driver and in sinks. Raises UNSUPPORTED_SECURITY."""
