@@ -170,7 +170,7 @@ def main() -> int:
         console.print(f"acknowledged {count:,}, read again {len(found):,}, lost {lost}, doubled {doubled}. {verdict}")
         is_right = not lost and not doubled and run_transfers(broker, properties, console)
         if options.secure:
-            console.print("The pipeline is left out: it supports neither TLS nor logins.")
+            console.print("The Spark part is shown by the demo without --secure.")
         elif not options.without_spark:
             is_right &= run_stage(broker, console, Path(broker.data) / "lake")
     return 0 if is_right else 1
