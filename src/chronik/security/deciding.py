@@ -108,11 +108,13 @@ def decide_any(
                     return Decision(False, Why.DENIED, rule)
                 else:
                     denied.add((pattern, name))
+    # Only lengths that occur: names can be long, and each length costs a copy of the name.
+    lengths = sorted({len(name) for pattern, name in denied if pattern == PREFIXED})
     for rule in sorted(allowed):
         if (rule.pattern, rule.name) == (LITERAL, WILDCARD):
             return Decision(True, Why.ALLOWED, rule)
         if rule.pattern == LITERAL and (LITERAL, rule.name) in denied:
             continue
-        if not any((PREFIXED, rule.name[:length]) in denied for length in range(1, len(rule.name) + 1)):
+        if not any((PREFIXED, rule.name[:length]) in denied for length in lengths if length <= len(rule.name)):
             return Decision(True, Why.ALLOWED, rule)
     return decided
