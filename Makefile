@@ -30,8 +30,8 @@ SPARK_JARS := $(CHRONIK_CACHE)/spark-kafka-$(SPARK_KAFKA_VERSION)
 BENCHMARKS := $(wildcard benchmarks/*.py)
 
 BIN := .venv/bin
-# tests/conftest.py says which tests run in one process, and in which order.
-PYTEST := $(BIN)/pytest -n $(TEST_JOBS) --dist loadgroup --no-loadscope-reorder
+# tests/distribution.py says which tests run in one process, and in which order.
+PYTEST := $(BIN)/pytest -n $(TEST_JOBS) --dist loadgroup
 PREPARE := sh tools/python tools/prepare_venv.py
 REQUIRE := sh tools/require
 

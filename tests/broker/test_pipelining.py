@@ -99,7 +99,7 @@ def test_a_followers_second_fetch_ends_its_first() -> None:
         await asyncio.sleep(0)
         assert not waiting.done()
         follower.start(fetch(begun.session_id, 2, 30_000), 18)
-        await asyncio.wait_for(waiting, 5)
+        await asyncio.wait_for(waiting, 60)
         await node.stop()
 
     asyncio.run(story())

@@ -19,7 +19,7 @@ from chronik.testing import Cluster
 from tests.broker.tls_files import Files
 from tests.clients.drivers.kafka_tools import KafkaTools
 
-WAIT_S = 30
+WAIT_S = 120
 NAMES = (None, "alice")  # of the client's certificate
 
 

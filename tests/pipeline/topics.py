@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 Row = tuple[Any, ...]
-TIMEOUT_S = 30
+TIMEOUT_S = 120
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 

@@ -187,7 +187,7 @@ CASES = [
     Planted(
         topic_bugs.log_of_the_old_topic_is_used_for_the_new_one,
         "recreated",
-        0,
+        12,
         None,
         ("7", "8", "9", "a node stops by itself"),
     ),
@@ -222,7 +222,7 @@ CASES = [
         only="rot in checkpoint",
     ),
     Planted(loss_bugs.a_snapshot_with_a_wrong_bit_is_believed, "loss", 2, None, ("4", "25"), only="rot in snapshot"),
-    Planted(loss_bugs.an_amnesiac_votes_at_once, "loss", 18, FORGOT_AND_ELECTED, ("4", "25"), seeds_max=40),
+    Planted(loss_bugs.an_amnesiac_votes_at_once, "loss", 57, FORGOT_AND_ELECTED, ("4", "25"), seeds_max=40),
     Planted(loss_bugs.silent_brokers_are_never_fenced, "lasting", 0, None, "25", only="mute node"),
     Planted(loss_bugs.a_hung_disk_is_not_noticed, "lasting", 1, None, "25", only="hung disk"),
     Planted(loss_bugs.mended_replicas_are_not_taken_back, "loss", 0, None, "25", only="rot in segment"),
