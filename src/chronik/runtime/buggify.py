@@ -106,6 +106,3 @@ FETCH_SESSION_LOST = Point("broker: a fetch session is forgotten")
 LONG_WAY = Point("broker: a plain produce request takes the way of the others")
 IDS_DROPPED = Point("broker: the rest of a block of producer ids is thrown away")
 DESCRIPTION_DROPPED = Point("broker: the cached description of a topic is dropped")
-
-# New points stand at the end, whatever they belong to: a world draws for them in this order.
-LONG_CUT = Point("storage: a cut is prepared though little has to be read for it")

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from chronik.runtime.buggify import LONG_CUT
 from chronik.runtime.pieces import Work
 from chronik.storage.errors import CorruptSegment
 from chronik.storage.producer_state import ProducerState
@@ -48,8 +47,7 @@ def preparing_cut(log: Log, offset: int) -> Work[None] | None:
     if _is_prepared(log, offset, log.generation):
         return None
     begin_offset, _ = _replayed_from(log, offset)
-    is_long = offset - begin_offset > AT_ONCE_RECORDS_MAX or (LONG_CUT.is_on and LONG_CUT.fires())
-    return _prepare(log, offset) if is_long else None
+    return _prepare(log, offset) if offset - begin_offset > AT_ONCE_RECORDS_MAX else None
 
 
 def _prepare(log: Log, offset: int) -> Work[None]:
