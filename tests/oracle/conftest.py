@@ -54,9 +54,10 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Pair]]
 
 @pytest.fixture(params=RELEASES)
 def pair(request: pytest.FixtureRequest, pairs: dict[str, Pair]) -> Iterator[Pair]:
-    """A Kafka and a Chronik, and names that no other test uses."""
+    """A Kafka and a Chronik, and names that no other test uses: two files may have tests of the same name."""
     pair = pairs[request.param]
-    pair.prefix = re.sub(r"[^a-z0-9]+", "-", request.node.name.removeprefix("test_"))[:80]
+    file = request.path.stem.removeprefix("test_compat_")
+    pair.prefix = re.sub(r"[^a-z0-9]+", "-", f"{file}-{request.node.name.removeprefix('test_')}")[:100]
     pair.case = ""
     yield pair
     for server in pair.servers:

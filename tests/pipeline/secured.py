@@ -63,12 +63,14 @@ class Secured:
             }
         )
         self.admin = LiveCluster(self.main, self.security(ADMIN, PLAIN))
-        self.add_user(ALICE)
+        self.user(ALICE)
 
-    def add_user(self, name: str) -> None:
-        """Who logs in by SCRAM, with PASSWORD."""
+    def user(self, name: str) -> str:
+        """Made by the admin: logs in by SCRAM with PASSWORD. Rules for `alice` stay, so a test that expects denials has
+        a user of its own."""
         for mechanism in KINDS:
             asyncio.run(self._add_user(name, mechanism))
+        return name
 
     async def _add_user(self, name: str, mechanism: str) -> None:
         runtime = real_runtime()

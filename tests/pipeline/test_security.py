@@ -271,8 +271,8 @@ def test_the_hosts_name_is_checked_unless_the_check_is_turned_off(secured: Secur
 @pytest.mark.slow
 def test_each_denial_names_what_is_missing_and_the_command_that_allows_it(secured: Secured, unique: Make) -> None:
     """An exactly-once sink needs four permissions. Whoever runs what each error says gets to the next, and is done."""
-    topic = secured.topic(unique("denied"))
-    to = batch_writer.options(secured.main, topic, security=secured.security(ALICE))
+    topic, user = secured.topic(unique("denied")), secured.user(unique("writer"))
+    to = batch_writer.options(secured.main, topic, security=secured.security(user))
     query = unique("query")
     for missing in (
         ("read", "group", f"chronik-spark/{query}"),
@@ -283,7 +283,7 @@ def test_each_denial_names_what_is_missing_and_the_command_that_allows_it(secure
         with pytest.raises(PipelineError) as denied:
             batch_writer.write_batch(to, query, "run", 0, [["a", "b"]])
         told = denied.value.parameters
-        assert (denied.value.condition, told["principal"]) == ("ACCESS_DENIED", "User:alice")
+        assert (denied.value.condition, told["principal"]) == ("ACCESS_DENIED", f"User:{user}")
         assert (told["operation"], told["resource"], told["name"]) == missing
         secured.allow(told["command"])
     batch_writer.write_batch(to, query, "run", 0, [["a", "b"]])

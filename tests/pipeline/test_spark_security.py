@@ -54,6 +54,7 @@ def test_a_restricted_user_reads_and_writes_exactly_once_over_sasl_ssl(
 ) -> None:
     """Driver and tasks log in, on both sides of a query, and nothing that Spark keeps of it has the password."""
     source, target = secured.topic(unique("from"), ("a", "b", "c")), secured.topic(unique("to"))
+    user = secured.user(unique("restricted"))
     for rule in (
         f"--operation read --topic {source} --topic __consumer_offsets",
         f"--operation write --topic {target}",
@@ -61,10 +62,10 @@ def test_a_restricted_user_reads_and_writes_exactly_once_over_sasl_ssl(
         "--operation read --group chronik-spark/ --prefix",
         "--operation write --transactional-id chronik-spark/ --prefix",
     ):
-        secured.allow(f"chronik acl add --principal {ALICE} {rule}")
+        secured.allow(f"chronik acl add --principal {user} {rule}")
     frame = (
         spark.readStream.format("chronik")
-        .options(**secured.options(ALICE))
+        .options(**secured.options(user))
         .option("subscribe", source)
         .option("kafka.group.id", "reader")
         .option("startingOffsets", "earliest")
@@ -76,7 +77,7 @@ def test_a_restricted_user_reads_and_writes_exactly_once_over_sasl_ssl(
         query = (
             frame.select("value")
             .writeStream.format("chronik")
-            .options(**secured.options(ALICE))
+            .options(**secured.options(user))
             .options(topic=target, exactlyOnce="true", checkpointLocation=str(checkpoint))
             .trigger(availableNow=True)
             .start()
@@ -214,8 +215,7 @@ def test_a_pipeline_runs_with_the_permissions_that_the_documentation_lists(
     secured: Secured, unique: Make, tmp_path: Path
 ) -> None:
     """A table, dead letters and a topic, by a user who may do nothing else. No output has the password."""
-    user = "etl"
-    secured.add_user(user)
+    user = secured.user("etl")
     source = secured.topic(unique("orders"), ('{"id": 1}', '{"id": 2}', "no JSON"))
     target, letters, events = secured.topic(unique("ids")), secured.topic(f"{source}.dlq"), EVENTS_TOPIC
     secured.topic(events)
