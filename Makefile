@@ -73,8 +73,9 @@ fmt: venv  ## format the code and fix what ruff can fix
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-docs: venv  ## generate docs/configuration.md from the catalogue of configuration keys
-	$(BIN)/python -m chronik.broker.settings.document > docs/configuration.md
+docs: venv  ## generate the reference pages and build the documentation site into build/site; fails on broken links
+	$(BIN)/python tools/reference_pages.py
+	$(BIN)/zensical build --clean --strict --config-file zensical.toml
 
 bench: $(BENCHMARKS:benchmarks/%.py=bench-%)  ## run all benchmarks, print and store the results; bench-wire runs one
 

@@ -1,4 +1,4 @@
-"""docs/compatibility.md says what the handlers serve, and what the comparison with Kafka excepts."""
+"""docs/reference/compatibility.md says what the handlers serve, and what the comparison with Kafka excepts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from chronik.broker.api import served_apis
 from chronik.broker.compatibility import DIFFERENCES, document
 
-PAGE = Path(__file__).parents[2] / "docs" / "compatibility.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "compatibility.md"
 
 
 def test_the_page_is_up_to_date() -> None:

@@ -78,6 +78,6 @@ def test_every_alert_says_what_to_do() -> None:
 
 
 def test_the_reference_lists_every_metric_with_its_type() -> None:
-    documented = dict(_row.findall((DOCS / "metrics.md").read_text()))
+    documented = dict(_row.findall((DOCS / "reference" / "metrics.md").read_text()))
     assert documented.keys() - WITH_TLS == served().keys()
     assert {name: kind for name, kind in documented.items() if name not in WITH_TLS} == served()

@@ -1,7 +1,7 @@
 """CONTRIBUTING says that a new configuration key takes three files. This adds one to a copy of the sources.
 
 The row in the catalogue, the code that reads the value, and a test. The file, DescribeConfigs, AlterConfigs and
-docs/configuration.md know the key without further edits.
+docs/reference/configuration.md know the key without further edits.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""docs/how-to-secure.md, command by command, against three nodes that are processes."""
+"""docs/how-to/secure.md, command by command, against three nodes that are processes."""
 
 from __future__ import annotations
 
@@ -29,4 +29,4 @@ def test_every_command_of_the_guide_prints_what_the_guide_says(tmp_path: Path) -
         "KAFKA_CHRONIK_ADMIN_LISTENER": "none",  # its port would follow from that of the clients
     }
     with Shell(tmp_path, environment) as shell:
-        assert check(ROOT / "docs/how-to-secure.md", shell, replaced) >= STEPS_MIN
+        assert check(ROOT / "docs/how-to/secure.md", shell, replaced) >= STEPS_MIN

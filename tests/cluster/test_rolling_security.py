@@ -1,6 +1,6 @@
 """Security that changes while a cluster serves: from PLAINTEXT to SASL_SSL with access rules; the password of brokers.
 
-The steps are those of docs/how-to-secure.md. Nodes are processes with the files of `chronik init`; after each change of
+The steps are those of docs/how-to/secure.md. Nodes are processes with the files of `chronik init`; after each change of
 a file its node is restarted, and the next one waits until every replica is in sync. No produce may fail, and no record
 may be lost.
 """

@@ -15,6 +15,7 @@
 - A command must succeed, unless the next one is `echo $?` and shows another status.
 - Variables and background jobs last until the end of the document, as in a terminal. Commands have no standard input of
   their own. The document's other blocks are not run.
+- Bash's own notices about jobs that were killed are ignored, because they come at any time.
 
 A test names what differs on its machine, such as ports, in `replaced`: the document's text and what stands for it in
 the test. It applies to commands, and backwards to what they print.
@@ -35,6 +36,7 @@ from typing import NamedTuple
 ANY = "..."
 COMMAND, CONTINUED = "$ ", "> "
 STATUS = "echo $?"
+_notice = re.compile(r"bash: line \d+: +\d+ (?:Killed|Terminated)\b")
 _block = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
@@ -107,7 +109,8 @@ class Shell:
                 # The line end before the mark is ours, and completes a last line that had none.
                 text = "".join(printed)
                 return int(line.removeprefix(self._mark)), text[:-1] if text.endswith("\n\n") or text == "\n" else text
-            printed.append(line)
+            if not _notice.match(line):
+                printed.append(line)
         raise Mismatch(f"the shell ended in the middle of: {command}\n{''.join(printed)}")
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
 """Where product code checks an invariant at run time: calls of `check` and `broken` of `chronik.runtime.invariants`.
 
-`python -m tests.house.invariant_sites` prints the last column of the table in docs/invariants.md.
+`python -m tests.house.invariant_sites` prints the last column of the table in docs/reference/invariants.md.
 """
 
 from __future__ import annotations

@@ -89,6 +89,11 @@ def test_what_a_document_leaves_running_ends_with_it(tmp_path: Path) -> None:
         os.sched_yield()  # it has closed its files already, and is about to be gone
 
 
+def test_a_notice_about_a_killed_job_is_not_output(tmp_path: Path) -> None:
+    """Bash prints it with whatever command comes when it has noticed."""
+    assert run(tmp_path, block("$ sleep 1000 &", "$ kill -9 $!", "$ wait $!", "$ echo $?", "137", "$ echo a", "a")) == 5
+
+
 def is_running(pid: int) -> bool:
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

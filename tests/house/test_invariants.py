@@ -1,4 +1,4 @@
-"""Run-time checks of invariants: enough of them, each numbered as docs/invariants.md numbers it."""
+"""Run-time checks of invariants: enough of them, each numbered as docs/reference/invariants.md numbers it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.house.invariant_sites import modules_by_number, product_sites, sites_
 from tests.house.repository import ROOT, SOURCE, own_files
 
 SITES_MIN = 500
-DOCUMENT = (ROOT / "docs" / "invariants.md").read_text()
+DOCUMENT = (ROOT / "docs" / "reference" / "invariants.md").read_text()
 ROWS = {
     int(cells[1]): [cell.strip() for cell in cells]
     for line in DOCUMENT.splitlines()
@@ -38,7 +38,7 @@ def test_the_product_has_many_checks() -> None:
 def test_every_check_says_which_invariant_it_is_about() -> None:
     """An operator who reads the last line of a node's log must find what was promised, and to whom."""
     unnumbered = [f"{site.module}:{site.line}" for site in product_sites() if site.number not in ROWS]
-    assert unnumbered == [], "begin the promise with its number in docs/invariants.md, as a literal"
+    assert unnumbered == [], "begin the promise with its number in docs/reference/invariants.md, as a literal"
 
 
 def test_every_check_names_its_subject() -> None:
@@ -69,11 +69,11 @@ def test_the_document_says_where_the_simulator_judges_each_invariant() -> None:
     """A promise that nobody judges is a wish, and a judge that is not listed is not found when its promise changes."""
     judged = {(number, path.stem) for path in SIMULATOR for number in judged_numbers(path.read_text())}
     told = {(number, name) for number, cells in ROWS.items() for name in re.findall("`([^`]+)`", cells[3])}
-    assert sorted(judged - told) == [], "docs/invariants.md, third column: add the module"
+    assert sorted(judged - told) == [], "docs/reference/invariants.md, third column: add the module"
     by_name = {path.stem: path.read_text() for path in SIMULATOR}
     assert [
         (number, name) for number, name in sorted(told - judged) if not re.search(rf"\b{number}\b", by_name[name])
-    ] == [], "docs/invariants.md, third column: the module does not mention the number"
+    ] == [], "docs/reference/invariants.md, third column: the module does not mention the number"
 
 
 def test_every_number_has_one_row() -> None:

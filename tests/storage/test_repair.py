@@ -141,7 +141,7 @@ def test_it_may_be_run_again_and_not_while_a_node_runs() -> None:
 
 
 def test_a_stray_that_is_put_back_is_a_log_again() -> None:
-    """As docs/storage.md says: rename the directory, and rebuild."""
+    """As docs/reference/storage.md says: rename the directory, and rebuild."""
 
     async def scenario() -> None:
         disk = SimDisk(1)

@@ -1,9 +1,9 @@
 """The APIs that Chronik serves, and every deliberate difference from Kafka.
 
 The comparison with real Kafka (`make compat`) takes its exceptions from DIFFERENCES only, and fails if one of them no
-longer applies. docs/compatibility.md is generated from here:
+longer applies. docs/reference/compatibility.md is generated from here:
 
-python -m chronik.broker.compatibility > docs/compatibility.md
+python -m chronik.broker.compatibility > docs/reference/compatibility.md
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class RecordPosition(NamedTuple):
 
     topic: str
     partition: int
-    offset: int  # -1 when the broker did not tell
+    offset: int  # -1 if unknown, as with acks=0
     timestamp: int
 
 
@@ -109,7 +109,7 @@ class Batch:
 
 
 class Delivery:
-    """One record's receipt: `await` it for its position; raises DeliveryFailed. Nobody has to."""
+    """The receipt of one record. Awaiting it is optional: it returns the position, or raises DeliveryFailed."""
 
     __slots__ = ("_batch", "_index")
 

@@ -1,13 +1,13 @@
-"""Reads topics: partitions of its own choice, or those that a group gives it.
+"""Reads topics: partitions that the caller chooses, or those that a group assigns.
 
     async with Consumer(cluster, group_id="billing") as consumer:
         consumer.subscribe(["orders"])
         while True:
             for fetched in await consumer.poll(): ...
 
-`poll` is where everything happens: rebalances, commits, starting points. So the records of one poll count as done when
-the next one is called, and what is committed by itself is never ahead of the caller. A poll may take as long as a
-rebalance. A partition whose offset is gone starts again as `reset` says, or raises when it says None.
+`poll` does all work: rebalances, commits, lookups of starting positions. Records count as processed when the next poll
+is called, so an automatic commit never includes a record that the caller has not finished. A poll may take as long as a
+rebalance. If the offset of a partition no longer exists, reading continues at `reset`; with None, `poll` raises.
 """
 
 from __future__ import annotations
@@ -57,7 +57,16 @@ class Consumer:
         options: FetchOptions | None = None,
         **timing_ms: int,
     ) -> None:
-        """`timing_ms` are session_timeout_ms, rebalance_timeout_ms and heartbeat_ms of a member."""
+        """Creates a consumer of a connected cluster; close it, or use it in `async with`.
+
+        group_id: the group that assigns partitions and stores offsets; None to use `assign` alone.
+        instance_id: makes the member static (group.instance.id): a restart within its session moves no partitions.
+        assignors: names of assignors, in order of preference: range, roundrobin, cooperative-sticky.
+        reset: where to begin without a stored offset: EARLIEST, LATEST, or None to raise an error.
+        auto_commit_ms: the time between automatic commits; None for commits by the caller only.
+        options: sizes and waiting times of fetches, and the isolation level.
+        timing_ms: session_timeout_ms, rebalance_timeout_ms and heartbeat_ms of a group member.
+        """
         if unknown := timing_ms.keys() - TIMING:
             raise TypeError(f"unknown settings of a consumer: {', '.join(sorted(unknown))}")
         self._cluster = cluster
@@ -84,14 +93,17 @@ class Consumer:
     # --- what to read
 
     async def assign(self, starts: Mapping[TopicPartition, Start]) -> None:
-        """Reads these partitions and no others, each from its start; no group gives or takes any."""
+        """Reads exactly these partitions, each from its start, without a group assignment.
+
+        A start is an offset, EARLIEST, LATEST or AtTime(ms).
+        """
         self._fetcher.drop(self._fetcher.partitions)
         self._fetcher.put(await self._resolve(starts))
 
     def subscribe(
         self, topics: Sequence[str], *, on_assigned: Told | None = None, on_revoked: Told | None = None
     ) -> None:
-        """Joins the group with the next poll. The callbacks hear of partitions before they are read or given up."""
+        """Joins the group at the next poll. The callbacks are told partitions before they are read or given up."""
         if self.group_id is None:
             raise ValueError("subscribing takes a group_id; without one, assign partitions")
         self._on_assigned, self._on_revoked = on_assigned, on_revoked
@@ -106,10 +118,12 @@ class Consumer:
 
     @property
     def assignment(self) -> tuple[TopicPartition, ...]:
+        """The partitions that this consumer reads now."""
         return self._fetcher.partitions
 
     @property
     def member_id(self) -> str:
+        """The id that the group's coordinator gave this member; empty before the first poll."""
         return self._membership.member_id if self._membership is not None else ""
 
     @property
@@ -126,22 +140,23 @@ class Consumer:
         return self._fetcher.positions()
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
+        """The end of each partition that can be read, as of the last fetch: lag is this minus the position."""
         return self._fetcher.high_watermarks()
 
     async def seek(self, starts: Mapping[TopicPartition, Start]) -> None:
-        """Goes on from other offsets or times; only with partitions that are being read."""
+        """Continues at other offsets or times, in partitions of the assignment."""
         if foreign := starts.keys() - set(self.assignment):
             raise ClientError(f"cannot seek in {min(foreign)}: this consumer does not read it")
         self._fetcher.put(await self._resolve(starts))
 
     def pause(self, partitions: Iterable[TopicPartition], *, is_paused: bool = True) -> None:
-        """Keeps partitions without reading them, or reads them again."""
+        """Stops reading partitions but keeps them assigned; is_paused=False resumes reading."""
         self._fetcher.pause(partitions, is_paused=is_paused)
 
     # --- reading
 
     async def poll(self, timeout_ms: int = POLL_TIMEOUT_MS) -> list[Fetched]:
-        """The next records, by partition; an empty list when none came in time."""
+        """Returns the next records, by partition; an empty list if none arrived within the timeout."""
         await self._commit_when_due()
         if self._membership is not None and self._membership.needs_join:
             await self._rebalance(self._membership)
@@ -154,7 +169,7 @@ class Consumer:
             return []
 
     async def commit(self, positions: Mapping[TopicPartition, int] | None = None) -> None:
-        """Stores positions for the group: those given, or those of everything that poll has returned."""
+        """Stores offsets for the group: the given ones, or the positions after all records that poll has returned."""
         if self.group_id is None:
             raise ValueError("committing takes a group_id")
         chosen = self.positions() if positions is None else positions
@@ -173,7 +188,7 @@ class Consumer:
         self._committed |= changed
 
     async def close(self) -> None:
-        """Commits what poll has returned, if commits happen by themselves, and leaves the group."""
+        """Commits if commits are automatic, and leaves the group."""
         try:
             await self._commit_quietly()
         finally:

@@ -36,6 +36,8 @@ ANSWER_TIMEOUT_MS: Final = 30_000  # beyond the time that the broker was allowed
 
 @dataclass(frozen=True, slots=True)
 class FetchOptions:
+    """How long brokers wait for records, how much they return, and which records are visible."""
+
     max_wait_ms: int = 500
     min_bytes: int = 1
     max_bytes: int = 50 << 20
@@ -44,7 +46,7 @@ class FetchOptions:
 
 
 class Fetched(NamedTuple):
-    """Records of one partition in order; there may be none, when all that was read was not for this reader."""
+    """Records of one partition, in order. It can be empty, for example if it held only aborted records."""
 
     at: TopicPartition
     records: list[Record]

@@ -1,14 +1,13 @@
-"""Writes records: gathers them into batches, sends those to the leaders, and tries again without losing order.
+"""Writes records: collects them into batches, sends the batches to the leaders, and retries without losing order.
 
     async with Producer(cluster) as producer:
         delivery = await producer.send("orders", b"value", key=b"key")
-        position = await delivery          # or not: `flush` raises what failed
+        position = await delivery          # optional: `flush` raises the first failure
 
-`send` returns when the record has a place in memory, which may mean waiting for others to leave. A record is delivered
-when the broker has acknowledged it as `acks` demands; with idempotence, which is on unless acks is lowered, a batch
-that was written although its answer got lost is not written twice. What the broker calls retriable is tried again until
-`delivery_timeout_ms`; order within a partition holds through all of it (see `batching`). `stalls` says what records
-wait for meanwhile.
+`send` returns when the record is in the buffer; if the buffer is full, it waits for space. A record is delivered when
+the broker has acknowledged it as `acks` demands. Idempotence is on unless acks is lowered: a batch that was written but
+whose response was lost is not written twice. Retriable errors are retried until `delivery_timeout_ms`, and the order
+within a partition is kept (see `batching`). `stalls` says what records are waiting for meanwhile.
 """
 
 from __future__ import annotations
@@ -75,7 +74,18 @@ class Producer:
         creates_topics: bool = False,
         transaction: Transaction | None = None,
     ) -> None:
-        """`transaction` marks all batches; `client.transactions` uses it, and gives the identity."""
+        """Creates a producer of a connected cluster; close it, or use it in `async with`.
+
+        acks: ALL (-1) waits for all in-sync replicas, LEADER (1) for the leader, NONE (0) for nobody.
+        idempotent: whether brokers recognise repeated batches; the default is True with acks=ALL, else False.
+        codec, level: compression of batches.
+        linger_ms: how long a batch waits for more records.
+        batch_bytes_max: the size at which a batch is full, before compression.
+        buffer_bytes_max: the size of unacknowledged records at which `send` waits.
+        delivery_timeout_ms: after this time a record is given up, and its delivery raises DeliveryFailed.
+        creates_topics: lets the broker create topics that do not exist, if its configuration allows that.
+        transaction: marks all batches; TransactionalProducer uses it, and sets the identity.
+        """
         self._cluster = cluster
         self._transaction = transaction
         self._acks = acks
@@ -127,6 +137,12 @@ class Producer:
         timestamp: int | None = None,
         headers: Headers = (),
     ) -> Delivery:
+        """Adds a record to the next batch of its partition; await the result for the record's position.
+
+        A value of None is a tombstone. Records with equal keys go to the same partition, as with Kafka's own clients,
+        unless `partition` names one. `timestamp` is in milliseconds since 1970; the default is now. `headers` are pairs
+        of a name and bytes. Raises Refused if the topic or partition does not exist, and Closed after `close`.
+        """
         if self._is_closed:
             raise Closed("the producer was closed")
         known = self._cluster.known_topic(topic)
@@ -154,7 +170,7 @@ class Producer:
         return delivery
 
     async def flush(self) -> None:
-        """Returns when everything sent so far is delivered or given up; raises the first DeliveryFailed."""
+        """Waits until every record is delivered or given up. Raises the first DeliveryFailed since the last flush."""
         for queue in self._queues.values():
             queue.is_due = bool(queue.batches)
             self._wake(queue)
@@ -203,6 +219,7 @@ class Producer:
         return found
 
     async def close(self, *, flushes: bool = True) -> None:
+        """Flushes, then stops. With flushes=False, records that are not delivered are given up."""
         self._is_closed = True
         try:
             if flushes:

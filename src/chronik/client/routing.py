@@ -40,7 +40,7 @@ MOVED: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_A
 
 
 class ClusterClient:
-    """Everything that asks a cluster something goes through one of these. Close it, or use it in `async with`."""
+    """The connections of one client to a cluster, and its metadata. Close it, or use it in `async with`."""
 
     def __init__(
         self,

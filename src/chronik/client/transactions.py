@@ -232,9 +232,11 @@ class TransactionalProducer:
 
     @property
     def adds_by_writing(self) -> bool:
+        """Whether brokers add a partition to the transaction when it is written to."""
         return self._has_epoch_bump
 
     async def include(self, partitions: Collection[TopicPartition]) -> None:
+        """Adds partitions to the transaction before the first batch for them is sent."""
         self._is_begun = True
         if self._has_epoch_bump:
             return

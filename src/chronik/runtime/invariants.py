@@ -3,8 +3,8 @@
 `check` and `broken` are for promises of our own code only. Bytes from clients, peers and disks are answered with an
 error or reported as damage. Unlike `assert`, checks stay under `python -O`.
 
-A promise begins with its number in docs/invariants.md. The values name the subject: partition, offsets, epoch.
-On paths that run for every request write `if a > b: broken("10 ...", ...)`, which costs a comparison; elsewhere
+A promise begins with its number in docs/reference/invariants.md. The values name the subject: partition, offsets,
+epoch. On paths that run for every request write `if a > b: broken("10 ...", ...)`, which costs a comparison; elsewhere
 `check(a <= b, "10 ...", ...)`, which costs a call as well.
 """
 

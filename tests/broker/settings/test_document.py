@@ -1,4 +1,4 @@
-"""docs/configuration.md says what the tables say."""
+"""docs/reference/configuration.md says what the tables say."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from chronik.broker.settings.document import document
 from chronik.catalogue.broker_keys import BROKER_KEYS
 from chronik.catalogue.topic_keys import TOPIC_CONFIGS
 
-PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "configuration.md"
 
 
 def test_the_page_is_up_to_date() -> None:

@@ -1,6 +1,6 @@
-"""Generates docs/configuration.md from the tables of keys, so that it always matches the code.
+"""Generates docs/reference/configuration.md from the tables of keys, so that it always matches the code.
 
-python -m chronik.broker.settings.document > docs/configuration.md
+python -m chronik.broker.settings.document > docs/reference/configuration.md
 """
 
 from __future__ import annotations

@@ -494,7 +494,7 @@ def idle_settings(facts: Facts) -> Iterator[Finding]:
             "setting-without-effect",
             f"{key} is set on {'node' if len(node_ids) == 1 else 'nodes'} {', '.join(map(str, sorted(node_ids)))}",
             "Chronik accepts the key and does nothing with it.",
-            "Remove it, or see docs/configuration.md for what replaces it.",
+            "Remove it, or see docs/reference/configuration.md for what replaces it.",
             Severity.ADVICE,
         )
 
@@ -509,7 +509,7 @@ def open_listeners(facts: Facts) -> Iterator[Finding]:
             f"{'node' if len(open_to_all) == 1 else 'nodes'} {', '.join(map(str, open_to_all))} may listen on the "
             f"network without authentication ({INSECURE}=true)",
             "Anyone who reaches the port can read, write and delete everything.",
-            "Use SASL_SSL or SSL listeners; see docs/security.md.",
+            "Use SASL_SSL or SSL listeners; see docs/reference/security.md.",
             Severity.ADVICE,
         )
 
