@@ -289,7 +289,7 @@ def _wanted(
     if not named:
         raise Misused("which resource? Name a --topic, --group, --transactional-id, or --cluster")
     if prefix and resources.cluster:
-        raise Misused("the cluster has no prefix: leave out --prefix or --cluster")
+        raise Misused("--prefix and --cluster exclude each other: choose one")
     if producer and not resources.topic:
         raise Misused("a producer needs a --topic")
     if consumer and not (resources.topic and resources.group):

@@ -1,4 +1,4 @@
-"""`chronik completion`: a script with which a shell completes the words of `chronik`."""
+"""`chronik completion`: prints a script that lets a shell complete the words of `chronik`."""
 
 from __future__ import annotations
 

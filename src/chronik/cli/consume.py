@@ -96,7 +96,7 @@ def consume(
         raise Misused(f"--count {count}: use 1 or more")
     if group is not None and (partition or (from_ is not None and from_ not in ("earliest", "latest"))):
         raise Misused(
-            "a group reads from where it is: --from earliest or latest is for partitions it has never read; "
+            "a group continues at its offsets: --from earliest or latest is for partitions without an offset; "
             "move a group with `chronik group reset`"
         )
     now_ms = time.time_ns() // 1_000_000

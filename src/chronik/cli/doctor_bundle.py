@@ -1,4 +1,5 @@
-"""The file that `chronik doctor --bundle` writes: what the doctor saw, for somebody who cannot ask the cluster.
+"""The file that `chronik doctor --bundle` writes: what the doctor saw, for developers who cannot ask the
+cluster.
 
 A gzipped tar of JSON and text. It never holds a record, a password or any other value that a broker marks as sensitive.
 It is written beside its place and renamed, so an interrupted command leaves nothing behind.

@@ -1,7 +1,7 @@
-"""Carrying out moves of replicas while somebody looks on: a few at a time, with what is left, how long, what blocks.
+"""Carries out moves of replicas, a few at a time, and shows what is left, how long it takes and what blocks it.
 
-The cluster does the moving. Whoever stops looking on stops nothing: what has begun goes on until its end, or until it
-is cancelled.
+The cluster moves the replicas. If the command is interrupted, moves that have begun continue until they end or are
+cancelled.
 """
 
 from __future__ import annotations

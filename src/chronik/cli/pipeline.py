@@ -231,8 +231,8 @@ def check_functions(file: Path, *, options: Options = DEFAULTS) -> int:
     """Run a pipeline's functions on the rows in `fixtures/` beside it, and compare with `expected/`.
 
     fixtures/TOPIC.jsonl has a record in each line: {"key": "1", "value": {...}}, where a value that is text is sent as
-    it is and null is a tombstone. expected/TABLE.jsonl has the rows of a table, in any order, with the columns that are
-    to be compared. A table without such a file is printed. Needs no broker.
+    it is and null is a tombstone. expected/TABLE.jsonl has the rows of a table, in any order, with the columns to
+    compare. A table without such a file is printed. Needs no broker.
 
     For example:
       chronik pipeline test shop/pipeline.py

@@ -1,4 +1,5 @@
-"""What `chronik txn` asks brokers for: transactions by name, what waits behind them, and whose an open one is."""
+"""What `chronik txn` asks brokers for: transactions by name, what waits behind them, and which
+producers have them open."""
 
 from __future__ import annotations
 

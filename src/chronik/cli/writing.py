@@ -1,4 +1,4 @@
-"""How `chronik produce` writes: record by record, or in transactions; and what it tells of it.
+"""How `chronik produce` writes, record by record or in transactions, and what it reports.
 
 Only what is certain is counted: a record that was acknowledged, or one whose transaction was committed. Leaving the
 block without `finish` aborts the open transaction; so does Ctrl-C.

@@ -1,4 +1,4 @@
-"""Who reads which partition, as the leader of a classic group decides it. Pure functions of the members' subscriptions.
+"""Assigns partitions to members, as the leader of a classic group does. Pure functions of the members' subscriptions.
 
 `range` and `roundrobin` give every group the same result as Kafka's own assignors of these names, because members of
 one group may be different clients and any of them may lead. `cooperative-sticky` keeps what members own as far as

@@ -1,4 +1,4 @@
-"""Records on their way to one partition: the batch that is filling, those that wait, and the one that was sent.
+"""Records on their way to one partition: the batch that is filling, the waiting batches, and the one that was sent.
 
 At most one batch of a partition is with the broker at any time. So a batch that is sent again cannot overtake another,
 order holds without the broker's help, and while one is under way the next one fills.

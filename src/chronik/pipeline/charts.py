@@ -1,4 +1,4 @@
-"""Plots as SVG text, for a report that is one file: lines, bars, a graph of who reads whom. No library, no script."""
+"""Plots as SVG text, for a report that is one file: lines, bars, the graph of flows. No library, no script."""
 
 from __future__ import annotations
 

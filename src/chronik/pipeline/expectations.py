@@ -1,4 +1,4 @@
-"""What rows are expected to be, and what happens to those that are not. No Spark import in this file.
+"""Conditions that rows are expected to meet, and what happens to rows that fail. No Spark import in this file.
 
 An expectation is a name, a condition in Spark's SQL over the columns of the table that declares it, and one of four
 outcomes. A condition that is null holds: a column that may not be null says so itself (`amount IS NOT NULL`).

@@ -1,7 +1,7 @@
-"""All declarations of one pipeline, and how they are got out of a file. Loading declares; it never runs anything.
+"""All declarations of one pipeline, and how they are read from a file. Loading declares; it never runs anything.
 
-A Python file is executed as a module of its own. Whatever of its names are declarations belong to the pipeline, in the
-order in which they stand: there is no ambient list that a second file could write into. Functions of such a module are
+A Python file is executed as a module of its own. Its names that are declarations belong to the pipeline, in the
+order of the file: there is no ambient list that a second file could write into. Functions of such a module are
 sent to Spark's executors by value, since the module is not there to be imported.
 """
 

@@ -1,4 +1,4 @@
-"""One run as one HTML file, from its events: throughput, lag, batches, expectations, and who read whom.
+"""One run as one HTML file, from its events: throughput, lag, batches, expectations, and the graph of flows.
 
 The file needs nothing else: no script, no font, no address. It can be attached to a mail and opened in ten years.
 """

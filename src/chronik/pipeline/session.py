@@ -1,4 +1,4 @@
-"""A Spark session for a pipeline, and one clear line when there cannot be one. Imports Spark only when asked for it."""
+"""A Spark session for a pipeline, or one clear line if it cannot start. Imports Spark only when asked for it."""
 
 from __future__ import annotations
 

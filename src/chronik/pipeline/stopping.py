@@ -1,4 +1,4 @@
-"""How a run is told to stop by somebody who is not its terminal: a mark in the storage, which both of them see."""
+"""How a run is stopped from another terminal: by a mark in the storage, which both of them see."""
 
 from __future__ import annotations
 

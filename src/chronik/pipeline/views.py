@@ -1,8 +1,8 @@
-"""Gold without a watermark: computed anew from the tables it reads, whenever one of them is not what it was.
+"""Gold without a watermark: computed again from the tables it reads, whenever one of them has changed.
 
 The commit of a result holds what it was computed from: the id and the version of each table. A result is up to date
 when these are the tables as they are. So a table that was rebuilt, or an older copy that was put back, is noticed
-although its version is lower than before. A result whose inputs are unknown is computed anew.
+although its version is lower than before. A result whose inputs are unknown is computed again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Where replicas should be: a pure function from where they are, and from the brokers there are, to what has to move.
+"""Computes which replicas should move, from where they are and from the live brokers. A pure function.
 
 It evens out counts, of replicas and of preferred leaders, and spreads a partition over as many racks as it can; it does
 not look at load or size. It moves as little as that takes, and leaders by reordering replicas, which moves no data. The
-same cluster gives the same plan, whoever asks.
+same cluster always gives the same plan.
 """
 
 from __future__ import annotations

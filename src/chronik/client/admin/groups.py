@@ -1,4 +1,4 @@
-"""Groups: which there are, who is in them, what each member reads, and deleting them.
+"""Consumer groups: lists and describes them, with members and what each of them reads, and deletes them.
 
 Every broker knows the groups it coordinates, so a list is the answers of all of them. A group is described in the way
 of its type: classic groups carry their subscriptions as opaque bytes, groups of the new protocol in fields.

@@ -1,7 +1,7 @@
-"""Offsets: of logs by position or time, of groups as committed, and how much of a log is to be forgotten.
+"""Offsets: looks them up in logs by position or time, reads and commits those of groups, and deletes records.
 
-Questions about partitions go to their leaders, many partitions in one request each; a partition that was refused stands
-in the result as its Refused, after the leaders were looked up anew as often as time allows.
+Questions about partitions go to their leaders, many partitions in one request each; a partition that was refused is in
+the result as its Refused, after the leaders were looked up again for as long as the time allows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The metadata quorum from outside: who leads, who votes, how far each is; taking nodes in and letting them go."""
+"""The metadata quorum: describes its leader, voters and their progress; adds and removes voters."""
 
 from __future__ import annotations
 

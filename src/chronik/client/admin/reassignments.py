@@ -1,6 +1,6 @@
-"""Moving replicas to other brokers, seeing how far that is, calling it off; and electing leaders.
+"""Moves replicas to other brokers, shows the progress of moves and cancels them; elects leaders.
 
-A move has begun when `move` returns; it has ended when `under_way` shows it no more.
+A move has begun when `move` returns; it has ended when `under_way` no longer shows it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Whether the replicas of a partition are the same: their bytes, read from each and held against one another.
+"""Compares the replicas of a partition: reads the bytes of each.
 
 What is committed on all of them is compared, from where all of them begin: records below the lowest high watermark.
-Replicas compact their logs each for itself, so those of a compacted topic may differ and be right all the same.
+Each replica compacts its own log, so those of a compacted topic may differ and still be correct.
 """
 
 from __future__ import annotations

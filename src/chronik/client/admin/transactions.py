@@ -1,4 +1,4 @@
-"""Transactions as operators see them: which there are, what they wait for, and ending them from outside.
+"""Transactions as operators see them: lists them, shows what they wait for, and ends them.
 
 Coordinators know transactional ids; leaders of partitions know which transactions are open on them. A transaction that
 is open on a partition although no coordinator counts the partition to it is hanging: nothing ends it but a marker.

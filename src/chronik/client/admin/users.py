@@ -1,4 +1,4 @@
-"""Users that log in by SCRAM: which there are, and setting and removing their credentials.
+"""Users that log in by SCRAM: lists them, and sets and removes their credentials.
 
 A password never leaves this process: brokers get the salted password.
 """

@@ -1,4 +1,4 @@
-"""Upserts of any size, in Spark: the files that hold a key of the batch are written anew, all others stay.
+"""Upserts of any size, in Spark: the files that hold a key of the batch are rewritten, all others stay.
 
     stream.writeStream.foreachBatch(upsert("/tables/orders", keys=["id"])).start()
 

@@ -1,7 +1,8 @@
-"""A table kept by key: of rows with equal keys one stands, and a deletion removes it. `order` has the rule.
+"""A table kept by key: of rows with equal keys one is kept, and a deletion removes it. `order` has the rule.
 
 `merge` brings a batch into a table. It applies the rule to the rows of the batch and to the deletions that the table
-remembers, and leaves one decision per key to the MERGE of deltalake: whether the batch or the table's own row stands.
+remembers, and leaves one decision per key to the MERGE of deltalake: whether the row of the batch or the table's own
+is kept.
 A batch that is run again changes nothing. The result does not depend on how records were cut into batches, as long as
 the order is one for the records of a key; `order` says when it is not.
 
