@@ -87,7 +87,7 @@ class Admin:
             where = f"{address.host}:{address.port}"
             if settings.layers.is_set("chronik.admin.listener"):
                 raise CannotStart(f"cannot listen on chronik.admin.listener={where}: {fault}") from fault
-            log.warning("no health and no metrics on %s: %s; set chronik.admin.listener, or `none`", where, fault)
+            log.warning("the admin listener cannot use %s: %s; set chronik.admin.listener, or `none`", where, fault)
 
     def endpoints(self) -> list[EndpointAt]:
         """What the cluster is told, so that its tools find every node's status."""

@@ -1,4 +1,5 @@
-"""What every handler gets besides its request: who asks, in which version, what they may do, and what the node has."""
+"""What every handler gets besides its request: the caller, the version, the caller's permissions, and the node's
+services."""
 
 from __future__ import annotations
 

@@ -80,6 +80,6 @@ class Strays:
         """Removes what was set aside before that time. Blocks: it belongs on a lane."""
         for stray in self.all():
             if stray.since_ms < than_ms:
-                logger.info("%s was deleted: its retention as a stray is over", stray.path)
+                logger.info("%s was deleted: chronik.stray.retention.ms is over", stray.path)
                 self._disk.remove_tree(stray.path)
                 self.count -= 1

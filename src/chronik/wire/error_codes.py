@@ -39,7 +39,7 @@ class ErrorCode(IntEnum):
     OFFSET_OUT_OF_RANGE = 1, "the log holds no such offset"
     CORRUPT_MESSAGE = 2, "a record batch fails its checksum or its layout is broken", RETRY
     UNKNOWN_TOPIC_OR_PARTITION = 3, "no such topic or partition here", REFRESH
-    INVALID_FETCH_SIZE = 4, "the fetch size makes no sense"
+    INVALID_FETCH_SIZE = 4, "the fetch size is invalid"
     LEADER_NOT_AVAILABLE = 5, "the partition has no leader at the moment", REFRESH
     NOT_LEADER_OR_FOLLOWER = 6, "this broker does not lead, or does not hold, the partition", REFRESH
     REQUEST_TIMED_OUT = 7, "not done within the time the request allowed", RETRY

@@ -1,4 +1,5 @@
-"""CreateAcls (key 30): creates access rules. Each of them is created or refused alone; one that exists is no error.
+"""CreateAcls (key 30): creates access rules. Each of them is created or refused alone; one that exists is not an
+error.
 
 Checks: permission, authorizer; then, of each rule, its types, name and principal (`metadata/commands/create_acls.py`).
 """
