@@ -264,7 +264,7 @@ def page(results: dict[str, dict[str, Any]]) -> None:
     )
     plot(results)
     sections = [
-        "## Topics created one at a time, by so many clients (topics/s)\n\n" + curve,
+        "## Topics created one at a time, by number of clients (topics/s)\n\n" + curve,
         "![topics created by clients](metadata.svg)",
         "## The rest\n\n" + others,
     ]

@@ -78,7 +78,7 @@ class LeasedReads:
             elif peer == self._raft.leader_id:
                 self.lease.granted(decode_grant(note[1:]))
         except struct.error:
-            logger.warning("node %d sent a note of %d bytes that is no lease", peer, len(note))
+            logger.warning("node %d sent a note of %d bytes that is not a lease", peer, len(note))
 
     def close(self) -> None:
         self.lease.drop()

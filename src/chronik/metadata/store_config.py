@@ -1,4 +1,4 @@
-"""What can be set of a node's metadata store. Values only; who reads them is `store`."""
+"""What can be set of a node's metadata store. Values only; `store` reads them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One connection to one broker, for coroutines: whoever asks awaits the response.
+"""One connection to one broker, for coroutines: the caller awaits the response.
 
 A connection is ready when `connect` returns: both sides have agreed on versions, and a login has succeeded if there is
 one. It never retries and never looks for another broker. Where a login ends, the connection is retired before: others

@@ -1,4 +1,4 @@
-"""Where brokers are, and which of them leads what, as whoever asks knows it.
+"""Where brokers are, and which of them leads what, as the caller knows it.
 
 Nodes know it from the metadata image, clients from Metadata responses. Both may be out of date: a wrong address is not
 reached, and a node that does not lead answers with NOT_LEADER_OR_FOLLOWER.

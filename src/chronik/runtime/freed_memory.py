@@ -1,4 +1,4 @@
-"""What the process keeps of memory that it no longer uses: enough for the next requests, which need not fetch it anew.
+"""What the process keeps of memory that it no longer uses: enough for the next requests.
 
 A large buffer that the C library returns to the kernel costs a page fault and a cleared page for each 4 KB the next
 time, which for records that are only passed on is as much as all the rest. glibc decides by size and by how much lies

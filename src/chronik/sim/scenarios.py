@@ -1,4 +1,4 @@
-"""The scenarios by name. Each says who runs, what clients do and who looks on; the course of a run is `scenario`'s."""
+"""The scenarios by name. Each defines the nodes, the clients and the checkers; the course of a run is `scenario`'s."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who asks: what the decisions need of a request besides its own fields. The broker's handler context is one."""
+"""The caller: what decisions need of a request besides its own fields. The broker's handler context is one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""JoinGroup for classic groups: who may enter, who has to come again, and when a join means a new round.
+"""JoinGroup for classic groups: which members may enter, which must repeat the request, and when a
+join starts a new round.
 
 A decision returns the records to write, and never writes them itself. The answer goes through `reply`: at once, when
 the round ends, or when the records are committed. Checks run in Kafka's order: size of the group, group state,
