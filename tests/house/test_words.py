@@ -1,0 +1,56 @@
+"""Plain technical English, as far as a list of phrases can tell: documents, help, messages, openings of modules."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.house import wording
+
+ODD = [
+    ("show the newest so many", "N"),
+    ("it votes no more", "no longer votes"),
+    ("the topic is no\nmore there", "no longer"),
+    ("what is left out is the default", "omitted"),
+    ("whoever asks gets it", "name the reader"),
+    ("those that are behind wait", "name them"),
+    ("how many partitions it is to have", "must"),
+    ("the command makes no sense", "invalid"),
+    ("computed anew", "again"),
+    ("moves were called off", "cancel"),
+]
+PLAIN = [
+    "Show the newest N records.",
+    "no more than ten",
+    "Consumers that are catching up get smaller responses.",
+    "a user who logs in",
+    "The node no longer votes.",
+]
+
+
+@pytest.mark.parametrize(("text", "better"), ODD)
+def test_an_odd_phrase_is_noticed_and_a_better_one_named(text: str, better: str) -> None:
+    assert any(better in complaint for _, complaint in wording.complaints(text)), text
+
+
+@pytest.mark.parametrize("text", PLAIN)
+def test_plain_sentences_pass(text: str) -> None:
+    """A rule that complains about good English would be switched off."""
+    assert list(wording.complaints(text)) == []
+
+
+def test_messages_and_openings_are_found() -> None:
+    source = '''"""First line.
+
+Not this one: so many.
+"""
+raise ValueError(f"so many {x}")
+log.warning("votes no more")
+value = "so many"
+'''
+    assert wording.first_paragraph(source) == "First line."
+    assert [text for _, text in wording.spoken(source)] == ["so many ", "votes no more"]
+
+
+def test_everything_that_people_read_is_in_plain_words() -> None:
+    """`python -m tests.house.wording` prints this list. Help texts are checked on docs/reference/cli.md."""
+    assert [f"{place}:{line}: {complaint}" for place, line, complaint in wording.everything_read()] == []
