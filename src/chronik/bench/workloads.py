@@ -1,4 +1,4 @@
-"""What the workers of each mode send: records, fetches, records that somebody waits for, questions about metadata.
+"""What the workers of each mode send: records, fetches, records that are awaited one by one, questions about metadata.
 
 A worker has one line and one request in flight. It is bound to a partition, and its line goes to whoever leads that.
 """

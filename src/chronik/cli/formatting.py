@@ -1,4 +1,4 @@
-"""Users as `chronik storage format` takes them: Kafka's --add-scram, or a name whose password is asked for.
+"""Users as `chronik storage format` takes them: Kafka's --add-scram, or a name, with a prompt for the password.
 
 SCRAM-SHA-512=[name=alice,password=secret,iterations=8192]
 SCRAM-SHA-256=[name=alice,salt=BASE64,saltedpassword=BASE64,iterations=4096]

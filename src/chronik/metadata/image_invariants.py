@@ -1,4 +1,4 @@
-"""What holds in every image, checked for what a batch of records has changed, before anybody sees the image.
+"""What holds in every image, checked for what a batch of records has changed, before the image is used.
 
 `replay` checks each record against the state before it. This checks the state behind it, whichever records led there:
 two ways to the same promise. Costs as much as the change is large, not as the image is.

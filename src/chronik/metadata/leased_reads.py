@@ -1,7 +1,7 @@
-"""Who may read metadata where it stands, without asking: the leader by its own lease, a follower by one it was granted.
+"""Decides whether this node may answer metadata reads without asking: a leader by its own lease, a follower by a grant.
 
-The rules are in `leases`; this connects them to the quorum's node, its notes and the clock. Leases are asked for by
-those who use them, three times in a lease's time, so that one lost note costs nothing.
+The rules are in `leases`; this connects them to the quorum's node, its notes and the clock. A node that uses its lease
+asks for the next one three times in a lease's time, so that one lost note costs nothing.
 """
 
 from __future__ import annotations

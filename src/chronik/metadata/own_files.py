@@ -1,4 +1,4 @@
-"""What a node keeps beside the quorum's log: whose it is, how many processes it has had, whether it forgot something.
+"""What a node keeps beside the quorum's log: its owner, its number of processes, and whether it lost something.
 
 `owner` names the node: two voters that exchange their logs would each forget what they voted. `incarnation` is the
 number of the newest process. It is written once the log is there, so it is also the sign that there was one. `joining`

@@ -1,4 +1,4 @@
-"""Submits this node's commands to the controller, wherever it is, until it has replied.
+"""Submits this node's commands to the controller, and retries until it has replied.
 
 A command gets a request id, which makes it harmless to repeat: it is applied once, however often it arrives. If this
 node is the controller, the command is decided here. Otherwise it is forwarded, and its reply is returned only when this

@@ -1,4 +1,4 @@
-"""Connections by address and purpose: opened when somebody needs one, and one of each.
+"""Connections by address and purpose: opened on demand, one for each pair.
 
 Responses arrive in the order of requests, so requests that a broker holds back need a connection of their own: that is
 what a purpose is. `login` is the place for credentials: it is asked for a mechanism before each connection is opened.

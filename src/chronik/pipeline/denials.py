@@ -1,4 +1,4 @@
-"""What a cluster's access rules deny a query, in words: who lacks which permission, and which command would grant it.
+"""What a cluster's access rules deny a query, in words: the missing permissions, and the commands that grant them.
 
 Brokers answer with a code that names neither the principal nor the operation. `naming` surrounds requests whose
 resource the caller knows, and turns such a code into the condition ACCESS_DENIED. It leaves all other errors alone.

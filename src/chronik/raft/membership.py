@@ -1,4 +1,4 @@
-"""The members in force: applying a committed change, and what a leader does at once for those who came.
+"""The members in force: applies committed changes, and does what the leader owes new members immediately.
 
 A change takes effect when it is applied, on every node at the same place of the log.
 """

@@ -1,4 +1,4 @@
-"""Commands on their way through the log: who waits for which index, and what each is told in the end.
+"""Commands on their way through the log: which callers wait for which index, and the result that each of them gets.
 
 A waiter hears one of four things: the index, once its entry is committed and applied here; Dropped or NotLeader, when
 the entry is certainly in no log; OutcomeUnknown, when it may or may not be committed later.

@@ -1,4 +1,4 @@
-"""How many file descriptors the process may have, and who gets how many.
+"""How many file descriptors the process may have, and how they are shared.
 
 Files and connections share what the system allows. A node that has too few of them keeps fewer files open and takes
 fewer connections; what else it needs (listeners, journals, directories for a moment, connections to other nodes) has

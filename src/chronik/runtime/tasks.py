@@ -1,4 +1,4 @@
-"""Background tasks with an owner, a name and an end that somebody hears of.
+"""Background tasks with an owner, a name and an end that is reported.
 
 Work that nobody waits for is started here. A task that ends by an error is logged with its name, and its owner is told,
 so nothing dies silently. A module that starts a task by itself waits for it or reads its result in a callback; a house

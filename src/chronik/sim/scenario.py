@@ -1,4 +1,4 @@
-"""A scenario: who runs, what clients do, which faults come, which checkers look on. One seed gives one run.
+"""A scenario: the nodes, the clients, the faults and the checkers. One seed gives one run.
 
 Every run has the same course: the cluster starts; clients work while faults come and go; everything is healed; within
 ten seconds all must serve again (invariant 25); clients stop, a last round of reads looks at everything, then checkers

@@ -1,4 +1,5 @@
-"""Directories of logs that nobody knows: set aside under another name, reported, and removed only after days.
+"""Directories of logs that the metadata does not know: set aside under another name, reported, and removed
+only after days.
 
 A log is unknown when the metadata does not place it on this node: its topic was deleted or moved away while the node
 was down, or the metadata is not the one that the log was written under. A directory is unknown when neither checkpoint

@@ -1,4 +1,4 @@
-"""What the doctor knows about a cluster at one moment. Values only; None and missing keys mean that nobody answered."""
+"""What the doctor knows about a cluster at one moment. Values only; None and missing keys mean no answer."""
 
 from __future__ import annotations
 

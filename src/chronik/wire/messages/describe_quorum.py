@@ -1,4 +1,4 @@
-"""DescribeQuorum (key 55): who votes and who watches in the metadata quorum, and how far each has come.
+"""DescribeQuorum (key 55): voters and observers of the metadata quorum, and their progress.
 
 v1 fetch and caught-up times; v2 directory ids, nodes and error messages. Flexible from the start.
 """
