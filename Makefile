@@ -42,7 +42,7 @@ unexport PYTHONPATH PYTHONHOME
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test spark quick lint fmt docs bench compat clients fuzz hostile kills sim sim-night setup jars lock clean venv jdk
+.PHONY: help demo test spark quick lint fmt docs image bench compat clients fuzz hostile kills sim sim-night setup jars lock clean venv jdk
 
 # A command whose subject does not exist yet says so and fails.
 exists = @test -e $(1) || { echo "chronik: nothing to $@ yet: there is no $(1)" >&2; exit 1; }
@@ -76,6 +76,9 @@ fmt: venv  ## format the code and fix what ruff can fix
 docs: venv  ## generate the reference pages and build the documentation site into build/site; fails on broken links
 	$(BIN)/python tools/reference_pages.py
 	$(BIN)/zensical build --clean --strict --config-file zensical.toml
+
+image: venv  ## build a container image without a daemon, in build/image.tar; needs umoci and skopeo
+	$(BIN)/python tools/build_image.py $(ARGS)
 
 bench: $(BENCHMARKS:benchmarks/%.py=bench-%)  ## run all benchmarks, print and store the results; bench-wire runs one
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import logging
 import re
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,22 +22,34 @@ from chronik.broker.settings.exposure import require_kept
 from chronik.runtime.descriptors import raise_limit
 from chronik.runtime.freed_memory import keep_freed_memory
 from chronik.runtime.real import real_runtime
+from chronik.runtime.service_manager import ServiceManager
 
 # Objects made before Python looks for cycles among the young. Requests make few cycles and many objects, so the default
 # of 700 finds nothing after every tenth request; 20,000 costs some megabytes at most.
 YOUNG_OBJECTS_MAX = 20_000
 _steering = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
+TEXT, JSON = LOG_FORMATS = ("text", "json")
 EXIT_OK, EXIT_FAILED, EXIT_CANNOT_START = 0, 1, 2
 
 
 def run(
-    settings: Settings, started: Callable[[Node], None] = lambda node: None, *, until_stdin_ends: bool = False
+    settings: Settings,
+    started: Callable[[Node], None] = lambda node: None,
+    *,
+    until_stdin_ends: bool = False,
+    environment: Mapping[str, str] | None = None,
 ) -> int:
-    """Serves until SIGTERM or SIGINT, or until whoever holds the other end of standard input is gone; the exit code."""
-    return uvloop.run(_serve(settings, started, until_stdin_ends=until_stdin_ends))
+    """Serves until SIGTERM or SIGINT, or until whoever holds the other end of standard input is gone; the exit code.
+
+    A service manager that `environment` names is told when the node is registered and when it begins to stop.
+    """
+    manager = ServiceManager(environment or {})
+    return uvloop.run(_serve(settings, started, manager, until_stdin_ends=until_stdin_ends))
 
 
-async def _serve(settings: Settings, started: Callable[[Node], None], *, until_stdin_ends: bool) -> int:
+async def _serve(
+    settings: Settings, started: Callable[[Node], None], manager: ServiceManager, *, until_stdin_ends: bool
+) -> int:
     log = logging.getLogger("chronik")
     try:
         require_kept(settings)
@@ -68,12 +81,15 @@ async def _serve(settings: Settings, started: Callable[[Node], None], *, until_s
     gc.freeze()  # modules and schemas live for ever: no later collection need walk them
     gc.set_threshold(YOUNG_OBJECTS_MAX)
     started(node)
+    manager.ready(f"serving on {', '.join(f'{each.host}:{each.port}' for each in node.listeners.values())}")
     waits = [asked_to_stop, asyncio.ensure_future(node.wait_stopped())]
     done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    manager.stopping()
     if waits[1] in done and waits[1].exception() is not None:
         return EXIT_FAILED
     log.info("stopping")
     await node.stop()
+    manager.close()
     return EXIT_OK
 
 
@@ -82,10 +98,11 @@ def escape(text: str) -> str:
     return _steering.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
-def log_to_stderr(level: str = "INFO") -> None:
-    """One line per event, with a time stamp that names its zone."""
+def log_to_stderr(level: str = "INFO", log_format: str = TEXT) -> None:
+    """One line per event, with a time stamp that names its zone; as text, or as an object of JSON."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
+    text = _Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
+    handler.setFormatter(_JsonFormatter() if log_format == JSON else text)
     logging.basicConfig(handlers=[handler], level=level)
 
 
@@ -102,3 +119,18 @@ class _Formatter(logging.Formatter):
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802 - logging's name
         return datetime.fromtimestamp(record.created, tz=UTC).astimezone().isoformat(timespec="milliseconds")
+
+
+class _JsonFormatter(_Formatter):
+    """Time, level, logger and message of an event, and its traceback, in one line for log collectors."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        event = {
+            "time": self.formatTime(record),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            event["exception"] = logging.Formatter.formatException(self, record.exc_info)
+        return json.dumps(event)

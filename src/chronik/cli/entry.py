@@ -29,7 +29,12 @@ def main() -> None:
 
 
 def serve(
-    file: str | None, overrides: Sequence[str] = (), log_level: str = "INFO", *, until_stdin_ends: bool = False
+    file: str | None,
+    overrides: Sequence[str] = (),
+    log_level: str = "INFO",
+    log_format: str = "text",
+    *,
+    until_stdin_ends: bool = False,
 ) -> int:
     """One node in the foreground until a signal ends it; the exit code."""
     from chronik.broker.errors import BrokerError
@@ -38,13 +43,13 @@ def serve(
     from chronik.cli.naming import parse_settings
 
     given = parse_settings(overrides, "--override")
-    log_to_stderr(parse_log_level(log_level))
+    log_to_stderr(parse_log_level(log_level), log_format)
     try:
         settings = Settings.load(file, environment=os.environ, overrides=given)
     except BrokerError as fault:
         print(f"chronik server: {fault}", file=sys.stderr)
         return EXIT_BAD_SETTING
-    return run(settings, _say_ready, until_stdin_ends=until_stdin_ends)
+    return run(settings, _say_ready, until_stdin_ends=until_stdin_ends, environment=os.environ)
 
 
 def parse_log_level(text: str) -> str:

@@ -37,6 +37,8 @@ COMMANDS: Final = {
     "cert": "chronik.cli.cert:app",
     "cluster": "chronik.cli.cluster:app",
     "doctor": "chronik.cli.doctor:doctor",
+    "backup": "chronik.cli.backup:app",
+    "restore": "chronik.cli.restore:restore",
     "storage": "chronik.cli.storage:app",
     "compat": "chronik.cli.compat:compat",
     "debug": "chronik.cli.debug:app",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -16,6 +16,7 @@ def server(
     *,
     override: Annotated[list[str] | None, Parameter(name=["--override", "-o"], negative="")] = None,
     log_level: str = "INFO",
+    log_format: Literal["text", "json"] = "text",
     until_stdin_ends: bool = False,
 ) -> int:
     """Run one node in the foreground.
@@ -31,7 +32,9 @@ def server(
         Setting as key=value; repeatable.
     log_level
         DEBUG, INFO, WARNING, ERROR or CRITICAL; default: INFO.
+    log_format
+        text, or json: one object per line, with time, level, logger and message; default: text.
     until_stdin_ends
         Stop when standard input ends, for programs that start nodes.
     """
-    return serve(str(file) if file else None, override or (), log_level, until_stdin_ends=until_stdin_ends)
+    return serve(str(file) if file else None, override or (), log_level, log_format, until_stdin_ends=until_stdin_ends)

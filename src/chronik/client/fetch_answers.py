@@ -64,6 +64,27 @@ async def fetch(
     purpose: str = "fetch",
 ) -> dict[TopicPartition, Chunk | ClientError]:
     """Asks the leader of these partitions for what stands at these offsets."""
+    told = await fetch_data(cluster, node_id, offsets, options, max_wait_ms=max_wait_ms, purpose=purpose)
+    return {at: _answer(at, data, offsets[at], options.isolation_level) for at, data in told.partitions.items()}
+
+
+class ToldData(NamedTuple):
+    """What a broker told of the partitions that it was asked about, as it came."""
+
+    partitions: dict[TopicPartition, PartitionData]
+    throttle_ms: int  # above 0, a partition may be empty because of a quota
+
+
+async def fetch_data(
+    cluster: ClusterClient,
+    node_id: int,
+    offsets: Mapping[TopicPartition, int],
+    options: FetchOptions,
+    *,
+    max_wait_ms: int | None = None,
+    purpose: str = "fetch",
+) -> ToldData:
+    """The same, for readers of whole batches."""
     connection = await cluster.to_node(node_id, purpose)
     wait_ms = options.max_wait_ms if max_wait_ms is None else max_wait_ms
     topology = cluster.topology
@@ -100,37 +121,75 @@ async def fetch(
     )
     refuse(response.error_code, f"cannot fetch from broker {node_id}")
     names = {topic_id: name for name, topic_id in ids.items()}
-    answers: dict[TopicPartition, Chunk | ClientError] = {}
+    answers: dict[TopicPartition, PartitionData] = {}
     for topic in response.responses:
         for told in topic.partitions:
             at = TopicPartition(topic.topic or names.get(topic.topic_id, ""), told.partition_index)
             if at not in offsets:
                 raise BadAnswer(f"broker {node_id} answered for {at}, which it was not asked about")
-            answers[at] = _answer(at, told, offsets[at], options.isolation_level)
-    return answers
+            answers[at] = told
+    return ToldData(answers, response.throttle_time_ms)
+
+
+def batches_of(at: TopicPartition, told: PartitionData, offset: int) -> list[BatchView]:
+    """The batches that were sent in full. Raises Refused, or BadAnswer."""
+    if told.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+        raise OffsetOutOfRange(at, offset)
+    if told.error_code:
+        raise Refused(ErrorCode.of(told.error_code), f"cannot read {at} at offset {offset}")
+    data = told.records or b""
+    view = memoryview(b"".join(data)) if isinstance(data, list) else memoryview(data)
+    try:
+        return split(view, cut_tail=True)
+    except Malformed as fault:
+        raise BadAnswer(f"{at} at offset {offset}: {fault}") from fault
 
 
 def _answer(at: TopicPartition, told: PartitionData, offset: int, isolation_level: int) -> Chunk | ClientError:
-    if told.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-        return OffsetOutOfRange(at, offset)
-    if told.error_code:
-        return Refused(ErrorCode.of(told.error_code), f"cannot read {at} at offset {offset}")
-    data = told.records or b""
-    view = memoryview(b"".join(data)) if isinstance(data, list) else memoryview(data)
-    aborted = told.aborted_transactions or [] if isolation_level == READ_COMMITTED else []
     try:
-        found = split(view, cut_tail=True)
-    except Malformed as fault:
-        return BadAnswer(f"{at} at offset {offset}: {fault}")
-    return Chunk(
-        at, offset, told.high_watermark, deque(found), deque(sorted((a.first_offset, a.producer_id) for a in aborted))
+        found = batches_of(at, told, offset)
+    except ClientError as fault:
+        return fault
+    visibility = Visibility(told, isolation_level)
+    return Chunk(at, offset, told.high_watermark, deque(found), visibility)
+
+
+class Visibility:
+    """Which batches of one answer a reader may see: no control batches, and none of transactions that were aborted if
+    it reads committed records. Batches must be asked about in their order."""
+
+    __slots__ = ("_aborted", "_aborting")
+
+    def __init__(self, told: PartitionData, isolation_level: int) -> None:
+        aborted = told.aborted_transactions or [] if isolation_level == READ_COMMITTED else []
+        # (first offset, producer id) of transactions that come to nothing, by offset
+        self._aborted = deque(sorted((a.first_offset, a.producer_id) for a in aborted))
+        self._aborting: set[int] = set()  # producers inside such a transaction, at this point of the log
+
+    def shows(self, batch: BatchView) -> bool:
+        """Raises Malformed."""
+        while self._aborted and self._aborted[0][0] <= batch.last_offset:
+            self._aborting.add(self._aborted.popleft()[1])
+        if batch.is_control:
+            marker = next(record_codec.iterate(batch, DECOMPRESSED_BYTES_MAX), None)
+            if marker is not None and record_codec.control_type(marker) is ControlType.ABORT:
+                self._aborting.discard(batch.producer_id)
+            return False
+        return not (batch.is_transactional and batch.producer_id in self._aborting)
+
+
+def damage_of(at: TopicPartition, batch: BatchView) -> BadAnswer:
+    """What to raise for a batch whose checksum fails."""
+    return BadAnswer(
+        f"{at}: the batch at offset {batch.base_offset} fails its checksum: "
+        "it was damaged on the way or on the broker's disk"
     )
 
 
 class Chunk:
     """What one fetch brought of one partition and has not been taken yet."""
 
-    __slots__ = ("_aborted", "_aborting", "_batches", "at", "high_watermark", "next_offset")
+    __slots__ = ("_batches", "_visibility", "at", "high_watermark", "next_offset")
 
     def __init__(
         self,
@@ -138,14 +197,13 @@ class Chunk:
         offset: int,
         high_watermark: int,
         batches: deque[BatchView],
-        aborted: deque[tuple[int, int]],
+        visibility: Visibility,
     ) -> None:
         self.at = at
         self.next_offset = offset
         self.high_watermark = high_watermark
         self._batches = batches
-        self._aborted = aborted  # (first offset, producer id) of transactions that come to nothing, by offset
-        self._aborting: set[int] = set()  # producers inside such a transaction, at this point of the log
+        self._visibility = visibility
 
     @property
     def is_empty(self) -> bool:
@@ -157,12 +215,9 @@ class Chunk:
         while self._batches and len(taken) < records_max:
             batch = self._batches.popleft()
             if not crc_holds(batch):
-                raise BadAnswer(
-                    f"{self.at}: the batch at offset {batch.base_offset} fails its checksum: "
-                    "it was damaged on the way or on the broker's disk"
-                )
+                raise damage_of(self.at, batch)
             try:
-                if self._is_visible(batch):
+                if self._visibility.shows(batch):
                     start = self.next_offset
                     taken += [each for each in self._records(batch) if each.offset >= start]
             except Malformed as fault:
@@ -174,13 +229,3 @@ class Chunk:
 
     def _records(self, batch: BatchView) -> list[Record]:
         return list(record_codec.iterate(batch, DECOMPRESSED_BYTES_MAX))
-
-    def _is_visible(self, batch: BatchView) -> bool:
-        while self._aborted and self._aborted[0][0] <= batch.last_offset:
-            self._aborting.add(self._aborted.popleft()[1])
-        if batch.is_control:
-            marker = next(iter(self._records(batch)), None)
-            if marker is not None and record_codec.control_type(marker) is ControlType.ABORT:
-                self._aborting.discard(batch.producer_id)
-            return False
-        return not (batch.is_transactional and batch.producer_id in self._aborting)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
-from chronik.client.batching import Acknowledged, Batch
+from chronik.client.batching import Acknowledged
 from chronik.client.errors import BadAnswer, ClientError, Refused, Unsendable
 from chronik.client.leaders import by_topic
 from chronik.client.topology import TopicPartition
@@ -40,6 +40,13 @@ ADDS: Final = 12  # the version from which on a transactional batch adds its par
 NAMES: Final = 12  # the last version that names topics; from 13 on it is their ids
 
 
+class Sendable(Protocol):
+    """A batch: `batching.Batch`, or one that exists already."""
+
+    def encoded(self, codec: Codec, level: int | None, *, is_transactional: bool = False) -> bytes:
+        """Raises Unencodable."""
+
+
 class Transaction(Protocol):
     """What a request with transactional batches needs to know of their transaction."""
 
@@ -56,7 +63,7 @@ class Transaction(Protocol):
 async def produce(
     cluster: ClusterClient,
     node_id: int,
-    batches: Mapping[TopicPartition, Batch],
+    batches: Mapping[TopicPartition, Sendable],
     *,
     acks: int,
     codec: Codec,

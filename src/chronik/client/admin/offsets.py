@@ -6,7 +6,7 @@ the result as its Refused, after the leaders were looked up again for as long as
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from chronik.client.errors import ClientError, Refused, refuse
@@ -33,7 +33,7 @@ from chronik.wire.messages.offset_commit import (
     OffsetCommitResponse,
 )
 from chronik.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
-from chronik.wire.offset_specs import MAX_TIMESTAMP
+from chronik.wire.offset_specs import EARLIEST, LATEST, MAX_TIMESTAMP
 
 if TYPE_CHECKING:
     from chronik.client.routing import ClusterClient
@@ -85,6 +85,24 @@ async def look_up(
         }
 
     return await ask_leaders(cluster, wanted, ask)
+
+
+async def bounds(
+    cluster: ClusterClient, partitions: Iterable[TopicPartition], *, isolation_level: int = READ_UNCOMMITTED
+) -> dict[TopicPartition, tuple[int, int]]:
+    """Where each log starts and ends. Starts are asked first, so no end is below its start. Raises ClientError."""
+    wanted = list(partitions)
+    starts = await look_up(cluster, dict.fromkeys(wanted, EARLIEST))
+    ends = await look_up(cluster, dict.fromkeys(wanted, LATEST), isolation_level=isolation_level)
+    found = {}
+    for at in wanted:
+        start, end = starts[at], ends[at]
+        if isinstance(start, ClientError):
+            raise start
+        if isinstance(end, ClientError):
+            raise end
+        found[at] = (start.offset, end.offset)
+    return found
 
 
 async def delete_records(
