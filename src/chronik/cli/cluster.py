@@ -12,6 +12,7 @@ from chronik.cli.errors import CommandFailed, Misused
 from chronik.cli.moving import Standing, carry_out
 from chronik.cli.output import Column, Row, id_list, print_json, print_rows
 from chronik.cli.session import DEFAULTS, DONE, REFUSED, Options, complain, progress, run
+from chronik.cli.watching import WATCH_DEFAULTS, WatchOptions, show
 from chronik.runtime.wording import counted
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ _joining = re.compile(r"(?P<id>[0-9]+)@(?P<address>.+)")
 
 
 @app.command
-def status(*, options: Options = DEFAULTS) -> int:
+def status(*, options: WatchOptions = WATCH_DEFAULTS) -> int:
     """Show the quorum leader, and each node's role, state and replication lag.
 
     Without a leader, the command asks each node and shows which nodes answer. Some columns come from the nodes' admin
@@ -67,7 +68,7 @@ def status(*, options: Options = DEFAULTS) -> int:
             complain(fault)
         return REFUSED if faults else DONE
 
-    return run(options, work, is_patient=True)
+    return show(options, work, is_patient=True)
 
 
 @app.command

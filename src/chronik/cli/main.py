@@ -14,10 +14,12 @@ from typing import Final
 from cyclopts import App, CycloptsError, Parameter
 
 from chronik import __version__
+from chronik.cli.complaining import complain, use_form_of, why_misused
 from chronik.cli.contexts import apply_context
 from chronik.cli.errors import CommandError, Misused
 from chronik.cli.helping import Reflowing
-from chronik.cli.session import DONE, EXIT_CODES, INTERRUPTED, MISUSED, complain
+from chronik.cli.session import DONE, EXIT_CODES, INTERRUPTED, MISUSED
+from chronik.cli.watching import with_periods
 
 # What is imported when a noun is called, or when all are listed: a line of help is what a noun says of itself. So these
 # modules import what they need of other packages inside their functions.
@@ -100,7 +102,7 @@ def normalized(words: Sequence[str]) -> list[str]:
         case ["status"]:
             rest = ["cluster", *rest]
     end = rest.index("--") if "--" in rest else len(rest)
-    return [*rest[:end], *moved, *rest[end:]]
+    return with_periods([*rest[:end], *moved, *rest[end:]])
 
 
 def _require_text(words: Sequence[str]) -> Sequence[str]:
@@ -116,15 +118,17 @@ def _require_text(words: Sequence[str]) -> Sequence[str]:
 
 def main() -> None:
     try:
+        use_form_of(sys.argv[1:])
         words = normalized(apply_context(_require_text(sys.argv[1:]), os.environ))
         if words[:1] in ([], ["--help"], ["-h"]):
             for noun in COMMANDS:
                 app[noun]
-        app(words, exit_on_error=False)
-    except CycloptsError:  # it has been printed
+        app(words, exit_on_error=False, print_error=False)
+    except CycloptsError as error:
+        complain(why_misused(error), MISUSED)
         sys.exit(MISUSED)
     except CommandError as error:
-        complain(str(error))
+        complain(str(error), error.exit_code)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)

@@ -15,19 +15,18 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from cyclopts import Parameter
-
+from chronik.cli.complaining import complain as complain
 from chronik.cli.contexts import CONTEXT
 from chronik.cli.errors import CommandFailed, Misused, NoBroker
+from chronik.cli.options import DEFAULTS as DEFAULTS
+from chronik.cli.options import CommandConfig as CommandConfig
+from chronik.cli.options import Options as Options
 
 if TYPE_CHECKING:
     from rich.status import Status
 
-    from chronik.client.properties import ClientSecurity
     from chronik.client.routing import ClusterClient
 
 EXIT_CODES: Final = (
@@ -39,44 +38,7 @@ PROGRESS_AFTER_S: Final = 2
 LOOK_EVERY_S: Final = 1
 LOST_LOOKS: Final = 2  # in a row: one alone may meet nodes that are starting
 
-Format = Literal["table", "json"]
-CommandConfig = Annotated[Path | None, Parameter(name="--command-config", env_var="CHRONIK_COMMAND_CONFIG")]
 T = TypeVar("T")
-
-
-@Parameter(name="*")
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What every command takes."""
-
-    bootstrap: Annotated[
-        str, Parameter(name=["--bootstrap", "--bootstrap-server", "--bootstrap-servers"], env_var="CHRONIK_BOOTSTRAP")
-    ] = "localhost:9092"
-    """Bootstrap brokers, as host:port,host:port; default: localhost:9092."""
-
-    format: Format = "table"
-    """Output format: table (default) or json."""
-
-    command_config: CommandConfig = None
-    """Properties file of a Kafka client: security.protocol, ssl.*, sasl.mechanism, sasl.jaas.config."""
-
-    @property
-    def wants_json(self) -> bool:
-        return self.format == "json"
-
-    def security(self) -> ClientSecurity:
-        """Raises Misused."""
-        from chronik.client.properties import NO_SECURITY, BadProperties, ClientSecurity
-
-        if self.command_config is None:
-            return NO_SECURITY
-        try:
-            return ClientSecurity.load(str(self.command_config.expanduser()))
-        except BadProperties as fault:
-            raise Misused(f"--command-config {self.command_config}: {fault}") from fault
-
-
-DEFAULTS: Final = Options()
 
 
 def run(options: Options, work: Callable[[ClusterClient], Awaitable[int | None]], *, is_patient: bool = False) -> int:
@@ -216,12 +178,6 @@ def confirm(question: str) -> None:
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise CommandFailed("Nothing was changed.")
-
-
-def complain(message: str) -> None:
-    """One line on stderr, in red where that can be seen."""
-    start, end = ("\033[31m", "\033[0m") if sys.stderr.isatty() and "NO_COLOR" not in os.environ else ("", "")
-    print(f"{start}chronik: {message}{end}", file=sys.stderr)
 
 
 class StatusLine:

@@ -21,6 +21,7 @@ from chronik.cli.transactions import (
     explained_partition,
     owners_of,
 )
+from chronik.cli.watching import WATCH_DEFAULTS, WatchOptions, show
 
 if TYPE_CHECKING:
     from chronik.client.routing import ClusterClient
@@ -68,7 +69,7 @@ def list_transactions(
     producer_id: tuple[int, ...] = (),
     longer_than: str | None = None,
     match: str | None = None,
-    options: Options = DEFAULTS,
+    options: WatchOptions = WATCH_DEFAULTS,
 ) -> int:
     """List transactional ids with their state.
 
@@ -108,11 +109,11 @@ def list_transactions(
         ]
         print_rows(rows, LISTED_COLUMNS, as_json=options.wants_json, empty="There are no such transactional ids.")
 
-    return run(options, work)
+    return show(options, work)
 
 
 @app.command
-def describe(*ids: str, options: Options = DEFAULTS) -> int:
+def describe(*ids: str, options: WatchOptions = WATCH_DEFAULTS) -> int:
     """Show the state, producer, times and partitions of transactional ids.
 
     Of a transaction that is decided, the partitions are those that still wait for its marker.
@@ -144,7 +145,7 @@ def describe(*ids: str, options: Options = DEFAULTS) -> int:
             )
             print_rows(document["partitions"], PARTITION_COLUMNS, as_json=False, empty="It has no open partitions.")
 
-    return run(options, work)
+    return show(options, work)
 
 
 @app.command
@@ -200,7 +201,7 @@ def find_hanging(
     *,
     topic: Annotated[tuple[str, ...], Parameter(name=["--topic", "-t"])] = (),
     longer_than: str = HANGING_AFTER,
-    options: Options = DEFAULTS,
+    options: WatchOptions = WATCH_DEFAULTS,
 ) -> int:
     """Find transactions that are open on partitions and that no coordinator knows.
 
@@ -258,7 +259,7 @@ def find_hanging(
         ]
         print_rows(rows, HANGING_COLUMNS, as_json=options.wants_json, empty="No transaction is hanging.")
 
-    return run(options, work)
+    return show(options, work)
 
 
 @app.command

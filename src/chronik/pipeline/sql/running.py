@@ -15,7 +15,7 @@ import duckdb
 
 from chronik.pipeline.errors import hint_for
 from chronik.pipeline.sql.errors import SqlError
-from chronik.pipeline.sql.parsing import parse
+from chronik.pipeline.sql.parsing import parse, tidied
 from chronik.pipeline.sql.relations import Catalog, Relation
 
 ROWS_AT_ONCE: Final = 10_000
@@ -90,7 +90,7 @@ def _explained(error: duckdb.Error, known: set[str]) -> SqlError:
             return SqlError(
                 "SQL_COLUMN_UNKNOWN", column=column, hint=hint_for(column, known), columns=", ".join(sorted(known))
             )
-    return SqlError("SQL_FAILED", reason=message.partition("\n\nLINE ")[0].replace("\n", " "))
+    return SqlError("SQL_FAILED", reason=tidied(message))
 
 
 def _distinct(names: list[str]) -> list[str]:
