@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import App, Parameter
 
 from chronik.cli.errors import CommandFailed, Misused
+from chronik.cli.group_offsets import delete_offsets
 from chronik.cli.moments import parse_place
 from chronik.cli.naming import did_you_mean
 from chronik.cli.output import Column, Row, human_count, human_duration, print_json, print_rows, yes_or_no
@@ -34,8 +35,11 @@ For example:
   chronik group explain billing
   chronik group reset billing --to "2h ago"
   chronik group reset billing --to "2h ago" --execute
+  chronik group delete-offsets billing --topic old-orders
   chronik group delete billing""",
 )
+
+app.command(delete_offsets)
 
 EXPLAIN_SECONDS_MAX = 600
 

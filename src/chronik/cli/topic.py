@@ -20,6 +20,7 @@ from chronik.cli.output import (
     yes_or_no,
 )
 from chronik.cli.session import DEFAULTS, DONE, REFUSED, Options, complain, confirm, progress, run
+from chronik.cli.topic_partitions import change_replication_factor, delete_records, elect
 from chronik.cli.topic_rows import Wanted, in_order, retention_text
 from chronik.cli.watching import WATCH_DEFAULTS, WatchOptions, show
 from chronik.runtime.wording import counted
@@ -39,8 +40,12 @@ For example:
   chronik topic list
   chronik topic describe orders
   chronik topic alter orders --partitions 12
+  chronik topic delete-records orders --before "7d ago"
+  chronik topic elect orders
   chronik topic delete orders""",
 )
+app.command(delete_records)
+app.command(elect)
 
 CREATED_COLUMNS = (
     Column("name", "TOPIC"),
@@ -240,16 +245,19 @@ def alter(
     name: str,
     *,
     partitions: Annotated[int | None, Parameter(name=["--partitions", "-p"])] = None,
+    replication_factor: Annotated[int | None, Parameter(name=["--replication-factor", "-r"])] = None,
     config: Annotated[tuple[str, ...], Parameter(name=["--config", "-c"])] = (),
     unset: tuple[str, ...] = (),
     options: Options = DEFAULTS,
 ) -> int:
-    """Add partitions to a topic, or change its settings.
+    """Add partitions to a topic, change the number of its replicas, or change its settings.
 
-    Adding partitions changes which partition a key belongs to: older records of a key stay where they are.
+    Adding partitions changes which partition a key belongs to: older records of a key stay where they are. A change of
+    --replication-factor waits until the new replicas are in sync. Ctrl-C stops waiting, not the change.
 
     For example:
       chronik topic alter orders --partitions 12
+      chronik topic alter orders --replication-factor 3
       chronik topic alter orders --config retention.ms=3600000 --unset max.message.bytes
 
     Parameters
@@ -258,14 +266,18 @@ def alter(
         Name of the topic.
     partitions
         New total number of partitions; cannot be reduced.
+    replication_factor
+        New number of replicas of each partition.
     config
         Setting as key=value; repeatable. A time in ms may have a unit: retention.ms=7d.
     unset
         Setting to remove, so that the broker's value applies; repeatable.
     """
     settings = with_durations(parse_settings(config, "--config"))
-    if partitions is None and not settings and not unset:
-        raise Misused("nothing to change: give --partitions, --config or --unset")
+    if partitions is None and replication_factor is None and not settings and not unset:
+        raise Misused("nothing to change: give --partitions, --replication-factor, --config or --unset")
+    if replication_factor is not None and replication_factor < 1:
+        raise Misused(f"--replication-factor {replication_factor}: use 1 or more")
 
     async def work(cluster: ClusterClient) -> None:
         from chronik.client.admin import configs, topics
@@ -281,7 +293,15 @@ def alter(
         if partitions is not None:
             with progress(f"adding partitions to {name}"):
                 await topics.grow(cluster, name, partitions)
-        document = {"name": name, "partitions": partitions, "set": settings, "unset": list(unset)}
+        if replication_factor is not None:
+            await change_replication_factor(cluster, name, replication_factor)
+        document = {
+            "name": name,
+            "partitions": partitions,
+            "replication_factor": replication_factor,
+            "set": settings,
+            "unset": list(unset),
+        }
         if options.wants_json:
             print_json(document)
         else:
