@@ -59,10 +59,9 @@ def test_records_match_or_do_not(text: str, expected: list[int]) -> None:
         ("valu = 'x'", "valu"),
         ("_timestamp > 'yesterday'", "invalid timestamp"),
         ("value ==", "syntax error"),
-        ("", "syntax error"),
+        ("", "no condition"),
         ("true) UNION (SELECT 1", "only one condition"),
         ("true; SELECT 1", "syntax error"),
-        ("value", "BOOL|boolean"),
     ],
 )
 def test_a_mistake_is_told_before_a_record_is_read(text: str, message: str) -> None:

@@ -67,6 +67,8 @@ class Condition:
         self._connection.close()
 
     def _prepared(self, text: str) -> str:
+        if not text.strip():
+            raise SqlError("SQL_SYNTAX", reason="there is no condition")
         # The line break ends a comment at the end of the condition.
         query = f"SELECT _place FROM records WHERE ({text}\n)"  # noqa: S608 - what the user asks is what runs
         [[answer]] = self._connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [query]).fetchall()
