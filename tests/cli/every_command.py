@@ -69,6 +69,11 @@ ASKING: Final[dict[str, str]] = {
 NOT_ASKING: Final = {"context add", "pipeline init", "pipeline test", "pipeline stop"}
 
 
+# What a node answers from what it knows by itself.
+ANSWERED_BY_ANY_NODE: Final = {"compat", "quota list"}
+NEEDING_SPARK: Final = {"pipeline", "materialize", "table", "dlq"}
+
+
 def every_leaf() -> Iterator[Leaf]:
     for noun in COMMANDS:
         verbs = [verb for verb in app[noun] if not verb.startswith("-")]

@@ -86,7 +86,8 @@ class RecordPrinter:
         ]
         value = document_in(record.value)
         if value is None:
-            return _dumped(document | _text_or_base64("value", record.value) | {"headers": headers})
+            document |= _text_or_base64("value", record.value)
+            return _dumped({**document, "headers": headers})
         front, back = _dumped(document), _dumped({"headers": headers})
         return f'{front[:-1]}, "value": {on_one_line(value)}, {back[1:]}'
 

@@ -36,7 +36,6 @@ EXIT_CODES: Final = (
 DONE, REFUSED, MISUSED, INTERRUPTED = 0, 1, 2, 130
 PROGRESS_AFTER_S: Final = 2
 LOOK_EVERY_S: Final = 1
-LOST_LOOKS: Final = 2  # in a row: one alone may meet nodes that are starting
 
 T = TypeVar("T")
 
@@ -142,24 +141,10 @@ async def _reach(cluster: ClusterClient) -> None:
 
 
 async def watched(cluster: ClusterClient, work: Awaitable[T]) -> T:
-    """The result of `work`. Raises CommandFailed instead as soon as the quorum is lost."""
-    from chronik.client.admin.survey import survey
+    """The result of `work`. Raises QuorumLost instead as soon as the quorum is lost."""
+    from chronik.client.admin.vigil import unless_quorum_lost
 
-    working = asyncio.ensure_future(work)
-    lost = 0
-    try:
-        while True:
-            await asyncio.wait([working], timeout=LOOK_EVERY_S)
-            if working.done():
-                return await working
-            seen = await survey(cluster)
-            lost = lost + 1 if seen is not None and seen.is_lost else 0
-            if lost >= LOST_LOOKS and not working.done():
-                raise CommandFailed(f"{seen}. Start them again; `chronik cluster status` shows every node")
-    finally:
-        if not working.done():
-            working.cancel()
-            await asyncio.wait([working])
+    return await unless_quorum_lost(cluster, work)
 
 
 async def _explain(cluster: ClusterClient, error: Exception) -> None:

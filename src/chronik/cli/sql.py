@@ -186,7 +186,7 @@ def _asked(
     from chronik.pipeline.sql.running import QueryResult as DuckAnswer
 
     parse_addresses(bootstrap)  # complains before anything is opened
-    cluster = BlockingCluster(bootstrap, client_id="chronik-sql", security=security)
+    cluster = BlockingCluster(bootstrap, client_id="chronik-sql", security=security, is_patient=False)
     try:
         catalog = Catalog(cluster, bootstrap, storage, as_bytes=as_bytes, security=security)
         if _SHOW_TABLES.fullmatch(query):

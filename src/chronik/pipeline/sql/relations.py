@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -252,12 +252,11 @@ class Catalog:
 class ShownTables:
     """The answer to SHOW TABLES, which DuckDB cannot give: names become relations when a query uses them."""
 
-    columns: ClassVar = ["name", "kind"]
-
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
+        self.columns = ["name", "kind"]
 
-    def rows(self) -> Iterator[tuple[str, str]]:
+    def rows(self) -> Iterator[tuple[Any, ...]]:
         yield from self._catalog.names()
 
 
