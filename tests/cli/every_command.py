@@ -58,10 +58,10 @@ ASKING: Final[dict[str, str]] = {
     "pipeline dry-run": "FILE",
     "pipeline run": "FILE",
     "pipeline status": "FILE",
-    "pipeline backfill": "FILE x",
+    "pipeline backfill": "FILE raw_orders",
     "pipeline replay": "FILE",
     "dlq show": "x",
-    "dlq replay": "x",
+    "dlq replay": "FILE",
     "table list": "",
     "materialize": "",
 }
@@ -87,4 +87,10 @@ def options_of(leaf: Leaf) -> list[str]:
     command = app
     for word in leaf:
         command = command[word]
-    return [name for each in command.assemble_argument_collection() for name in each.names if name.startswith("-")]
+    return [
+        name
+        for each in command.assemble_argument_collection()
+        if each.index is None
+        for name in each.names
+        if name.startswith("-")
+    ]

@@ -72,6 +72,7 @@ def exit_code_of(words: list[str]) -> object:
 @example(["topic", "list", "--bootstrap", "a..b:1"])
 @example(["produce", "x", "--key-separator", "\udcff"])
 @example(["topic", "list", "--watch", "1e400"])
+@example(["--", "group", "describe"])
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_command_line_ends_in_a_traceback(tmp_path: Path, words: list[str]) -> None:
     """No broker runs, so a line that makes sense ends with 3."""

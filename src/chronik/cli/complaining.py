@@ -31,7 +31,7 @@ def use_form_of(words: Sequence[str]) -> None:
     """Messages get the form that the command line asks for."""
     end = words.index("--") if "--" in words else len(words)
     form = ""
-    for word, after in zip(words[:end], [*words[1:end], ""], strict=True):
+    for word, after in zip(words[:end], [*words[1:end], ""], strict=False):
         option, equals, value = word.partition("=")
         if option == "--format":
             form = value if equals else after

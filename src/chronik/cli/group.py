@@ -54,6 +54,15 @@ MEASURED_COLUMNS = (
     Column("lag", "LAG", human_count, is_number=True),
     Column("lag_ms", "BEHIND", human_duration, is_number=True),
 )
+RESET_COLUMNS = (
+    Column("topic", "TOPIC"),
+    Column("partition", "PARTITION", is_number=True),
+    Column("old_offset", "FROM", human_count, is_number=True),
+    Column("new_offset", "TO", human_count, is_number=True),
+    Column("shift", "SHIFT", lambda shift: f"{shift:+,}", is_number=True),
+    Column("committed", "COMMITTED", yes_or_no),
+)
+DELETED_COLUMNS = (Column("group", "GROUP"), Column("deleted", "DELETED", yes_or_no))
 LAG_COLUMNS = (
     Column("topic", "TOPIC"),
     Column("partition", "PARTITION", is_number=True),
@@ -261,15 +270,7 @@ def reset(
             moved = {row.at: offsets.Committed(row.new_offset, -1, "") for row in plan if row.moves}
             await offsets.commit(cluster, name, moved)
         rows = [row.as_row(executed=execute) for row in plan]
-        columns = (
-            Column("topic", "TOPIC"),
-            Column("partition", "PARTITION", is_number=True),
-            Column("old_offset", "FROM", human_count, is_number=True),
-            Column("new_offset", "TO", human_count, is_number=True),
-            Column("shift", "SHIFT", lambda shift: f"{shift:+,}", is_number=True),
-            Column("committed", "COMMITTED", yes_or_no),
-        )
-        print_rows(rows, columns, as_json=options.wants_json, empty="Nothing to move.")
+        print_rows(rows, RESET_COLUMNS, as_json=options.wants_json, empty="Nothing to move.")
         if not execute and not options.wants_json:
             print("Nothing was changed: add --execute to apply the plan.")
 
@@ -312,8 +313,7 @@ def delete(
             complain(f"{fault}{hint}")
             exit_code = REFUSED
         if deleted:
-            columns = (Column("group", "GROUP"), Column("deleted", "DELETED", yes_or_no))
-            print_rows(deleted, columns, as_json=options.wants_json)
+            print_rows(deleted, DELETED_COLUMNS, as_json=options.wants_json)
         return exit_code
 
     return run(options, work)

@@ -50,6 +50,7 @@ COMMANDS: Final = {
     "materialize": "chronik.cli.materialize:materialize",
     "context": "chronik.cli.context:app",
     "completion": "chronik.cli.completion:completion",
+    "man": "chronik.cli.manual:man",
 }
 
 EARLY_OPTIONS: Final = ("--bootstrap", "--bootstrap-server", "--bootstrap-servers", "--command-config", "--format")

@@ -86,8 +86,7 @@ class RecordPrinter:
         ]
         value = document_in(record.value)
         if value is None:
-            document |= _text_or_base64("value", record.value)
-            return _dumped({**document, "headers": headers})
+            return _dumped({**document, **_text_or_base64("value", record.value), "headers": headers})
         front, back = _dumped(document), _dumped({"headers": headers})
         return f'{front[:-1]}, "value": {on_one_line(value)}, {back[1:]}'
 

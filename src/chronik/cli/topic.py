@@ -64,6 +64,7 @@ LISTED_COLUMNS = (
     Column("retention_ms", "RETENTION", retention_text, is_number=True),
 )
 SHOWN_ALWAYS = ("name", "partitions", "replication_factor", "under_replicated")
+DELETED_COLUMNS = (Column("name", "TOPIC"), Column("deleted", "DELETED", yes_or_no))
 PARTITION_COLUMNS = (
     Column("partition", "PARTITION", is_number=True),
     Column("leader", "LEADER", is_number=True),
@@ -355,8 +356,7 @@ def delete(
                 complain(f"{fault}{did_you_mean(name, known)}")
                 exit_code = REFUSED
         if rows:
-            columns = (Column("name", "TOPIC"), Column("deleted", "DELETED", yes_or_no))
-            print_rows(rows, columns, as_json=options.wants_json)
+            print_rows(rows, DELETED_COLUMNS, as_json=options.wants_json)
         return exit_code
 
     return run(options, work)

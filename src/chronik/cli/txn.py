@@ -48,6 +48,12 @@ LISTED_COLUMNS = (
     Column("coordinator", "COORDINATOR", is_number=True),
 )
 PARTITION_COLUMNS = (Column("topic", "TOPIC"), Column("partition", "PARTITION", is_number=True))
+ENDED_COLUMNS = (Column("transactional_id", "TRANSACTIONAL ID"), Column("outcome", "OUTCOME"))
+ABORTED_COLUMNS = (
+    *PARTITION_COLUMNS,
+    Column("start_offset", "START", human_count, is_number=True),
+    Column("outcome", "OUTCOME"),
+)
 HANGING_COLUMNS = (
     *PARTITION_COLUMNS,
     Column("start_offset", "START", human_count, is_number=True),
@@ -324,8 +330,7 @@ def abort(
             assert start_offset is not None
             await abort_hanging(cluster, await existing_partition(cluster, topic, partition), start_offset)
             row: Row = {"topic": topic, "partition": partition, "start_offset": start_offset, "outcome": "aborted"}
-            columns = (*PARTITION_COLUMNS, Column("start_offset", "START", human_count, is_number=True))
-            print_rows([row], (*columns, Column("outcome", "OUTCOME")), as_json=options.wants_json)
+            print_rows([row], ABORTED_COLUMNS, as_json=options.wants_json)
             return
         if producer_id is None or epoch is None:
             await existing_transaction(cluster, transactional_id)  # to take over an unknown id would create it
@@ -379,5 +384,4 @@ def commit(
 
 
 def _print_outcome(transactional_id: str, outcome: str, options: Options) -> None:
-    columns = (Column("transactional_id", "TRANSACTIONAL ID"), Column("outcome", "OUTCOME"))
-    print_rows([{"transactional_id": transactional_id, "outcome": outcome}], columns, as_json=options.wants_json)
+    print_rows([{"transactional_id": transactional_id, "outcome": outcome}], ENDED_COLUMNS, as_json=options.wants_json)
