@@ -76,7 +76,8 @@ def add(node: str, *, timeout_s: Annotated[int, Parameter(name="--timeout")] = 6
     """Add a node to the metadata quorum: it catches up, then it votes.
 
     The node must be running. Start it with an empty directory, a node.id of its own, a listener for the quorum
-    (controller.listener.names), and controller.quorum.bootstrap.servers instead of a list of voters.
+    (controller.listener.names), and controller.quorum.bootstrap.servers instead of a list of voters. Ctrl-C stops
+    waiting; the cluster finishes within the time limit.
 
     For example:
       chronik cluster add 4@host-4:9093
@@ -100,11 +101,12 @@ def add(node: str, *, timeout_s: Annotated[int, Parameter(name="--timeout")] = 6
         raise Misused(str(error)) from error
 
     async def work(cluster: ClusterClient) -> None:
+        from chronik.cli.adding import add_voter
         from chronik.client.admin import quorum
 
         print(f"waiting up to {timeout_s} s for node {matched['id']} to catch up", file=sys.stderr)
-        with progress(f"waiting for node {matched['id']} to catch up"):
-            await quorum.add(cluster, int(matched["id"]), address, timeout_ms=timeout_s * 1000)
+        with progress(f"waiting for node {matched['id']} to catch up") as shown:
+            await add_voter(cluster, options, int(matched["id"]), address, timeout_s, shown)
             voters = (await quorum.describe(cluster)).voters
         if options.wants_json:
             print_json({"added": int(matched["id"]), "voters": list(voters)})

@@ -366,7 +366,7 @@ def stop(file: Path, *, storage: Storage = STORAGE, options: Options = DEFAULTS)
     file
         The pipeline: .py or .yaml.
     storage
-        The folder of tables and checkpoints, the same that `run` was given.
+        Folder of tables and checkpoints, as given to `run`; default: chronik-storage.
     """
     from chronik.pipeline.registry import load
     from chronik.pipeline.stopping import StopMark

@@ -80,8 +80,10 @@ class RecordPrinter:
         }
         document |= _text_or_base64("key", record.key)
         headers = [
-            {"key": name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")}
-            | _text_or_base64("value", value)
+            {
+                "key": name.encode("utf-8", "surrogateescape").decode("utf-8", "replace"),
+                **_text_or_base64("value", value),
+            }
             for name, value in record.headers
         ]
         value = document_in(record.value)
