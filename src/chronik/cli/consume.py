@@ -18,7 +18,7 @@ from chronik.cli.choosing import Choice, Pattern, condition_of, pattern_in
 from chronik.cli.errors import CommandFailed, Misused
 from chronik.cli.merging import TimeMerge
 from chronik.cli.moments import parse_place
-from chronik.cli.naming import existing_topic
+from chronik.cli.naming import existing_partitions
 from chronik.cli.records import RecordPrinter
 from chronik.cli.session import DEFAULTS, Options, StatusLine, progress, run, watched
 from chronik.cli.templates import Template
@@ -157,7 +157,9 @@ def consume(
         start: Start = default if begin is None else begin
         end = None if follow else LATEST if stop is None else stop
         names = topics if chosen_topics is None else await watched(cluster, _matching(cluster, chosen_topics, match))
-        partitions = [at for topic in names for at in await watched(cluster, _partitions(cluster, topic, partition))]
+        partitions = [
+            at for topic in names for at in await watched(cluster, existing_partitions(cluster, topic, partition))
+        ]
         fetching = FetchOptions(
             isolation_level=READ_COMMITTED if isolation.removeprefix("read_") == "committed" else READ_UNCOMMITTED
         )
@@ -272,18 +274,6 @@ async def _matching(cluster: ClusterClient, pattern: Pattern, text: str | None) 
     if not found:
         raise CommandFailed(f"no topic matches {text!r}; `chronik topic list` shows all")
     return found
-
-
-async def _partitions(cluster: ClusterClient, topic: str, only: tuple[int, ...]) -> list[TopicPartition]:
-    from chronik.client.topology import TopicPartition
-
-    known = (await existing_topic(cluster, topic)).partitions
-    for index in only:
-        if index not in known:
-            raise CommandFailed(
-                f"topic {topic!r} has no partition {index}, only 0 to {len(known) - 1}: UNKNOWN_TOPIC_OR_PARTITION"
-            )
-    return [TopicPartition(topic, index) for index in only or known]
 
 
 async def _before_ends(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from chronik.cli.errors import CommandFailed, Misused
 from chronik.cli.moments import parse_place
-from chronik.cli.naming import existing_topic
+from chronik.cli.naming import existing_partitions
 from chronik.cli.output import Column, Row, human_count, print_rows
 from chronik.cli.session import DEFAULTS, DONE, REFUSED, Options, complain, confirm, progress, run
 from chronik.runtime.wording import counted
@@ -78,7 +78,7 @@ def delete_records(
         from chronik.client.admin import offsets
         from chronik.client.errors import ClientError
 
-        places = await partitions_of(cluster, name, partition)
+        places = await existing_partitions(cluster, name, partition)
         with progress("deleting records"):
             starts = await offsets.look_up(cluster, dict.fromkeys(places, EARLIEST))
             limits = await _limits(cluster, places, place)
@@ -136,7 +136,7 @@ def elect(
         from chronik.client.admin import reassignments
 
         kind = reassignments.UNCLEAN if unclean else reassignments.PREFERRED
-        places = [at for name in names for at in await partitions_of(cluster, name, partition)]
+        places = [at for name in names for at in await existing_partitions(cluster, name, partition)]
         with progress("electing leaders"):
             before = await _leaders(cluster, names)
             answers = await reassignments.elect(cluster, places if names else None, kind=kind)
@@ -180,18 +180,6 @@ async def change_replication_factor(cluster: ClusterClient, name: str, factor: i
         raise CommandFailed(str(fault)) from fault
     with progress(f"moving {counted(len(targets), 'partition')}") as shown:
         await carry_out(cluster, targets, lambda standing: shown.say(str(standing)))
-
-
-async def partitions_of(cluster: ClusterClient, name: str, only: Iterable[int]) -> list[TopicPartition]:
-    from chronik.client.topology import TopicPartition
-
-    known = (await existing_topic(cluster, name)).partitions
-    for index in only:
-        if index not in known:
-            raise CommandFailed(
-                f"topic {name!r} has no partition {index}, only 0 to {len(known) - 1}: UNKNOWN_TOPIC_OR_PARTITION"
-            )
-    return [TopicPartition(name, index) for index in sorted(only or known)]
 
 
 async def _limits(cluster: ClusterClient, places: list[TopicPartition], place: Start) -> dict[TopicPartition, int]:
