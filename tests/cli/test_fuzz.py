@@ -73,6 +73,7 @@ def exit_code_of(words: list[str]) -> object:
 @example(["produce", "x", "--key-separator", "\udcff"])
 @example(["topic", "list", "--watch", "1e400"])
 @example(["--", "group", "describe"])
+@example(["pipeline", "status", "\x00"])
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_command_line_ends_in_a_traceback(tmp_path: Path, words: list[str]) -> None:
     """No broker runs, so a line that makes sense ends with 3."""

@@ -110,6 +110,8 @@ def _require_text(words: Sequence[str]) -> Sequence[str]:
     """Names and values go to brokers as UTF-8; other bytes have no place in a request."""
     for number, word in enumerate(words, 1):
         if not word.isprintable():
+            if "\0" in word:
+                raise Misused(f"argument {number} holds a NUL character, which no name or path can hold")
             try:
                 word.encode()
             except UnicodeEncodeError:
