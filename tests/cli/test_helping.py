@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
 from chronik.cli.helping import joined
 from chronik.cli.main import COMMANDS, app
 from tests.cli.conftest import Run
+from tests.cli.every_command import every_leaf
 
 WIDTH = 80
 
@@ -64,3 +66,18 @@ def test_only_paragraphs_are_joined() -> None:
     """Examples are lines to copy."""
     text = "One\ntwo.\n\nFor example:\n  chronik up\n  chronik up --nodes 3\n\nThree\nfour."
     assert joined(text) == "One two.\n\nFor example:\n  chronik up\n  chronik up --nodes 3\n\nThree four."
+
+
+def test_every_default_is_told_in_the_help() -> None:
+    """Whoever leaves an option out must know what they get."""
+    silent = []
+    for leaf in every_leaf():
+        command = app
+        for word in leaf:
+            command = command[word]
+        for argument in command.assemble_argument_collection(parse_docstring=True):
+            default = argument.field_info.default
+            is_value = isinstance(default, int | float | str | Path) and not isinstance(default, bool) and default != ""
+            if argument.show and is_value and "default" not in (argument.parameter.help or "").lower():
+                silent.append((*leaf, argument.name))
+    assert silent == []

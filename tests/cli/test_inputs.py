@@ -79,7 +79,7 @@ def test_a_json_line_may_hold_everything_that_consume_prints() -> None:
     line |= {"key_base64": "/w==", "value": None, "headers": [{"key": "a", "value_base64": "/w=="}, {"key": "b"}]}
     assert as_json(json.dumps(line).encode()) == [Input(None, b"\xff", (("a", b"\xff"), ("b", None)), 2, 5)]
     assert as_json(b'{"value": {"a": [1]}, "timestamp": "1970-01-01T00:00:01Z"}') == [
-        Input(b'{"a":[1]}', timestamp=1000)
+        Input(b'{"a": [1]}', timestamp=1000)
     ]
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +17,8 @@ from chronik.client.routing import ClusterClient
 from chronik.runtime.real import real_runtime
 from chronik.testing import Cluster
 from tests.cli.conftest import Run
+from tests.cli.every_command import ANSWERED_BY_ANY_NODE, ASKING, NEEDING_SPARK, NOT_ASKING, every_leaf, options_of
+from tests.house.repository import SOURCE
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("quorum-lost")]
 
@@ -107,6 +112,42 @@ def test_a_command_without_a_quorum_names_the_voters_that_are_missing(chronik: R
     assert (done.exit_code, done.out) == (1, "")
     assert TRUTH in done.err
     assert len(done.err.splitlines()) == 1
+
+
+@pytest.fixture(scope="module")
+def pipeline(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return_code = subprocess.run(
+        [sys.executable, "-m", "chronik.cli", "pipeline", "init", str(folder := tmp_path_factory.mktemp("shop") / "p")],
+        env={**os.environ, "PYTHONPATH": str(SOURCE)},
+        capture_output=True,
+        check=False,
+    ).returncode
+    assert return_code == 0
+    return folder / "pipeline.py"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("leaf", [leaf for leaf in ASKING if leaf not in ANSWERED_BY_ANY_NODE])
+def test_no_command_waits_for_a_quorum_that_is_lost(chronik: Run, leaf: str, pipeline: Path, tmp_path: Path) -> None:
+    """Whatever somebody tries at that moment, they hear the cause, and soon."""
+    plain = tmp_path / "plain"
+    plain.write_text("word\n")
+    given = ASKING[leaf].replace("FILE", str(pipeline)).replace("PLAIN", str(plain)).split()
+    if leaf == "sql":
+        pytest.importorskip("duckdb")
+    if leaf.split()[0] in NEEDING_SPARK:
+        pytest.importorskip("pyspark")
+    began_s = time.monotonic()
+    done = chronik(*leaf.split(), *given, stdin=b"record\n")
+    assert time.monotonic() - began_s < SECONDS_MAX
+    assert done.exit_code == 1
+    assert TRUTH in done.err + done.out
+
+
+def test_every_command_that_asks_a_cluster_is_tried_without_a_quorum() -> None:
+    """A command that is added later must not be forgotten."""
+    asking = {" ".join(leaf) for leaf in every_leaf() if "--bootstrap" in options_of(leaf)}
+    assert asking == ASKING.keys() | NOT_ASKING
 
 
 def test_a_node_that_hangs_does_not_count_as_answering(

@@ -74,13 +74,57 @@ def test_a_topic_is_asked_by_name(run_command: Run, monkeypatch: pytest.MonkeyPa
 def test_what_fails_has_its_exit_code_and_one_line(run_command: Run) -> None:
     """1 for the query, 2 for the command, 3 for nobody there."""
     for words, exit_code in (
-        (["selec 1"], 1),
         (["DROP TABLE x"], 1),
         (["SELECT * FROM orders", "--bootstrap", "127.0.0.1:1"], 3),
         (["SELECT * FROM orders", "--bootstrap", "nowhere:x"], 2),
+        (["SELECT 1", "--file", "x.sql"], 2),
+        ([], 2),
     ):
         done = run_command("sql", *words)
         assert (done.exit_code, len(done.err.splitlines())) == (exit_code, 1), words
+
+
+def test_a_mistake_is_marked_in_its_line(run_command: Run) -> None:
+    """In a query of twenty lines the column matters."""
+    for query, mark in (
+        ("selec 1", ["LINE 1: selec 1", "        ^^^^^"]),
+        ("SELECT 1,\n  nosuch(2)", ["LINE 2:   nosuch(2)", "          ^^^^^^^^^"]),
+    ):
+        done = run_command("sql", query)
+        assert (done.exit_code, done.err.splitlines()[1:]) == (1, mark)
+
+
+def test_a_query_needs_no_quotes(run_command: Run) -> None:
+    """Where the shell leaves its words alone."""
+    assert run_command("sql", "SELECT", "1", "AS", "one", "--format", "csv").lines == ["one", "1"]
+
+
+def test_a_file_or_stdin_may_hold_several_statements(run_command: Run, tmp_path: Path) -> None:
+    """They run in order; the first that fails ends it."""
+    text = "SELECT 1 AS a; -- one; two\nSELECT ';' AS b"
+    file = tmp_path / "two.sql"
+    file.write_text(text)
+    expected = ["a", "1", "b", ";"]
+    assert run_command("sql", "--file", str(file), "--format", "csv").lines == expected
+    assert run_command("sql", "--format", "csv", stdin=text.encode()).lines == expected
+    failed = run_command("sql", "--format", "csv", stdin=b"SELECT 1 AS a; selec 2; SELECT 3 AS c")
+    assert (failed.exit_code, failed.lines) == (1, ["a", "1"])
+    assert run_command("sql", "--file", str(tmp_path / "none")).exit_code == 1
+
+
+def test_show_tables_lists_topics_and_tables(run_command: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The first thing that people type who know SQL."""
+    from deltalake import write_deltalake
+    from pyarrow import table
+
+    write_deltalake(str(tmp_path / "tables" / "sold"), table({"a": [1]}))
+    with Cluster() as cluster:
+        monkeypatch.setenv("CHRONIK_BOOTSTRAP", cluster.bootstrap)
+        run_command("topic", "create", "orders")
+        for words in ("SHOW TABLES", "show all tables ;"):
+            shown = run_command("sql", words, "--storage", str(tmp_path), "--format", "csv")
+            assert shown.lines == ["name,kind", "orders,topic", "sold,table"], shown.err
+        assert "value" in run_command("sql", "DESCRIBE orders", "--storage", str(tmp_path)).out
 
 
 def test_a_missing_extra_is_told_with_the_command_that_installs_it(

@@ -115,6 +115,7 @@ STARTS_TASKS = {
     "metadata/writer.py": "a callback reads the result",
     "peer/protocol.py": "a step of a login that takes long; a callback reads the result",
     "runtime/tasks.py": "the owner of all others",
+    "client/admin/vigil.py": "looks at the quorum beside the work, which it awaits or ends before it returns",
 }
 
 

@@ -24,6 +24,7 @@ from chronik.cli.errors import CommandFailed, Misused
 from chronik.cli.naming import did_you_mean
 from chronik.cli.output import Column, Row, print_json, print_rows
 from chronik.cli.session import DEFAULTS, Options, confirm, run
+from chronik.cli.watching import WATCH_DEFAULTS, WatchOptions, show
 
 if TYPE_CHECKING:
     from chronik.client.routing import ClusterClient
@@ -76,7 +77,7 @@ def list_rules(
     operation: Operations = (),
     matching: bool = False,
     resources: Resources = NO_RESOURCES,
-    options: Options = DEFAULTS,
+    options: WatchOptions = WATCH_DEFAULTS,
 ) -> int:
     """List rules.
 
@@ -99,7 +100,7 @@ def list_rules(
         rows: list[Row] = [row_of(rule) for rule in found]
         print_rows(rows, LISTED_COLUMNS, as_json=options.wants_json, empty="There are no such rules.")
 
-    return run(options, work)
+    return show(options, work)
 
 
 @app.command

@@ -12,6 +12,7 @@ from chronik.cli.errors import CommandFailed, Misused
 from chronik.cli.moving import Standing, carry_out
 from chronik.cli.output import Column, Row, id_list, print_json, print_rows
 from chronik.cli.session import DEFAULTS, DONE, REFUSED, Options, complain, progress, run
+from chronik.cli.watching import WATCH_DEFAULTS, WatchOptions, show
 from chronik.runtime.wording import counted
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ _joining = re.compile(r"(?P<id>[0-9]+)@(?P<address>.+)")
 
 
 @app.command
-def status(*, options: Options = DEFAULTS) -> int:
+def status(*, options: WatchOptions = WATCH_DEFAULTS) -> int:
     """Show the quorum leader, and each node's role, state and replication lag.
 
     Without a leader, the command asks each node and shows which nodes answer. Some columns come from the nodes' admin
@@ -67,7 +68,7 @@ def status(*, options: Options = DEFAULTS) -> int:
             complain(fault)
         return REFUSED if faults else DONE
 
-    return run(options, work, is_patient=True)
+    return show(options, work, is_patient=True)
 
 
 @app.command
@@ -75,7 +76,8 @@ def add(node: str, *, timeout_s: Annotated[int, Parameter(name="--timeout")] = 6
     """Add a node to the metadata quorum: it catches up, then it votes.
 
     The node must be running. Start it with an empty directory, a node.id of its own, a listener for the quorum
-    (controller.listener.names), and controller.quorum.bootstrap.servers instead of a list of voters.
+    (controller.listener.names), and controller.quorum.bootstrap.servers instead of a list of voters. Ctrl-C stops
+    waiting; the cluster finishes within the time limit.
 
     For example:
       chronik cluster add 4@host-4:9093
@@ -99,11 +101,12 @@ def add(node: str, *, timeout_s: Annotated[int, Parameter(name="--timeout")] = 6
         raise Misused(str(error)) from error
 
     async def work(cluster: ClusterClient) -> None:
+        from chronik.cli.adding import add_voter
         from chronik.client.admin import quorum
 
         print(f"waiting up to {timeout_s} s for node {matched['id']} to catch up", file=sys.stderr)
-        with progress(f"waiting for node {matched['id']} to catch up"):
-            await quorum.add(cluster, int(matched["id"]), address, timeout_ms=timeout_s * 1000)
+        with progress(f"waiting for node {matched['id']} to catch up") as shown:
+            await add_voter(cluster, options, int(matched["id"]), address, timeout_s, shown)
             voters = (await quorum.describe(cluster)).voters
         if options.wants_json:
             print_json({"added": int(matched["id"]), "voters": list(voters)})

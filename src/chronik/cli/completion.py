@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
+
+# The script defines a function. Zsh runs the file when it completes for the first time, or somebody sources it.
+RUN_BY_ZSH: Final = """\
+if [[ $funcstack[1] == _chronik ]]; then
+  _cyclopts_chronik "$@"
+else
+  compdef _cyclopts_chronik chronik
+fi"""
 
 Shell = Literal["bash", "zsh", "fish"]
 
@@ -23,4 +31,6 @@ def completion(shell: Shell) -> int:
     from chronik.cli.main import app
 
     print(app.generate_completion(shell=shell))
+    if shell == "zsh":
+        print(RUN_BY_ZSH)
     return 0

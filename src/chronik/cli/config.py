@@ -13,6 +13,7 @@ from chronik.cli.moments import with_durations
 from chronik.cli.naming import did_you_mean, existing_topic, parse_settings
 from chronik.cli.output import Column, Row, print_json, print_rows
 from chronik.cli.session import DEFAULTS, Options, run
+from chronik.cli.watching import WATCH_DEFAULTS, WatchOptions, show
 
 if TYPE_CHECKING:
     from chronik.client.admin.configs import Config, ConfigResource
@@ -59,7 +60,7 @@ def get(
     *keys: str,
     all_keys: Annotated[bool, Parameter(name=["--all", "-a"])] = False,
     docs: bool = False,
-    options: Options = DEFAULTS,
+    options: WatchOptions = WATCH_DEFAULTS,
 ) -> int:
     """Show settings and where each value comes from.
 
@@ -107,7 +108,7 @@ def get(
         empty = f"{whose} has no settings of its own; --all shows those that apply"
         print_rows(rows, columns, as_json=options.wants_json, empty=empty)
 
-    return run(options, work)
+    return show(options, work)
 
 
 @app.command(name="set")

@@ -14,11 +14,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
+from chronik.cli.choosing import Choice, Pattern, condition_of, pattern_in
 from chronik.cli.errors import CommandFailed, Misused
+from chronik.cli.merging import TimeMerge
 from chronik.cli.moments import parse_place
-from chronik.cli.naming import existing_topic
+from chronik.cli.naming import existing_partitions
 from chronik.cli.records import RecordPrinter
 from chronik.cli.session import DEFAULTS, Options, StatusLine, progress, run, watched
+from chronik.cli.templates import Template
+from chronik.runtime.wording import counted
 
 if TYPE_CHECKING:
     from chronik.client.consumer import Consumer, Start
@@ -43,13 +47,22 @@ def consume(
     headers: bool = False,
     offsets: bool = False,
     timestamps: bool = False,
+    template: str | None = None,
+    grep: str | None = None,
+    where: str | None = None,
+    match: str | None = None,
+    by_time: bool = False,
     isolation: Literal["committed", "uncommitted", "read_committed", "read_uncommitted"] = "committed",
     options: Options = DEFAULTS,
 ) -> int:
     """Read records from topics, from any position; stop at the end or follow.
 
     Values are printed unchanged, one per line; --keys, --headers, --offsets and --timestamps put columns in front.
-    With --format json each line is a whole record.
+    With --format json each line is a whole record, in which a value that is a JSON object or array stands as JSON. On a
+    terminal JSON is indented, and control characters are shown as escapes.
+
+    --where takes a condition in SQL on the columns key, value, _topic, _partition, _offset, _timestamp and _headers. It
+    runs in this process, without access to files and network, and needs the extra `sql`.
 
     For example:
       chronik consume orders --from earliest
@@ -58,11 +71,14 @@ def consume(
       chronik consume orders --from 2026-03-01T12:00:00+01:00 --to "5m ago" --format json
       chronik consume orders --from 1500 --partition 2 --count 10 --offsets
       chronik consume orders --group billing --follow
+      chronik consume orders --grep "city.*Bern" --count 5
+      chronik consume orders --where "value->>'$.city' = 'Bern' AND _partition < 3"
+      chronik consume --match "orders-.*" --by-time --template "{timestamp} {topic} {value.city}"
 
     Parameters
     ----------
     topics
-        The topics to read.
+        The topics to read; or use --match.
     from_
         earliest, latest, an offset, -N for the last N of each partition, a time with a time zone, or 2h ago; default:
         earliest, with --follow latest, in a group its committed offsets.
@@ -84,12 +100,27 @@ def consume(
         Print partition and offset.
     timestamps
         Print the time of each record.
+    template
+        Print records in this form: {topic} {partition} {offset} {timestamp} {timestamp_ms} {key} {value} {headers}, and
+        {value.NAME} for a field of JSON; \\n, \\t, {{ and }} stand for a line break, a tab and braces.
+    grep
+        Only records whose key or value contains a match of this regular expression.
+    where
+        Only records for which this condition in SQL holds.
+    match
+        Read all topics whose whole name matches this regular expression, as they are when the command starts.
+    by_time
+        Order records of all partitions by time; not with --follow or --group.
     isolation
         committed (default) skips records of open and aborted transactions; uncommitted shows them. Kafka's names
         read_committed and read_uncommitted mean the same.
     """
-    if not topics:
-        raise Misused("name at least one topic: chronik consume TOPIC")
+    if bool(topics) == (match is not None):
+        raise Misused("name at least one topic, or use --match: chronik consume TOPIC")
+    if by_time and (follow or group is not None):
+        raise Misused("--by-time excludes --follow and --group: it needs an end, up to which all records are known")
+    if template is not None and (options.wants_json or keys or headers or offsets or timestamps):
+        raise Misused("--template excludes --format json, --keys, --headers, --offsets and --timestamps: choose one")
     if follow and to is not None:
         raise Misused("--follow and --to exclude each other: choose one")
     if count is not None and count < 1:
@@ -104,7 +135,16 @@ def consume(
     begin = None if from_ is None or last else parse_place(from_, "--from", now_ms)
     stop = None if to is None else parse_place(to, "--to", now_ms)
     printer = RecordPrinter(
-        as_json=options.wants_json, keys=keys, headers=headers, offsets=offsets, timestamps=timestamps
+        as_json=options.wants_json,
+        keys=keys,
+        headers=headers,
+        offsets=offsets,
+        timestamps=timestamps,
+        template=None if template is None else Template(template),
+    )
+    chosen_topics = None if match is None else pattern_in(f"^(?:{match})$", "--match")
+    choice = Choice(
+        None if grep is None else pattern_in(grep, "--grep"), None if where is None else condition_of(where)
     )
 
     async def work(cluster: ClusterClient) -> None:
@@ -116,7 +156,10 @@ def consume(
         default = LATEST if follow else EARLIEST
         start: Start = default if begin is None else begin
         end = None if follow else LATEST if stop is None else stop
-        partitions = [at for topic in topics for at in await watched(cluster, _partitions(cluster, topic, partition))]
+        names = topics if chosen_topics is None else await watched(cluster, _matching(cluster, chosen_topics, match))
+        partitions = [
+            at for topic in names for at in await watched(cluster, existing_partitions(cluster, topic, partition))
+        ]
         fetching = FetchOptions(
             isolation_level=READ_COMMITTED if isolation.removeprefix("read_") == "committed" else READ_UNCOMMITTED
         )
@@ -131,11 +174,16 @@ def consume(
             if group is None:
                 await consumer.assign(begins)
             else:
-                consumer.subscribe(topics)
+                consumer.subscribe(names)
             with progress("waiting for records") as shown:
-                await _read(consumer, printer, ends, count, shown)
+                if by_time:
+                    assert ends is not None
+                    await _read_by_time(consumer, printer, choice, ends, count, shown)
+                else:
+                    await _read(consumer, printer, choice, ends, count, shown)
         if not printer.printed_count and not options.wants_json:
-            print("No records.", file=sys.stderr)
+            looked = f"None of {counted(choice.seen_count, 'record')} matches." if choice.seen_count else "No records."
+            print(looked, file=sys.stderr)
 
     return run(options, work, is_patient=True)
 
@@ -143,6 +191,7 @@ def consume(
 async def _read(
     consumer: Consumer,
     printer: RecordPrinter,
+    choice: Choice,
     ends: Mapping[TopicPartition, int] | None,
     count: int | None,
     shown: StatusLine,
@@ -153,19 +202,57 @@ async def _read(
         if ends is not None and consumer.assignment and _is_at_end(consumer, ends):
             return
         for fetched in await consumer.poll(POLL_MS):
-            shown.stop()
-            records = _before_end(fetched, ends)
-            if left is not None:
+            read = _before_end(fetched, ends)
+            records = choice.of(fetched.at, read)
+            if left is not None and len(records) >= left:
                 records = records[:left]
-                left -= len(records)
+                # What comes after the last record that was printed has not been read.
+                read = [record for record in read if record.offset <= records[-1].offset]
+            if records or not choice.chooses:
+                shown.stop()
+            else:
+                shown.say(f"looked at {counted(choice.seen_count, 'record')}")
             printer.print(fetched.at, records)
-            # Not the consumer's position, which is behind what was fetched: only what was printed counts as read.
-            if records and consumer.group_id is not None:
+            # Not the consumer's position, which is behind what was fetched: only what was looked at counts as read.
+            if read and consumer.group_id is not None:
                 sys.stdout.flush()
-                await consumer.commit({fetched.at: records[-1].offset + 1})
-            if left == 0:
-                return
+                await consumer.commit({fetched.at: read[-1].offset + 1})
+            if left is not None:
+                left -= len(records)
+                if left == 0:
+                    return
         sys.stdout.flush()
+
+
+async def _read_by_time(
+    consumer: Consumer,
+    printer: RecordPrinter,
+    choice: Choice,
+    ends: Mapping[TopicPartition, int],
+    count: int | None,
+    shown: StatusLine,
+) -> None:
+    """Prints in the order of time. Partitions that are far ahead of the others are read on when their turn comes."""
+    merge = TimeMerge()
+    left = count
+    while True:
+        positions = consumer.positions()
+        unfinished = [at for at, offset in positions.items() if offset < ends.get(at, 0)]
+        for at, record in merge.take(unfinished):
+            shown.stop()
+            printer.print(at, [record])
+            if left is not None:
+                left -= 1
+                if left == 0:
+                    return
+        sys.stdout.flush()
+        if not unfinished:
+            return
+        full = set(merge.full())
+        consumer.pause([at for at in positions if at in full or at not in unfinished])
+        consumer.pause([at for at in unfinished if at not in full], is_paused=False)
+        for fetched in await consumer.poll(POLL_MS):
+            merge.add(fetched.at, choice.of(fetched.at, _before_end(fetched, ends)))
 
 
 def _before_end(fetched: Fetched, ends: Mapping[TopicPartition, int] | None) -> list[Record]:
@@ -181,16 +268,12 @@ def _is_at_end(consumer: Consumer, ends: Mapping[TopicPartition, int]) -> bool:
     return len(done) == len(positions)
 
 
-async def _partitions(cluster: ClusterClient, topic: str, only: tuple[int, ...]) -> list[TopicPartition]:
-    from chronik.client.topology import TopicPartition
-
-    known = (await existing_topic(cluster, topic)).partitions
-    for index in only:
-        if index not in known:
-            raise CommandFailed(
-                f"topic {topic!r} has no partition {index}, only 0 to {len(known) - 1}: UNKNOWN_TOPIC_OR_PARTITION"
-            )
-    return [TopicPartition(topic, index) for index in only or known]
+async def _matching(cluster: ClusterClient, pattern: Pattern, text: str | None) -> tuple[str, ...]:
+    topology = await cluster.retrying(lambda: cluster.refresh(None))
+    found = tuple(name for name, topic in sorted(topology.topics.items()) if not topic.is_internal and pattern(name))
+    if not found:
+        raise CommandFailed(f"no topic matches {text!r}; `chronik topic list` shows all")
+    return found
 
 
 async def _before_ends(

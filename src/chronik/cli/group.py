@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
 from chronik.cli.errors import CommandFailed, Misused
+from chronik.cli.group_offsets import delete_offsets
 from chronik.cli.moments import parse_place
 from chronik.cli.naming import did_you_mean
 from chronik.cli.output import Column, Row, human_count, human_duration, print_json, print_rows, yes_or_no
 from chronik.cli.session import DEFAULTS, DONE, REFUSED, Options, complain, confirm, progress, run
+from chronik.cli.watching import WATCH_DEFAULTS, WatchOptions, show
 from chronik.runtime.wording import counted
 
 if TYPE_CHECKING:
@@ -32,8 +35,11 @@ For example:
   chronik group explain billing
   chronik group reset billing --to "2h ago"
   chronik group reset billing --to "2h ago" --execute
+  chronik group delete-offsets billing --topic old-orders
   chronik group delete billing""",
 )
+
+app.command(delete_offsets)
 
 EXPLAIN_SECONDS_MAX = 600
 
@@ -48,6 +54,15 @@ MEASURED_COLUMNS = (
     Column("lag", "LAG", human_count, is_number=True),
     Column("lag_ms", "BEHIND", human_duration, is_number=True),
 )
+RESET_COLUMNS = (
+    Column("topic", "TOPIC"),
+    Column("partition", "PARTITION", is_number=True),
+    Column("old_offset", "FROM", human_count, is_number=True),
+    Column("new_offset", "TO", human_count, is_number=True),
+    Column("shift", "SHIFT", lambda shift: f"{shift:+,}", is_number=True),
+    Column("committed", "COMMITTED", yes_or_no),
+)
+DELETED_COLUMNS = (Column("group", "GROUP"), Column("deleted", "DELETED", yes_or_no))
 LAG_COLUMNS = (
     Column("topic", "TOPIC"),
     Column("partition", "PARTITION", is_number=True),
@@ -62,19 +77,30 @@ LAG_COLUMNS = (
 
 
 @app.command(name="list")
-def list_groups(*, lag: bool = False, options: Options = DEFAULTS) -> int:
+def list_groups(
+    *names: str,
+    lag: bool = False,
+    sort: Literal["name", "members", "lag", "behind"] = "name",
+    options: WatchOptions = WATCH_DEFAULTS,
+) -> int:
     """List groups with their type and state.
 
     For example:
       chronik group list
-      chronik group list --lag
+      chronik group list "billing-*" --lag
+      chronik group list --sort lag --watch
       chronik group list --format json | jq -r '.[] | select(.state == "Empty") | .group'
 
     Parameters
     ----------
+    names
+        Only groups with these names; * and ? stand for other characters. Default: all.
     lag
         Show members and lag too, which asks for every group's offsets.
+    sort
+        Order: name (default), members, lag or behind, with the largest first. All but name show lag.
     """
+    with_lag = lag or sort != "name"
 
     async def work(cluster: ClusterClient) -> None:
         from chronik.client.admin import groups
@@ -82,6 +108,8 @@ def list_groups(*, lag: bool = False, options: Options = DEFAULTS) -> int:
         rows: list[Row] = []
         with progress("asking every broker for its groups") as shown:
             for group in await groups.list_all(cluster):
+                if names and not any(fnmatchcase(group.group_id, pattern) for pattern in names):
+                    continue
                 row = {
                     "group": group.group_id,
                     "type": group.group_type or None,
@@ -89,18 +117,22 @@ def list_groups(*, lag: bool = False, options: Options = DEFAULTS) -> int:
                     "protocol_type": group.protocol_type,
                     "coordinator": group.coordinator_id,
                 }
-                if lag:
+                if with_lag:
                     shown.say(f"measuring the lag of {group.group_id}")
                     row |= await _measured(cluster, group.group_id)
                 rows.append(row)
-        columns = (*LISTED_COLUMNS, *MEASURED_COLUMNS) if lag else LISTED_COLUMNS
-        print_rows(rows, columns, as_json=options.wants_json, empty="There are no groups.")
+        if sort != "name":
+            key = {"members": "members", "lag": "lag", "behind": "lag_ms"}[sort]
+            rows.sort(key=lambda row: -1 if row[key] is None else row[key], reverse=True)
+        columns = (*LISTED_COLUMNS, *MEASURED_COLUMNS) if with_lag else LISTED_COLUMNS
+        empty = "No group has such a name." if names else "There are no groups."
+        print_rows(rows, columns, as_json=options.wants_json, empty=empty)
 
-    return run(options, work)
+    return show(options, work)
 
 
 @app.command
-def describe(*names: str, options: Options = DEFAULTS) -> int:
+def describe(*names: str, options: WatchOptions = WATCH_DEFAULTS) -> int:
     """Show a group's offset and lag in each partition, and which member reads it.
 
     LAG counts records; BEHIND is the age of the oldest record that the group has not read. A partition without an
@@ -136,7 +168,7 @@ def describe(*names: str, options: Options = DEFAULTS) -> int:
             )
             print_rows(document["partitions"], LAG_COLUMNS, as_json=False, empty="It has no offsets and no members.")
 
-    return run(options, work)
+    return show(options, work)
 
 
 @app.command
@@ -238,15 +270,7 @@ def reset(
             moved = {row.at: offsets.Committed(row.new_offset, -1, "") for row in plan if row.moves}
             await offsets.commit(cluster, name, moved)
         rows = [row.as_row(executed=execute) for row in plan]
-        columns = (
-            Column("topic", "TOPIC"),
-            Column("partition", "PARTITION", is_number=True),
-            Column("old_offset", "FROM", human_count, is_number=True),
-            Column("new_offset", "TO", human_count, is_number=True),
-            Column("shift", "SHIFT", lambda shift: f"{shift:+,}", is_number=True),
-            Column("committed", "COMMITTED", yes_or_no),
-        )
-        print_rows(rows, columns, as_json=options.wants_json, empty="Nothing to move.")
+        print_rows(rows, RESET_COLUMNS, as_json=options.wants_json, empty="Nothing to move.")
         if not execute and not options.wants_json:
             print("Nothing was changed: add --execute to apply the plan.")
 
@@ -289,8 +313,7 @@ def delete(
             complain(f"{fault}{hint}")
             exit_code = REFUSED
         if deleted:
-            columns = (Column("group", "GROUP"), Column("deleted", "DELETED", yes_or_no))
-            print_rows(deleted, columns, as_json=options.wants_json)
+            print_rows(deleted, DELETED_COLUMNS, as_json=options.wants_json)
         return exit_code
 
     return run(options, work)

@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
+from chronik.cli.json_text import member_text
 from chronik.cli.naming import did_you_mean
 from chronik.cli.output import EPOCH
 from chronik.runtime.wording import counted
@@ -131,8 +132,13 @@ def parse_record(line: bytes) -> Input:
             )
     if "value" not in document and "value_base64" not in document:
         raise _Wrong('the record has no value; write "value": null for a tombstone')
+    if isinstance(document.get("value"), dict | list) and "value_base64" not in document:
+        # As it was written: no number is rounded, no key is dropped.
+        value = _as_bytes(member_text(line.decode(json.detect_encoding(line), "surrogatepass"), "value"))
+    else:
+        value = _bytes_of(document, "value")
     return Input(
-        _bytes_of(document, "value"),
+        value,
         _bytes_of(document, "key"),
         _headers_of(document.get("headers")),
         _integer_of(document, "partition"),

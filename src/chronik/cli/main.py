@@ -14,10 +14,12 @@ from typing import Final
 from cyclopts import App, CycloptsError, Parameter
 
 from chronik import __version__
+from chronik.cli.complaining import complain, use_form_of, why_misused
 from chronik.cli.contexts import apply_context
 from chronik.cli.errors import CommandError, Misused
 from chronik.cli.helping import Reflowing
-from chronik.cli.session import DONE, EXIT_CODES, INTERRUPTED, MISUSED, complain
+from chronik.cli.session import DONE, EXIT_CODES, INTERRUPTED, MISUSED
+from chronik.cli.watching import with_periods
 
 # What is imported when a noun is called, or when all are listed: a line of help is what a noun says of itself. So these
 # modules import what they need of other packages inside their functions.
@@ -50,6 +52,7 @@ COMMANDS: Final = {
     "materialize": "chronik.cli.materialize:materialize",
     "context": "chronik.cli.context:app",
     "completion": "chronik.cli.completion:completion",
+    "man": "chronik.cli.manual:man",
 }
 
 EARLY_OPTIONS: Final = ("--bootstrap", "--bootstrap-server", "--bootstrap-servers", "--command-config", "--format")
@@ -102,13 +105,15 @@ def normalized(words: Sequence[str]) -> list[str]:
         case ["status"]:
             rest = ["cluster", *rest]
     end = rest.index("--") if "--" in rest else len(rest)
-    return [*rest[:end], *moved, *rest[end:]]
+    return with_periods([*rest[:end], *moved, *rest[end:]])
 
 
 def _require_text(words: Sequence[str]) -> Sequence[str]:
     """Names and values go to brokers as UTF-8; other bytes have no place in a request."""
     for number, word in enumerate(words, 1):
         if not word.isprintable():
+            if "\0" in word:
+                raise Misused(f"argument {number} holds a NUL character, which no name or path can hold")
             try:
                 word.encode()
             except UnicodeEncodeError:
@@ -118,15 +123,17 @@ def _require_text(words: Sequence[str]) -> Sequence[str]:
 
 def main() -> None:
     try:
+        use_form_of(sys.argv[1:])
         words = normalized(apply_context(_require_text(sys.argv[1:]), os.environ))
         if words[:1] in ([], ["--help"], ["-h"]):
             for noun in COMMANDS:
                 app[noun]
-        app(words, exit_on_error=False)
-    except CycloptsError:  # it has been printed
+        app(words, exit_on_error=False, print_error=False)
+    except CycloptsError as error:
+        complain(why_misused(error), MISUSED)
         sys.exit(MISUSED)
     except CommandError as error:
-        complain(str(error))
+        complain(str(error), error.exit_code)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)

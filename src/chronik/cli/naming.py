@@ -14,7 +14,7 @@ from chronik.cli.errors import CommandFailed, Misused
 if TYPE_CHECKING:
     from chronik.client.errors import Refused
     from chronik.client.routing import ClusterClient
-    from chronik.client.topology import Topic
+    from chronik.client.topology import Topic, TopicPartition
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -35,6 +35,19 @@ async def existing_topic(cluster: ClusterClient, name: str) -> Topic:
             raise
     known = (await cluster.refresh(None)).topics
     raise CommandFailed(f"topic {name!r} does not exist: UNKNOWN_TOPIC_OR_PARTITION{did_you_mean(name, known)}")
+
+
+async def existing_partitions(cluster: ClusterClient, name: str, only: Iterable[int]) -> list[TopicPartition]:
+    """All partitions of a topic, or only these; a complaint if it has no such partition."""
+    from chronik.client.topology import TopicPartition
+
+    known = (await existing_topic(cluster, name)).partitions
+    for index in only:
+        if index not in known:
+            raise CommandFailed(
+                f"topic {name!r} has no partition {index}, only 0 to {len(known) - 1}: UNKNOWN_TOPIC_OR_PARTITION"
+            )
+    return [TopicPartition(name, index) for index in sorted(only or known)]
 
 
 def parse_settings(pairs: Iterable[str], option: str) -> dict[str, str]:

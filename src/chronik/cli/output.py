@@ -8,6 +8,7 @@ is never wider than the screen, and what is left out is said; in a pipe it is al
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ Row = Mapping[str, Any]
 NOTHING: Final = "-"
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 GAP: Final = 2  # blanks between two columns
+_UNPRINTED: Final = re.compile(r"[^\n -~]")
 TEXT_MIN: Final = 8  # characters of a text that must be seen for its column to be worth showing
 
 
@@ -115,7 +117,20 @@ def _cell(value: Any, column: Column) -> str:
 
 def print_json(value: Any) -> None:
     """One document; indented only where somebody reads it."""
-    print(json.dumps(value, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None))
+    if sys.stdout.isatty():
+        print(visible_json(json.dumps(value, ensure_ascii=False, indent=2)))
+    else:
+        print(json.dumps(value, ensure_ascii=False))
+
+
+def visible_json(document: str) -> str:
+    """The same document with characters that a terminal would obey as escapes of JSON."""
+    return _UNPRINTED.sub(_escaped, document)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    character = found[0]
+    return character if character.isprintable() else json.dumps(character)[1:-1].replace("\x7f", "\\u007f")
 
 
 def yes_or_no(flag: bool) -> str:  # noqa: FBT001 - the flag is what is shown

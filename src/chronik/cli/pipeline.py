@@ -12,6 +12,7 @@ from chronik.cli.errors import CommandFailed, Misused
 from chronik.cli.output import Column, Row, human_count, human_duration, print_json, print_rows, time_text
 from chronik.cli.session import DEFAULTS, DONE, REFUSED, Options, complain
 from chronik.cli.sparking import STORAGE, Storage, cluster_of, fails_clearly, flow_named, planned
+from chronik.cli.watching import WATCH_DEFAULTS, WatchOptions, show_blocking
 
 if TYPE_CHECKING:
     from chronik.pipeline.replaying import Replayed
@@ -200,7 +201,7 @@ def run(
 
 @app.command
 @fails_clearly
-def status(file: Path, *, storage: Storage = STORAGE, options: Options = DEFAULTS) -> int:
+def status(file: Path, *, storage: Storage = STORAGE, options: WatchOptions = WATCH_DEFAULTS) -> int:
     """Show each flow's table version, lag, rows of the last run and dead letters. Does not start Spark.
 
     For example:
@@ -217,12 +218,14 @@ def status(file: Path, *, storage: Storage = STORAGE, options: Options = DEFAULT
     from chronik.pipeline.registry import load
     from chronik.pipeline.standing import standing_of
 
-    rows: list[Row] = []
-    for told in standing_of(file, str(storage), cluster_of(options, load(file).command_config)):
-        last_ms = told["last_batch_ms"]
-        rows.append(told | {"last_batch": None if last_ms is None else time_text(last_ms)})
-    print_rows(rows, STATUS_COLUMNS, as_json=options.wants_json)
-    return DONE
+    def work() -> None:
+        rows: list[Row] = []
+        for told in standing_of(file, str(storage), cluster_of(options, load(file).command_config)):
+            last_ms = told["last_batch_ms"]
+            rows.append(told | {"last_batch": None if last_ms is None else time_text(last_ms)})
+        print_rows(rows, STATUS_COLUMNS, as_json=options.wants_json)
+
+    return show_blocking(options, work)
 
 
 @app.command(name="test")
@@ -363,7 +366,7 @@ def stop(file: Path, *, storage: Storage = STORAGE, options: Options = DEFAULTS)
     file
         The pipeline: .py or .yaml.
     storage
-        The folder of tables and checkpoints, the same that `run` was given.
+        Folder of tables and checkpoints, as given to `run`; default: chronik-storage.
     """
     from chronik.pipeline.registry import load
     from chronik.pipeline.stopping import StopMark

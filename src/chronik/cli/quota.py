@@ -11,6 +11,7 @@ from chronik.cli.errors import Misused
 from chronik.cli.naming import did_you_mean, parse_settings
 from chronik.cli.output import Column, Row, print_json, print_rows
 from chronik.cli.session import DEFAULTS, Options, run
+from chronik.cli.watching import WATCH_DEFAULTS, WatchOptions, show
 
 if TYPE_CHECKING:
     from chronik.client.admin.quotas import Entity
@@ -56,7 +57,7 @@ ClientIdName = Annotated[str | None, Parameter(name="--client-id")]
 
 
 @app.command(name="list")
-def list_quotas(*, options: Options = DEFAULTS) -> int:
+def list_quotas(*, options: WatchOptions = WATCH_DEFAULTS) -> int:
     """List the quotas of all users, client ids and addresses.
 
     For example:
@@ -79,7 +80,7 @@ def list_quotas(*, options: Options = DEFAULTS) -> int:
         ]
         print_rows(rows, COLUMNS, as_json=options.wants_json, empty="The cluster has no quotas.")
 
-    return run(options, work)
+    return show(options, work)
 
 
 @app.command(name="set")

@@ -1,8 +1,9 @@
 """How records are printed: values as they are, or one JSON object per line. A terminal gets escapes for what it
 would obey.
 
-Bytes that are text stand as text in JSON; others as base64, under the same name with _base64. `chronik produce --input
-json` reads what is written here.
+Bytes that are text stand as text in JSON; others as base64, under the same name with _base64. A value that is a JSON
+object or array stands as JSON. `chronik produce --input json` reads what is written here. On a terminal
+JSON is indented.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from chronik.cli.output import NOTHING, time_text, visible
+from chronik.cli.json_text import document_in, indented, on_one_line
+from chronik.cli.output import NOTHING, time_text, visible, visible_json
+from chronik.cli.templates import NULL, Template, headers_text
 
 if TYPE_CHECKING:
     from chronik.client.topology import TopicPartition
     from chronik.wire.records import Record
 
-NULL = b"(null)"
 _SPECIAL = re.compile(r"[^\t\n -~]")
 
 
@@ -32,31 +34,43 @@ class RecordPrinter:
     headers: bool = False
     offsets: bool = False
     timestamps: bool = False
+    template: Template | None = None
     printed_count: int = 0
 
     def print(self, at: TopicPartition, records: Sequence[Record]) -> None:
         write = sys.stdout.buffer.write
-        is_screen = not self.as_json and sys.stdout.isatty()
+        is_screen = sys.stdout.isatty()
         self.printed_count += len(records)
         for record in records:
-            line = self._json(at, record) if self.as_json else self._line(at, record)
-            write(visible_bytes(line) if is_screen else line)
+            if self.as_json:
+                text = self._json(at, record)
+                write(visible_json(indented(text)).encode() + b"\n" if is_screen else text.encode() + b"\n")
+            elif self.template is not None:
+                line = self.template.line(at, record)
+                write(visible_bytes(line) if is_screen else line)
+            else:
+                line = self._line(at, record, is_screen=is_screen)
+                write(visible_bytes(line) if is_screen else line)
 
-    def _line(self, at: TopicPartition, record: Record) -> bytes:
+    def _line(self, at: TopicPartition, record: Record, *, is_screen: bool) -> bytes:
         columns: list[bytes] = []
         if self.offsets:
             columns.append(f"{at.topic}-{at.partition}@{record.offset}".encode())
         if self.timestamps:
             columns.append((time_text(record.timestamp) or NOTHING).encode())
         if self.headers:
-            pairs = [name.encode("utf-8", "replace") + b"=" + (value or b"") for name, value in record.headers]
-            columns.append(b",".join(pairs) or NOTHING.encode())
+            columns.append(headers_text(record) or NOTHING.encode())
         if self.keys:
             columns.append(NULL if record.key is None else record.key)
+        document = document_in(record.value) if is_screen else None
+        if document is not None:
+            lines = [b"\t".join(columns)] if columns else []
+            return b"\n".join([*lines, indented(document).encode()]) + b"\n"
         columns.append(NULL if record.value is None else record.value)
         return b"\t".join(columns) + b"\n"
 
-    def _json(self, at: TopicPartition, record: Record) -> bytes:
+    def _json(self, at: TopicPartition, record: Record) -> str:
+        """One line. A value that is a JSON object or array stands in it as it is."""
         document: dict[str, Any] = {
             "topic": at.topic,
             "partition": at.partition,
@@ -65,13 +79,22 @@ class RecordPrinter:
             "timestamp_ms": record.timestamp,
         }
         document |= _text_or_base64("key", record.key)
-        document |= _text_or_base64("value", record.value)
-        document["headers"] = [
-            {"key": name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")}
-            | _text_or_base64("value", value)
+        headers = [
+            {
+                "key": name.encode("utf-8", "surrogateescape").decode("utf-8", "replace"),
+                **_text_or_base64("value", value),
+            }
             for name, value in record.headers
         ]
-        return json.dumps(document, ensure_ascii=False).encode() + b"\n"
+        value = document_in(record.value)
+        if value is None:
+            return _dumped({**document, **_text_or_base64("value", record.value), "headers": headers})
+        front, back = _dumped(document), _dumped({"headers": headers})
+        return f'{front[:-1]}, "value": {on_one_line(value)}, {back[1:]}'
+
+
+def _dumped(document: dict[str, Any]) -> str:
+    return json.dumps(document, ensure_ascii=False)
 
 
 def visible_bytes(line: bytes) -> bytes:

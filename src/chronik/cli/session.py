@@ -15,19 +15,18 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from cyclopts import Parameter
-
+from chronik.cli.complaining import complain as complain
 from chronik.cli.contexts import CONTEXT
 from chronik.cli.errors import CommandFailed, Misused, NoBroker
+from chronik.cli.options import DEFAULTS as DEFAULTS
+from chronik.cli.options import CommandConfig as CommandConfig
+from chronik.cli.options import Options as Options
 
 if TYPE_CHECKING:
     from rich.status import Status
 
-    from chronik.client.properties import ClientSecurity
     from chronik.client.routing import ClusterClient
 
 EXIT_CODES: Final = (
@@ -37,46 +36,8 @@ EXIT_CODES: Final = (
 DONE, REFUSED, MISUSED, INTERRUPTED = 0, 1, 2, 130
 PROGRESS_AFTER_S: Final = 2
 LOOK_EVERY_S: Final = 1
-LOST_LOOKS: Final = 2  # in a row: one alone may meet nodes that are starting
 
-Format = Literal["table", "json"]
-CommandConfig = Annotated[Path | None, Parameter(name="--command-config", env_var="CHRONIK_COMMAND_CONFIG")]
 T = TypeVar("T")
-
-
-@Parameter(name="*")
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What every command takes."""
-
-    bootstrap: Annotated[
-        str, Parameter(name=["--bootstrap", "--bootstrap-server", "--bootstrap-servers"], env_var="CHRONIK_BOOTSTRAP")
-    ] = "localhost:9092"
-    """Bootstrap brokers, as host:port,host:port; default: localhost:9092."""
-
-    format: Format = "table"
-    """Output format: table (default) or json."""
-
-    command_config: CommandConfig = None
-    """Properties file of a Kafka client: security.protocol, ssl.*, sasl.mechanism, sasl.jaas.config."""
-
-    @property
-    def wants_json(self) -> bool:
-        return self.format == "json"
-
-    def security(self) -> ClientSecurity:
-        """Raises Misused."""
-        from chronik.client.properties import NO_SECURITY, BadProperties, ClientSecurity
-
-        if self.command_config is None:
-            return NO_SECURITY
-        try:
-            return ClientSecurity.load(str(self.command_config.expanduser()))
-        except BadProperties as fault:
-            raise Misused(f"--command-config {self.command_config}: {fault}") from fault
-
-
-DEFAULTS: Final = Options()
 
 
 def run(options: Options, work: Callable[[ClusterClient], Awaitable[int | None]], *, is_patient: bool = False) -> int:
@@ -180,24 +141,10 @@ async def _reach(cluster: ClusterClient) -> None:
 
 
 async def watched(cluster: ClusterClient, work: Awaitable[T]) -> T:
-    """The result of `work`. Raises CommandFailed instead as soon as the quorum is lost."""
-    from chronik.client.admin.survey import survey
+    """The result of `work`. Raises QuorumLost instead as soon as the quorum is lost."""
+    from chronik.client.admin.vigil import unless_quorum_lost
 
-    working = asyncio.ensure_future(work)
-    lost = 0
-    try:
-        while True:
-            await asyncio.wait([working], timeout=LOOK_EVERY_S)
-            if working.done():
-                return await working
-            seen = await survey(cluster)
-            lost = lost + 1 if seen is not None and seen.is_lost else 0
-            if lost >= LOST_LOOKS and not working.done():
-                raise CommandFailed(f"{seen}. Start them again; `chronik cluster status` shows every node")
-    finally:
-        if not working.done():
-            working.cancel()
-            await asyncio.wait([working])
+    return await unless_quorum_lost(cluster, work)
 
 
 async def _explain(cluster: ClusterClient, error: Exception) -> None:
@@ -216,12 +163,6 @@ def confirm(question: str) -> None:
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise CommandFailed("Nothing was changed.")
-
-
-def complain(message: str) -> None:
-    """One line on stderr, in red where that can be seen."""
-    start, end = ("\033[31m", "\033[0m") if sys.stderr.isatty() and "NO_COLOR" not in os.environ else ("", "")
-    print(f"{start}chronik: {message}{end}", file=sys.stderr)
 
 
 class StatusLine:

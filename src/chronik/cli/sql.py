@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,13 +21,15 @@ from cyclopts import Parameter
 
 from chronik.cli.errors import CommandFailed, Misused
 from chronik.cli.output import Column, print_rows
-from chronik.cli.session import CommandConfig, Options, not_reached
+from chronik.cli.session import DONE, CommandConfig, Options, not_reached
 from chronik.cli.sparking import security_of
+from chronik.cli.sql_statements import statements_in
 
 if TYPE_CHECKING:
     from chronik.pipeline.security import QuerySecurity
     from chronik.pipeline.sql.with_spark import SparkResult
 
+_SHOW_TABLES: Final = re.compile(r"\s*show\s+(all\s+)?tables\s*;?\s*", re.IGNORECASE)
 SHOWN_MAX: Final = 1000  # rows of a table for people; files and programs get all
 
 
@@ -37,8 +40,8 @@ class QueryResult(Protocol):
 
 
 def sql(
-    query: str,
-    *,
+    *query: str,
+    file: Annotated[Path | None, Parameter(name=["--file"])] = None,
     engine: Literal["duckdb", "spark"] = "duckdb",
     storage: Annotated[Path, Parameter(env_var="CHRONIK_STORAGE")] = Path("chronik-storage"),
     as_bytes: Annotated[bool, Parameter(name="--bytes")] = False,
@@ -49,22 +52,28 @@ def sql(
     command_config: CommandConfig = None,
     format_: Annotated[Literal["table", "json", "csv"], Parameter(name="--format")] = "table",
 ) -> int:
-    """Query topics and tables with SQL.
+    """Query topics and tables with SQL. Without a query: a prompt on a terminal, else statements from stdin.
 
     A topic has the columns key, value, _partition, _offset, _timestamp, and _headers if named. A table has its own.
+    SHOW TABLES lists topics and tables.
     A name that is both is written topics.NAME or tables.NAME; an older version of a table as "NAME@v3" or
     "NAME@2026-03-01T12:00:00Z"; files are named as 'orders.csv'.
 
     For example:
+      chronik sql
+      chronik sql FROM orders LIMIT 5
       chronik sql "SELECT _partition, count(*) FROM orders GROUP BY 1"
       chronik sql "SELECT value->>'$.city' AS city, count(*) FROM orders GROUP BY ALL" --format csv
       chronik sql "SELECT * FROM tables.orders EXCEPT SELECT * FROM tables.\\"orders@v3\\""
+      chronik sql --file report.sql
       chronik sql "SELECT count(*) FROM clicks" --engine spark --master spark://host:7077
 
     Parameters
     ----------
     query
-        One read-only statement.
+        One read-only statement; quote what the shell would change.
+    file
+        Read statements from this file.
     engine
         duckdb (default) runs in this process; spark is for larger data, and takes Spark's SQL.
     storage
@@ -80,16 +89,52 @@ def sql(
     format_
         Output format: table (default), json or csv.
     """
-    from chronik.client.errors import BadAddress, ClientError, Unreachable
-
+    if query and file is not None:
+        raise Misused("a query and --file exclude each other: choose one")
     if engine == "duckdb":
         _require("duckdb", "pyarrow", "deltalake")
+
+    def ask(text: str) -> None:
+        with _failing_clearly(bootstrap):
+            security = security_of(Options(bootstrap, command_config=command_config))
+            with _asked(text, engine, bootstrap, str(storage), master, security, as_bytes=as_bytes) as answer:
+                _print(answer, format_)
+
+    if query:
+        ask(" ".join(query))
+    elif file is None and sys.stdin.isatty():
+        from chronik.cli.sql_prompt import History, prompt
+
+        with History():
+            prompt(ask)
+    else:
+        statements = statements_in(_text_of(file))
+        if not statements:
+            raise Misused(f"{file or 'stdin'} holds no statement: chronik sql QUERY")
+        for statement in statements:
+            ask(statement)
+    return DONE
+
+
+def _text_of(file: Path | None) -> str:
+    try:
+        if file is not None:
+            return file.expanduser().read_text("utf-8")
+        with open(sys.stdin.fileno(), "rb", closefd=False) as stdin:
+            return stdin.read().decode()
+    except OSError as error:
+        raise CommandFailed(f"cannot read {file or 'stdin'}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise Misused(f"{file or 'stdin'} is not UTF-8: {error.reason} at byte {error.start}") from error
+
+
+@contextmanager
+def _failing_clearly(bootstrap: str) -> Iterator[None]:
+    from chronik.client.errors import BadAddress, ClientError, Unreachable
     from chronik.pipeline.errors import PipelineError
 
     try:
-        security = security_of(Options(bootstrap, command_config=command_config))
-        with _asked(query, engine, bootstrap, str(storage), master, security, as_bytes=as_bytes) as answer:
-            _print(answer, format_)
+        yield
     except PipelineError as error:
         raise CommandFailed(f"{error}{_hint(str(error))}") from error
     except BadAddress as error:
@@ -98,14 +143,13 @@ def sql(
         raise not_reached(error, bootstrap) from error
     except ClientError as error:
         raise CommandFailed(str(error)) from error
-    return 0
 
 
 def _hint(message: str) -> str:
     """One value that is not JSON fails a whole query, in words that do not say how to go on."""
     if "Malformed JSON" not in message:
         return ""
-    return "; TRY(...) around the expression gives NULL for such a value, and WHERE json_valid(value) skips its record"
+    return "\nTRY(...) around the expression gives NULL for such a value, and WHERE json_valid(value) skips its record"
 
 
 def _require(*packages: str) -> None:
@@ -138,13 +182,16 @@ def _asked(
         return
     from chronik.client.addresses import parse_addresses
     from chronik.pipeline.cluster import BlockingCluster
-    from chronik.pipeline.sql.relations import Catalog
+    from chronik.pipeline.sql.relations import Catalog, ShownTables
     from chronik.pipeline.sql.running import QueryResult as DuckAnswer
 
     parse_addresses(bootstrap)  # complains before anything is opened
-    cluster = BlockingCluster(bootstrap, client_id="chronik-sql", security=security)
+    cluster = BlockingCluster(bootstrap, client_id="chronik-sql", security=security, is_patient=False)
     try:
         catalog = Catalog(cluster, bootstrap, storage, as_bytes=as_bytes, security=security)
+        if _SHOW_TABLES.fullmatch(query):
+            yield ShownTables(catalog)
+            return
         with DuckAnswer.to(query, catalog) as answer:
             yield answer
     finally:

@@ -7,8 +7,8 @@ import time
 from cyclopts import App
 
 from chronik.cli.output import Column, human_count, human_duration, print_rows
-from chronik.cli.session import DEFAULTS, DONE, Options
 from chronik.cli.sparking import STORAGE, Storage, cluster_of, fails_clearly
+from chronik.cli.watching import WATCH_DEFAULTS, WatchOptions, show_blocking
 
 app = App(
     name="table",
@@ -38,7 +38,7 @@ COLUMNS = (
 
 @app.command(name="list")
 @fails_clearly
-def list_tables(*, storage: Storage = STORAGE, options: Options = DEFAULTS) -> int:
+def list_tables(*, storage: Storage = STORAGE, options: WatchOptions = WATCH_DEFAULTS) -> int:
     """List topics that are kept as tables: state, version, lag, dead letters. Starts no Spark.
 
     PENDING: not begun, or nobody runs `chronik materialize`. BACKFILL: behind by more than chronik.table.target.lag.ms.
@@ -56,11 +56,13 @@ def list_tables(*, storage: Storage = STORAGE, options: Options = DEFAULTS) -> i
     """
     from chronik.pipeline.supervisor import tables_listed
 
-    rows = list(tables_listed(cluster_of(options), storage.absolute(), time.time_ns() // 1_000_000))
-    print_rows(
-        rows,
-        COLUMNS,
-        as_json=options.wants_json,
-        empty="No topic is kept as a table: chronik topic alter NAME --config chronik.table.enable=true",
-    )
-    return DONE
+    def work() -> None:
+        rows = list(tables_listed(cluster_of(options), storage.absolute(), time.time_ns() // 1_000_000))
+        print_rows(
+            rows,
+            COLUMNS,
+            as_json=options.wants_json,
+            empty="No topic is kept as a table: chronik topic alter NAME --config chronik.table.enable=true",
+        )
+
+    return show_blocking(options, work)

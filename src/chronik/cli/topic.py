@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, Parameter
 
@@ -20,14 +20,15 @@ from chronik.cli.output import (
     yes_or_no,
 )
 from chronik.cli.session import DEFAULTS, DONE, REFUSED, Options, complain, confirm, progress, run
+from chronik.cli.topic_partitions import change_replication_factor, delete_records, elect
+from chronik.cli.topic_rows import Wanted, in_order, retention_text
+from chronik.cli.watching import WATCH_DEFAULTS, WatchOptions, show
 from chronik.runtime.wording import counted
-from chronik.wire.offset_specs import EARLIEST, LATEST
 from chronik.wire.uuids import uuid_text
 
 if TYPE_CHECKING:
     from chronik.client.errors import Refused
     from chronik.client.routing import ClusterClient
-    from chronik.client.topology import Topic
 
 app = App(
     name="topic",
@@ -39,10 +40,12 @@ For example:
   chronik topic list
   chronik topic describe orders
   chronik topic alter orders --partitions 12
+  chronik topic delete-records orders --before "7d ago"
+  chronik topic elect orders
   chronik topic delete orders""",
 )
-
-INTERNAL_PREFIX = "__"  # of topics that programs keep beside those that brokers call internal
+app.command(delete_records)
+app.command(elect)
 
 CREATED_COLUMNS = (
     Column("name", "TOPIC"),
@@ -55,8 +58,13 @@ LISTED_COLUMNS = (
     Column("partitions", "PARTITIONS", human_count, is_number=True),
     Column("replication_factor", "REPLICAS", is_number=True),
     Column("under_replicated", "UNDER-REPLICATED", human_count, is_number=True),
+    Column("records", "RECORDS", human_count, is_number=True),
+    Column("records_per_s", "PER SECOND", lambda rate: f"{rate:,.1f}", is_number=True),
     Column("size_bytes", "SIZE", human_bytes, is_number=True),
+    Column("retention_ms", "RETENTION", retention_text, is_number=True),
 )
+SHOWN_ALWAYS = ("name", "partitions", "replication_factor", "under_replicated")
+DELETED_COLUMNS = (Column("name", "TOPIC"), Column("deleted", "DELETED", yes_or_no))
 PARTITION_COLUMNS = (
     Column("partition", "PARTITION", is_number=True),
     Column("leader", "LEADER", is_number=True),
@@ -142,46 +150,66 @@ def create(
 
 
 @app.command(name="list")
-def list_topics(*, internal: bool = False, sizes: bool = False, options: Options = DEFAULTS) -> int:
+def list_topics(
+    *names: str,
+    internal: bool = False,
+    details: bool = False,
+    sizes: bool = False,
+    sort: Literal["name", "partitions", "records", "rate", "size", "retention"] = "name",
+    options: WatchOptions = WATCH_DEFAULTS,
+) -> int:
     """List topics.
+
+    Offsets count records that compaction has removed, and records that mark the ends of transactions. With --watch and
+    --details the table also shows how many records are written per second.
 
     For example:
       chronik topic list
-      chronik topic list --sizes
+      chronik topic list "orders*" --details
+      chronik topic list --sort size
+      chronik topic list --details --watch 5
       chronik topic list --format json | jq -r '.[].name'
 
     Parameters
     ----------
+    names
+        Only topics with these names; * and ? stand for other characters. Default: all.
     internal
         Include internal topics, such as __consumer_offsets.
+    details
+        Show records, size and retention too. This asks every broker.
     sizes
         Show the size on disk over all brokers, replicas included.
+    sort
+        Order: name (default), partitions, records, rate, size or retention, with the largest first.
     """
+    needs_details = sort in ("records", "rate", "retention")
+    if sort == "rate" and options.watch is None:
+        raise Misused("--sort rate needs --watch: a rate is what changes from one round to the next")
+    wanted = Wanted(
+        names=names,
+        internal=internal,
+        details=details or needs_details,
+        sizes=sizes or details or needs_details or sort == "size",
+    )
+    previous: list[tuple[int, dict[str, int]]] = []  # when the last round looked, in ns, and the end of each topic
 
     async def work(cluster: ClusterClient) -> None:
-        from chronik.client.admin import nodes
+        from chronik.cli.topic_rows import listed, with_rates
 
         with progress("asking for topics"):
-            topology = await cluster.retrying(lambda: cluster.refresh(None))
-            sizes_bytes: dict[str, int] = {}
-            for directory in await nodes.log_directories(cluster) if sizes else []:
-                for at, size_bytes in directory.sizes_bytes.items():
-                    sizes_bytes[at.topic] = sizes_bytes.get(at.topic, 0) + size_bytes
-        rows: list[Row] = [
-            _listed(topic) | ({"size_bytes": sizes_bytes.get(topic.name, 0)} if sizes else {})
-            for topic in sorted(topology.topics.values(), key=lambda topic: topic.name)
-            if internal or not (topic.is_internal or topic.name.startswith(INTERNAL_PREFIX))
-        ]
-        columns = LISTED_COLUMNS if sizes else LISTED_COLUMNS[:-1]
-        print_rows(
-            rows, columns, as_json=options.wants_json, empty="There are no topics yet: chronik topic create NAME"
-        )
+            rows = await listed(cluster, wanted)
+        if wanted.details and options.watch is not None:
+            rows = with_rates(rows, previous, cluster.clock.monotonic_ns())
+        empty = "No topic has such a name." if names else "There are no topics yet: chronik topic create NAME"
+        shown = [each for each in LISTED_COLUMNS if each.key in SHOWN_ALWAYS or any(each.key in row for row in rows)]
+        print_rows(in_order(rows, sort), shown, as_json=options.wants_json, empty=empty)
 
-    return run(options, work)
+    return show(options, work)
 
 
 @app.command
-def describe(*names: str, options: Options = DEFAULTS) -> int:
+def describe(*names: str, options: WatchOptions = WATCH_DEFAULTS) -> int:
     """Show a topic's partitions, offsets, sizes and own settings.
 
     For example:
@@ -197,8 +225,10 @@ def describe(*names: str, options: Options = DEFAULTS) -> int:
         raise Misused("name at least one topic: chronik topic describe NAME")
 
     async def work(cluster: ClusterClient) -> None:
+        from chronik.cli.topic_rows import described
+
         with progress("asking for topics"):
-            documents = [await _described(cluster, await existing_topic(cluster, name)) for name in names]
+            documents = [await described(cluster, await existing_topic(cluster, name)) for name in names]
         if options.wants_json:
             print_json(documents)
             return
@@ -208,7 +238,7 @@ def describe(*names: str, options: Options = DEFAULTS) -> int:
             print(f"settings: {settings or 'none of its own'}")
             print_rows(document["partitions"], PARTITION_COLUMNS, as_json=False)
 
-    return run(options, work)
+    return show(options, work)
 
 
 @app.command
@@ -216,16 +246,19 @@ def alter(
     name: str,
     *,
     partitions: Annotated[int | None, Parameter(name=["--partitions", "-p"])] = None,
+    replication_factor: Annotated[int | None, Parameter(name=["--replication-factor", "-r"])] = None,
     config: Annotated[tuple[str, ...], Parameter(name=["--config", "-c"])] = (),
     unset: tuple[str, ...] = (),
     options: Options = DEFAULTS,
 ) -> int:
-    """Add partitions to a topic, or change its settings.
+    """Add partitions to a topic, change the number of its replicas, or change its settings.
 
-    Adding partitions changes which partition a key belongs to: older records of a key stay where they are.
+    Adding partitions changes which partition a key belongs to: older records of a key stay where they are. A change of
+    --replication-factor waits until the new replicas are in sync. Ctrl-C stops waiting, not the change.
 
     For example:
       chronik topic alter orders --partitions 12
+      chronik topic alter orders --replication-factor 3
       chronik topic alter orders --config retention.ms=3600000 --unset max.message.bytes
 
     Parameters
@@ -234,14 +267,18 @@ def alter(
         Name of the topic.
     partitions
         New total number of partitions; cannot be reduced.
+    replication_factor
+        New number of replicas of each partition.
     config
         Setting as key=value; repeatable. A time in ms may have a unit: retention.ms=7d.
     unset
         Setting to remove, so that the broker's value applies; repeatable.
     """
     settings = with_durations(parse_settings(config, "--config"))
-    if partitions is None and not settings and not unset:
-        raise Misused("nothing to change: give --partitions, --config or --unset")
+    if partitions is None and replication_factor is None and not settings and not unset:
+        raise Misused("nothing to change: give --partitions, --replication-factor, --config or --unset")
+    if replication_factor is not None and replication_factor < 1:
+        raise Misused(f"--replication-factor {replication_factor}: use 1 or more")
 
     async def work(cluster: ClusterClient) -> None:
         from chronik.client.admin import configs, topics
@@ -257,7 +294,15 @@ def alter(
         if partitions is not None:
             with progress(f"adding partitions to {name}"):
                 await topics.grow(cluster, name, partitions)
-        document = {"name": name, "partitions": partitions, "set": settings, "unset": list(unset)}
+        if replication_factor is not None:
+            await change_replication_factor(cluster, name, replication_factor)
+        document = {
+            "name": name,
+            "partitions": partitions,
+            "replication_factor": replication_factor,
+            "set": settings,
+            "unset": list(unset),
+        }
         if options.wants_json:
             print_json(document)
         else:
@@ -311,58 +356,7 @@ def delete(
                 complain(f"{fault}{did_you_mean(name, known)}")
                 exit_code = REFUSED
         if rows:
-            columns = (Column("name", "TOPIC"), Column("deleted", "DELETED", yes_or_no))
-            print_rows(rows, columns, as_json=options.wants_json)
+            print_rows(rows, DELETED_COLUMNS, as_json=options.wants_json)
         return exit_code
 
     return run(options, work)
-
-
-def _listed(topic: Topic) -> dict[str, Any]:
-    partitions = topic.partitions.values()
-    return {
-        "name": topic.name,
-        "topic_id": uuid_text(topic.topic_id),
-        "internal": topic.is_internal,
-        "partitions": len(partitions),
-        "replication_factor": max((len(each.replicas) for each in partitions), default=0),
-        "under_replicated": sum(len(each.isr) < len(each.replicas) for each in partitions),
-    }
-
-
-async def _described(cluster: ClusterClient, topic: Topic) -> dict[str, Any]:
-    from chronik.client.admin import configs, nodes, offsets
-    from chronik.client.topology import NO_LEADER, TopicPartition
-
-    led = [
-        TopicPartition(topic.name, each.partition) for each in topic.partitions.values() if each.leader_id != NO_LEADER
-    ]
-    starts = await offsets.look_up(cluster, dict.fromkeys(led, EARLIEST))
-    ends = await offsets.look_up(cluster, dict.fromkeys(led, LATEST))
-    sizes_bytes: dict[TopicPartition, int] = {}
-    for directory in await nodes.log_directories(cluster):
-        for at, size_bytes in directory.sizes_bytes.items():
-            sizes_bytes[at] = max(size_bytes, sizes_bytes.get(at, 0))
-    own = [
-        config
-        for config in await configs.describe(cluster, configs.ConfigResource(configs.ResourceKind.TOPIC, topic.name))
-        if config.source is configs.Source.TOPIC
-    ]
-    rows = []
-    for each in topic.partitions.values():
-        at = TopicPartition(topic.name, each.partition)
-        start, end = starts.get(at), ends.get(at)
-        rows.append(
-            {
-                "partition": each.partition,
-                "leader": None if each.leader_id == NO_LEADER else each.leader_id,
-                "leader_epoch": each.leader_epoch,
-                "replicas": list(each.replicas),
-                "isr": list(each.isr),
-                "offline": list(each.offline),
-                "start_offset": start.offset if isinstance(start, offsets.OffsetAt) else None,
-                "end_offset": end.offset if isinstance(end, offsets.OffsetAt) else None,
-                "size_bytes": sizes_bytes.get(at),
-            }
-        )
-    return _listed(topic) | {"configs": {config.name: config.value for config in own}, "partitions": rows}

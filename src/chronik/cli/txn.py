@@ -21,6 +21,7 @@ from chronik.cli.transactions import (
     explained_partition,
     owners_of,
 )
+from chronik.cli.watching import WATCH_DEFAULTS, WatchOptions, show
 
 if TYPE_CHECKING:
     from chronik.client.routing import ClusterClient
@@ -47,6 +48,12 @@ LISTED_COLUMNS = (
     Column("coordinator", "COORDINATOR", is_number=True),
 )
 PARTITION_COLUMNS = (Column("topic", "TOPIC"), Column("partition", "PARTITION", is_number=True))
+ENDED_COLUMNS = (Column("transactional_id", "TRANSACTIONAL ID"), Column("outcome", "OUTCOME"))
+ABORTED_COLUMNS = (
+    *PARTITION_COLUMNS,
+    Column("start_offset", "START", human_count, is_number=True),
+    Column("outcome", "OUTCOME"),
+)
 HANGING_COLUMNS = (
     *PARTITION_COLUMNS,
     Column("start_offset", "START", human_count, is_number=True),
@@ -68,7 +75,7 @@ def list_transactions(
     producer_id: tuple[int, ...] = (),
     longer_than: str | None = None,
     match: str | None = None,
-    options: Options = DEFAULTS,
+    options: WatchOptions = WATCH_DEFAULTS,
 ) -> int:
     """List transactional ids with their state.
 
@@ -108,11 +115,11 @@ def list_transactions(
         ]
         print_rows(rows, LISTED_COLUMNS, as_json=options.wants_json, empty="There are no such transactional ids.")
 
-    return run(options, work)
+    return show(options, work)
 
 
 @app.command
-def describe(*ids: str, options: Options = DEFAULTS) -> int:
+def describe(*ids: str, options: WatchOptions = WATCH_DEFAULTS) -> int:
     """Show the state, producer, times and partitions of transactional ids.
 
     Of a transaction that is decided, the partitions are those that still wait for its marker.
@@ -144,7 +151,7 @@ def describe(*ids: str, options: Options = DEFAULTS) -> int:
             )
             print_rows(document["partitions"], PARTITION_COLUMNS, as_json=False, empty="It has no open partitions.")
 
-    return run(options, work)
+    return show(options, work)
 
 
 @app.command
@@ -200,7 +207,7 @@ def find_hanging(
     *,
     topic: Annotated[tuple[str, ...], Parameter(name=["--topic", "-t"])] = (),
     longer_than: str = HANGING_AFTER,
-    options: Options = DEFAULTS,
+    options: WatchOptions = WATCH_DEFAULTS,
 ) -> int:
     """Find transactions that are open on partitions and that no coordinator knows.
 
@@ -258,7 +265,7 @@ def find_hanging(
         ]
         print_rows(rows, HANGING_COLUMNS, as_json=options.wants_json, empty="No transaction is hanging.")
 
-    return run(options, work)
+    return show(options, work)
 
 
 @app.command
@@ -323,8 +330,7 @@ def abort(
             assert start_offset is not None
             await abort_hanging(cluster, await existing_partition(cluster, topic, partition), start_offset)
             row: Row = {"topic": topic, "partition": partition, "start_offset": start_offset, "outcome": "aborted"}
-            columns = (*PARTITION_COLUMNS, Column("start_offset", "START", human_count, is_number=True))
-            print_rows([row], (*columns, Column("outcome", "OUTCOME")), as_json=options.wants_json)
+            print_rows([row], ABORTED_COLUMNS, as_json=options.wants_json)
             return
         if producer_id is None or epoch is None:
             await existing_transaction(cluster, transactional_id)  # to take over an unknown id would create it
@@ -378,5 +384,4 @@ def commit(
 
 
 def _print_outcome(transactional_id: str, outcome: str, options: Options) -> None:
-    columns = (Column("transactional_id", "TRANSACTIONAL ID"), Column("outcome", "OUTCOME"))
-    print_rows([{"transactional_id": transactional_id, "outcome": outcome}], columns, as_json=options.wants_json)
+    print_rows([{"transactional_id": transactional_id, "outcome": outcome}], ENDED_COLUMNS, as_json=options.wants_json)

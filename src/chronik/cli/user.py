@@ -11,6 +11,7 @@ from chronik.cli.naming import did_you_mean
 from chronik.cli.output import Column, Row, print_rows
 from chronik.cli.passwords import PasswordFile, read_password
 from chronik.cli.session import DEFAULTS, DONE, Options, confirm, progress, run
+from chronik.cli.watching import WATCH_DEFAULTS, WatchOptions, show
 
 if TYPE_CHECKING:
     from chronik.client.admin.users import Credential
@@ -80,7 +81,7 @@ def add(
 
 
 @app.command(name="list")
-def list_users(*, options: Options = DEFAULTS) -> int:
+def list_users(*, options: WatchOptions = WATCH_DEFAULTS) -> int:
     """List users, with the mechanisms that each can log in by."""
 
     async def work(cluster: ClusterClient) -> int:
@@ -92,11 +93,11 @@ def list_users(*, options: Options = DEFAULTS) -> int:
         print_rows(rows, COLUMNS, as_json=options.wants_json, empty="No users: add one with `chronik user add NAME`.")
         return DONE
 
-    return run(options, work)
+    return show(options, work)
 
 
 @app.command
-def describe(name: str, /, *, options: Options = DEFAULTS) -> int:
+def describe(name: str, /, *, options: WatchOptions = WATCH_DEFAULTS) -> int:
     """Show by which mechanisms a user can log in.
 
     Parameters
@@ -111,7 +112,7 @@ def describe(name: str, /, *, options: Options = DEFAULTS) -> int:
         print_rows(_rows(name, credentials), COLUMNS, as_json=options.wants_json)
         return DONE
 
-    return run(options, work)
+    return show(options, work)
 
 
 @app.command

@@ -6,6 +6,7 @@
       Unreachable        no connection, or it ended, or no answer came in time; trying again may help
       Refused            the cluster answered with an error of Kafka's, which `kafka_error` is
         OffsetOutOfRange ... namely that a partition has no such offset, any more or yet
+      QuorumLost         too few voters answer to elect a controller; no attempt can succeed until they do
       Unsupported        the broker serves no version of an API that this client knows
       BadAnswer          what came back cannot be read, or contradicts itself
       LoginFailed        the broker's part of a login was wrong
@@ -70,6 +71,13 @@ class OffsetOutOfRange(Refused):
         super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, f"cannot read {at} at offset {offset}", detail)
         self.at = at
         self.offset = offset
+
+
+class QuorumLost(ClientError):
+    """Made with the words of a survey: which voters answer, and how many are needed."""
+
+    def __str__(self) -> str:
+        return f"{self.args[0]}. Start them again; `chronik cluster status` shows every node"
 
 
 class Unsendable(ClientError):

@@ -10,6 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from chronik.client.admin import groups, offsets
+from chronik.client.admin.vigil import unless_quorum_lost
 from chronik.client.errors import ClientError, Refused
 from chronik.client.topology import TopicPartition
 from chronik.pipeline.denials import READ, naming
@@ -36,8 +37,16 @@ class KnownTopic(NamedTuple):
 class BlockingCluster:
     """Opens connections when it is first asked. Close it, or let the process end."""
 
-    def __init__(self, bootstrap: str, *, client_id: str, security: QuerySecurity = NO_QUERY_SECURITY) -> None:
-        """Raises UNSUPPORTED_SECURITY."""
+    def __init__(
+        self,
+        bootstrap: str,
+        *,
+        client_id: str,
+        security: QuerySecurity = NO_QUERY_SECURITY,
+        is_patient: bool = True,
+    ) -> None:
+        """Raises UNSUPPORTED_SECURITY. Unless `is_patient`, calls raise QuorumLost when no attempt can succeed."""
+        self._is_patient = is_patient
         self._security = security
         self._client = security.client(bootstrap, client_id)
         self._runner = asyncio.Runner()
@@ -93,7 +102,7 @@ class BlockingCluster:
         self._run(groups.delete(self._cluster, [group_id]))
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        return self._runner.run(work)
+        return self._runner.run(work if self._is_patient else unless_quorum_lost(self._cluster, work))
 
 
 def cluster_of(options: SourceOptions) -> BlockingCluster:

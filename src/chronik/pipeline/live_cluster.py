@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from chronik.client.admin import configs, lag, offsets, topics
+from chronik.client.admin.vigil import unless_quorum_lost
 from chronik.client.consumer import Consumer
 from chronik.client.errors import ClientError, Refused, Unreachable
 from chronik.client.fetch_answers import FetchOptions
@@ -51,7 +52,7 @@ class LiveCluster:
     def __init__(self, bootstrap: str, security: QuerySecurity = NO_QUERY_SECURITY) -> None:
         self.bootstrap = bootstrap
         self.security = security
-        self._was_reached = False
+        self._was_reached = self._has_answered = False
 
     @property
     def options(self) -> dict[str, str]:
@@ -193,7 +194,10 @@ class LiveCluster:
                 if not self._was_reached:
                     await cluster.to_any()  # a cluster that is not there at all is told at once; later faults wait
                     self._was_reached = True
-                return await work(cluster)
+                # Before its first answer a lost quorum is told at once; a pipeline that runs waits until it is back.
+                answer = await (work(cluster) if self._has_answered else unless_quorum_lost(cluster, work(cluster)))
+                self._has_answered = True
+                return answer
 
         return asyncio.run(connected())
 

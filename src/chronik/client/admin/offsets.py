@@ -6,7 +6,7 @@ the result as its Refused, after the leaders were looked up again for as long as
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from chronik.client.errors import ClientError, Refused, refuse
@@ -31,6 +31,12 @@ from chronik.wire.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
+)
+from chronik.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
 )
 from chronik.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
 from chronik.wire.offset_specs import EARLIEST, LATEST, MAX_TIMESTAMP
@@ -154,6 +160,38 @@ async def committed(
                     at = TopicPartition(topic.name, each.partition_index)
                     found[at] = Committed(each.committed_offset, each.committed_leader_epoch, each.metadata or "")
         return dict(sorted(found.items()))
+
+    return await cluster.retrying(attempt)
+
+
+async def delete(
+    cluster: ClusterClient, group_id: str, partitions: Sequence[TopicPartition]
+) -> dict[TopicPartition, Refused | None]:
+    """Forgets what a group has committed for these partitions. Those of a topic that it reads are refused."""
+    request = OffsetDeleteRequest(
+        group_id=group_id,
+        topics=[
+            OffsetDeleteRequestTopic(
+                name=topic,
+                partitions=[OffsetDeleteRequestPartition(partition_index=at.partition) for at in them],
+            )
+            for topic, them in by_topic(partitions).items()
+        ],
+    )
+
+    async def attempt() -> dict[TopicPartition, Refused | None]:
+        response = await cluster.ask_coordinator(group_id, request, OffsetDeleteResponse)
+        what = f"cannot delete offsets of group {group_id!r}"
+        cluster.refuse_from_coordinator(group_id, response.error_code, what)
+        return {
+            (at := TopicPartition(topic.name, told.partition_index)): Refused(
+                ErrorCode.of(told.error_code), f"{what} for {at}"
+            )
+            if told.error_code
+            else None
+            for topic in response.topics
+            for told in topic.partitions
+        }
 
     return await cluster.retrying(attempt)
 

@@ -11,6 +11,7 @@ CONDITIONS: Final[dict[str, str]] = {
     "SQL_READS_ONLY": "only one statement that reads can be asked: SELECT, FROM, WITH, DESCRIBE or SUMMARIZE",
     "SQL_NAME_UNKNOWN": "there is neither a topic nor a table {name!r}{hint}{reason}",
     "SQL_NAME_AMBIGUOUS": "{name!r} is a topic and a table: write topics.{name} or tables.{name}",
+    "SQL_CONDITION_ONLY": "only one condition on a record can be asked, such as value->>'$.city' = 'Bern'",
     "SQL_COLUMN_UNKNOWN": "there is no column {column!r}{hint}; there are: {columns}",
     "SQL_FAILED": "the query failed: {reason}",
 }

@@ -41,7 +41,7 @@ def parse(connection: duckdb.DuckDBPyConnection, text: str) -> Query:
     if tree["error"]:
         if tree["error_type"] != "parser":
             raise SqlError("SQL_READS_ONLY")
-        raise SqlError("SQL_SYNTAX", reason=_with_advice(tree["error_message"]))
+        raise SqlError("SQL_SYNTAX", reason=why_unreadable(connection, text, tree))
     if len(tree["statements"]) != 1:
         raise SqlError("SQL_READS_ONLY")
     nodes = list(_nodes(tree))
@@ -67,6 +67,23 @@ def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
     elif isinstance(tree, list):
         for child in tree:
             yield from _nodes(child)
+
+
+def why_unreadable(connection: duckdb.DuckDBPyConnection, text: str, tree: dict[str, Any]) -> str:
+    """DuckDB's words about a syntax error, with the line and the mark below it."""
+    message = _with_advice(tree["error_message"])
+    try:
+        connection.extract_statements(text)  # parses, runs nothing
+    except duckdb.Error as error:
+        _, line, mark = str(error).partition("\n\nLINE ")
+        return f"{message}\nLINE {mark}" if line else message
+    return message
+
+
+def tidied(message: str) -> str:
+    """The message on one line, and the line of the query with the mark below it on two more."""
+    words, line, mark = message.partition("\n\nLINE ")
+    return f"{' '.join(words.split())}{f'{chr(10)}LINE {mark}' if line else ''}"
 
 
 def _with_advice(message: str) -> str:

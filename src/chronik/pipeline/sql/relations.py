@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -233,6 +233,13 @@ class Catalog:
             {at.partition: starts[at] or 0 for at in partitions}, {at.partition: ends[at] or 0 for at in partitions}
         )
 
+    def names(self) -> list[tuple[str, str]]:
+        """Every name that a query may use, and what it is: a topic or a table."""
+        topics = [(name, "topic") for name in self._known_topics()]
+        folders = sorted(os.listdir(self._tables)) if os.path.isdir(self._tables) else []
+        tables = [(name, "table") for name in folders if os.path.isdir(os.path.join(self._tables, name, "_delta_log"))]
+        return sorted([*topics, *tables])
+
     def _unknown(self, name: Name) -> SqlError:
         topics = [] if name.schema == TABLES else list(self._known_topics())
         tables = [] if name.schema == TOPICS or not os.path.isdir(self._tables) else sorted(os.listdir(self._tables))
@@ -240,6 +247,17 @@ class Catalog:
         hint = f"; did you mean {near[0]!r}?" if near else ""
         reason = "" if near else f" (tables are looked for in {self._tables})"
         return SqlError("SQL_NAME_UNKNOWN", name=name.relation, hint=hint, reason=reason)
+
+
+class ShownTables:
+    """The answer to SHOW TABLES, which DuckDB cannot give: names become relations when a query uses them."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self.columns = ["name", "kind"]
+
+    def rows(self) -> Iterator[tuple[Any, ...]]:
+        yield from self._catalog.names()
 
 
 def _knock(bootstrap: str, security: QuerySecurity) -> None:

@@ -7,18 +7,20 @@ with QueryResult.to("SELECT count(*) FROM orders", catalog) as answer:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import duckdb
 
 from chronik.pipeline.errors import hint_for
 from chronik.pipeline.sql.errors import SqlError
-from chronik.pipeline.sql.parsing import parse
+from chronik.pipeline.sql.parsing import parse, tidied
 from chronik.pipeline.sql.relations import Catalog, Relation
 
 ROWS_AT_ONCE: Final = 10_000
+T = TypeVar("T")
 _NO_COLUMN: Final = re.compile(r'(?:Referenced column|column named|Column) "([^"]+)"')
 
 
@@ -43,7 +45,7 @@ class QueryResult:
                 if relation is not None:
                     known.update(relation.columns)
                     _offer(connection, number, name.schema, name.relation, relation)
-            connection.execute(text)
+            _interruptible(connection, lambda: connection.execute(text))
             return cls(connection, _distinct([each[0] for each in connection.description or ()]), known)
         except duckdb.Error as error:
             connection.close()
@@ -54,7 +56,7 @@ class QueryResult:
 
     def rows(self) -> Iterator[tuple[Any, ...]]:
         try:
-            while some := self._connection.fetchmany(ROWS_AT_ONCE):
+            while some := _interruptible(self._connection, lambda: self._connection.fetchmany(ROWS_AT_ONCE)):
                 yield from some
         except duckdb.Error as error:
             raise _explained(error, self._known) from error
@@ -69,6 +71,20 @@ class QueryResult:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _interruptible(connection: duckdb.DuckDBPyConnection, work: Callable[[], T]) -> T:
+    """The result of `work`, which Ctrl-C ends at once.
+
+    In this thread DuckDB would look for signals only now and then, many seconds apart when the machine is busy.
+    """
+    with ThreadPoolExecutor(1) as lane:
+        working = lane.submit(work)
+        try:
+            return working.result()
+        except KeyboardInterrupt:
+            connection.interrupt()
+            raise
 
 
 def _offer(connection: duckdb.DuckDBPyConnection, number: int, schema: str, name: str, rows: Relation) -> None:
@@ -90,7 +106,7 @@ def _explained(error: duckdb.Error, known: set[str]) -> SqlError:
             return SqlError(
                 "SQL_COLUMN_UNKNOWN", column=column, hint=hint_for(column, known), columns=", ".join(sorted(known))
             )
-    return SqlError("SQL_FAILED", reason=message.partition("\n\nLINE ")[0].replace("\n", " "))
+    return SqlError("SQL_FAILED", reason=tidied(message))
 
 
 def _distinct(names: list[str]) -> list[str]:
