@@ -68,9 +68,9 @@ class CoordinatorRuntime(Generic[S]):
 
     def write(
         self, index: int, appended: list[CoordinatorRecord], written: OnWritten, batch: bytes | None = None
-    ) -> None:
-        """`batch` is what `encoding` made of the records, where they are many."""
-        self._served(index).write(appended, written, batch)
+    ) -> bool:
+        """As `Writer.write`. `batch` is what `encoding` made of the records, where they are many."""
+        return self._served(index).write(appended, written, batch)
 
     def write_in_transaction(
         self,

@@ -97,8 +97,9 @@ class StatePartition(Protocol):
 class Writer(Protocol):
     """How a shard changes what the log holds."""
 
-    def write(self, records: list[CoordinatorRecord], written: OnWritten, *, producer: Producer | None = None) -> None:
+    def write(self, records: list[CoordinatorRecord], written: OnWritten, *, producer: Producer | None = None) -> bool:
         """Appends the records as one batch; calls `written` once they are committed and replayed, or have failed.
+        False: the log refused them. `written` has been called then, and they will never be replayed.
 
         Without records it only waits until everything in the log is committed. Records of a `producer` belong to its
         transaction: once committed they are in the shard's open transactions, and are replayed when the transaction

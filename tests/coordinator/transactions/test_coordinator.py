@@ -18,7 +18,8 @@ from chronik.coordinator.transactions.coordinator import (
     TransactionCoordinator,
 )
 from chronik.coordinator.transactions.markers import Finished, MarkerOrder
-from chronik.coordinator.transactions.shard import RETRY_MS, TRANSACTION_FEATURE
+from chronik.coordinator.transactions.retries import PAUSE_MS_MAX
+from chronik.coordinator.transactions.shard import TRANSACTION_FEATURE
 from chronik.coordinator.transactions.transaction import (
     CLIENT_EPOCH_MAX,
     State,
@@ -293,7 +294,7 @@ def test_a_timeout_that_cannot_be_written_is_tried_again(level: int) -> None:
         await asyncio.sleep(TIMEOUT_MS / 1000 + 5)
         assert world.current.state is State.ONGOING
         world.partition.refuses_with = None
-        await asyncio.sleep(2 * RETRY_MS / 1000)
+        await asyncio.sleep(2 * PAUSE_MS_MAX / 1000)
         assert (world.current.state, world.current.producer_epoch) == (State.PREPARE_ABORT, 1), (
             "one bump, however often"
         )
@@ -378,7 +379,7 @@ def test_the_last_record_of_a_transaction_is_tried_until_it_is_written() -> None
         await asyncio.sleep(3)
         assert world.current.state is State.PREPARE_COMMIT
         world.partition.refuses_with = None
-        await asyncio.sleep(2 * RETRY_MS / 1000)
+        await asyncio.sleep(2 * PAUSE_MS_MAX / 1000)
         assert world.current.state is State.COMPLETE_COMMIT
 
     play(story)

@@ -26,6 +26,7 @@ from chronik.coordinator.timers import Timers
 from chronik.coordinator.transactions import transitions
 from chronik.coordinator.transactions.config import TransactionsConfig
 from chronik.coordinator.transactions.markers import MarkerOrder, MarkerWriter
+from chronik.coordinator.transactions.retries import Retries
 from chronik.coordinator.transactions.transaction import (
     RECORD_TYPES,
     State,
@@ -45,10 +46,9 @@ from chronik.wire.messages.transaction_records import TransactionLogKey, Transac
 log = logging.getLogger("chronik.coordinator.transactions")
 
 TRANSACTION_FEATURE = "transaction.version"
-RETRY_MS = 100  # after a write that the log refused
 REMOVALS_PER_BATCH = 1_000
 
-Abort = Callable[[str], None]
+Abort = Callable[[str, Callable[[], None]], None]
 
 
 class Entry:
@@ -111,7 +111,8 @@ class TransactionShard:
         markers: MarkerWriter,
         time_out: Abort,
     ) -> None:
-        """`time_out` aborts an id's ongoing transaction; it may have to get a producer id first."""
+        """`time_out` aborts an id's ongoing transaction; it may have to get a producer id first. It calls its second
+        argument if it could not."""
         self.index = index
         self.coordinator_epoch = coordinator_epoch
         self.open_transactions = OpenTransactions()
@@ -121,6 +122,7 @@ class TransactionShard:
         self._clock = clock
         self._writer = writer
         self._timers = timers
+        self._retries = Retries(timers)
         self._markers = markers
         self._time_out = time_out
         self._serves = False
@@ -155,6 +157,7 @@ class TransactionShard:
             # It also knows what the log does not hold.
             entry.current, entry.pending, entry.following = pending, entry.following, None
         if self._serves:
+            self._retries.taken()
             self._follow(entry, entry.current)
             entry.tell_open()
 
@@ -215,30 +218,23 @@ class TransactionShard:
             entry.following = transaction
         else:
             entry.pending = transaction
-        record = to_record(transaction, self.transaction_version)
-        return Decision([record], partial(self._settled, record, written))
+        return Decision([to_record(transaction, self.transaction_version)], written)
 
-    def _settled(self, record: CoordinatorRecord, written: OnWritten, error: ErrorCode) -> None:
-        if error is not ErrorCode.NONE and self._serves and not self._is_unsettled(record):
-            self._take_back(cast(TransactionLogKey, record.key).transactional_id)
-        written(error)
-
-    def _take_back(self, transactional_id: str) -> None:
-        """The log refused the id's last transition."""
+    def take_back(self, transactional_id: str) -> None:
+        """The log refused the id's last transition. One that the log took stays pending, whatever was told of it."""
         entry = self.entries.get(transactional_id)
-        if entry is None:
+        if entry is None or not self._serves:
             return
         if entry.following is not None:
             entry.following = None
         else:
             entry.pending, entry.is_removing = None, False
         entry.tell_open()
-        if entry.current is None:
+        current = entry.current
+        if current is None:
             del self.entries[transactional_id]
-
-    def _is_unsettled(self, record: CoordinatorRecord) -> bool:
-        """Whether the record is in the log and may still be committed."""
-        return any(each is record for each in self._writer.unsettled())
+        elif current.state is State.ONGOING and not current.is_two_phase and not self._left_ms(current):
+            self._abort_later(transactional_id)
 
     # --- what follows from a committed record
 
@@ -265,12 +261,13 @@ class TransactionShard:
         known = self.find(transactional_id)
         if known.current is None or known.current.state is not State.ONGOING:
             return
-        if known.is_pending:  # its replay sets the deadline again; a refused transition does not
-            self._timers.set(transactional_id, RETRY_MS, partial(self._timed_out, transactional_id))
-            return
-        # Should aborting fail, it is tried again: a transaction never hangs.
-        self._timers.set(transactional_id, RETRY_MS, partial(self._timed_out, transactional_id))
-        self._time_out(transactional_id)
+        if not known.is_pending:  # else its replay sets the deadline again, or `take_back` finds it overdue
+            self._time_out(transactional_id, partial(self._abort_later, transactional_id))
+
+    def _abort_later(self, transactional_id: str) -> None:
+        """Aborting an overdue transaction failed. It is tried until it succeeds: a transaction never hangs."""
+        if self._serves:
+            self._retries.put(transactional_id, partial(self._timed_out, transactional_id))
 
     def _order(self, current: Transaction) -> MarkerOrder:
         return MarkerOrder(
@@ -304,12 +301,13 @@ class TransactionShard:
         )
         completed = transitions.complete(entry.current, self._clock.wall_ms())
         records, written = self.change(completed, partial(self._completed, order))
-        self._writer.write(records, written)
+        if not self._writer.write(records, written):
+            self.take_back(order.transactional_id)
         entry.tell_open()
 
     def _completed(self, order: MarkerOrder, error: ErrorCode) -> None:
         if error is not ErrorCode.NONE and self._serves:
-            self._timers.set(order.transactional_id, RETRY_MS, partial(self._complete, order))
+            self._retries.put(order.transactional_id, partial(self._complete, order))
 
     # --- the end of ids
 
@@ -319,7 +317,9 @@ class TransactionShard:
             for transactional_id in transactional_ids:
                 self.entries[transactional_id].is_removing = True
             removals = [removal(transactional_id) for transactional_id in transactional_ids]
-            self._writer.write(removals, partial(self._removed, removals))
+            if not self._writer.write(removals, partial(self._removed, len(removals))):
+                for transactional_id in transactional_ids:
+                    self.take_back(transactional_id)
 
     def _unused(self, limit_ms: int) -> Iterator[list[str]]:
         found = [
@@ -333,9 +333,6 @@ class TransactionShard:
         for start in range(0, len(found), REMOVALS_PER_BATCH):
             yield found[start : start + REMOVALS_PER_BATCH]
 
-    def _removed(self, removals: list[CoordinatorRecord], error: ErrorCode) -> None:
+    def _removed(self, count: int, error: ErrorCode) -> None:
         if error is ErrorCode.NONE:
-            log.info("removed %d transactional ids unused for %d ms", len(removals), self._config.id_expiration_ms)
-            return
-        for record in removals:
-            self._settled(record, ignore, error)
+            log.info("removed %d transactional ids unused for %d ms", count, self._config.id_expiration_ms)
