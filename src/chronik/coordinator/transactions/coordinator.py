@@ -331,7 +331,7 @@ class TransactionCoordinator:
                 else:
                     error = await done.settled
                     if error is ErrorCode.NONE:
-                        done.shard.served(transactional_id, connection)
+                        done.shard.served(done.transaction, connection)
                     return done.transaction if error is ErrorCode.NONE else error
         except (CoordinatorError, NoProducerId) as fault:
             return fault.kafka_error
@@ -379,7 +379,8 @@ def _is_late(known: Known, connection: int) -> bool:
 
     Its transactions all have the same epoch, so a request that was delayed in the network would end, or extend, a later
     transaction than it was meant for. A client has one connection to its coordinator, and opens a new one only after it
-    has given up the one before. So a request on an older connection than one that was served since is late.
+    has given up the one before. So a request on an older connection than one that was served since is late. A producer
+    with a new epoch may have an older connection than the one that it replaces, for example if it waited to take over.
     """
     return 0 < connection < known.connection
 

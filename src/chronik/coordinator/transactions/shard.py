@@ -61,7 +61,8 @@ class Entry:
         self.pending: Transaction | None = None
         self.following: Transaction | None = None  # the next transaction, begun behind a completion that is pending
         self.is_removing = False
-        self.connection = 0  # the newest one on which its producer was served; 0: none, or by another leader
+        # The newest one on which a producer of the present id and epoch was served; 0: none, or by another leader.
+        self.connection = 0
         self.when_open: list[Callable[[], None]] = []  # called once the next transaction may begin
         self.awaited: set[TopicPartition] = set()  # partitions of a decided transaction that have no marker yet
 
@@ -94,7 +95,7 @@ class Known(NamedTuple):
     current: Transaction | None  # as committed
     is_pending: bool  # a transition is under way
     transaction_version: int  # of the cluster
-    connection: int  # the newest one on which the id's producer was served
+    connection: int  # the newest one on which a producer of the present id and epoch was served
 
 
 class TransactionShard:
@@ -142,7 +143,7 @@ class TransactionShard:
         entry = self.entries.get(transactional_id)
         if entry is None:
             entry = self.entries[transactional_id] = Entry()
-        pending = entry.pending
+        pending, before = entry.pending, entry.current
         if pending is None:
             entry.current = from_record(transactional_id, value)
         else:
@@ -156,6 +157,8 @@ class TransactionShard:
             )
             # It also knows what the log does not hold.
             entry.current, entry.pending, entry.following = pending, entry.following, None
+        if before is not None and before.producer != entry.current.producer:
+            entry.connection = 0
         if self._serves:
             self._retries.taken()
             self._follow(entry, entry.current)
@@ -191,10 +194,10 @@ class TransactionShard:
             return self.find(transactional_id)
         return Known(entry.pending, False, self.transaction_version, entry.connection)
 
-    def served(self, transactional_id: str, connection: int) -> None:
-        """A request of the id's producer was carried out that came on this connection."""
-        entry = self.entries.get(transactional_id)
-        if entry is not None:
+    def served(self, transaction: Transaction, connection: int) -> None:
+        """A request that made this transition was carried out, and came on this connection."""
+        entry = self.entries.get(transaction.transactional_id)
+        if entry is not None and entry.current is not None and entry.current.producer == transaction.producer:
             entry.connection = max(entry.connection, connection)
 
     def when_open(self, transactional_id: str, tell: Callable[[], None]) -> None:
@@ -230,11 +233,8 @@ class TransactionShard:
         else:
             entry.pending, entry.is_removing = None, False
         entry.tell_open()
-        current = entry.current
-        if current is None:
+        if entry.current is None:
             del self.entries[transactional_id]
-        elif current.state is State.ONGOING and not current.is_two_phase and not self._left_ms(current):
-            self._abort_later(transactional_id)
 
     # --- what follows from a committed record
 
@@ -261,7 +261,7 @@ class TransactionShard:
         known = self.find(transactional_id)
         if known.current is None or known.current.state is not State.ONGOING:
             return
-        if not known.is_pending:  # else its replay sets the deadline again, or `take_back` finds it overdue
+        if not known.is_pending:  # else the log has it, and its replay sets the deadline again
             self._time_out(transactional_id, partial(self._abort_later, transactional_id))
 
     def _abort_later(self, transactional_id: str) -> None:
