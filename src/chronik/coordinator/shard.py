@@ -145,7 +145,7 @@ class Shard(Protocol):
 
     def image_changed(self, image: Image, changes: Changes) -> None:
         """The metadata is `image` now. Called for each change while the shard serves, and once, without changes, right
-        after `loaded`. It runs while the metadata log is applied, so it must not take long."""
+        before `loaded`. It runs while the metadata log is applied, so it must not take long."""
 
     def unloaded(self) -> None:
         """The partition is led elsewhere now: whoever still waits is told NOT_COORDINATOR."""

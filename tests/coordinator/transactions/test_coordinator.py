@@ -565,3 +565,21 @@ def test_whoever_waits_is_told_when_the_leadership_ends() -> None:
         assert await adding == {ErrorCode.NOT_COORDINATOR}
 
     play(story)
+
+
+def test_what_a_new_coordinator_completes_at_once_is_written_in_the_present_format() -> None:
+    """A transaction without partitions completes while its shard is loaded. A record of the old format would lose the
+    producer's last id, and its repeated EndTxn would be refused after the next failover."""
+
+    async def story(world: World) -> None:
+        made = await world.init()
+        world.partition.commits_at_once = False
+        await world.end(made, commits=False)
+        world.partition.commits_at_once = True
+        await world.fail_over(surviving_offset=world.partition.end_offset)
+        assert world.current.state is State.COMPLETE_ABORT
+        await world.fail_over()
+        assert world.current.has_epoch_bump
+        assert await world.end(made, commits=False) == (NONE, made.producer_id, 1)
+
+    play(story)
