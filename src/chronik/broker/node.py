@@ -26,6 +26,7 @@ from chronik.broker.disk_errors import advice
 from chronik.broker.disk_watch import come_back, give_way
 from chronik.broker.dispatch import Dispatcher
 from chronik.broker.errors import BadSetting, CannotStart
+from chronik.broker.fenced_markers import FencedMarkers
 from chronik.broker.fetch_sessions import FetchSessions
 from chronik.broker.first_rules import bring_first_rules
 from chronik.broker.first_users import bring_first_users
@@ -142,6 +143,7 @@ class Node:
             self.tasks.start,
             asyncio.sleep,
             LedHere(self.node_id, lambda: self.services),
+            FencedMarkers(self.node_id, lambda: self.services).epoch_at,
         )
         self.coordinators = Coordinators(
             Parts(self.runtime, settings, self.memory, self.producer_ids.next, markers, self.tasks.start)
