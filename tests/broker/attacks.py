@@ -11,6 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from chronik.wire.batches import build
+from chronik.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
 from chronik.wire.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from chronik.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -35,6 +40,7 @@ from chronik.wire.messages.describe_producers import DescribeProducersRequest
 from chronik.wire.messages.describe_producers import TopicRequest as ProducersTopic
 from chronik.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from chronik.wire.messages.describe_topic_partitions import TopicRequest as DescribedTopic
+from chronik.wire.messages.describe_transactions import DescribeTransactionsRequest
 from chronik.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from chronik.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from chronik.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -210,6 +216,30 @@ def commit_in_transaction(group: str, topic: str, indexes: Sequence[int]) -> Txn
     )
 
 
+def add_to_transaction(topic: str, indexes: Sequence[int]) -> AddPartitionsToTxnRequest:
+    return AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id="x",
+        v3_and_below_producer_id=7,
+        v3_and_below_producer_epoch=0,
+        v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=list(indexes))],
+    )
+
+
+def verify_transactions() -> AddPartitionsToTxnRequest:
+    return AddPartitionsToTxnRequest(
+        transactions=[
+            AddPartitionsToTxnTransaction(
+                transactional_id=f"id-{number}",
+                producer_id=7,
+                producer_epoch=0,
+                verify_only=True,
+                topics=[AddPartitionsToTxnTopic(name=WIDE, partitions=[0])],
+            )
+            for number in range(20_000)
+        ]
+    )
+
+
 def markers(topic: str, indexes: Sequence[int], *, producers: bool = False) -> WriteTxnMarkersRequest:
     """For one producer, or for as many producers as there are partitions."""
     groups = [[n] for n in indexes] if producers else [list(indexes)]
@@ -230,6 +260,18 @@ def markers(topic: str, indexes: Sequence[int], *, producers: bool = False) -> W
 
 one("commit of 20,000 offsets in a transaction", lambda: commit_in_transaction("many", WIDE, INDEXES), 5)
 one("commit of 20,000 unknown partitions in a transaction", lambda: commit_in_transaction("many", "un", INDEXES), 5)
+one(
+    "describe 60,000 transactions",
+    lambda: DescribeTransactionsRequest(transactional_ids=[f"id-{number}" for number in range(60_000)]),
+    0,
+)
+one("add 90,000 unknown partitions to a transaction", lambda: add_to_transaction("unknown", range(90_000)), 3)
+one(
+    "add 2,000 partitions 45 times to a transaction",
+    lambda: add_to_transaction(WIDE, cycle(range(PARTITIONS), 90_000)),
+    3,
+)
+one("verify 20,000 transactions", verify_transactions, 4)
 one("markers for 2,000 partitions", lambda: markers(WIDE, range(PARTITIONS)), 1)
 one("markers for 90,000 unknown partitions", lambda: markers("unknown", cycle(range(PARTITIONS), 90_000)), 1)
 one("markers of 20,000 producers", lambda: markers("unknown", INDEXES, producers=True), 1)

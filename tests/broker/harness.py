@@ -104,6 +104,9 @@ async def start_node(disk: SimDisk, *, seed: int = 0, clock: TestClock | None = 
     return await Node.start(memory_runtime(disk, seed, clock), Settings.default(**(defaults | settings)))
 
 
+CLIENT_ID = "test"
+
+
 class Client:
     """One connection. `ask` sends a struct and returns the struct that answers it; what is cut off raises Closed."""
 
@@ -134,7 +137,7 @@ class Client:
             request_api_key=request.api_key,
             request_api_version=version,
             correlation_id=self._correlation_id,
-            client_id="test",
+            client_id=CLIENT_ID,
         )
         parts: list[Any] = []
         encoder_of(RequestHeader, request_header_version(type(request), version))(header, parts)

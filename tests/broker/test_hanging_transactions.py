@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 
 from chronik.broker import hanging_transactions
-from chronik.broker.hanging_transactions import INTERVAL_S, OPEN_MS_MIN, ROUNDS_PAUSE_S, HangingTransactions
+from chronik.broker.hanging_transactions import (
+    INTERVAL_S,
+    OPEN_MS_MIN,
+    ROUNDS_PAUSE_S,
+    HangingTransactions,
+    Open,
+)
 from chronik.replication.replica import Replica
 from chronik.wire.batches import build, split
 from chronik.wire.error_codes import ErrorCode
@@ -166,3 +172,21 @@ def test_a_producer_that_writes_meanwhile_is_left_alone(monkeypatch: pytest.Monk
         assert stable_offset(world) == 0
 
     play(story)
+
+
+def test_the_transactions_of_a_coordinator_are_looked_at_once_for_all_suspects() -> None:
+    """A node may coordinate 100,000 transactional ids while a thousand transactions are open for long."""
+
+    class Counted(tuple[int, frozenset[tuple[str, int]]]):
+        __slots__ = ()
+        looked_at = 0
+
+        def __iter__(self) -> Any:
+            Counted.looked_at += 1
+            return super().__iter__()
+
+    told: list[Any] = [Counted((number, frozenset({("t", 0)}))) for number in range(100)]
+    suspects = {Open("t", index % 2, number, 0, number, number) for index, number in enumerate(range(50, 150))}
+    known = hanging_transactions._part_of(suspects, told)
+    assert known == {each for each in suspects if each.producer_id < 100 and each.partition == 0}
+    assert Counted.looked_at == len(told)

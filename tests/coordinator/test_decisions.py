@@ -23,7 +23,7 @@ NONE = ErrorCode.NONE
 class NoWriter:
     """Fails the test when a shard writes by itself."""
 
-    def write(self, records: list[CoordinatorRecord], written: OnWritten, *, producer: Producer | None = None) -> None:
+    def write(self, records: list[CoordinatorRecord], written: OnWritten, *, producer: Producer | None = None) -> bool:
         raise AssertionError(f"the shard wrote {records}")
 
     def end_transaction(

@@ -461,8 +461,8 @@ def test_a_shard_hears_of_every_image_while_it_serves_and_of_the_newest_when_it_
         runtime.unload(0)
         runtime.image_changed(image(5), Changes())
         assert shard.events == [
-            "loaded",
             "image 3, 0 topics removed",
+            "loaded",
             "image 4, 1 topics removed",
             "unloaded",
         ]

@@ -25,6 +25,7 @@ COUNTS = {
     "wire": 8,
     "overload": 3,
     "transactions": 8,
+    "transaction-swarm": 2,
     "access": 6,
 }
 CHUNKS = [

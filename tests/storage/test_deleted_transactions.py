@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from chronik.sim.disk import SimDisk
-from chronik.storage import producer_replay
+from chronik.storage import producer_replay, producer_state
 from chronik.storage.config import LogConfig
 from chronik.storage.log import Log
 from tests.storage.driving import append, batch, durable, marker, open_logs, run, topic_id
 
 TOPIC = topic_id(1)
+MANY = 50
 
 
 async def opened(disk: SimDisk) -> Log:
@@ -143,5 +144,31 @@ def test_a_search_that_would_take_long_leaves_readers_at_the_start(monkeypatch: 
         assert log.last_stable_offset(6) == 1
         append(log, marker(7, 0, committed=True))
         assert log.last_stable_offset(7) == 7
+
+    run(scenario)
+
+
+def test_many_open_transactions_are_put_in_order_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """10,000 of them, each put into order by itself, would hold up the node for a minute."""
+    looked_at = 0
+
+    def counted(place: int) -> Callable[[Any], Any]:
+        def get(item: Any) -> Any:
+            nonlocal looked_at
+            looked_at += 1
+            return item[place]
+
+        return get
+
+    async def scenario() -> None:
+        log = await opened(SimDisk(0))
+        for value in (b"a", b"b"):
+            for producer_id in range(MANY):
+                send(log, producer_id, value)
+        monkeypatch.setattr(producer_state, "itemgetter", counted)
+        log.advance_start(MANY)
+        assert looked_at <= 3 * MANY
+        first_offsets = [producer.transaction_first_offset for _, producer in log.producers.open_transactions()]
+        assert first_offsets == list(range(MANY, 2 * MANY))
 
     run(scenario)

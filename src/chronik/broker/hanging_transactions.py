@@ -159,11 +159,15 @@ class _NoAnswer(Exception):
 
 def _part_of(suspects: set[Open], told: list[tuple[int, frozenset[TopicPartition]]]) -> set[Open]:
     """The suspects that belong to a transaction in `told`, a list of producer ids with their partitions."""
+    known: dict[int, list[frozenset[TopicPartition]]] = {}
+    producer_ids = {each.producer_id for each in suspects}
+    for producer_id, partitions in told:
+        if producer_id in producer_ids:
+            known.setdefault(producer_id, []).append(partitions)
     return {
         each
         for each in suspects
-        for producer_id, partitions in told
-        if each.producer_id == producer_id and (each.topic, each.partition) in partitions
+        if any((each.topic, each.partition) in partitions for partitions in known.get(each.producer_id, ()))
     }
 
 

@@ -26,6 +26,7 @@ from chronik.broker.disk_errors import advice
 from chronik.broker.disk_watch import come_back, give_way
 from chronik.broker.dispatch import Dispatcher
 from chronik.broker.errors import BadSetting, CannotStart
+from chronik.broker.fenced_markers import FencedMarkers
 from chronik.broker.fetch_sessions import FetchSessions
 from chronik.broker.first_rules import bring_first_rules
 from chronik.broker.first_users import bring_first_users
@@ -36,6 +37,7 @@ from chronik.broker.image_directory import ImageDirectory
 from chronik.broker.image_listener import ImageListener
 from chronik.broker.index_mending import IndexMending
 from chronik.broker.lifecycle import Lifecycle
+from chronik.broker.marker_connections import MarkerConnections, client_id_of
 from chronik.broker.metadata_mark import write_mark
 from chronik.broker.metrics import Censuses
 from chronik.broker.node_base import NodeBase
@@ -119,7 +121,7 @@ class Node:
         )
         secured = self.runtime._replace(network=self.broker_network)
         self.peers = Peers(
-            secured, directory, client_id=f"broker-{self.node_id}", login=self._login(), scratch=self.scratch
+            secured, directory, client_id=client_id_of(self.node_id), login=self._login(), scratch=self.scratch
         )
         self._scram_users = ScramUsers(lambda: self.store.image)
         self.awaited = Awaited()
@@ -142,6 +144,7 @@ class Node:
             self.tasks.start,
             asyncio.sleep,
             LedHere(self.node_id, lambda: self.services),
+            FencedMarkers(self.node_id, lambda: self.services).epoch_at,
         )
         self.coordinators = Coordinators(
             Parts(self.runtime, settings, self.memory, self.producer_ids.next, markers, self.tasks.start)
@@ -290,6 +293,7 @@ class Node:
             turns=self.turns,
             peers=self.peers,
             producer_connections=ProducerConnections(),
+            marker_connections=MarkerConnections(),
             transaction_partitions=TransactionPartitions(
                 self.node_id, self.peers, self.coordinators.transactions, self.tasks.start
             ),

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from chronik.broker.fetch_sessions import FetchSessions
     from chronik.broker.index_mending import IndexMending
     from chronik.broker.live_settings import LiveSettings
+    from chronik.broker.marker_connections import MarkerConnections
     from chronik.broker.memory import MemoryBudget
     from chronik.broker.metrics import Metrics
     from chronik.broker.producer_connections import ProducerConnections
@@ -52,6 +53,7 @@ class Services:
     transaction_partitions: TransactionPartitions  # questions to the coordinators of transactions
     index_mending: IndexMending
     producer_connections: ProducerConnections  # of those that commit offsets in transactions
+    marker_connections: MarkerConnections  # of nodes that send transaction markers
     record_lane: Lane  # where batches are taken apart that would hold up the loop
 
     @property

@@ -4,7 +4,8 @@ Markers for partitions that this node leads are appended directly, in the next l
 Markers for another leader that are ordered in the same loop iteration share one request. Up to five requests to a
 leader are in flight, so a partition that commits slowly does not delay the others. Further markers wait and share the
 next request, so a thousand transactions that end together cost a few requests. If a leader rejects a marker, it is sent
-again to the current leader, after a back-off that doubles up to one second. A deleted partition needs no marker.
+again to the current leader, after a back-off that doubles up to one second. A deleted partition needs no marker. If a
+partition takes this node for a replaced coordinator for a minute, `fenced_markers` finds out whether it is one.
 
 A marker is reported as finished when it is committed, here as elsewhere.
 """
@@ -39,12 +40,14 @@ log = logging.getLogger("chronik.broker.transactions")
 
 MARKERS_PER_REQUEST: Final = 2_000
 IN_FLIGHT_MAX: Final = 5  # requests to one leader
+FENCED_ATTEMPTS: Final = 64  # about a minute; a replaced coordinator hears of it long before
 # The partition has heard of a later epoch of the producer, so its transaction has ended there.
 ENDED_ALREADY: Final = frozenset({ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH})
 
 PIECES_PER_MARKER: Final = 3  # that is appended here
 
 Ask = Callable[[int, WriteTxnMarkersRequest], Awaitable[WriteTxnMarkersResponse]]
+EpochAt = Callable[[TopicPartition, int, int, int], Awaitable[int]]
 # A marker's error, or the future that tells it.
 Written = ErrorCode | asyncio.Future[ErrorCode] | asyncio.Future[None]
 
@@ -95,7 +98,9 @@ class _Marker(NamedTuple):
     order: MarkerOrder
     partition: TopicPartition
     finished: Finished
+    coordinator_epoch: int  # of the real coordinator; that of the order may be higher
     attempts: int = 0
+    fenced_count: int = 0  # how often it was refused as that of a replaced coordinator
 
 
 class _Leader:
@@ -119,8 +124,10 @@ class TransactionMarkers:
         start: Callable[[str, Coroutine[Any, Any, None]], object],
         sleep: Callable[[float], Awaitable[None]],
         here: Here,
+        epoch_at: EpochAt,
     ) -> None:
-        """`ask` sends a request to another node. `start` runs a coroutine as a task of the node."""
+        """`ask` sends a request to another node. `start` runs a coroutine as a task of the node. `epoch_at` is
+        `FencedMarkers.epoch_at`."""
         self._image = image
         self._here = here
         self._queue_here: deque[_Marker] = deque()
@@ -128,11 +135,13 @@ class TransactionMarkers:
         self._ask = ask
         self._start = start
         self._sleep = sleep
+        self._epoch_at = epoch_at
         self._leaders: dict[int, _Leader] = {}
         self._leaderships: Counter[int] = Counter()  # by state partition: how often one has ended
 
     def write(self, state_partition: int, order: MarkerOrder, partition: TopicPartition, finished: Finished) -> None:
-        self._put(_Marker(state_partition, self._leaderships[state_partition], order, partition, finished))
+        leadership = self._leaderships[state_partition]
+        self._put(_Marker(state_partition, leadership, order, partition, finished, order.coordinator_epoch))
 
     def forget(self, state_partition: int) -> None:
         self._leaderships[state_partition] += 1
@@ -184,7 +193,7 @@ class TransactionMarkers:
             return
         if not self._refused_here:
             asyncio.get_running_loop().call_soon(self._retry_refused_here)
-        self._refused_here.append(marker)
+        self._refused_here.append(_refused(marker, error))
 
     def _retry_refused_here(self) -> None:
         refused, self._refused_here = self._refused_here, []
@@ -219,7 +228,20 @@ class TransactionMarkers:
         attempts = max(marker.attempts for marker in markers)
         await self._sleep(min(BACKOFF_MS_MIN << min(attempts, 10), BACKOFF_MS_MAX) / 1000)
         for marker in markers:
-            self._put(marker._replace(attempts=marker.attempts + 1))
+            again = marker._replace(attempts=marker.attempts + 1)
+            if marker.fenced_count >= FENCED_ATTEMPTS:
+                self._start("a marker that is fenced", self._put_fenced(again._replace(fenced_count=0)))
+            else:
+                self._put(again)
+
+    async def _put_fenced(self, marker: _Marker) -> None:
+        order = marker.order
+        known = await self._epoch_at(
+            marker.partition, order.producer_id, marker.state_partition, marker.coordinator_epoch
+        )
+        if known > order.coordinator_epoch:
+            marker = marker._replace(order=order._replace(coordinator_epoch=known))
+        self._put(marker)
 
     def _leader_of(self, partition: TopicPartition) -> int | None:
         """None: there is no such partition."""
@@ -244,7 +266,7 @@ class TransactionMarkers:
         for marker in markers:
             error = errors.get((marker.order.producer_id, *marker.partition), ErrorCode.UNKNOWN_SERVER_ERROR)
             if not self._is_over(marker, leader, error):
-                refused.append(marker)
+                refused.append(_refused(marker, error))
         return refused
 
     def _is_over(self, marker: _Marker, leader: int, error: ErrorCode) -> bool:
@@ -262,6 +284,11 @@ class TransactionMarkers:
             return False
         marker.finished(marker.partition)
         return True
+
+
+def _refused(marker: _Marker, error: ErrorCode) -> _Marker:
+    is_fenced = error is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    return marker._replace(fenced_count=marker.fenced_count + 1 if is_fenced else 0)
 
 
 def _distinct_producers(queue: list[_Marker]) -> tuple[list[_Marker], list[_Marker]]:

@@ -68,9 +68,9 @@ class CoordinatorRuntime(Generic[S]):
 
     def write(
         self, index: int, appended: list[CoordinatorRecord], written: OnWritten, batch: bytes | None = None
-    ) -> None:
-        """`batch` is what `encoding` made of the records, where they are many."""
-        self._served(index).write(appended, written, batch)
+    ) -> bool:
+        """As `Writer.write`. `batch` is what `encoding` made of the records, where they are many."""
+        return self._served(index).write(appended, written, batch)
 
     def write_in_transaction(
         self,
@@ -160,9 +160,9 @@ class CoordinatorRuntime(Generic[S]):
                 partition=partition.index,
             )
             slot.is_active = True
-            slot.shard.loaded()
             if self._image is not None:
                 slot.shard.image_changed(self._image, Changes())
+            slot.shard.loaded()
 
     def unload(self, index: int, leader_epoch: int | None = None) -> None:
         """Stops serving a partition. With `leader_epoch`, only if nothing newer has been loaded in the meantime."""

@@ -97,8 +97,9 @@ class StatePartition(Protocol):
 class Writer(Protocol):
     """How a shard changes what the log holds."""
 
-    def write(self, records: list[CoordinatorRecord], written: OnWritten, *, producer: Producer | None = None) -> None:
+    def write(self, records: list[CoordinatorRecord], written: OnWritten, *, producer: Producer | None = None) -> bool:
         """Appends the records as one batch; calls `written` once they are committed and replayed, or have failed.
+        False: the log refused them. `written` has been called then, and they will never be replayed.
 
         Without records it only waits until everything in the log is committed. Records of a `producer` belong to its
         transaction: once committed they are in the shard's open transactions, and are replayed when the transaction
@@ -144,7 +145,7 @@ class Shard(Protocol):
 
     def image_changed(self, image: Image, changes: Changes) -> None:
         """The metadata is `image` now. Called for each change while the shard serves, and once, without changes, right
-        after `loaded`. It runs while the metadata log is applied, so it must not take long."""
+        before `loaded`. It runs while the metadata log is applied, so it must not take long."""
 
     def unloaded(self) -> None:
         """The partition is led elsewhere now: whoever still waits is told NOT_COORDINATOR."""

@@ -109,11 +109,11 @@ class Slot(Generic[S]):
         *,
         producer: Producer | None = None,
         guard: Guard | None = None,
-    ) -> None:
+    ) -> bool:
         check(not self.is_over, "18 a shard that has ended writes nothing", partition=self.partition.index)
         if not appended:
             self.when_settled(written)
-            return
+            return True
         if batch is None:
             encoded = encode_records(appended, self._clock.wall_ms())
             batch = batches.build(encoded) if producer is None else transactional_batch(encoded, producer)
@@ -126,11 +126,12 @@ class Slot(Generic[S]):
             )
         end_offset = self._append(batch, written, len(appended), guard=guard)
         if end_offset is None:
-            return
+            return False
         for offset, record in enumerate(appended, end_offset - len(appended)) if self._at_append else ():
             if type(record.key) in self._at_append:
                 self.shard.replay(record, offset)
         self._await(end_offset, appended, written, producer)
+        return True
 
     def end_transaction(
         self,

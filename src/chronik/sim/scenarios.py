@@ -21,6 +21,7 @@ from chronik.sim.quorum_scenarios import MetadataScenario, QuorumScenario
 from chronik.sim.recreated_scenario import RecreatedScenario
 from chronik.sim.scenario import Outcome, Scenario, run
 from chronik.sim.swarm_scenario import SwarmScenario
+from chronik.sim.transaction_swarm_scenario import TransactionSwarmScenario
 from chronik.sim.transactions_scenario import TransactionsScenario
 from chronik.sim.wire_scenario import WireScenario
 
@@ -43,6 +44,7 @@ SCENARIOS: dict[str, type[Scenario]] = {
         WireScenario,
         OverloadScenario,
         TransactionsScenario,
+        TransactionSwarmScenario,
         AccessScenario,
     )
 }

@@ -136,9 +136,9 @@ def forget_deleted(log: Log) -> None:
         found, is_searched = _first_batches(log, {*open_ones, *ended})
     except CorruptSegment:
         return  # a read at that place reports the damage
-    for producer_id in open_ones:
-        if is_searched or producer_id in found:
-            log.producers.begin_later(producer_id, found.get(producer_id))
+    log.producers.begin_later(
+        {each: found.get(each) for each in open_ones if is_searched or each in found},
+    )
     for producer_id, marker in ended.items():
         if is_searched or producer_id in found:
             log.producers.began_later(marker, found.get(producer_id))

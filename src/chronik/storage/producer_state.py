@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left
+from collections.abc import Mapping
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -335,13 +336,15 @@ class ProducerState:
         open_ones = [producer_id for producer_id, first in self._open.items() if first < offset]
         return open_ones, [last for first, last in self._ended if first < offset]
 
-    def begin_later(self, producer_id: int, first_offset: int | None) -> None:
-        """The first record that is left of an open transaction. None: it has none, so it is not open here."""
-        self._open.pop(producer_id)
-        self.producers[producer_id].transaction_first_offset = -1 if first_offset is None else first_offset
-        if first_offset is not None:
-            self._open[producer_id] = first_offset
-            self._open = dict(sorted(self._open.items(), key=itemgetter(1)))
+    def begin_later(self, first_offsets: Mapping[int, int | None]) -> None:
+        """The first record that is left of open transactions, by producer. None: there is none, so it is not open
+        here."""
+        for producer_id, first_offset in first_offsets.items():
+            self._open.pop(producer_id)
+            self.producers[producer_id].transaction_first_offset = -1 if first_offset is None else first_offset
+            if first_offset is not None:
+                self._open[producer_id] = first_offset
+        self._open = dict(sorted(self._open.items(), key=itemgetter(1)))
 
     def began_later(self, marker_offset: int, first_offset: int | None) -> None:
         """As `begin_later`, for a transaction with a marker that is not committed yet."""

@@ -9,12 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from chronik.coordinator.groups.pending_offsets import PendingOffsets
-from chronik.coordinator.shard import CoordinatorRecord, OnWritten
 from chronik.coordinator.slot import Slot
 from chronik.coordinator.transactions import coordinator, transitions
 from chronik.coordinator.transactions.coordinator import TransactionCoordinator
@@ -22,7 +21,6 @@ from chronik.coordinator.transactions.markers import MarkerOrder
 from chronik.coordinator.transactions.shard import TransactionShard
 from chronik.coordinator.transactions.transaction import TopicPartition, Transaction
 from chronik.wire.error_codes import ErrorCode
-from chronik.wire.messages.transaction_records import TransactionLogKey
 
 
 def the_epoch_is_compared_before_a_pending_transition_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,14 +105,14 @@ def requests_on_older_connections_are_carried_out(monkeypatch: pytest.MonkeyPatc
 
 
 def a_fence_that_was_not_written_raises_the_epoch_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    def settled(self: TransactionShard, record: CoordinatorRecord, written: OnWritten, error: ErrorCode) -> None:
-        entry = self.entries.get(cast(TransactionLogKey, record.key).transactional_id)
-        if error is not ErrorCode.NONE and entry is not None and entry.current is not None and entry.pending:
+    def take_back(self: TransactionShard, transactional_id: str) -> None:
+        entry = self.entries.get(transactional_id)
+        if entry is not None and entry.current is not None and entry.pending:
             entry.current = replace(entry.current, producer_epoch=entry.pending.producer_epoch)
-        original(self, record, written, error)
+        original(self, transactional_id)
 
-    original = TransactionShard._settled
-    monkeypatch.setattr(TransactionShard, "_settled", settled)
+    original = TransactionShard.take_back
+    monkeypatch.setattr(TransactionShard, "take_back", take_back)
 
 
 def ids_expire_while_a_transition_is_on_its_way(monkeypatch: pytest.MonkeyPatch) -> None:

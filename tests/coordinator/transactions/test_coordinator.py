@@ -18,7 +18,8 @@ from chronik.coordinator.transactions.coordinator import (
     TransactionCoordinator,
 )
 from chronik.coordinator.transactions.markers import Finished, MarkerOrder
-from chronik.coordinator.transactions.shard import RETRY_MS, TRANSACTION_FEATURE
+from chronik.coordinator.transactions.retries import PAUSE_MS_MAX
+from chronik.coordinator.transactions.shard import TRANSACTION_FEATURE
 from chronik.coordinator.transactions.transaction import (
     CLIENT_EPOCH_MAX,
     State,
@@ -293,7 +294,7 @@ def test_a_timeout_that_cannot_be_written_is_tried_again(level: int) -> None:
         await asyncio.sleep(TIMEOUT_MS / 1000 + 5)
         assert world.current.state is State.ONGOING
         world.partition.refuses_with = None
-        await asyncio.sleep(2 * RETRY_MS / 1000)
+        await asyncio.sleep(2 * PAUSE_MS_MAX / 1000)
         assert (world.current.state, world.current.producer_epoch) == (State.PREPARE_ABORT, 1), (
             "one bump, however often"
         )
@@ -378,7 +379,7 @@ def test_the_last_record_of_a_transaction_is_tried_until_it_is_written() -> None
         await asyncio.sleep(3)
         assert world.current.state is State.PREPARE_COMMIT
         world.partition.refuses_with = None
-        await asyncio.sleep(2 * RETRY_MS / 1000)
+        await asyncio.sleep(2 * PAUSE_MS_MAX / 1000)
         assert world.current.state is State.COMPLETE_COMMIT
 
     play(story)
@@ -562,5 +563,23 @@ def test_whoever_waits_is_told_when_the_leadership_ends() -> None:
         await let_everything_happen()
         world.coordinator.unload(0)
         assert await adding == {ErrorCode.NOT_COORDINATOR}
+
+    play(story)
+
+
+def test_what_a_new_coordinator_completes_at_once_is_written_in_the_present_format() -> None:
+    """A transaction without partitions completes while its shard is loaded. A record of the old format would lose the
+    producer's last id, and its repeated EndTxn would be refused after the next failover."""
+
+    async def story(world: World) -> None:
+        made = await world.init()
+        world.partition.commits_at_once = False
+        await world.end(made, commits=False)
+        world.partition.commits_at_once = True
+        await world.fail_over(surviving_offset=world.partition.end_offset)
+        assert world.current.state is State.COMPLETE_ABORT
+        await world.fail_over()
+        assert world.current.has_epoch_bump
+        assert await world.end(made, commits=False) == (NONE, made.producer_id, 1)
 
     play(story)

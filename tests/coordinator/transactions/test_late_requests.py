@@ -44,3 +44,22 @@ def test_a_transaction_goes_on_after_its_producer_has_reconnected() -> None:
         assert ended.error is NONE
 
     play(story)
+
+
+def test_a_producer_that_takes_over_may_have_an_older_connection() -> None:
+    """A standby connects early and waits. Once the first producer has gone it takes over, on a connection that is older
+    than that of the first one. Its epoch tells that it is not the past."""
+
+    async def story(world: World) -> None:
+        first = await world.init()
+        assert await requests_on(world, first, NEW) == (NONE, NONE)
+        world.markers.finish()
+        standby = await world.init()
+        assert await requests_on(world, standby, OLD) == (NONE, NONE)
+        world.markers.finish()
+        assert await requests_on(world, first, NEW) == (ErrorCode.PRODUCER_FENCED,) * 2
+        assert await requests_on(world, standby, NEW) == (NONE, NONE)
+        world.markers.finish()
+        assert await requests_on(world, standby, OLD) == (ErrorCode.INVALID_TXN_STATE,) * 2
+
+    play(story)

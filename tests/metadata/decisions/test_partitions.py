@@ -59,6 +59,19 @@ def test_a_topic_named_twice_does_not_grow() -> None:
     assert len(on.topic("t").partitions) == 1
 
 
+@pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state"])
+def test_the_topic_of_a_coordinator_keeps_its_number_of_partitions(name: str) -> None:
+    """Which partition holds a group or a transactional id follows from the number. If it changed, open transactions
+    would never end, producers would no longer be fenced, and committed offsets would be lost."""
+    on = cluster(3)
+    create(on, new_topic(name, 3, 3))
+    (reply,) = on.ask(CreatePartitions(topics=[TopicGrowth(name=name, partition_count=4)])).topics
+    assert reply.error_code == ErrorCode.INVALID_PARTITIONS
+    assert reply.error_message is not None
+    assert name in reply.error_message
+    assert len(on.topic(name).partitions) == 3
+
+
 def isr_change(on: Cluster, isr: list[int], **more: Any) -> AlterPartition:
     """What the present leader of t-0 would send; `more` makes it wrong."""
     before = on.partition("t")

@@ -20,6 +20,7 @@ from chronik.broker.one_at_a_time import one_at_a_time
 from chronik.broker.permissions import CLUSTER, CLUSTER_ACTION, TOPIC, TRANSACTIONAL_ID, WRITE
 from chronik.broker.topics import INTERNAL_TOPICS
 from chronik.coordinator.transactions.transaction import EPOCH_BUMP_SINCE, TopicPartition
+from chronik.runtime.pieces import ITEMS_PER_PIECE, Work
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from chronik.broker.context import Context
 
 VERSION_FENCED, VERSION_BROKERS = 2, 4
+TOGETHER_MAX = 1_000  # as many as a node puts into a request
+PIECES_PER_TRANSACTION = 6  # a node's request has many
 
 
 @api(
@@ -59,10 +62,8 @@ async def _add_all(request: AddPartitionsToTxnRequest, context: Context) -> AddP
             return AddPartitionsToTxnResponse(
                 throttle_time_ms=0, error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, results_by_transaction=[]
             )
-        asked = [_add(transaction, context) for transaction in request.transactions]
-        return AddPartitionsToTxnResponse(
-            throttle_time_ms=0, error_code=0, results_by_transaction=list(await asyncio.gather(*asked))
-        )
+        results = await _add_each(request.transactions, context)
+        return AddPartitionsToTxnResponse(throttle_time_ms=0, error_code=0, results_by_transaction=results)
     transaction = AddPartitionsToTxnTransaction(
         transactional_id=request.v3_and_below_transactional_id,
         producer_id=request.v3_and_below_producer_id,
@@ -73,11 +74,31 @@ async def _add_all(request: AddPartitionsToTxnRequest, context: Context) -> AddP
     return AddPartitionsToTxnResponse(throttle_time_ms=0, results_by_topic_v3_and_below=result.topic_results)
 
 
+async def _add_each(
+    transactions: list[AddPartitionsToTxnTransaction], context: Context
+) -> list[AddPartitionsToTxnResult]:
+    """Of many transactions. Those that wait for the log wait together."""
+    results: dict[int, AddPartitionsToTxnResult] = {}
+    waiting = []
+    for place, transaction in enumerate(transactions):
+        if transaction.verify_only:
+            results[place] = await _add(transaction, context)
+        else:
+            waiting.append(place)
+    for start in range(0, len(waiting), TOGETHER_MAX):
+        places = waiting[start : start + TOGETHER_MAX]
+        made = await asyncio.gather(*[_add(transactions[place], context) for place in places])
+        results.update(zip(places, made, strict=True))
+    return [results[place] for place in range(len(transactions))]
+
+
 async def _add(transaction: AddPartitionsToTxnTransaction, context: Context) -> AddPartitionsToTxnResult:
-    errors = _unfit_partitions(transaction, context)
+    run = context.services.turns.run
+    await context.services.turns.piece(PIECES_PER_TRANSACTION)
+    errors = await run(_unfit_partitions(transaction, context))
     if any(errors.values()):
         errors = {partition: error or ErrorCode.OPERATION_NOT_ATTEMPTED for partition, error in errors.items()}
-        return _result(transaction, errors)
+        return await run(_result(transaction, errors))
     errors = await context.services.transactions.add_partitions(
         transaction.transactional_id,
         transaction.producer_id,
@@ -89,10 +110,12 @@ async def _add(transaction: AddPartitionsToTxnTransaction, context: Context) -> 
     )
     if context.version < VERSION_FENCED:
         errors = {partition: before_fencing(error) for partition, error in errors.items()}
-    return _result(transaction, errors)
+    return await run(_result(transaction, errors))
 
 
-def _unfit_partitions(transaction: AddPartitionsToTxnTransaction, context: Context) -> dict[TopicPartition, ErrorCode]:
+def _unfit_partitions(
+    transaction: AddPartitionsToTxnTransaction, context: Context
+) -> Work[dict[TopicPartition, ErrorCode]]:
     image, is_client = context.services.store.image, context.version < VERSION_BROKERS
     errors: dict[TopicPartition, ErrorCode] = {}
     if is_client and not context.allows(WRITE, TRANSACTIONAL_ID, transaction.transactional_id):
@@ -101,13 +124,15 @@ def _unfit_partitions(transaction: AddPartitionsToTxnTransaction, context: Conte
     for topic in transaction.topics:
         known = image.topic_named(topic.name)
         is_protected = is_client and (topic.name in INTERNAL_TOPICS or not context.allows(WRITE, TOPIC, topic.name))
-        for index in topic.partitions:
+        for number, index in enumerate(topic.partitions):
             error = ErrorCode.NONE
             if is_protected:
                 error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             elif known is None or known.partition(index) is None:
                 error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             errors[topic.name, index] = error
+            if number % ITEMS_PER_PIECE == 0:
+                yield 1
     return errors
 
 
@@ -118,12 +143,14 @@ def before_fencing(error: ErrorCode) -> ErrorCode:
 
 def _result(
     transaction: AddPartitionsToTxnTransaction, errors: dict[TopicPartition, ErrorCode]
-) -> AddPartitionsToTxnResult:
+) -> Work[AddPartitionsToTxnResult]:
     # A topic without partitions is answered when something is added, and left out when something is asked, as in Kafka.
     topics: dict[str, list[AddPartitionsToTxnPartitionResult]] = {}
     if not transaction.verify_only:
         topics = {topic.name: [] for topic in transaction.topics}
-    for (topic, index), error in errors.items():
+    for number, ((topic, index), error) in enumerate(errors.items()):
+        if number % ITEMS_PER_PIECE == ITEMS_PER_PIECE - 1:
+            yield 2
         result = AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=error)
         topics.setdefault(topic, []).append(result)
     return AddPartitionsToTxnResult(

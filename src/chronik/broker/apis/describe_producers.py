@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from chronik.broker.api import api
 from chronik.broker.permissions import READ, TOPIC
 from chronik.broker.topics import find_replica, find_topic
-from chronik.runtime.pieces import ITEMS_PER_PIECE, Work
+from chronik.runtime.pieces import Work, each_light
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.describe_producers import (
     DescribeProducersRequest,
@@ -24,6 +24,7 @@ from chronik.wire.notation import ZERO_UUID
 if TYPE_CHECKING:
     from chronik.broker.context import Context
     from chronik.metadata.image import Topic
+    from chronik.storage.producer_state import Producer
 
 
 @api(DescribeProducersRequest, DescribeProducersResponse, needs=(READ.on(TOPIC),))
@@ -35,25 +36,27 @@ def describe_producers(request: DescribeProducersRequest, context: Context) -> W
             topic = find_topic(context.services, asked.name, ZERO_UUID)
         partitions = []
         for index in asked.partition_indexes:
-            partitions.append(_describe(topic, index, context))
-            yield 1 + len(partitions[-1].active_producers) // ITEMS_PER_PIECE
+            partitions.append((yield from _describe(topic, index, context)))
+            yield 1
         topics.append(TopicResponse(name=asked.name, partitions=partitions))
     return DescribeProducersResponse(throttle_time_ms=0, topics=topics)
 
 
-def _describe(topic: Topic | ErrorCode, index: int, context: Context) -> PartitionResponse:
+def _describe(topic: Topic | ErrorCode, index: int, context: Context) -> Work[PartitionResponse]:
     replica = topic if isinstance(topic, ErrorCode) else find_replica(context.services, topic, index)
     if isinstance(replica, ErrorCode):
         return PartitionResponse(partition_index=index, error_code=replica, active_producers=[])
-    producers = [
-        ProducerState(
-            producer_id=producer_id,
-            producer_epoch=producer.epoch,
-            last_sequence=producer.last_sequence,
-            last_timestamp=producer.last_timestamp_ms,
-            coordinator_epoch=producer.coordinator_epoch,
-            current_txn_start_offset=producer.transaction_first_offset,
-        )
-        for producer_id, producer in sorted(replica.log.producers.producers.items())
-    ]
+    producers = yield from each_light(_described, sorted(replica.log.producers.producers.items()))
     return PartitionResponse(partition_index=index, error_code=0, active_producers=producers)
+
+
+def _described(known: tuple[int, Producer]) -> ProducerState:
+    producer_id, producer = known
+    return ProducerState(
+        producer_id=producer_id,
+        producer_epoch=producer.epoch,
+        last_sequence=producer.last_sequence,
+        last_timestamp=producer.last_timestamp_ms,
+        coordinator_epoch=producer.coordinator_epoch,
+        current_txn_start_offset=producer.transaction_first_offset,
+    )

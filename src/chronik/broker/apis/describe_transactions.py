@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from chronik.broker.api import api
 from chronik.broker.authorizer import Notes
 from chronik.broker.permissions import DESCRIBE, TOPIC, TRANSACTIONAL_ID
+from chronik.runtime.pieces import ITEMS_PER_PIECE, Work
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -28,11 +29,12 @@ if TYPE_CHECKING:
     DescribeTransactionsResponse,
     needs=(DESCRIBE.on(TRANSACTIONAL_ID), DESCRIBE.on(TOPIC, "to see its partitions")),
 )
-def describe_transactions(request: DescribeTransactionsRequest, context: Context) -> DescribeTransactionsResponse:
-    return DescribeTransactionsResponse(
-        throttle_time_ms=0,
-        transaction_states=[_describe(transactional_id, context) for transactional_id in request.transactional_ids],
-    )
+def describe_transactions(request: DescribeTransactionsRequest, context: Context) -> Work[DescribeTransactionsResponse]:
+    states = []
+    for transactional_id in request.transactional_ids:
+        states.append(_describe(transactional_id, context))
+        yield 1 + len(states[-1].topics) // ITEMS_PER_PIECE
+    return DescribeTransactionsResponse(throttle_time_ms=0, transaction_states=states)
 
 
 def _describe(transactional_id: str, context: Context) -> TransactionState:

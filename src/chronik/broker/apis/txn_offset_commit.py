@@ -118,7 +118,7 @@ async def _admitted(request: TxnOffsetCommitRequest, context: Context) -> Transa
         )
         if error := answers[place]:
             return told_to_clients(told_to_offset_committer(error, context.version))
-    if not adds and not services.producer_connections.admits(request.producer_id, context.session.number):
+    if not adds and not services.producer_connections.admits(producer, context.session.number):
         return ErrorCode.INVALID_TXN_STATE
     return Transaction(producer, guard)
 

@@ -4,6 +4,9 @@ A coordinator sends it when a transaction commits or aborts. An operator sends i
 response is sent when the markers are committed: durable on every in-sync replica. Markers for __consumer_offsets go
 through the group coordinator, which then applies or discards the offsets of the transaction.
 
+A request of a node that was held up on a connection that the node has given up closes that connection
+(`marker_connections.py`).
+
 Order of checks, per partition: replica on this node, leader, in-sync replicas, producer epoch, coordinator epoch.
 Versions: v2 tells the transaction's version, by which the log decides how strictly it compares epochs.
 """
@@ -64,7 +67,10 @@ _NOT_READY: Final = frozenset(
 )
 async def write_txn_markers(request: WriteTxnMarkersRequest, context: Context) -> WriteTxnMarkersResponse:
     if context.allows_on_cluster(ALTER, Notes.ALLOWED) or context.allows_on_cluster(CLUSTER_ACTION):
-        return await write_markers(request, context.services)
+        services = context.services
+        nodes = services.store.image.brokers
+        services.marker_connections.require_newest(context.client_id, context.session.number, nodes)
+        return await write_markers(request, services)
     denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     written: Results = {}
     for marker in request.markers:

@@ -239,10 +239,10 @@ class TransactionCoordinator:
             return Initialized(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         return Initialized(ErrorCode.NONE, current.producer_id, current.producer_epoch)
 
-    def _time_out(self, transactional_id: str) -> None:
-        self._start(f"abort {transactional_id}", self._abort_timed_out(transactional_id))
+    def _time_out(self, transactional_id: str, failed: Callable[[], None]) -> None:
+        self._start(f"abort {transactional_id}", self._abort_timed_out(transactional_id, failed))
 
-    async def _abort_timed_out(self, transactional_id: str) -> None:
+    async def _abort_timed_out(self, transactional_id: str, failed: Callable[[], None]) -> None:
         def decide(known: Known, new_id: int | None) -> Outcome:
             if known.current is None or known.is_pending or known.current.state is not State.ONGOING:
                 return ErrorCode.NONE
@@ -262,6 +262,7 @@ class TransactionCoordinator:
             )
         elif done is not ErrorCode.NONE:
             log.warning("could not abort the transaction of %r after its timeout: %s", transactional_id, done.name)
+            failed()
 
     # --- reading
 
@@ -330,7 +331,7 @@ class TransactionCoordinator:
                 else:
                     error = await done.settled
                     if error is ErrorCode.NONE:
-                        done.shard.served(transactional_id, connection)
+                        done.shard.served(done.transaction, connection)
                     return done.transaction if error is ErrorCode.NONE else error
         except (CoordinatorError, NoProducerId) as fault:
             return fault.kafka_error
@@ -360,7 +361,8 @@ class TransactionCoordinator:
     def _write(self, shard: TransactionShard, outcome: Transaction) -> _Written:
         settled: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
         records, written = shard.change(outcome, partial(_resolve, settled))
-        self._runtime.write(shard.index, records, written)
+        if not self._runtime.write(shard.index, records, written):
+            shard.take_back(outcome.transactional_id)
         return _Written(shard, outcome, settled)
 
 
@@ -377,7 +379,8 @@ def _is_late(known: Known, connection: int) -> bool:
 
     Its transactions all have the same epoch, so a request that was delayed in the network would end, or extend, a later
     transaction than it was meant for. A client has one connection to its coordinator, and opens a new one only after it
-    has given up the one before. So a request on an older connection than one that was served since is late.
+    has given up the one before. So a request on an older connection than one that was served since is late. A producer
+    with a new epoch may have an older connection than the one that it replaces, for example if it waited to take over.
     """
     return 0 < connection < known.connection
 

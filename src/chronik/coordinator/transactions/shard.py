@@ -26,6 +26,7 @@ from chronik.coordinator.timers import Timers
 from chronik.coordinator.transactions import transitions
 from chronik.coordinator.transactions.config import TransactionsConfig
 from chronik.coordinator.transactions.markers import MarkerOrder, MarkerWriter
+from chronik.coordinator.transactions.retries import Retries
 from chronik.coordinator.transactions.transaction import (
     RECORD_TYPES,
     State,
@@ -45,10 +46,9 @@ from chronik.wire.messages.transaction_records import TransactionLogKey, Transac
 log = logging.getLogger("chronik.coordinator.transactions")
 
 TRANSACTION_FEATURE = "transaction.version"
-RETRY_MS = 100  # after a write that the log refused
 REMOVALS_PER_BATCH = 1_000
 
-Abort = Callable[[str], None]
+Abort = Callable[[str, Callable[[], None]], None]
 
 
 class Entry:
@@ -61,7 +61,8 @@ class Entry:
         self.pending: Transaction | None = None
         self.following: Transaction | None = None  # the next transaction, begun behind a completion that is pending
         self.is_removing = False
-        self.connection = 0  # the newest one on which its producer was served; 0: none, or by another leader
+        # The newest one on which a producer of the present id and epoch was served; 0: none, or by another leader.
+        self.connection = 0
         self.when_open: list[Callable[[], None]] = []  # called once the next transaction may begin
         self.awaited: set[TopicPartition] = set()  # partitions of a decided transaction that have no marker yet
 
@@ -94,7 +95,7 @@ class Known(NamedTuple):
     current: Transaction | None  # as committed
     is_pending: bool  # a transition is under way
     transaction_version: int  # of the cluster
-    connection: int  # the newest one on which the id's producer was served
+    connection: int  # the newest one on which a producer of the present id and epoch was served
 
 
 class TransactionShard:
@@ -111,7 +112,8 @@ class TransactionShard:
         markers: MarkerWriter,
         time_out: Abort,
     ) -> None:
-        """`time_out` aborts an id's ongoing transaction; it may have to get a producer id first."""
+        """`time_out` aborts an id's ongoing transaction; it may have to get a producer id first. It calls its second
+        argument if it could not."""
         self.index = index
         self.coordinator_epoch = coordinator_epoch
         self.open_transactions = OpenTransactions()
@@ -121,6 +123,7 @@ class TransactionShard:
         self._clock = clock
         self._writer = writer
         self._timers = timers
+        self._retries = Retries(timers)
         self._markers = markers
         self._time_out = time_out
         self._serves = False
@@ -140,7 +143,7 @@ class TransactionShard:
         entry = self.entries.get(transactional_id)
         if entry is None:
             entry = self.entries[transactional_id] = Entry()
-        pending = entry.pending
+        pending, before = entry.pending, entry.current
         if pending is None:
             entry.current = from_record(transactional_id, value)
         else:
@@ -154,7 +157,10 @@ class TransactionShard:
             )
             # It also knows what the log does not hold.
             entry.current, entry.pending, entry.following = pending, entry.following, None
+        if before is not None and before.producer != entry.current.producer:
+            entry.connection = 0
         if self._serves:
+            self._retries.taken()
             self._follow(entry, entry.current)
             entry.tell_open()
 
@@ -188,10 +194,10 @@ class TransactionShard:
             return self.find(transactional_id)
         return Known(entry.pending, False, self.transaction_version, entry.connection)
 
-    def served(self, transactional_id: str, connection: int) -> None:
-        """A request of the id's producer was carried out that came on this connection."""
-        entry = self.entries.get(transactional_id)
-        if entry is not None:
+    def served(self, transaction: Transaction, connection: int) -> None:
+        """A request that made this transition was carried out, and came on this connection."""
+        entry = self.entries.get(transaction.transactional_id)
+        if entry is not None and entry.current is not None and entry.current.producer == transaction.producer:
             entry.connection = max(entry.connection, connection)
 
     def when_open(self, transactional_id: str, tell: Callable[[], None]) -> None:
@@ -215,18 +221,12 @@ class TransactionShard:
             entry.following = transaction
         else:
             entry.pending = transaction
-        record = to_record(transaction, self.transaction_version)
-        return Decision([record], partial(self._settled, record, written))
+        return Decision([to_record(transaction, self.transaction_version)], written)
 
-    def _settled(self, record: CoordinatorRecord, written: OnWritten, error: ErrorCode) -> None:
-        if error is not ErrorCode.NONE and self._serves and not self._is_unsettled(record):
-            self._take_back(cast(TransactionLogKey, record.key).transactional_id)
-        written(error)
-
-    def _take_back(self, transactional_id: str) -> None:
-        """The log refused the id's last transition."""
+    def take_back(self, transactional_id: str) -> None:
+        """The log refused the id's last transition. One that the log took stays pending, whatever was told of it."""
         entry = self.entries.get(transactional_id)
-        if entry is None:
+        if entry is None or not self._serves:
             return
         if entry.following is not None:
             entry.following = None
@@ -235,10 +235,6 @@ class TransactionShard:
         entry.tell_open()
         if entry.current is None:
             del self.entries[transactional_id]
-
-    def _is_unsettled(self, record: CoordinatorRecord) -> bool:
-        """Whether the record is in the log and may still be committed."""
-        return any(each is record for each in self._writer.unsettled())
 
     # --- what follows from a committed record
 
@@ -265,12 +261,13 @@ class TransactionShard:
         known = self.find(transactional_id)
         if known.current is None or known.current.state is not State.ONGOING:
             return
-        if known.is_pending:  # its replay sets the deadline again; a refused transition does not
-            self._timers.set(transactional_id, RETRY_MS, partial(self._timed_out, transactional_id))
-            return
-        # Should aborting fail, it is tried again: a transaction never hangs.
-        self._timers.set(transactional_id, RETRY_MS, partial(self._timed_out, transactional_id))
-        self._time_out(transactional_id)
+        if not known.is_pending:  # else the log has it, and its replay sets the deadline again
+            self._time_out(transactional_id, partial(self._abort_later, transactional_id))
+
+    def _abort_later(self, transactional_id: str) -> None:
+        """Aborting an overdue transaction failed. It is tried until it succeeds: a transaction never hangs."""
+        if self._serves:
+            self._retries.put(transactional_id, partial(self._timed_out, transactional_id))
 
     def _order(self, current: Transaction) -> MarkerOrder:
         return MarkerOrder(
@@ -304,12 +301,13 @@ class TransactionShard:
         )
         completed = transitions.complete(entry.current, self._clock.wall_ms())
         records, written = self.change(completed, partial(self._completed, order))
-        self._writer.write(records, written)
+        if not self._writer.write(records, written):
+            self.take_back(order.transactional_id)
         entry.tell_open()
 
     def _completed(self, order: MarkerOrder, error: ErrorCode) -> None:
         if error is not ErrorCode.NONE and self._serves:
-            self._timers.set(order.transactional_id, RETRY_MS, partial(self._complete, order))
+            self._retries.put(order.transactional_id, partial(self._complete, order))
 
     # --- the end of ids
 
@@ -319,7 +317,9 @@ class TransactionShard:
             for transactional_id in transactional_ids:
                 self.entries[transactional_id].is_removing = True
             removals = [removal(transactional_id) for transactional_id in transactional_ids]
-            self._writer.write(removals, partial(self._removed, removals))
+            if not self._writer.write(removals, partial(self._removed, len(removals))):
+                for transactional_id in transactional_ids:
+                    self.take_back(transactional_id)
 
     def _unused(self, limit_ms: int) -> Iterator[list[str]]:
         found = [
@@ -333,9 +333,6 @@ class TransactionShard:
         for start in range(0, len(found), REMOVALS_PER_BATCH):
             yield found[start : start + REMOVALS_PER_BATCH]
 
-    def _removed(self, removals: list[CoordinatorRecord], error: ErrorCode) -> None:
+    def _removed(self, count: int, error: ErrorCode) -> None:
         if error is ErrorCode.NONE:
-            log.info("removed %d transactional ids unused for %d ms", len(removals), self._config.id_expiration_ms)
-            return
-        for record in removals:
-            self._settled(record, ignore, error)
+            log.info("removed %d transactional ids unused for %d ms", count, self._config.id_expiration_ms)

@@ -77,6 +77,10 @@ class Transaction:
     client_version: int = 0  # transaction.version of the client's last request
 
     @property
+    def producer(self) -> tuple[int, int]:
+        return self.producer_id, self.producer_epoch
+
+    @property
     def has_epoch_bump(self) -> bool:
         return self.client_version >= EPOCH_BUMP_SINCE
 

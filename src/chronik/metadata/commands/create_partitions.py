@@ -20,7 +20,11 @@ from chronik.metadata.records import MetadataRecord, PartitionRecord
 from chronik.runtime.invariants import check
 from chronik.runtime.wording import counted
 from chronik.wire.error_codes import ErrorCode
+from chronik.wire.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from chronik.wire.notation import Struct, boolean, int16, int32, string
+
+# Keys are assigned to their partitions by the number of partitions, and their coordinators do not move them.
+PLACED_BY_COUNT = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
 
 
 class CreatePartitionsReply(Reply):
@@ -73,6 +77,12 @@ def _grow(view: View, growth: TopicGrowth, circle: Circle, *, allowed: int) -> l
     if topic is None:
         refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {growth.name!r} does not exist")
     count = len(topic.partitions)
+    if growth.name in PLACED_BY_COUNT:
+        refuse(
+            ErrorCode.INVALID_PARTITIONS,
+            f"topic {growth.name!r} keeps its {counted(count, 'partition')}: with another number its groups or "
+            "transactional ids would belong to other partitions, and what is stored of them would not be found",
+        )
     if growth.partition_count <= count:
         refuse(
             ErrorCode.INVALID_PARTITIONS,
