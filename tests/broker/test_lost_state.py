@@ -223,3 +223,17 @@ def test_retention_goes_on_after_a_restart_in_a_topic_that_nobody_touches() -> N
         await again.node.stop()
 
     scenario(work)
+
+
+def test_a_new_directory_before_the_used_one_in_log_dirs_is_refused() -> None:
+    """Only the first is used: the node would begin an empty cluster, and its clients would find no topic."""
+
+    async def work(disk: SimDisk) -> None:
+        await written(disk)
+        await refused(disk, "/new is new, and /data holds the data of a node.*name /data first", log_dirs="/new,/data")
+        assert not disk.exists("/new")
+        again = await World.make(disk, log_dirs="/data,/new")
+        assert TOPIC.encode() in bytes((await again.fetch()).records)
+        await again.node.stop()
+
+    scenario(work)
