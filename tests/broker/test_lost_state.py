@@ -134,7 +134,7 @@ def test_a_node_whose_journal_is_removed_under_it_acknowledges_nothing_more(path
         await world.produce(b"before")
         disk.remove_tree(path)
         await asyncio.sleep(5)
-        with pytest.raises(StorageFailed, match="was removed or replaced"):
+        with pytest.raises(StorageFailed, match="was removed, replaced or cut"):
             await world.node.wait_stopped()
         await world.node.stop()
 
