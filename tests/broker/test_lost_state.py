@@ -134,7 +134,7 @@ def test_a_node_whose_journal_is_removed_under_it_acknowledges_nothing_more(path
         await world.produce(b"before")
         disk.remove_tree(path)
         await asyncio.sleep(5)
-        with pytest.raises(StorageFailed, match="was removed or replaced"):
+        with pytest.raises(StorageFailed, match="was removed, replaced or cut"):
             await world.node.wait_stopped()
         await world.node.stop()
 
@@ -220,6 +220,20 @@ def test_retention_goes_on_after_a_restart_in_a_topic_that_nobody_touches() -> N
         await asyncio.sleep(3600)
         (log,) = again.node.logs.all()
         assert log.start_offset == 3
+        await again.node.stop()
+
+    scenario(work)
+
+
+def test_a_new_directory_before_the_used_one_in_log_dirs_is_refused() -> None:
+    """Only the first is used: the node would begin an empty cluster, and its clients would find no topic."""
+
+    async def work(disk: SimDisk) -> None:
+        await written(disk)
+        await refused(disk, "/new is new, and /data holds the data of a node.*name /data first", log_dirs="/new,/data")
+        assert not disk.exists("/new")
+        again = await World.make(disk, log_dirs="/data,/new")
+        assert TOPIC.encode() in bytes((await again.fetch()).records)
         await again.node.stop()
 
     scenario(work)

@@ -9,7 +9,7 @@ from chronik.metadata.commands.broker_heartbeat import BrokerHeartbeat
 from chronik.metadata.commands.command import Command, RequestId
 from chronik.metadata.commands.create_topics import CreateTopics, NewTopic
 from chronik.metadata.commands.register_broker import EndpointAt, RegisterBroker, SupportedFeature
-from chronik.metadata.commands.update_features import KAFKA_FEATURES
+from chronik.metadata.commands.update_features import FEATURES
 from chronik.metadata.controller import Controller
 from chronik.metadata.decisions.decision import Rules
 from chronik.metadata.image import EMPTY, Image, Partition, Topic
@@ -78,7 +78,7 @@ def registration(
         incarnation_id=bytes([process]) * 16,
         endpoints=[EndpointAt(name="PLAINTEXT", host=f"host-{broker_id}", port=9092)],
         rack=rack,
-        features=[SupportedFeature(name=n, level_min=low, level_max=high) for n, (low, high) in KAFKA_FEATURES.items()],
+        features=[SupportedFeature(name=n, level_min=low, level_max=high) for n, (low, high) in FEATURES.items()],
         directory_ids=[directory] if directory else [],
         earlier_incarnation_ids=None if earlier is None else [bytes([each]) * 16 for each in earlier],
     )

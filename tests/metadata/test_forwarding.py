@@ -16,7 +16,7 @@ from chronik.metadata.commands.command import Command, Reply, RequestId
 from chronik.metadata.commands.create_topics import CreateTopics, NewTopic
 from chronik.metadata.commands.registry import COMMANDS
 from chronik.metadata.errors import MetadataRefused, NotController
-from chronik.metadata.forwarding import NOT_A_MEMBER, Forwarding
+from chronik.metadata.forwarding import _HEAD, _REQUEST, NOT_A_MEMBER, Forwarding
 from chronik.wire.error_codes import ErrorCode
 
 REQUEST = RequestId(2, 100, 7, 5)
@@ -286,7 +286,7 @@ def test_an_answer_counts_once_and_only_from_whom_was_asked() -> None:
     run(test)
 
 
-@pytest.mark.parametrize("note", [b"", b"\x01", b"\x01" + bytes(8), b"\x01" + bytes(40) + b"\xff", b"\x63" + bytes(60)])
+@pytest.mark.parametrize("note", [b"", b"\x01", b"\x01" + bytes(8), b"\x01" + bytes(40) + b"\x00", b"\x63" + bytes(60)])
 def test_a_note_that_cannot_be_read_changes_nothing(note: bytes, caplog: pytest.LogCaptureFixture) -> None:
     """It comes from another release at worst: one line in the log, no answer, no harm."""
 
@@ -299,6 +299,23 @@ def test_a_note_that_cannot_be_read_changes_nothing(note: bytes, caplog: pytest.
 
     run(test)
     assert len(caplog.records) <= 1
+
+
+def test_a_command_of_a_newer_release_is_refused_at_once() -> None:
+    """Without an answer, the client of a node that is upgraded already would wait until it gives up."""
+
+    async def test(pair: Pair) -> None:
+        asked = pair.ask()
+        await asyncio.sleep(0)
+        (note,) = pair.to_controller.sent
+        at = _HEAD.size + _REQUEST.size - 1
+        pair.to_controller.sent[0] = note[:at] + bytes([len(COMMANDS)]) + note[at + 1 :]
+        await pair.deliver()
+        refused, _ = await asked
+        assert refused.error_code == ErrorCode.UNSUPPORTED_VERSION
+        assert not pair.asked
+
+    run(test)
 
 
 def test_the_number_of_a_command_stays() -> None:

@@ -192,3 +192,43 @@ def test_what_was_forgotten_is_read_again(tmp_path: Path) -> None:
     file.sync()
     file.forget(0, 1 << 19)
     assert bytes(file.read(0, 1 << 20)) == data
+
+
+def test_a_file_that_another_program_cut_is_not_in_place(tmp_path: Path) -> None:
+    """logrotate's copytruncate takes segments for logs. What is appended then lands at the front, and no call fails."""
+    file = RealDisk().open(f"{tmp_path}/f", create=True)
+    file.append([b"x" * 100])
+    file.truncate(60)
+    assert file.is_in_place()
+    os.truncate(tmp_path / "f", 0)
+    assert not file.is_in_place()
+    file.append([b"y"])
+    assert not file.is_in_place()
+    file.close()
+
+
+def test_a_journal_that_another_program_cut_is_not_in_place(tmp_path: Path) -> None:
+    """Its writes name positions, so the file grows over a hole. Growing it once more would hide the hole."""
+    file = RealDisk().create_ahead(f"{tmp_path}/f", 4096)
+    file.append([b"x" * 1000])
+    assert file.is_in_place()
+    os.truncate(tmp_path / "f", 0)
+    assert not file.is_in_place()
+    file.append([b"y" * 1000])
+    assert not file.is_in_place()
+    with pytest.raises(OSError, match="the file was cut by another program"):
+        file.append([b"z" * 4096])
+    file.close()
+
+
+def test_a_journal_that_is_cut_by_its_owner_is_in_place(tmp_path: Path) -> None:
+    file = RealDisk().create_ahead(f"{tmp_path}/f", 4096)
+    for size_bytes in (1000, 9000):
+        file.append([b"x" * size_bytes])
+        assert file.is_in_place()
+    file.truncate(500)
+    assert file.is_in_place()
+    file.append([b"y" * 5000])
+    assert file.is_in_place()
+    assert file.read(0, 6000) == b"x" * 500 + b"y" * 5000
+    file.close()

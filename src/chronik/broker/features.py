@@ -1,7 +1,8 @@
 """Feature levels (KIP-584): what a broker can do that the whole cluster must agree on, and what a new one begins with.
 
 The controller raises a level when every registered broker supports it. Clients choose by transaction.version whether
-each transaction gets an epoch of its own. The rest of Kafka's features are switches for its own upgrades.
+each transaction gets an epoch of its own. The rest of Kafka's features are switches for its own upgrades; ours is
+chronik.format (`metadata/formats.py`).
 """
 
 from __future__ import annotations
@@ -9,9 +10,12 @@ from __future__ import annotations
 from chronik.coordinator.transactions.shard import TRANSACTION_FEATURE
 from chronik.metadata.commands.register_broker import SupportedFeature
 from chronik.metadata.decisions.elections import ELR_FEATURE
+from chronik.metadata.formats import FIRST, FORMAT_FEATURE, NEWEST
 
-SUPPORTED = {ELR_FEATURE: (0, 1), TRANSACTION_FEATURE: (0, 2)}  # lowest and highest level
-AT_FOUNDING = {ELR_FEATURE: 1, TRANSACTION_FEATURE: 2}  # as in a new cluster of Kafka 4.1 or later
+# Lowest and highest level.
+SUPPORTED = {ELR_FEATURE: (0, 1), TRANSACTION_FEATURE: (0, 2), FORMAT_FEATURE: (FIRST, NEWEST)}
+# Kafka's features as in a new cluster of Kafka 4.1 or later.
+AT_FOUNDING = {ELR_FEATURE: 1, TRANSACTION_FEATURE: 2, FORMAT_FEATURE: NEWEST}
 
 
 def supported_features() -> list[SupportedFeature]:

@@ -10,6 +10,7 @@ and the node's metadata log must exist. If they do not, a disk is not mounted; t
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from chronik.broker.errors import CannotStart
@@ -57,6 +58,18 @@ def read_identity(runtime: Runtime, directory: str, node_id: int) -> Identity | 
     drawn = values.get("directory.id", "")
     directory_id = base64.urlsafe_b64decode(drawn + "==") if drawn else runtime.randomness.bytes(16)
     return Identity(node_id, values.get("cluster.id", ""), directory_id, values.get("chronik.used") == "true")
+
+
+def require_used_first(runtime: Runtime, directory: str, others: Iterable[str]) -> None:
+    """Raises CannotStart if the node would begin anew in `directory`, and its data is in another one of log.dirs."""
+    if runtime.disk.exists(f"{directory}/{FILE}"):
+        return
+    for other in others:
+        if runtime.disk.exists(f"{other}/{FILE}"):
+            raise CannotStart(
+                f"{directory} is new, and {other} holds the data of a node, but only the first directory of log.dirs "
+                f"is used: name {other} first"
+            )
 
 
 def settle_identity(

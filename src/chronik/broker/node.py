@@ -369,7 +369,9 @@ class Node:
                 if count % LOGS_PER_LOOK == LOGS_PER_LOOK - 1:
                     await asyncio.sleep(0)
             if not self.store.raft.is_log_in_place:
-                self.stop_broken(StorageFailed(OSError(f"{self.settings.metadata_dir}/raft was removed or replaced")))
+                self.stop_broken(
+                    StorageFailed(OSError(f"{self.settings.metadata_dir}/raft was removed, replaced or cut"))
+                )
 
     async def _expire_groups(self) -> None:
         while True:

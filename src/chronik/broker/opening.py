@@ -13,7 +13,7 @@ from chronik.broker.conditions import Conditions
 from chronik.broker.coordinators import INTERNAL
 from chronik.broker.errors import CannotStart
 from chronik.broker.features import AT_FOUNDING
-from chronik.broker.identity import Identity, read_identity
+from chronik.broker.identity import Identity, read_identity, require_used_first
 from chronik.broker.metadata_mark import read_mark
 from chronik.broker.node_base import NodeBase
 from chronik.broker.settings import Settings
@@ -54,6 +54,7 @@ async def open_data(base: NodeBase, raft_config: RaftConfig) -> Opened:
     base.certificates.open()
     await base.admin.open()
     base.duties.start("disk", base.disk_watch.run())
+    require_used_first(runtime, settings.log_dir, settings.other_log_dirs)
     runtime.disk.make_directory(settings.log_dir)
     record_lane = runtime.disk.lane("records")
     closers.callback(record_lane.close)

@@ -16,6 +16,7 @@ from chronik.metadata.commands.command import Command, ControllerCommand, Reply,
 from chronik.metadata.decisions.decision import ControllerState, Decision, Rules
 from chronik.metadata.delta import Delta
 from chronik.metadata.errors import refuse
+from chronik.metadata.formats import FORMAT_FEATURE, NEWEST, raised_for
 from chronik.metadata.image import Image, View
 from chronik.metadata.records import AppliedRequestRecord, MetadataRecord
 from chronik.metadata.replay import replay
@@ -45,6 +46,8 @@ class Controller:
         decision = self._decide(command, now_ns)
         if not decision.records:
             return decision
+        if self._delta.features.get(FORMAT_FEATURE) != NEWEST:
+            decision.records[:0] = raised_for(self._delta, decision.records)
         applied = AppliedRequestRecord(
             node_id=request.node_id,
             incarnation=request.incarnation,

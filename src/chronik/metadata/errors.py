@@ -10,6 +10,7 @@ MetadataError
 ├── MetadataOutdated   the operator's: it ends before what this node has applied
 ├── NotANumber         the operator's: a file that holds a number holds something else
 └── DamagedMetadata    the operator's: bytes in the metadata log or a snapshot are not what we wrote
+    └── NewerMetadata  the operator's: a newer release wrote them
 """
 
 from __future__ import annotations
@@ -101,8 +102,14 @@ class MetadataOutdated(MetadataError):
 
 
 class DamagedMetadata(MetadataError):
+    advice = "restore the metadata directory from another node"
+
     def __init__(self, position: int, reason: str) -> None:
-        super().__init__(f"metadata entry, byte {position}: {reason}: restore the metadata directory from another node")
+        super().__init__(f"metadata entry, byte {position}: {reason}: {self.advice}")
+
+
+class NewerMetadata(DamagedMetadata):
+    advice = "upgrade this node to the release that the other nodes run"
 
 
 def refuse(error_code: ErrorCode, message: str) -> NoReturn:

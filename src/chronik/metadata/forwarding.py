@@ -118,9 +118,11 @@ class Forwarding:
 
     def _serve(self, peer: int, number: int, body: memoryview) -> None:
         *ids, which = _REQUEST.unpack_from(body)
-        command = decode(COMMANDS[which], 0, body[_REQUEST.size :])
         request = RequestId(*ids)
         try:
+            if which >= len(COMMANDS):
+                refuse(ErrorCode.UNSUPPORTED_VERSION, "the controller runs an older release, which cannot do this")
+            command = decode(COMMANDS[which], 0, body[_REQUEST.size :])
             self._check_sender(peer, command, request)
             done = self._decide(command, request)
         except MetadataError as error:

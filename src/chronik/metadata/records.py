@@ -14,7 +14,7 @@ import struct as packing
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from chronik.metadata.errors import DamagedMetadata
+from chronik.metadata.errors import DamagedMetadata, NewerMetadata
 from chronik.wire.compiler import decoder_of, encoder_of
 from chronik.wire.errors import Malformed
 from chronik.wire.notation import (
@@ -332,8 +332,6 @@ def _writer_of(record: type[MetadataRecord]) -> tuple[bytes, Any]:
 
 def _reader_of(kind: bytes, at: int) -> Any:
     if len(kind) < 2 or kind[0] not in _TYPES or kind[1] not in _TYPES[kind[0]].versions:
-        raise DamagedMetadata(
-            at, f"record type {kind.hex(' ')} is unknown here: a newer version of the program wrote it"
-        )
+        raise NewerMetadata(at, f"record type {kind.hex(' ')} is unknown: a newer release wrote it")
     reader = _readers[kind] = decoder_of(_TYPES[kind[0]], kind[1])
     return reader

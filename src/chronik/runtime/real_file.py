@@ -96,8 +96,13 @@ class RealFile:
         return self.read(position, size_bytes), False
 
     def truncate(self, size_bytes: int) -> None:
-        os.ftruncate(self._fd, size_bytes)
-        self._size_bytes = size_bytes
+        """The size is set first: another thread may compare it with the file's (`is_in_place`)."""
+        before, self._size_bytes = self._size_bytes, size_bytes
+        try:
+            os.ftruncate(self._fd, size_bytes)
+        except OSError:
+            self._size_bytes = before
+            raise
 
     def write_again(self, position: int, size_bytes: int) -> None:
         fd = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC)  # ours appends wherever it is told to write
@@ -110,13 +115,21 @@ class RealFile:
             os.close(fd)
 
     def is_in_place(self) -> bool:
-        """A file that another thread has closed is nobody's concern any more, be it in place or not."""
+        """Also false if another program has cut the file: what this process wrote is gone, and what it appends lands
+        elsewhere. A file that another thread has closed is nobody's concern any more, be it in place or not."""
         try:
-            return os.path.samestat(os.stat(self.path), os.fstat(self._fd))
+            expected_bytes = self._bytes_on_disk()
+            found = os.fstat(self._fd)
+            is_cut = found.st_size < expected_bytes == self._bytes_on_disk()  # else this process is just cutting it
+            return not is_cut and os.path.samestat(os.stat(self.path), found)
         except FileNotFoundError:
             return self._fd < 0
         except OSError:
             return True
+
+    def _bytes_on_disk(self) -> int:
+        """How long the file is at least."""
+        return self._size_bytes
 
     def fileno(self) -> int:
         return self._fd
@@ -192,6 +205,8 @@ class AheadFile(RealFile):
             self._grow(end)
 
     def _grow(self, size_bytes: int) -> None:
+        if os.fstat(self._fd).st_size < self._zeroed_bytes:  # growing it again would hide that
+            raise OSError(errno.EIO, "the file was cut by another program", self.path)
         try:
             self._write_at(self._zeroed_bytes, memoryview(bytes(size_bytes - self._zeroed_bytes)))
         except OSError:
@@ -206,8 +221,11 @@ class AheadFile(RealFile):
             position, view = position + written, view[written:]
 
     def truncate(self, size_bytes: int) -> None:
-        super().truncate(size_bytes)
         self._zeroed_bytes = size_bytes
+        super().truncate(size_bytes)
+
+    def _bytes_on_disk(self) -> int:
+        return self._zeroed_bytes
 
 
 def fdatasync(fd: int) -> None:

@@ -223,13 +223,15 @@ class Logs:
         lost_logs.cut(log, self._disk)
 
     def look_for_vanished(self) -> Iterator[None]:
-        """Finds files that were removed or replaced while this process writes to them: the writes would be lost.
+        """Finds files that were removed, replaced or cut while this process writes to them: the writes would be lost.
 
         A generator, so that the loop gets its turn between logs. If the journal is gone, nothing can be acknowledged
         and the node fails. A log whose segment is gone is lost.
         """
         if self._journal.failed is None and not self._journal.is_in_place:
-            self._journal.fail(OSError(f"{self._journal.path} was removed or replaced while this node writes to it"))
+            self._journal.fail(
+                OSError(f"{self._journal.path} was removed, replaced or cut while this node writes to it")
+            )
         for log in list(self._logs.values()):
             yield
             if log.segments and not log.deleted and log.damage is None and not log.segments[-1].is_in_place:

@@ -25,7 +25,7 @@ def files_vanished(log: Log) -> None:
     partition they are all there is. Another replica sends all of it again, since nobody knows what was done here.
     """
     last = log.segments[-1]
-    reason = "the file was removed or replaced while this node writes to it"
+    reason = "the file was removed, replaced or cut while this node writes to it"
     log.damage = CorruptSegment(last.path, 0, max(last.base_offset, log.start_offset), reason, log.start_offset)
     logger.error("%s", log.damage)
     for segment in log.segments[:-1]:

@@ -3,6 +3,7 @@
 Without a transactional id it is a new id, from a block that the controller gave this node. With one, the transaction
 coordinator fences the producer before: its epoch is lower than the one that is handed out, and its open transaction is
 aborted, for which the client is told CONCURRENT_TRANSACTIONS once and comes again.
+While a node of a release without transactions is in the cluster, it is UNSUPPORTED_VERSION (`metadata/formats.py`).
 Versions: v3 a producer may ask to go on with its own id and epoch; v4 PRODUCER_FENCED instead of
 INVALID_PRODUCER_EPOCH; v6 two-phase commit (transaction.two.phase.commit.enable).
 """
@@ -19,6 +20,9 @@ from chronik.broker.one_at_a_time import one_at_a_time
 from chronik.broker.permissions import CLUSTER, IDEMPOTENT_WRITE, TOPIC, TRANSACTIONAL_ID, TWO_PHASE_COMMIT, WRITE
 from chronik.coordinator.transactions.coordinator import Initialized, NoProducerId
 from chronik.coordinator.transactions.transitions import Producer
+from chronik.metadata.commands.update_features import FeatureUpdate, UpdateFeatures
+from chronik.metadata.errors import MetadataError, MetadataRefused
+from chronik.metadata.formats import FORMAT_FEATURE, SECURITY_AND_TRANSACTIONS, level_of
 from chronik.wire.batches import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -63,6 +67,8 @@ async def _initialize(request: InitProducerIdRequest, context: Context) -> Initi
             return Initialized(ErrorCode.NONE, await context.services.producer_ids.next(), 0)
         except NoProducerId as fault:
             return Initialized(fault.kafka_error)
+    if level_of(context.services.store.image) < SECURITY_AND_TRANSACTIONS and (error := await _raise_format(context)):
+        return Initialized(error)
     return await context.services.transactions.init_producer_id(
         request.transactional_id,
         request.transaction_timeout_ms,
@@ -70,6 +76,18 @@ async def _initialize(request: InitProducerIdRequest, context: Context) -> Initi
         has_two_phase_commit=request.enable_2pc,
         keeps_prepared=request.keep_prepared_txn,
     )
+
+
+async def _raise_format(context: Context) -> ErrorCode:
+    """Of a cluster that was upgraded, with its first transactional producer."""
+    update = FeatureUpdate(name=FORMAT_FEATURE, level=SECURITY_AND_TRANSACTIONS)
+    try:
+        await context.services.store.submit(UpdateFeatures(updates=[update]))
+    except MetadataRefused:
+        return ErrorCode.UNSUPPORTED_VERSION
+    except MetadataError:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return ErrorCode.NONE
 
 
 def _denial(request: InitProducerIdRequest, context: Context) -> ErrorCode | None:

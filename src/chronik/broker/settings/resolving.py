@@ -67,7 +67,7 @@ def resolve(values: Mapping[str, Any], layers: Layers, machine: Machine) -> dict
     node_id = _node_id(values, voters, has_peers=bool(voters or bootstrap))
     sockets = _sockets(values, layers, machine, is_broker="broker" in roles)
     _require_quorum_fits(roles, node_id, voters, bootstrap, sockets)
-    log_dir = _log_dir(values, layers)
+    log_dir, *other_log_dirs = _log_dirs(values, layers)
     keys = {**layers.static, **layers.cluster, **layers.own}
     return {
         "node_id": node_id,
@@ -75,6 +75,7 @@ def resolve(values: Mapping[str, Any], layers: Layers, machine: Machine) -> dict
         "is_controller": "controller" in roles,
         "rack": values["broker.rack"] or None,
         "log_dir": log_dir,
+        "other_log_dirs": tuple(each for each in other_log_dirs if each != log_dir),
         "metadata_dir": values["metadata.log.dir"] or log_dir,
         "listeners": sockets.listeners,
         "advertised_listeners": sockets.advertised,
@@ -133,12 +134,12 @@ def _node_id(values: Mapping[str, Any], voters: Sequence[Voter], *, has_peers: b
     return int(node_id)
 
 
-def _log_dir(values: Mapping[str, Any], layers: Layers) -> str:
+def _log_dirs(values: Mapping[str, Any], layers: Layers) -> list[str]:
     key = "log.dirs" if values["log.dirs"] else "log.dir"
     directories = values[key]
     if not directories or not all(directories):
         raise BadSetting(key, layers.value(key), "name a directory")
-    return str(directories[0])
+    return [str(each) for each in directories]
 
 
 def _sockets(values: Mapping[str, Any], layers: Layers, machine: Machine, *, is_broker: bool) -> Sockets:

@@ -42,6 +42,7 @@ class Settings(BrokerValues):
     is_controller: bool
     rack: str | None
     log_dir: str
+    other_log_dirs: tuple[str, ...]  # named in log.dirs, and not used
     metadata_dir: str
     listeners: tuple[Listener, ...]  # for clients and brokers; those of the quorum are apart
     advertised_listeners: tuple[Listener, ...]  # port 0: the one the listener of that name got
@@ -81,7 +82,7 @@ class Settings(BrokerValues):
         note_keys(static, sources)
         _read_secret(static)
         settings = cls.of(Layers(_with_both_ids(static)), machine or Machine.here())
-        if "," in static.get("log.dirs", ""):
+        if settings.other_log_dirs:
             log.warning("of the directories in log.dirs only %s is used: run a node for each disk", settings.log_dir)
         return settings
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from chronik.metadata.commands.command import ControllerCommand, Reply
 from chronik.metadata.decisions.decision import ControllerState, Decision
 from chronik.metadata.errors import refuse
+from chronik.metadata.formats import FIRST, FORMAT_FEATURE, NEWEST
 from chronik.metadata.image import View
 from chronik.metadata.records import FeatureLevelRecord, MetadataRecord
 from chronik.wire.error_codes import ErrorCode
@@ -27,6 +28,8 @@ KAFKA_FEATURES: dict[str, tuple[int, int]] = {
     "streams.version": (0, 1),
     "transaction.version": (0, 2),
 }
+FEATURES = {**KAFKA_FEATURES, FORMAT_FEATURE: (FIRST, NEWEST)}
+NEVER_LOWERED = (METADATA_VERSION, FORMAT_FEATURE)
 
 
 class UpdateFeaturesReply(Reply):
@@ -57,9 +60,9 @@ def _check(view: View, update: FeatureUpdate) -> None:
     name, level = update.name, update.level
     if update.upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
         _refuse(update, f"upgrade type {update.upgrade_type} is unknown")
-    if name not in KAFKA_FEATURES:
+    if name not in FEATURES:
         _refuse(update, "the controller does not know this feature")
-    lowest, highest = KAFKA_FEATURES[name]
+    lowest, highest = FEATURES[name]
     if not lowest <= level <= highest:
         _refuse(update, f"the controller supports {lowest} to {highest}")
     for broker in view.brokers.values():
@@ -70,7 +73,7 @@ def _check(view: View, update: FeatureUpdate) -> None:
     current = view.features.get(name, 0)
     if level < current and update.upgrade_type == UPGRADE:
         _refuse(update, f"it is at {current}, and a lower level must be asked for as a downgrade")
-    if level < current and name == METADATA_VERSION:
+    if level < current and name in NEVER_LOWERED:
         _refuse(update, f"it is at {current}, and going back would lose metadata that the lower level cannot hold")
 
 

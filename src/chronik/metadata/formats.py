@@ -1,0 +1,67 @@
+"""What an older release cannot read is not written while a node of that release is in the cluster.
+
+The level of the feature `chronik.format` says what nodes may write: to the metadata log, to data directories, and to
+each other. Every release reads all levels up to its own. A new cluster begins with the newest level. An upgraded
+cluster keeps its level, and can go back to the release before, until somebody first uses something that is newer. Then
+the controller raises the level, if every registered broker knows it, and otherwise refuses. From there on, a broker
+that does not know the level cannot register.
+
+A new kind of record, or a new meaning of a file, takes the next level here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from chronik.metadata.errors import refuse
+from chronik.metadata.image import View
+from chronik.metadata.records import (
+    AccessRuleRecord,
+    ClientQuotaRecord,
+    FeatureLevelRecord,
+    MetadataRecord,
+    RemoveAccessRuleRecord,
+    RemoveScramCredentialRecord,
+    ScramCredentialRecord,
+    ScramSecretRecord,
+)
+from chronik.wire.error_codes import ErrorCode
+
+FORMAT_FEATURE = "chronik.format"
+
+FIRST = 1  # also of a cluster that names no level
+SECURITY_AND_TRANSACTIONS = 2  # users, access rules and quotas; transactions, with their markers and indexes
+NEWEST = SECURITY_AND_TRANSACTIONS
+
+LEVEL_OF: dict[type[MetadataRecord], int] = {
+    AccessRuleRecord: SECURITY_AND_TRANSACTIONS,
+    RemoveAccessRuleRecord: SECURITY_AND_TRANSACTIONS,
+    ClientQuotaRecord: SECURITY_AND_TRANSACTIONS,
+    ScramCredentialRecord: SECURITY_AND_TRANSACTIONS,
+    RemoveScramCredentialRecord: SECURITY_AND_TRANSACTIONS,
+    ScramSecretRecord: SECURITY_AND_TRANSACTIONS,
+}
+
+
+def level_of(view: View) -> int:
+    return view.features.get(FORMAT_FEATURE, FIRST)
+
+
+def raised_for(view: View, records: Iterable[MetadataRecord]) -> list[MetadataRecord]:
+    """What must come before these records, so that no node is asked to read what it does not know.
+
+    Raises MetadataRefused if a registered broker is too old.
+    """
+    needed = max((LEVEL_OF.get(type(record), FIRST) for record in records), default=FIRST)
+    return _raised_to(view, needed) if needed > level_of(view) else []
+
+
+def _raised_to(view: View, level: int) -> list[MetadataRecord]:
+    for broker_id, broker in sorted(view.brokers.items()):
+        supported = broker.features.get(FORMAT_FEATURE)
+        if supported is None or supported.level_max < level:
+            refuse(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"node {broker_id} runs an older release, which cannot read what this would write: upgrade it first",
+            )
+    return [FeatureLevelRecord(name=FORMAT_FEATURE, level=level)]
