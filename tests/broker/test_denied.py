@@ -30,6 +30,7 @@ from chronik.broker.permissions import (
 )
 from chronik.broker.session import Session
 from chronik.metadata.access import ALL, ALLOW, DENY, LITERAL, NO_ACCESS_RULES, AccessRule
+from chronik.runtime.pieces import Work
 from chronik.security.deciding import Policy
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.add_partitions_to_txn import (
@@ -78,7 +79,8 @@ class Scripted:
         self.asked.append((operation, kind, name))
         return self._allows(operation, kind, name)
 
-    def allows_any(self, session: Session, operation: Operation, kind: Resource, api: str) -> bool:
+    def allows_any(self, session: Session, operation: Operation, kind: Resource, api: str) -> Work[bool]:
+        yield from ()
         return self.allows(session, operation, kind, "", api)
 
 
