@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chronik.metadata.access import NO_ACCESS_RULES, AccessRule, AccessRules
-from chronik.runtime.pieces import ITEMS_PER_PIECE, at_once
+from chronik.runtime.pieces import at_once
 from chronik.security.deciding import Policy, Why, decide, deciding_any
 from chronik.sim.checkers.access_model import (
     ALL,

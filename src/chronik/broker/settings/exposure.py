@@ -23,6 +23,7 @@ from chronik.runtime.permissions import others_may_read
 from chronik.security.token_source import READ_TIMEOUT
 from chronik.wire.oauthbearer import OAUTHBEARER
 from chronik.wire.sasl_clients import MECHANISMS, PLAIN
+from chronik.wire.scram import KINDS
 
 if TYPE_CHECKING:
     from chronik.broker.settings.settings import Settings
@@ -37,6 +38,7 @@ LISTENER_PREFIX = "listener.name."
 RESTRICTING_PREFIXES = ("sasl.", "delegation.token.")
 RESTRICTING = frozenset({SUPER_USERS, "principal.builder.class", "ssl.engine.factory.class"})
 SASL_KEYS = frozenset(each.name for each in ACTED_ON.values() if each.name.startswith("sasl."))
+TOKEN_KEYS = frozenset(each.name for each in ACTED_ON.values() if each.name.startswith("delegation.token."))
 BEARER_KEYS = frozenset(
     each for each in SASL_KEYS if each.startswith("sasl.oauthbearer.") or each in (VALIDATOR, RETRIEVER, READ_TIMEOUT)
 )
@@ -51,6 +53,10 @@ NOT_THIS = (
 NO_SASL = (
     "access is not restricted by it, because no listener asks for logins: map one to SASL_SSL or SASL_PLAINTEXT by "
     "listener.security.protocol.map, or remove the key"
+)
+NO_SCRAM = (
+    "access is not restricted by it, because no listener has logins by SCRAM, which delegation tokens need: add "
+    "SCRAM-SHA-512 to sasl.enabled.mechanisms of a SASL listener, or remove the key"
 )
 NO_BEARER = (
     "access is not restricted by it, because it is a key of OAUTHBEARER, which the listener does not have: add it to "
@@ -77,6 +83,8 @@ def require_no_restriction(static: Mapping[str, str], with_logins: Mapping[str, 
 
 def _why_idle(key: str, served: Mapping[str, Collection[str]]) -> str:
     """Why a key that restricts access has no effect; empty if it has."""
+    if key in TOKEN_KEYS:
+        return "" if any(set(each) & set(KINDS) for each in served.values()) else NO_SCRAM
     if key in SASL_KEYS:
         return _why_idle_on(key, "", served)
     if key.lower().startswith(LISTENER_PREFIX):

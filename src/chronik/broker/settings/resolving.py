@@ -88,6 +88,7 @@ def resolve(values: Mapping[str, Any], layers: Layers, machine: Machine) -> dict
         "log_roll_ms": roll_ms(values),
         "max_connections_per_ip_overrides": _overrides_per_ip(values),
         "access_policy": access_policy(values),
+        "delegation_token_key": str(values["delegation.token.secret.key"] or "").encode(),
         "quorum_secret": _quorum_secret(values),
         "sasl_listeners": sasl_listeners(sockets.listeners, keys, values),
         "broker_login": broker_login(sockets.inter_broker_name, sockets.listeners, keys, values),
