@@ -93,7 +93,6 @@ class ClientSecurity:
 
     def login(self, runtime: Runtime) -> PasswordLogin | TokenLogin | None:
         """For a ClusterClient; None if the client does not log in. Close it at the end. Raises BadProperties."""
-
         if self.token_source is not None:
             return _token_login(runtime, self.token_source)
         known = self.credentials
@@ -149,6 +148,8 @@ def _tls(properties: Mapping[str, str], read: Callable[[str], bytes] | None) -> 
 
 
 def _password_login(runtime: Runtime, known: Credentials) -> PasswordLogin:
+    from chronik.peer.password_login import PasswordLogin
+
     return PasswordLogin(runtime, known.mechanism, known.user, known.password, has_token=known.has_token)
 
 
