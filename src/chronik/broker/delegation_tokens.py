@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import hmac
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from chronik.broker.session import ANONYMOUS
@@ -17,8 +17,6 @@ from chronik.metadata.image import DelegationToken, Image, ScramCredential
 from chronik.wire.scram import ITERATIONS_MIN, ScramKind, keys_of, salted_password
 
 if TYPE_CHECKING:
-    from immutables import Map
-
     from chronik.broker.session import Session
 
 _LETTERS: Final = b"0123456789abcdefghijklmnopqrstuvwxyz"  # what Kafka draws salts from
@@ -35,7 +33,7 @@ class KnownToken(NamedTuple):
 class DelegationTokens:
     def __init__(self, key: bytes, image: Callable[[], Image], wall_ms: Callable[[], int]) -> None:
         self._key, self._image, self._wall_ms = key, image, wall_ms
-        self._seen: Map[str, DelegationToken] | None = None  # the tokens that the secrets below are of
+        self._seen: Mapping[str, DelegationToken] | None = None  # the tokens that the secrets below are of
         self._hmacs: dict[str, bytes] = {}  # by id
         self._ids: dict[bytes, str] = {}  # by HMAC
         self._credentials: dict[tuple[str, str], ScramCredential] = {}  # by mechanism and id

@@ -532,23 +532,6 @@ class BrokerValues:
         "Client secret for the token endpoint.",
     )
     key(
-        "delegation.token.secret.key  password  -  read-only",
-        "Key from which nodes compute the secrets of delegation tokens, the same on every node. Without it, "
-        "delegation tokens are turned off. A new key ends all tokens.",
-    )
-    delegation_token_max_lifetime_ms: int = key(
-        "delegation.token.max.lifetime.ms  long  604800000  read-only  1..",
-        "How long after its creation a delegation token can be renewed at most.",
-    )
-    delegation_token_expiry_time_ms: int = key(
-        "delegation.token.expiry.time.ms  long  86400000  read-only  1..",
-        "How long a delegation token can be used before it must be renewed.",
-    )
-    delegation_token_expiry_check_interval_ms: int = key(
-        "delegation.token.expiry.check.interval.ms  long  3600000  read-only  1..",
-        "How long a delegation token that has expired is kept, so that its owner is told why it is refused.",
-    )
-    key(
         "sasl.oauthbearer.scope  string  -  read-only",
         "Scope that is asked for at the token endpoint.",
     )

@@ -75,8 +75,8 @@ class ScramServer:
         return Principal("Token" if self._asked.is_token else "User", self._asked.first.user)
 
     def look_again(self) -> None:
-        """A user whose credential is gone or another one fails where a wrong password fails. So does a token: it is
-        looked up again in any case."""
+        """A user whose credential is gone or another one fails where a wrong password fails. A token is looked up
+        again in any case: its challenge is the same whether it exists or not, so one that is new here is accepted."""
         if self._asked is None or self._asked.is_token:
             return
         if self._lookup(self._asked.first.user).credential != self._asked.credential:
@@ -112,6 +112,10 @@ class ScramServer:
 
     def _accept(self, message: bytes, asked: _Asked) -> Accepted:
         first, challenge, credential, exists, is_token = asked
+        token = None
+        if is_token and self._token_lookup is not None:
+            credential, token = self._token_lookup(first.user)
+            exists = token is not None
         final = read_client_final(message)
         auth_message = b",".join((first.bare, challenge, final.bare))
         keys = Keys(credential.stored_key, credential.server_key)
@@ -119,11 +123,8 @@ class ScramServer:
         if not (is_right and exists and final.nonce == first.nonce + self._nonce and final.binding == first.binding):
             raise self._refusal(first.user)
         last = server_final(server_signature(self._kind, keys, auth_message))
-        if not is_token:
+        if token is None:
             return Accepted(last, first.user)
-        token = self._token_lookup(first.user).token if self._token_lookup is not None else None
-        if token is None:  # gone since the first message
-            raise self._refusal(first.user)
         return Accepted(last, token.owner.partition(":")[2], min(token.expiry_ms, token.max_ms), has_token=True)
 
     def _refusal(self, user: str = "") -> LoginRefused:

@@ -19,6 +19,7 @@ from chronik.broker.settings.tls import QUORUM_PRINCIPALS, quorum_principals, re
 from chronik.catalogue.broker_keys import BROKER_KEYS
 from chronik.catalogue.broker_values import ACTED_ON
 from chronik.catalogue.tls_keys import TLS_KEYS
+from chronik.catalogue.token_keys import TOKEN_KEYS
 from chronik.runtime.permissions import others_may_read
 from chronik.security.token_source import READ_TIMEOUT
 from chronik.wire.oauthbearer import OAUTHBEARER
@@ -38,7 +39,6 @@ LISTENER_PREFIX = "listener.name."
 RESTRICTING_PREFIXES = ("sasl.", "delegation.token.")
 RESTRICTING = frozenset({SUPER_USERS, "principal.builder.class", "ssl.engine.factory.class"})
 SASL_KEYS = frozenset(each.name for each in ACTED_ON.values() if each.name.startswith("sasl."))
-TOKEN_KEYS = frozenset(each.name for each in ACTED_ON.values() if each.name.startswith("delegation.token."))
 BEARER_KEYS = frozenset(
     each for each in SASL_KEYS if each.startswith("sasl.oauthbearer.") or each in (VALIDATOR, RETRIEVER, READ_TIMEOUT)
 )
