@@ -14,6 +14,7 @@ from chronik.broker.authorizer import KEPT_MAX, Notes, StandardAuthorizer, may_t
 from chronik.broker.permissions import ALTER, CLUSTER, CLUSTER_NAME, DESCRIBE, READ, TOPIC, WRITE
 from chronik.broker.session import Principal, Session
 from chronik.metadata.access import ALLOW, DENY, LITERAL, NO_ACCESS_RULES, AccessRule
+from chronik.runtime.pieces import at_once
 from chronik.security.deciding import Policy
 
 ALICE = Principal("User", "alice")
@@ -86,12 +87,12 @@ def test_a_connection_keeps_a_bounded_number_of_actions_and_nothing_of_lists() -
 
 def test_any_resource_is_decided_anew_when_rules_change() -> None:
     guard, session = Guard(), session_of()
-    assert not guard.authorizer.allows_any(session, WRITE, TOPIC, "InitProducerId")
+    assert not at_once(guard.authorizer.allows_any(session, WRITE, TOPIC, "InitProducerId"))
     guard.rule()
-    assert guard.authorizer.allows_any(session, WRITE, TOPIC, "InitProducerId")
+    assert at_once(guard.authorizer.allows_any(session, WRITE, TOPIC, "InitProducerId"))
     guard.rule("*", DENY)
-    assert not guard.authorizer.allows_any(session, WRITE, TOPIC, "InitProducerId")
-    assert guard.authorizer.allows_any(session_of(ROOT), WRITE, TOPIC, "InitProducerId")
+    assert not at_once(guard.authorizer.allows_any(session, WRITE, TOPIC, "InitProducerId"))
+    assert at_once(guard.authorizer.allows_any(session_of(ROOT), WRITE, TOPIC, "InitProducerId"))
 
 
 def test_only_a_super_user_touches_a_super_user() -> None:

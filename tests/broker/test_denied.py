@@ -28,8 +28,10 @@ from chronik.broker.permissions import (
     Resource,
     bits,
 )
-from chronik.broker.session import Session
+from chronik.broker.session import Principal, Session
 from chronik.metadata.access import ALL, ALLOW, DENY, LITERAL, NO_ACCESS_RULES, AccessRule
+from chronik.metadata.commands.create_delegation_token import CreateDelegationToken
+from chronik.runtime.pieces import Work
 from chronik.security.deciding import Policy
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.add_partitions_to_txn import (
@@ -37,9 +39,11 @@ from chronik.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
 )
+from chronik.wire.messages.create_delegation_token import CreateDelegationTokenRequest
 from chronik.wire.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from chronik.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from chronik.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from chronik.wire.messages.describe_delegation_token import DescribeDelegationTokenRequest
 from chronik.wire.messages.describe_groups import DescribeGroupsResponse
 from chronik.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from chronik.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -78,12 +82,34 @@ class Scripted:
         self.asked.append((operation, kind, name))
         return self._allows(operation, kind, name)
 
-    def allows_any(self, session: Session, operation: Operation, kind: Resource, api: str) -> bool:
+    def allows_any(self, session: Session, operation: Operation, kind: Resource, api: str) -> Work[bool]:
+        yield from ()
         return self.allows(session, operation, kind, "", api)
 
 
 def only(*allowed: tuple[Operation, Resource, str]) -> Scripted:
     return Scripted(lambda *asked: asked in allowed)
+
+
+TOKEN_APIS = range(38, 42)
+
+
+def token_of(owner: str) -> CreateDelegationToken:
+    forever_ms = 1 << 60
+    return CreateDelegationToken(
+        owner=owner, requester=owner, renewers=[], issue_ms=0, expiry_ms=forever_ms, max_ms=forever_ms
+    )
+
+
+def token_rows() -> list[Row]:
+    """Not for the comparison with Kafka: test_compat_tokens has more of them."""
+    create = CreateDelegationTokenRequest(
+        owner_principal_type="User", owner_principal_name="owner", renewers=[], max_lifetime_ms=-1
+    )
+    return [
+        Row("CreateDelegationToken", create, 3, [65]),
+        Row("DescribeDelegationToken", DescribeDelegationTokenRequest(owners=None), 3, [0]),
+    ]
 
 
 class Guarded:
@@ -96,7 +122,8 @@ class Guarded:
 
     @classmethod
     async def make(cls) -> Guarded:
-        world = await World.make(auto_create_topics_enable=True)
+        world = await World.make(auto_create_topics_enable=True, delegation_token_secret_key="secret")
+        await world.node.store.submit(token_of("User:owner"))
         await world.create("t")
         guarded = cls(world)
         join = next(row for row in of_groups(guarded.topic_id) if row.what == "FindCoordinator")
@@ -135,6 +162,8 @@ class Guarded:
             services = replace(self._open._services, authorizer=authorizer)
             node.dispatcher = Dispatcher(services, served_apis())
         client = Client(node)
+        if request.api_key in TOKEN_APIS:  # are not for strangers
+            client.connection.session.principal = Principal("User", "caller")
         return await client.ask(request, response, version)
 
 
@@ -175,7 +204,7 @@ def with_needs() -> list[Api]:
 @story
 async def test_who_may_do_nothing_gets_the_answer_that_kafka_gives(guarded: Guarded) -> None:
     """Clients know what to do about 29, 30, 31 and 53; and no answer may tell what exists."""
-    table = rows(guarded.topic_id)
+    table = rows(guarded.topic_id) + token_rows()
     found = {row.what: codes(await guarded.ask(Scripted(), row)) for row in table}
     assert found == {row.what: row.denied for row in table}
 
@@ -184,7 +213,7 @@ async def test_who_may_do_nothing_gets_the_answer_that_kafka_gives(guarded: Guar
 async def test_an_authorizer_without_rules_denies_as_the_table_says(guarded: Guarded) -> None:
     """And one whose rules are for others, or deny. With a rule that allows everything, nothing is denied."""
     for rules in (by_rules(), by_rules(*grants("User:other")), by_rules(*grants(), *grants(permission=DENY))):
-        table = rows(guarded.topic_id)
+        table = rows(guarded.topic_id) + token_rows()
         found = {row.what: codes(await guarded.ask(rules, row)) for row in table}
         assert found == {row.what: row.denied for row in table}
     for row in rows(guarded.topic_id):
@@ -212,7 +241,7 @@ def by_rules(*rules: AccessRule) -> StandardAuthorizer:
 async def test_each_api_asks_for_every_permission_that_it_declares(guarded: Guarded) -> None:
     """A declared permission that the API does not check protects nothing."""
     asked: dict[int, set[tuple[Operation, Resource]]] = {}
-    table = rows(guarded.topic_id)
+    table = rows(guarded.topic_id) + token_rows()
     listed = {row.request.api_key for row in table}
     new = [api for api in with_needs() if api.key not in listed]
     table = [Row(api.name, example(api.request), api.versions.last, []) for api in new] + table

@@ -17,6 +17,7 @@ from chronik.metadata.records import (
     ClientQuotaRecord,
     ClusterRecord,
     ConfigRecord,
+    DelegationTokenRecord,
     EndpointField,
     FeatureLevelRecord,
     FeatureRangeField,
@@ -30,6 +31,7 @@ from chronik.metadata.records import (
     QuotaValueField,
     RegisterBrokerRecord,
     RemoveAccessRuleRecord,
+    RemoveDelegationTokenRecord,
     RemoveScramCredentialRecord,
     RemoveTopicRecord,
     ScramCredentialRecord,
@@ -156,6 +158,16 @@ CASES: list[tuple[MetadataRecord, str]] = [
     ),
     (RemoveScramCredentialRecord(user="u", mechanism=1), "10 00  02 75 01 00"),
     (ScramSecretRecord(secret=b"xy"), "11 00  03 7879 00"),
+    (
+        DelegationTokenRecord(
+            token_id="t", owner="User:a", requester="User:b", renewers=["User:c"], issue_ms=1, expiry_ms=2, max_ms=3
+        ),
+        (
+            "15 00  02 74 07 557365723a61 07 557365723a62 02 07 557365723a63 "
+            "0000000000000001 0000000000000002 0000000000000003 00"
+        ),
+    ),
+    (RemoveDelegationTokenRecord(token_id="t"), "16 00  02 74 00"),
 ]
 
 

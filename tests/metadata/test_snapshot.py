@@ -20,6 +20,7 @@ from chronik.metadata.image import EMPTY, ConfigResource, Image, View
 from chronik.metadata.snapshot import decode_snapshot, difference, encode_snapshot, state_hash
 from tests.metadata.access_commands import acl, acl_filter
 from tests.metadata.clusters import Cluster, cluster, create, new_topic, registration
+from tests.metadata.decisions.test_delegation_tokens import change_of, new_token
 from tests.metadata.decisions.test_scram_credentials import upsertion
 
 
@@ -37,6 +38,9 @@ def eventful() -> Cluster:
     on.ask(DeleteTopics(topics=[TopicName(name="gone.soon")]), RequestId(5, 3, 9, 7))
     on.ask(CreatePartitions(topics=[TopicGrowth(name="c_d", partition_count=4)]), RequestId(5, 3, 10, 7))
     on.ask(AlterScramCredentials(deletions=[], upsertions=[upsertion("alice"), upsertion("bob", 2)], secret=b"s" * 32))
+    for token_id in ("kept", "gone"):
+        on.ask(new_token(token_id))
+    on.ask(change_of("gone", period_ms=-1))
     on.ask(UnregisterBroker(broker_id=4))
     on.ask(CreateAcls(rules=[acl("a."), acl("a.", pattern_type=4), acl("gone")]))
     on.ask(DeleteAcls(filters=[acl_filter(resource_name="gone")]))
@@ -50,6 +54,7 @@ def test_a_snapshot_holds_every_field() -> None:
     image = eventful().image
     assert any(partition.elr for partition in image.topics_by_name["a.b"].partitions)
     assert (len(image.scram), image.scram_secret) == (2, b"s" * 32)
+    assert list(image.tokens) == ["kept"]
     read = decode_snapshot(encode_snapshot(image))
     assert fields_of(read) == fields_of(image)
     assert state_hash(read) == state_hash(image)

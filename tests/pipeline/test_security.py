@@ -70,8 +70,12 @@ REFUSALS = [
     ({**SASL, "kafka.sasl.jaas.config": "KafkaClient"}, "kafka.sasl.jaas.config", "LoginModule required"),
     ({**SASL, "kafka.sasl.jaas.config": "Krb5LoginModule required;"}, "kafka.sasl.jaas.config", "username"),
     (
-        {**SASL, "kafka.sasl.jaas.config": LOGIN.replace("required", "required tokenauth=true")},
-        "kafka.sasl.jaas.config",
+        {
+            **SASL,
+            "kafka.sasl.mechanism": "PLAIN",
+            "kafka.sasl.jaas.config": LOGIN.replace("required", "required tokenauth=true"),
+        },
+        "kafka.sasl.mechanism",
         "delegation token",
     ),
     ({**SASL, "kafka.sasl.kerberos.service.name": "kafka"}, "kafka.sasl.kerberos.service.name", "GSSAPI"),

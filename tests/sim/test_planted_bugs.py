@@ -261,6 +261,9 @@ CASES = [
             (access_bugs.a_node_never_asks_whether_its_rules_are_current, 8, CUT_OFF_FOR_LONG, "24"),
             (access_bugs.a_login_goes_by_users_of_any_age, 6, CUT_OFF_FOR_LONG, "24"),
             (access_bugs.a_deleted_user_can_still_log_in, 2, None, "24"),
+            (access_bugs.a_login_goes_by_tokens_of_any_age, 0, CUT_OFF_FOR_LONG, "24"),
+            (access_bugs.a_token_outlives_its_expiry, 0, None, "24"),
+            (access_bugs.a_removed_token_can_still_log_in, 0, None, "24"),
             (access_bugs.quotas_are_not_enforced, 1, None, "24"),
         )
     ],

@@ -11,7 +11,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final, Protocol
 
 from chronik.broker.permissions import ALTER, ALTER_CONFIGS, CREATE, DELETE, Operation, Resource
-from chronik.security.deciding import Decision, Policy, decide, decide_any
+from chronik.runtime.pieces import Work
+from chronik.security.deciding import Decision, Policy, decide, deciding_any
 
 if TYPE_CHECKING:
     from chronik.broker.audit import Audit
@@ -50,7 +51,7 @@ class Authorizer(Protocol):
         `api` is the name of the API that asks, and `notes` says which answers the audit notes.
         """
 
-    def allows_any(self, session: Session, operation: Operation, kind: Resource, api: str) -> bool:
+    def allows_any(self, session: Session, operation: Operation, kind: Resource, api: str) -> Work[bool]:
         """Whether there is any resource of this kind to which the session's principal may do this."""
 
 
@@ -68,7 +69,8 @@ class AllowEverything:
     ) -> bool:
         return True
 
-    def allows_any(self, session: Session, operation: Operation, kind: Resource, api: str) -> bool:
+    def allows_any(self, session: Session, operation: Operation, kind: Resource, api: str) -> Work[bool]:
+        yield from ()
         return True
 
 
@@ -126,15 +128,16 @@ class StandardAuthorizer:
             self._note(session, operation, kind, name, api, decision)
         return decision.allowed
 
-    def allows_any(self, session: Session, operation: Operation, kind: Resource, api: str) -> bool:
+    def allows_any(self, session: Session, operation: Operation, kind: Resource, api: str) -> Work[bool]:
         rules = self._store.image.access
-        if rules is not self._any_rules or len(self._any) >= KEPT_MAX:
-            self._any_rules = rules
-            self._any.clear()
         key = (str(session.principal), session.host, operation, kind)
-        decision = self._any.get(key)
+        decision = self._any.get(key) if rules is self._any_rules else None
         if decision is None:
-            decision = self._any[key] = decide_any(rules, *key, self._policy)
+            decision = yield from deciding_any(rules, *key, self._policy)
+            if rules is not self._any_rules or len(self._any) >= KEPT_MAX:
+                self._any_rules = rules
+                self._any.clear()
+            self._any[key] = decision
         self._note(session, operation, kind, ANY_NAME, api, decision)
         return decision.allowed
 

@@ -64,6 +64,21 @@ DIFFERENCES: dict[str, Difference] = {
         "sends such a user a made-up salt, and refuses it at the second message",
         "Nobody should learn which users exist.",
     ),
+    "unknown-tokens": Difference(
+        "SaslAuthenticate, tokenauth=true",
+        "refuses a delegation token that does not exist at its first message, and accepts one that has expired until "
+        "it is removed, at most an hour later",
+        "refuses both at the second message, as a wrong password",
+        "Nobody should learn which tokens exist, and a token must end when it says so.",
+    ),
+    "tokens-of-super-users": Difference(
+        "CreateDelegationToken",
+        "creates a token for any owner for whom the caller has CREATE_TOKENS, also for a super user, and for an owner "
+        "that is not a user",
+        "answers DELEGATION_TOKEN_AUTHORIZATION_FAILED for a super user unless the caller is one, and "
+        "INVALID_PRINCIPAL_TYPE for an owner that is not a user",
+        "A right to create tokens must not be a right to become a super user. Whoever logs in is a user.",
+    ),
     "two-scram-mechanisms": Difference(
         "AlterUserScramCredentials",
         "answers DUPLICATE_RESOURCE for a request with two mechanisms of one user",

@@ -56,10 +56,13 @@ class Context:
     def allows_on_cluster(self, operation: Operation, notes: Notes = Notes.ALL) -> bool:
         return self.allows(operation, Resource.CLUSTER, CLUSTER_NAME, notes)
 
-    def allows_any(self, operation: Operation, kind: Resource) -> bool:
+    async def allows_any(self, operation: Operation, kind: Resource) -> bool:
         """Whether the caller may do this to any resource of this kind."""
         authorizer = self.services.authorizer
-        return not authorizer.restricts or authorizer.allows_any(self.connection.session, operation, kind, self.api)
+        if not authorizer.restricts:
+            return True
+        session = self.connection.session
+        return await self.services.turns.run(authorizer.allows_any(session, operation, kind, self.api))
 
     def denied(
         self, operation: Operation, kind: Resource, names: Iterable[str], notes: Notes = Notes.ALL

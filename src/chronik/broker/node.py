@@ -21,6 +21,7 @@ from chronik.broker.authorizer import AllowEverything, Authorizer, StandardAutho
 from chronik.broker.awaited import Awaited
 from chronik.broker.connection import ServerConnection
 from chronik.broker.coordinators import Coordinators, Parts
+from chronik.broker.delegation_tokens import DelegationTokens
 from chronik.broker.described_topics import DescribedTopics
 from chronik.broker.disk_errors import advice
 from chronik.broker.disk_watch import come_back, give_way
@@ -124,6 +125,8 @@ class Node:
             secured, directory, client_id=client_id_of(self.node_id), login=self._login(), scratch=self.scratch
         )
         self._scram_users = ScramUsers(lambda: self.store.image)
+        clock = self.runtime.clock
+        self._tokens = DelegationTokens(settings.delegation_token_key, lambda: self.store.image, clock.wall_ms)
         self.awaited = Awaited()
         self.fetch_sessions = FetchSessions(
             settings.max_incremental_fetch_session_cache_slots,
@@ -258,6 +261,7 @@ class Node:
             runtime.randomness,
             runtime.clock,
             self.metrics,
+            self._tokens,
             signing_keys,
         )
 
@@ -280,6 +284,7 @@ class Node:
             live_settings=self.live_settings,
             authorizer=self._authorizer(),
             quotas=self.quotas,
+            tokens=self._tokens,
             certificates=self.certificates,
             store=self.store,
             logs=self.logs,

@@ -156,6 +156,7 @@ def store_config(settings: Settings, raft: RaftConfig | None = None) -> StoreCon
             raft or RaftConfig(), snapshot_every_bytes=settings.metadata_log_max_record_bytes_between_snapshots
         ),
         broker_session_timeout_ms=settings.broker_session_timeout_ms,
+        token_expiry_check_interval_ms=settings.delegation_token_expiry_check_interval_ms,
         batching=settings.metadata_batching_enable,
         forwarding=settings.metadata_forwarding_enable,
         leases=settings.metadata_leases_enable,

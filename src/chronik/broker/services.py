@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from chronik.broker.authorizer import Authorizer
     from chronik.broker.certificates import Certificates
     from chronik.broker.coordinators import Coordinators
+    from chronik.broker.delegation_tokens import DelegationTokens
     from chronik.broker.described_topics import DescribedTopics
     from chronik.broker.fetch_sessions import FetchSessions
     from chronik.broker.index_mending import IndexMending
@@ -38,6 +39,7 @@ class Services:
     live_settings: LiveSettings
     authorizer: Authorizer
     quotas: ClientQuotas
+    tokens: DelegationTokens
     certificates: Certificates
     store: MetadataStore
     logs: Logs

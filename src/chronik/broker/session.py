@@ -76,6 +76,7 @@ class Session:
         "_frame_bytes_max_before_login",
         "_on_frame_limit",
         "client_software",
+        "has_token",
         "host",
         "kept",
         "listener",
@@ -103,6 +104,7 @@ class Session:
         self.principal = ANONYMOUS
         self.login: Login | None = None  # where its listener has logins
         self.kept: Kept | None = None  # what the authorizer has allowed to this principal
+        self.has_token = False  # it has logged in with a delegation token
         self.stage = Stage.FRESH if needs_login else Stage.AUTHENTICATED
         self.open_until_ns = 0 if needs_login else NEVER_NS  # until then every API is served
         self.muted_until_ns = 0  # by a quota: until then nothing of it is read
@@ -138,8 +140,8 @@ class Session:
         self.open_until_ns = 0
         self._enter(Stage.BARE_TOKENS if is_bare else Stage.IN_HANDSHAKE)
 
-    def logged_in(self, principal: Principal, until_ns: int = NEVER_NS) -> None:
-        self.principal, self.open_until_ns = principal, until_ns
+    def logged_in(self, principal: Principal, until_ns: int = NEVER_NS, *, has_token: bool = False) -> None:
+        self.principal, self.open_until_ns, self.has_token = principal, until_ns, has_token
         self._enter(Stage.AUTHENTICATED)
 
     def _enter(self, stage: Stage) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from chronik.catalogue.broker_values import ACTED_ON
 from chronik.catalogue.definitions import Definitions, UpdateMode
 from chronik.catalogue.tls_keys import TLS_KEYS
+from chronik.catalogue.token_keys import TOKEN_KEYS
 from chronik.catalogue.values import ConfigType
 from chronik.catalogue.without_effect import FORMER, WITHOUT_EFFECT
 
@@ -27,7 +28,7 @@ class BrokerKeys(Definitions):
         raise KeyError(f"no setting is named {dotted}, nor {OWN_PREFIX}{dotted}")
 
 
-BROKER_KEYS = BrokerKeys(ACTED_ON, TLS_KEYS, WITHOUT_EFFECT)
+BROKER_KEYS = BrokerKeys(ACTED_ON, TLS_KEYS, TOKEN_KEYS, WITHOUT_EFFECT)
 
 READ_ONLY = frozenset(each.name for each in BROKER_KEYS if each.mode is UpdateMode.READ_ONLY)
 # They differ from broker to broker by their nature, so there is no value for all brokers.

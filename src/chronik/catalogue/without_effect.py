@@ -9,10 +9,6 @@ from chronik.catalogue.notation import read_table
 
 WITHOUT_EFFECT = read_table("""
 [Security: not implemented; a node does not start if one of these keys differs from its default]
-delegation.token.expiry.check.interval.ms  long  3600000  read-only  1..
-delegation.token.expiry.time.ms  long  86400000  read-only  1..
-delegation.token.max.lifetime.ms  long  604800000  read-only  1..
-delegation.token.secret.key  password  -  read-only
 principal.builder.class  class  org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder  per-broker
 sasl.client.callback.handler.class  class  -  read-only
 sasl.kerberos.kinit.cmd  string  /usr/bin/kinit  per-broker

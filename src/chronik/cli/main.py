@@ -35,6 +35,7 @@ COMMANDS: Final = {
     "config": "chronik.cli.config:app",
     "quota": "chronik.cli.quota:app",
     "user": "chronik.cli.user:app",
+    "token": "chronik.cli.token:app",
     "acl": "chronik.cli.acl:app",
     "cert": "chronik.cli.cert:app",
     "cluster": "chronik.cli.cluster:app",

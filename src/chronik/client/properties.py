@@ -47,12 +47,13 @@ class Credentials:
     mechanism: str
     user: str
     password: str = field(repr=False)
+    has_token: bool = False  # user and password are a delegation token's id and HMAC
 
     def one_login(self, drawn: bytes) -> Mechanism:
         """For a driver that computes while it waits. `drawn` are wire.sasl_clients.NONCE_CHARS random bytes."""
         from chronik.wire.sasl_clients import mechanism_of
 
-        return mechanism_of(self.mechanism, self.user, self.password, drawn)
+        return mechanism_of(self.mechanism, self.user, self.password, drawn, has_token=self.has_token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +93,10 @@ class ClientSecurity:
 
     def login(self, runtime: Runtime) -> PasswordLogin | TokenLogin | None:
         """For a ClusterClient; None if the client does not log in. Close it at the end. Raises BadProperties."""
-        from chronik.peer.password_login import PasswordLogin
-
         if self.token_source is not None:
             return _token_login(runtime, self.token_source)
         known = self.credentials
-        return None if known is None else PasswordLogin(runtime, known.mechanism, known.user, known.password)
+        return None if known is None else _password_login(runtime, known)
 
 
 NO_SECURITY: Final = ClientSecurity()
@@ -148,6 +147,12 @@ def _tls(properties: Mapping[str, str], read: Callable[[str], bytes] | None) -> 
         raise BadProperties(fault.key, fault.value, fault.reason) from fault
 
 
+def _password_login(runtime: Runtime, known: Credentials) -> PasswordLogin:
+    from chronik.peer.password_login import PasswordLogin
+
+    return PasswordLogin(runtime, known.mechanism, known.user, known.password, has_token=known.has_token)
+
+
 def _token_source(properties: Mapping[str, str]) -> TokenSource:
     from chronik.catalogue.jaas import parse_jaas
     from chronik.catalogue.values import InvalidValue
@@ -177,6 +182,7 @@ def _credentials(properties: Mapping[str, str]) -> Credentials:
     from chronik.catalogue.jaas import parse_jaas
     from chronik.catalogue.values import InvalidValue
     from chronik.wire.sasl_clients import BY_PASSWORD, MECHANISMS
+    from chronik.wire.scram import KINDS
 
     mechanism = properties.get(MECHANISM, "").strip().upper()
     if mechanism not in BY_PASSWORD:
@@ -187,6 +193,7 @@ def _credentials(properties: Mapping[str, str]) -> Credentials:
         raise BadProperties(JAAS, HIDDEN, str(fault)) from None
     if jaas.own is None:
         raise BadProperties(JAAS, HIDDEN, 'write username="..." and password="..." into it')
-    if jaas.options.get("tokenauth", "").lower() == "true":
-        raise BadProperties(JAAS, HIDDEN, "it logs in with a delegation token (tokenauth), which is not supported")
-    return Credentials(mechanism, *jaas.own)
+    has_token = jaas.options.get("tokenauth", "").lower() == "true"
+    if has_token and mechanism not in KINDS:
+        raise BadProperties(MECHANISM, mechanism, f"delegation tokens log in by {' or '.join(KINDS)}")
+    return Credentials(mechanism, *jaas.own, has_token=has_token)

@@ -2,7 +2,8 @@
 
 AccessRules never changes: `with_rule` and `without_rule` return the next one, which shares what they did not touch. Two
 images with the same object have the same rules, so its identity serves as the version of the rules. Rules are found by
-resource and principal in time that does not grow with their number. What they mean is decided in `security.deciding`.
+resource, principal and host in time that does not grow with their number: no more than two of each operation have all
+three in common. What they mean is decided in `security.deciding`.
 
 Numbers are Kafka's ResourceType, PatternType, AclOperation and AclPermissionType.
 """
@@ -64,29 +65,44 @@ class RuleFilter(NamedTuple):
         return self.name.startswith(rule.name) if rule.pattern == PREFIXED else rule.name == WILDCARD
 
 
+class Who(NamedTuple):
+    """As a rule names them: User:* and * stand for all principals and hosts."""
+
+    principal: str
+    host: str
+
+
 Rules = tuple[AccessRule, ...]
-RulesByPrincipal = Map[str, Rules]
+RulesByWho = Map[Who, Rules]
+RulesByPattern = Map[tuple[int, str], Rules]  # by pattern type and name
 NO_RULES: Final[Rules] = ()
-NOBODY: Final[RulesByPrincipal] = Map()
+NOBODY: Final[RulesByWho] = Map()
+NOTHING: Final[RulesByPattern] = Map()
 
 
 class AccessRules:
-    """`resources` has the rules of each resource by (pattern type, resource type, name) and by principal.
+    """`resources` has the rules by (pattern type, resource type, name), then by principal and host; `patterns` has the
+    same rules by resource type, principal and host, then by pattern.
 
-    `prefix_lengths` has, for each resource type, the lengths of its prefixes in ascending order, with their numbers.
-    Prefixes are looked up by length: there may be thousands of prefixes, but their lengths are few.
+    `prefix_lengths` has, for each resource type, the lengths of its prefixes in ascending order, and `prefix_counts`
+    how many prefixes have a length. Prefixes are looked up by length: there may be thousands of prefixes, but their
+    lengths are few.
     """
 
-    __slots__ = ("count", "prefix_lengths", "resources")
+    __slots__ = ("count", "patterns", "prefix_counts", "prefix_lengths", "resources")
 
     def __init__(
         self,
-        resources: Map[tuple[int, int, str], RulesByPrincipal],
-        prefix_lengths: Map[int, tuple[tuple[int, int], ...]],
+        resources: Map[tuple[int, int, str], RulesByWho],
+        patterns: Map[tuple[int, Who], RulesByPattern],
+        prefix_lengths: Map[int, tuple[int, ...]],
+        prefix_counts: Map[tuple[int, int], int],
         count: int,
     ) -> None:
         self.resources = resources
+        self.patterns = patterns
         self.prefix_lengths = prefix_lengths
+        self.prefix_counts = prefix_counts
         self.count = count
 
     def __len__(self) -> int:
@@ -102,7 +118,8 @@ class AccessRules:
     def __contains__(self, rule: object) -> bool:
         if not isinstance(rule, AccessRule):
             return False
-        return rule in self.resources.get((rule.pattern, rule.kind, rule.name), NOBODY).get(rule.principal, NO_RULES)
+        known = self.resources.get((rule.pattern, rule.kind, rule.name), NOBODY)
+        return rule in known.get(Who(rule.principal, rule.host), NO_RULES)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, AccessRules) and self.resources == other.resources
@@ -115,35 +132,47 @@ class AccessRules:
     def with_rule(self, rule: AccessRule) -> AccessRules:
         if rule in self:
             return self
-        key = (rule.pattern, rule.kind, rule.name)
-        known = self.resources.get(key)
-        rules = NO_RULES if known is None else known.get(rule.principal, NO_RULES)
-        lengths = self.prefix_lengths
-        if known is None and rule.pattern == PREFIXED:
-            lengths = _counted(lengths, rule.kind, len(rule.name), 1)
-        of_resource = (known or NOBODY).set(rule.principal, tuple(sorted((*rules, rule))))
-        return AccessRules(self.resources.set(key, of_resource), lengths, self.count + 1)
+        known = self.resources.get((rule.pattern, rule.kind, rule.name), NOBODY)
+        rules = known.get(Who(rule.principal, rule.host), NO_RULES)
+        return self._changed(rule, known, tuple(sorted((*rules, rule))), 1)
 
     def without_rule(self, rule: AccessRule) -> AccessRules:
         if rule not in self:
             return self
-        key = (rule.pattern, rule.kind, rule.name)
-        known = self.resources[key]
-        rules = tuple(each for each in known[rule.principal] if each != rule)
-        known = known.set(rule.principal, rules) if rules else known.delete(rule.principal)
-        if known:
-            return AccessRules(self.resources.set(key, known), self.prefix_lengths, self.count - 1)
-        lengths = self.prefix_lengths
-        if rule.pattern == PREFIXED:
-            lengths = _counted(lengths, rule.kind, len(rule.name), -1)
-        return AccessRules(self.resources.delete(key), lengths, self.count - 1)
+        known = self.resources[(rule.pattern, rule.kind, rule.name)]
+        rules = known[Who(rule.principal, rule.host)]
+        return self._changed(rule, known, tuple(each for each in rules if each != rule), -1)
 
-    def applying_to(self, kind: int, name: str) -> Iterator[RulesByPrincipal]:
+    def _changed(self, rule: AccessRule, known: RulesByWho, rules: Rules, change: int) -> AccessRules:
+        """With these `rules` instead of those that have resource, principal and host of `rule`, which came or went."""
+        resource, who = (rule.pattern, rule.kind, rule.name), Who(rule.principal, rule.host)
+        named = self.patterns.get((rule.kind, who), NOTHING)
+        left = known.set(who, rules) if rules else known.delete(who)
+        named = named.set((rule.pattern, rule.name), rules) if rules else named.delete((rule.pattern, rule.name))
+        lengths, counts = self.prefix_lengths, self.prefix_counts
+        if rule.pattern == PREFIXED and bool(known) != bool(left):
+            key = (rule.kind, len(rule.name))
+            before = counts.get(key, 0)
+            counts = counts.set(key, before + change) if before + change else counts.delete(key)
+            if not before:
+                lengths = lengths.set(rule.kind, tuple(sorted((*lengths.get(rule.kind, ()), key[1]))))
+            elif not before + change:
+                fewer = tuple(length for length in lengths[rule.kind] if length != key[1])
+                lengths = lengths.set(rule.kind, fewer) if fewer else lengths.delete(rule.kind)
+        return AccessRules(
+            self.resources.set(resource, left) if left else self.resources.delete(resource),
+            self.patterns.set((rule.kind, who), named) if named else self.patterns.delete((rule.kind, who)),
+            lengths,
+            counts,
+            self.count + change,
+        )
+
+    def applying_to(self, kind: int, name: str) -> Iterator[RulesByWho]:
         """Of each pattern that the resource fits: the literal one, prefixes from the shortest, and the wildcard."""
         resources = self.resources
         if (literal := resources.get((LITERAL, kind, name))) is not None:
             yield literal
-        for length, _ in self.prefix_lengths.get(kind, ()):
+        for length in self.prefix_lengths.get(kind, ()):
             if length > len(name):
                 break
             if (prefixed := resources.get((PREFIXED, kind, name[:length]))) is not None:
@@ -151,11 +180,9 @@ class AccessRules:
         if name != WILDCARD and (wildcard := resources.get((LITERAL, kind, WILDCARD))) is not None:
             yield wildcard
 
-    def of_kind(self, kind: int) -> Iterator[tuple[int, str, RulesByPrincipal]]:
-        """(pattern type, name, rules) of each pattern of this resource type."""
-        for (pattern, of, name), known in self.resources.items():
-            if of == kind:
-                yield pattern, name, known
+    def of(self, kind: int, who: Who) -> RulesByPattern:
+        """The rules with exactly this principal and host for resources of this type."""
+        return self.patterns.get((kind, who), NOTHING)
 
     def found(self, wanted: RuleFilter) -> list[AccessRule]:
         """In ascending order."""
@@ -165,13 +192,4 @@ class AccessRules:
         return sorted(rule for rule in self.unordered() if wanted.fits(rule))
 
 
-def _counted(
-    lengths: Map[int, tuple[tuple[int, int], ...]], kind: int, length: int, change: int
-) -> Map[int, tuple[tuple[int, int], ...]]:
-    counts = dict(lengths.get(kind, ()))
-    counts[length] = counts.get(length, 0) + change
-    left = tuple(sorted((each, count) for each, count in counts.items() if count))
-    return lengths.set(kind, left) if left else lengths.delete(kind)
-
-
-NO_ACCESS_RULES: Final = AccessRules(Map(), Map(), 0)
+NO_ACCESS_RULES: Final = AccessRules(Map(), Map(), Map(), Map(), 0)

@@ -1,4 +1,5 @@
-"""Runs the controller while this node leads the quorum: creates its writer, founds the cluster, fences silent brokers.
+"""Runs the controller while this node leads the quorum: creates its writer, founds the cluster, fences silent brokers,
+removes delegation tokens that have expired.
 
 A controller begins when everything that earlier leaders committed is applied here. It ends when another node leads. If
 a proposal fails while this node still leads, it begins again from what is applied.
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 from chronik.metadata.commands.command import Reply
 from chronik.metadata.commands.create_topics import draw_cluster_id
 from chronik.metadata.commands.fence_broker import FenceBroker
+from chronik.metadata.commands.remove_expired_tokens import RemoveExpiredTokens
 from chronik.metadata.controller import Controller
 from chronik.metadata.errors import MetadataRefused, NotController, StoreClosed
 from chronik.metadata.records import ClusterRecord, FeatureLevelRecord
@@ -21,10 +23,14 @@ from chronik.metadata.writer import Writer
 from chronik.runtime.units import NS_PER_MS
 
 if TYPE_CHECKING:
+    from immutables import Map
+
+    from chronik.metadata.image import DelegationToken
     from chronik.metadata.store import MetadataStore
 
 WATCH_S = 0.1  # how often the controller looks for brokers that have gone
 DEAF_SHARE = 2 / 3  # of a session, after which a broker that takes no metadata is fenced, whatever it says
+NEVER_MS = 1 << 62
 RETRY_S = 0.01  # before a leader that refuses all proposals begins again
 
 
@@ -38,6 +44,8 @@ class ActiveController:
         self._clock, self._config = store.runtime.clock, store.config
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
+        self._tokens: Map[str, DelegationToken] | None = None  # when the first of them expires
+        self._token_expiry_ms = NEVER_MS
 
     def begin_if_due(self, heard: BrokerSessions | None = None) -> None:
         """The state is complete: everything that earlier leaders committed is applied."""
@@ -52,6 +60,7 @@ class ActiveController:
         self.writer = Writer(
             controller, store.raft, self._clock, batching=self._config.batching, on_failure=self._write_failed
         )
+        self._tokens = None
         if not store.image.cluster_id:
             cluster_id = self._cluster_id or draw_cluster_id(store.runtime.randomness)
             levels = [FeatureLevelRecord(name=name, level=at) for name, at in sorted(self._config.features.items())]
@@ -81,6 +90,7 @@ class ActiveController:
         self._timer = self._loop.call_later(WATCH_S, self.watch_sessions)
         assert self.writer is not None
         store, controller = self._store, self.writer.controller
+        self._remove_expired_tokens(controller.newest.tokens)
         gone = set(controller.sessions.expired(self._clock.monotonic_ns()))
         gone.update(self.deaf() & set(controller.sessions.watched()))
         if store.notes is not None:
@@ -94,7 +104,26 @@ class ActiveController:
                 except MetadataRefused:  # too many commands wait; the next look finds the broker as silent as this one
                     del store.submitter.unanswered[request.sequence]
                     return
-                done.add_done_callback(partial(self._fenced, request.sequence))
+                done.add_done_callback(partial(self._answered, request.sequence))
+
+    def _remove_expired_tokens(self, tokens: Map[str, DelegationToken]) -> None:
+        """Those that expired an interval ago: until then, their owners are told that they have expired."""
+        if tokens is not self._tokens:
+            self._tokens = tokens
+            self._token_expiry_ms = min(
+                (min(each.expiry_ms, each.max_ms) for each in tokens.values()), default=NEVER_MS
+            )
+        before_ms = self._clock.wall_ms() - self._config.token_expiry_check_interval_ms
+        if before_ms <= self._token_expiry_ms or self.writer is None:
+            return
+        request = self._store.submitter.next_request()
+        try:
+            done = self.writer.submit(RemoveExpiredTokens(before_ms=before_ms), request)
+        except MetadataRefused:  # too many commands wait
+            del self._store.submitter.unanswered[request.sequence]
+            return
+        self._token_expiry_ms = NEVER_MS  # until the tokens are others
+        done.add_done_callback(partial(self._answered, request.sequence))
 
     def deaf(self) -> set[int]:
         """Brokers that send heartbeats and take no metadata, or whose disks hang: they would lead by an old image."""
@@ -102,7 +131,7 @@ class ActiveController:
         lags_ms = self._store.raft.lag_ms()
         return {peer for peer, lag_ms in lags_ms.items() if lag_ms > deaf_ms} - {self._store.node_id}
 
-    def _fenced(self, sequence: int, done: asyncio.Future[Reply]) -> None:
+    def _answered(self, sequence: int, done: asyncio.Future[Reply]) -> None:
         """If it failed, this node no longer leads, and the next controller watches sessions of its own."""
         del self._store.submitter.unanswered[sequence]
         if not done.cancelled():

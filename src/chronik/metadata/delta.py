@@ -18,6 +18,7 @@ from chronik.metadata.image import (
     Applied,
     Broker,
     ConfigResource,
+    DelegationToken,
     Image,
     Partition,
     QuotaEntity,
@@ -82,6 +83,7 @@ class Delta(View):
         self.applied = base.applied
         self.scram = base.scram.mutate()
         self.scram_secret = base.scram_secret
+        self.tokens = base.tokens
         self._open: dict[bytes, tuple[str, list[Partition]]] = {}
         # Keys of dicts, for a set has no order.
         self._topics_touched: dict[bytes, None] = {}
@@ -207,6 +209,19 @@ class Delta(View):
         check(key in self.scram, "29 only a known credential is removed", user=key.user, mechanism=key.mechanism)
         del self.scram[key]
 
+    def put_token(self, token_id: str, token: DelegationToken) -> None:
+        before = self.tokens.get(token_id)
+        check(
+            before is None or (before.owner, before.issue_ms) == (token.owner, token.issue_ms),
+            "29 a delegation token keeps its owner",
+            token=token_id,
+        )
+        self.tokens = self.tokens.set(token_id, token)
+
+    def remove_token(self, token_id: str) -> None:
+        check(token_id in self.tokens, "29 only a known delegation token is removed", token=token_id)
+        self.tokens = self.tokens.delete(token_id)
+
     def put_access(self, access: AccessRules) -> None:
         self.access = access
 
@@ -247,6 +262,7 @@ class Delta(View):
         image.applied = self.applied
         image.scram = self.scram.finish()
         image.scram_secret = self.scram_secret
+        image.tokens = self.tokens
         check_image(image, self.base, self._topics_touched, has_touched_brokers=bool(self._brokers_touched))
         return image, self._changes(image)
 

@@ -1,5 +1,5 @@
-"""The metadata of a cluster at one moment: topics, brokers, configs, features, quotas, users, access rules, requests
-already applied.
+"""The metadata of a cluster at one moment: topics, brokers, configs, features, quotas, users, tokens, access rules,
+requests already applied.
 
 An image never changes. Replaying a batch makes the next one, which shares all it did not touch; whoever holds an image
 may read it for as long as it likes, without a lock, and compare two by identity. Two nodes whose images have the same
@@ -125,6 +125,24 @@ class ScramCredential(NamedTuple):
         return f"ScramCredential({self.iterations} iterations, [hidden])"
 
 
+class DelegationToken(NamedTuple):
+    """Times are milliseconds of the wall clock. Principals are written as User:alice."""
+
+    owner: str  # as whom it logs in
+    requester: str  # who created it
+    renewers: tuple[str, ...]  # who may change its expiry, besides the owner
+    issue_ms: int
+    expiry_ms: int
+    max_ms: int  # beyond which it cannot be renewed
+
+    def belongs_to(self, principal: str) -> bool:
+        """Whether the principal may renew, expire and describe it without further permission."""
+        return principal == self.owner or principal in self.renewers
+
+    def is_expired(self, now_ms: int) -> bool:
+        return min(self.expiry_ms, self.max_ms) < now_ms
+
+
 class Lookup(Protocol[K, V]):
     """What persistent maps and their mutations have in common."""
 
@@ -149,6 +167,7 @@ class View:
         "quotas",
         "scram",
         "scram_secret",
+        "tokens",
         "topics",
         "topics_by_name",
     )
@@ -167,6 +186,7 @@ class View:
     applied: Mapping[int, Applied]  # by node id
     scram: Lookup[ScramKey, ScramCredential]
     scram_secret: bytes  # b"" until there was a credential
+    tokens: Map[str, DelegationToken]  # by id
 
     def topic(self, topic_id: bytes) -> Topic | None:
         return self.topics.get(topic_id)
@@ -229,6 +249,7 @@ def _empty() -> Image:
     image.applied = {}
     image.scram = Map()
     image.scram_secret = b""
+    image.tokens = Map()
     return image
 
 

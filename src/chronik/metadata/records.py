@@ -264,6 +264,25 @@ class ScramSecretRecord(MetadataRecord):
         return "ScramSecretRecord([hidden])"
 
 
+class DelegationTokenRecord(MetadataRecord):
+    """A delegation token, complete; it replaces what was known of it. Principals are written as User:alice.
+
+    The token's secret is not here: nodes compute it from the id and delegation.token.secret.key.
+    """
+
+    token_id: string
+    owner: string
+    requester: string
+    renewers: list[string]
+    issue_ms: int64
+    expiry_ms: int64
+    max_ms: int64
+
+
+class RemoveDelegationTokenRecord(MetadataRecord):
+    token_id: string
+
+
 # (type, version) as written; older versions stay readable for as long as a log may hold them.
 WRITTEN: dict[type[MetadataRecord], tuple[int, int]] = {
     ClusterRecord: (1, 0),
@@ -286,6 +305,8 @@ WRITTEN: dict[type[MetadataRecord], tuple[int, int]] = {
     AccessRuleRecord: (18, 0),
     RemoveAccessRuleRecord: (19, 0),
     ClientQuotaRecord: (20, 0),
+    DelegationTokenRecord: (21, 0),
+    RemoveDelegationTokenRecord: (22, 0),
 }
 _TYPES = {number: record for record, (number, _) in WRITTEN.items()}
 

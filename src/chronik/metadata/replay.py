@@ -18,6 +18,7 @@ from chronik.metadata.image import (
     Applied,
     Broker,
     ConfigResource,
+    DelegationToken,
     Endpoint,
     FeatureRange,
     Image,
@@ -34,6 +35,7 @@ from chronik.metadata.records import (
     ClientQuotaRecord,
     ClusterRecord,
     ConfigRecord,
+    DelegationTokenRecord,
     FeatureLevelRecord,
     MetadataRecord,
     NewTopicRecord,
@@ -43,6 +45,7 @@ from chronik.metadata.records import (
     ProducerIdsRecord,
     RegisterBrokerRecord,
     RemoveAccessRuleRecord,
+    RemoveDelegationTokenRecord,
     RemoveScramCredentialRecord,
     RemoveTopicRecord,
     ScramCredentialRecord,
@@ -316,6 +319,17 @@ def _scram_secret(delta: Delta, record: ScramSecretRecord) -> None:
     delta.scram_secret = bytes(record.secret)
 
 
+def _delegation_token(delta: Delta, record: DelegationTokenRecord) -> None:
+    token = DelegationToken(
+        record.owner, record.requester, tuple(record.renewers), record.issue_ms, record.expiry_ms, record.max_ms
+    )
+    delta.put_token(record.token_id, token)
+
+
+def _remove_delegation_token(delta: Delta, record: RemoveDelegationTokenRecord) -> None:
+    delta.remove_token(record.token_id)
+
+
 def _producer_ids(delta: Delta, record: ProducerIdsRecord) -> None:
     check(
         record.next_producer_id > delta.next_producer_id,
@@ -383,6 +397,8 @@ REPLAYS: dict[type[MetadataRecord], Callable[[Delta, Any], None]] = {
     ScramCredentialRecord: _scram_credential,
     RemoveScramCredentialRecord: _remove_scram_credential,
     ScramSecretRecord: _scram_secret,
+    DelegationTokenRecord: _delegation_token,
+    RemoveDelegationTokenRecord: _remove_delegation_token,
     ProducerIdsRecord: _producer_ids,
     AccessRuleRecord: _access_rule,
     RemoveAccessRuleRecord: _remove_access_rule,

@@ -39,6 +39,7 @@ from chronik.metadata.records import (
     encode_batch,
 )
 from chronik.metadata.replay import replay_onto
+from chronik.metadata.token_records import token_record_of
 
 _VERSION = struct.Struct(">q")
 _NO_BROKER = -1
@@ -108,6 +109,8 @@ def records_of(image: Image) -> Iterator[MetadataRecord]:
             server_key=credential.server_key,
             iterations=credential.iterations,
         )
+    for token_id, token in sorted(image.tokens.items()):
+        yield token_record_of(token_id, token)
     if image.next_producer_id:
         yield ProducerIdsRecord(broker_id=_NO_BROKER, broker_epoch=_NO_BROKER, next_producer_id=image.next_producer_id)
     for rule in image.access:

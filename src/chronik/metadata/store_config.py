@@ -20,6 +20,7 @@ class StoreConfig:
     raft: RaftConfig = field(default_factory=RaftConfig)
     features: Mapping[str, int] = field(default_factory=dict)  # levels that a new cluster begins with
     broker_session_timeout_ms: int = of_broker("broker.session.timeout.ms")
+    token_expiry_check_interval_ms: int = of_broker("delegation.token.expiry.check.interval.ms")
     batching: bool = of_broker(
         "chronik.metadata.batching.enable"
     )  # off: every command is an entry, and a consensus round, of its own

@@ -23,8 +23,10 @@ KEPT_MAX: Final = 16  # salted passwords: a user has one for each mechanism, and
 class PasswordLogin:
     """Close it at the end. `mechanism` is one of wire.sasl_clients.BY_PASSWORD."""
 
-    def __init__(self, runtime: Runtime, mechanism: str, user: str, password: str) -> None:
+    def __init__(self, runtime: Runtime, mechanism: str, user: str, password: str, *, has_token: bool = False) -> None:
+        """`has_token`: user and password are a delegation token's id and HMAC."""
         self.mechanism, self.user = mechanism, user
+        self._has_token = has_token
         self._password = password
         self._runtime = runtime
         self._lane: Lane | None = None  # from the first computation on
@@ -35,7 +37,7 @@ class PasswordLogin:
 
     def __call__(self, address: Address) -> Mechanism:
         drawn = self._runtime.randomness.bytes(NONCE_CHARS)
-        return mechanism_of(self.mechanism, self.user, self._password, drawn, self._derive)
+        return mechanism_of(self.mechanism, self.user, self._password, drawn, self._derive, has_token=self._has_token)
 
     def close(self) -> None:
         if self._lane is not None:

@@ -7,15 +7,25 @@ yields inside a section that has to be atomic. Who runs it knows about time and 
 from __future__ import annotations
 
 import asyncio
+import heapq
 from collections.abc import Callable, Generator, Iterable
+from itertools import islice
 from types import GeneratorType
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 I = TypeVar("I")  # noqa: E741 - an item
 T = TypeVar("T")
 Work = Generator[int, None, T]
 
+
+class Ordered(Protocol):
+    def __lt__(self, other: Any, /) -> bool: ...
+
+
+S = TypeVar("S", bound=Ordered)
+
 PIECES_PER_SLICE = 256  # a few milliseconds
+ITEMS_PER_RUN = 512  # that are sorted at once
 ITEMS_PER_PIECE = 16  # of a loop that does next to nothing with each
 
 
@@ -36,6 +46,22 @@ def each_light(make: Callable[[I], T], items: Iterable[I]) -> Work[list[T]]:
         if number % ITEMS_PER_PIECE == ITEMS_PER_PIECE - 1:
             yield 1
     return made
+
+
+def in_order(items: Iterable[S]) -> Work[list[S]]:
+    """In ascending order. Sorting a hundred thousand items at once takes a tenth of a second."""
+    rest = iter(items)
+    runs = []
+    while run := sorted(islice(rest, ITEMS_PER_RUN)):
+        runs.append(run)
+        yield 1 + len(run) // ITEMS_PER_PIECE
+    if len(runs) < 2:
+        return runs[0] if runs else []
+    return (yield from each_light(_as_it_is, heapq.merge(*runs)))
+
+
+def _as_it_is(item: I) -> I:
+    return item
 
 
 def at_once(work: Work[T]) -> T:

@@ -12,11 +12,26 @@ tests/oracle with Kafka's class.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Collection
 from enum import Enum
+from itertools import chain
 from typing import Final, NamedTuple
 
-from chronik.metadata.access import ALL, ALLOW, DENY, EVERYBODY, LITERAL, PREFIXED, WILDCARD, AccessRule, AccessRules
+from chronik.metadata.access import (
+    ALL,
+    ALLOW,
+    DENY,
+    EVERYBODY,
+    LITERAL,
+    NO_RULES,
+    PREFIXED,
+    WILDCARD,
+    AccessRule,
+    AccessRules,
+    Who,
+)
+from chronik.runtime.pieces import ITEMS_PER_PIECE, Work, in_order
 
 # AclOperation, by Kafka's numbers.
 READ, WRITE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS = 3, 4, 6, 7, 8, 10, 11
@@ -66,12 +81,11 @@ def decide(
     allowing: AccessRule | None = None
     applies = False
     granted_by = _GRANTED_BY.get(operation) or (ALL, operation)
+    whos = _named(principal, host)
     for known in rules.applying_to(kind, name):
         applies = True
-        for who in (principal, EVERYBODY) if principal != EVERYBODY else (EVERYBODY,):
-            for rule in known.get(who, ()):
-                if rule.host not in (WILDCARD, host):
-                    continue
+        for who in whos:
+            for rule in known.get(who, NO_RULES):
                 if rule.permission == DENY:
                     if rule.operation in (ALL, operation):
                         return Decision(False, Why.DENIED, rule)
@@ -84,37 +98,62 @@ def decide(
     return _OPEN if policy.is_open_without_rules else _NO_RULE
 
 
-def decide_any(
+def deciding_any(
     rules: AccessRules, principal: str, host: str, operation: int, kind: int, policy: Policy = NO_POLICY
-) -> Decision:
+) -> Work[Decision]:
     """Whether there may be a resource of this kind to which the operation is allowed; it need not exist.
 
     As Kafka decides it: an implied operation does not count, and of DENY rules only those that cover an allowed pattern
-    as a whole.
+    as a whole. Looks at all rules for this principal and host, in pieces.
     """
     decided = decide(rules, principal, host, operation, kind, _ANY_NAME, policy)
     if decided.allowed:
         return decided
-    denied: set[tuple[int, str]] = set()
+    denied_names: set[str] = set()
+    denied_prefixes: set[str] = set()
     allowed: list[AccessRule] = []
-    for pattern, name, known in rules.of_kind(kind):
-        for who in (principal, EVERYBODY):
-            for rule in known.get(who, ()):
-                if rule.host not in (WILDCARD, host) or rule.operation not in (ALL, operation):
-                    continue
-                if rule.permission == ALLOW:
-                    allowed.append(rule)
-                elif (pattern, name) == (LITERAL, WILDCARD):
-                    return Decision(False, Why.DENIED, rule)
-                else:
-                    denied.add((pattern, name))
-    # Only lengths that occur: names can be long, and each length costs a copy of the name.
-    lengths = sorted({len(name) for pattern, name in denied if pattern == PREFIXED})
-    for rule in sorted(allowed):
-        if (rule.pattern, rule.name) == (LITERAL, WILDCARD):
-            return Decision(True, Why.ALLOWED, rule)
-        if rule.pattern == LITERAL and (LITERAL, rule.name) in denied:
+    of_all = chain.from_iterable(rules.of(kind, who).values() for who in _named(principal, host))
+    for count, rule in enumerate(chain.from_iterable(of_all), 1):
+        if count % ITEMS_PER_PIECE == 0:
+            yield 1
+        if rule.operation not in (ALL, operation):
             continue
-        if not any((PREFIXED, rule.name[:length]) in denied for length in lengths if length <= len(rule.name)):
-            return Decision(True, Why.ALLOWED, rule)
-    return decided
+        if rule.permission == ALLOW:
+            allowed.append(rule)
+        elif rule.pattern == PREFIXED:
+            denied_prefixes.add(rule.name)
+        elif rule.name == WILDCARD:
+            return Decision(False, Why.DENIED, rule)
+        else:
+            denied_names.add(rule.name)
+    shortest: list[str] = []  # the denied prefixes without those that begin with another one, ascending
+    for count, prefix in enumerate((yield from in_order(denied_prefixes)), 1):
+        if not shortest or not prefix.startswith(shortest[-1]):
+            shortest.append(prefix)
+        if count % ITEMS_PER_PIECE == 0:
+            yield 1
+    first: AccessRule | None = None
+    for count, rule in enumerate(allowed, 1):
+        if (first is None or rule < first) and not _is_covered(rule, denied_names, shortest):
+            first = rule
+        if count % ITEMS_PER_PIECE == 0:
+            yield 1
+    return decided if first is None else Decision(True, Why.ALLOWED, first)
+
+
+def _named(principal: str, host: str) -> tuple[Who, ...]:
+    """How rules can name this principal at this host."""
+    principals = (principal,) if principal == EVERYBODY else (principal, EVERYBODY)
+    hosts = (host,) if host == WILDCARD else (host, WILDCARD)
+    return tuple(Who(each, where) for each in principals for where in hosts)
+
+
+def _is_covered(rule: AccessRule, denied_names: set[str], shortest: list[str]) -> bool:
+    """Whether a denial covers the rule's whole pattern. Nothing lies between a prefix and a name that begins with it
+    but what begins with it too, so only the last of the `shortest` before the name can be a prefix of it."""
+    if rule.pattern == LITERAL and rule.name == WILDCARD:
+        return False
+    if rule.pattern == LITERAL and rule.name in denied_names:
+        return True
+    at = bisect_right(shortest, rule.name)
+    return at > 0 and rule.name.startswith(shortest[at - 1])

@@ -16,7 +16,8 @@ from typing import Final, NamedTuple
 from chronik.client.errors import ClientError
 from chronik.metadata.access import ALL, ALLOW, DENY, LITERAL, PREFIXED, AccessRule
 from chronik.peer.connection import Connection
-from chronik.sim.access_users import USERS, UserSessions, change_user_or_quota, pause
+from chronik.sim.access_tokens import TokenSessions
+from chronik.sim.access_users import PASSWORDS, USERS, UserSessions, change_user_or_quota, pause
 from chronik.sim.checkers.access import ASK, Asked, Produced
 from chronik.sim.cluster import SimCluster
 from chronik.sim.history import OK, REFUSED, UNKNOWN, History
@@ -54,6 +55,7 @@ GROUPS: Final = ("readers",)
 DENIALS: Final = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.GROUP_AUTHORIZATION_FAILED})
 FIRST_RULES: Final = 6  # created at once, so that something is allowed
 USER_CLIENTS: Final = 2
+CLIENT_WITH_TOKENS: Final = "client-with-tokens"
 NAMES_LAST: Final = 12  # the last version of Fetch and Produce that names topics
 
 
@@ -79,6 +81,9 @@ class AccessClients:
         for number in range(1, 1 + USER_CLIENTS * bool(self._subjects)):
             client = make_client(self.cluster, f"user-client-{number}")
             self._tasks.start(client, self._use_logins(client))
+        if self._subjects:
+            client = make_client(self.cluster, CLIENT_WITH_TOKENS)
+            self._tasks.start(client, self._use_tokens(client))
 
     def end(self) -> None:
         self._is_over = True
@@ -126,6 +131,27 @@ class AccessClients:
                 return await self._ask_on(connection, client, node_id, principal, random.choice(QUESTIONS))
 
             await sessions.once(node_id, ask)
+
+    async def _use_tokens(self, client: WireClient) -> None:
+        """Logs in with passwords to change tokens, and with tokens."""
+        random, nodes = self.world.random(f"{client.name} asks"), list(self.cluster.machines)
+        users = UserSessions(self.cluster, self.history, client)
+        sessions = TokenSessions(self.cluster, self.history, client)
+        while not self._is_over:
+            await asyncio.sleep(random.randint(*self._think_ms) / 1000)
+            if sessions.tokens and random.random() < 0.7:
+                await sessions.log_in(random.choice(nodes), random.choice(sessions.tokens))
+                continue
+            user = random.choice(USERS)
+            connection = await users.log_in(random.choice(nodes), user, random.choice(PASSWORDS))
+            if connection is None:
+                continue
+            try:
+                await sessions.change(connection, user, random)
+            except ClientError:
+                continue  # whether something changed is seen on the nodes
+            finally:
+                connection.close()
 
     async def _change_users(self, client: WireClient) -> None:
         random = self.world.random("users")

@@ -1,6 +1,6 @@
-"""Three complete nodes with an authorizer. Rules, users and quotas are changed while nodes fail. Callers log in with
-passwords that are valid and that are not, and send requests that are allowed and requests that are denied. No principal
-is a super user, so replication needs rules as well."""
+"""Three complete nodes with an authorizer. Rules, users, delegation tokens and quotas are changed while nodes fail.
+Callers log in with passwords and tokens that are valid and that are not, and send requests that are allowed and that
+are denied. No principal is a super user, so replication needs rules as well."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from chronik.client.admin.topics import NewTopic
 from chronik.metadata.commands.create_acls import AclRule, CreateAcls
 from chronik.raft.config import RaftConfig
 from chronik.sim.access_clients import OPERATOR, QUESTIONS, TOPICS, AccessClients, founding_rules, subject_of
+from chronik.sim.access_tokens import LOGIN_TOKEN_SETTINGS
 from chronik.sim.access_users import LISTENER, PASSWORDS, PORT, USERS, UserSessions, set_first_users
 from chronik.sim.broker_scenarios import RecordsScenario, create_topic, run_in
 from chronik.sim.checkers.access import SESSION_MS
@@ -38,6 +39,7 @@ class AccessScenario(RecordsScenario):
         "broker_session_timeout_ms": SESSION_MS,
         "listener_security_protocol_map": f"PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,{LISTENER}:SASL_PLAINTEXT",
         "sasl_enabled_mechanisms": SHA_256.name,
+        **LOGIN_TOKEN_SETTINGS,
     }
 
     def build(self, world: World) -> SimCluster:

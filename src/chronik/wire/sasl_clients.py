@@ -75,12 +75,20 @@ class PlainLogin:
 
 class ScramLogin:
     def __init__(
-        self, kind: ScramKind, user: str, password: str, nonce: str, derive: Derive = Derivation.compute
+        self,
+        kind: ScramKind,
+        user: str,
+        password: str,
+        nonce: str,
+        derive: Derive = Derivation.compute,
+        *,
+        has_token: bool = False,
     ) -> None:
-        """`nonce` is fresh for each login: see `nonce_of`."""
+        """`nonce` is fresh for each login: see `nonce_of`. `has_token`: user and password are a delegation token's id
+        and HMAC."""
         self.name = kind.name
         self._kind, self._user, self._password, self._nonce, self._derive = kind, user, password, nonce, derive
-        self._first_bare = client_first_bare(user, nonce)
+        self._first_bare = client_first_bare(user, nonce, has_token=has_token)
         self._signature: bytes | None = None  # that the broker must send, once we have sent our proof
 
     def first(self) -> bytes:
@@ -128,8 +136,16 @@ def nonce_of(drawn: bytes) -> str:
     return "".join(_NONCE_ALPHABET[each % len(_NONCE_ALPHABET)] for each in drawn[:NONCE_CHARS])
 
 
-def mechanism_of(name: str, user: str, password: str, drawn: bytes, derive: Derive = Derivation.compute) -> Mechanism:
+def mechanism_of(
+    name: str,
+    user: str,
+    password: str,
+    drawn: bytes,
+    derive: Derive = Derivation.compute,
+    *,
+    has_token: bool = False,
+) -> Mechanism:
     """For one login by the mechanism of this name, one of BY_PASSWORD; `drawn` are NONCE_CHARS random bytes."""
     if name == PLAIN:
         return PlainLogin(user, password)
-    return ScramLogin(KINDS[name], user, password, nonce_of(drawn), derive)
+    return ScramLogin(KINDS[name], user, password, nonce_of(drawn), derive, has_token=has_token)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hmac
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, cast
@@ -14,6 +16,8 @@ from chronik.broker.first_users import credential_of
 from chronik.broker.session import Stage
 from chronik.broker.settings.access import STANDARD
 from chronik.metadata.commands.alter_scram_credentials import AlterScramCredentials, ScramDeletion
+from chronik.metadata.commands.change_delegation_token import ChangeDelegationToken
+from chronik.metadata.commands.create_delegation_token import CreateDelegationToken
 from chronik.metadata.errors import NotController
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.sasl_clients import ScramLogin
@@ -151,3 +155,71 @@ def test_super_users_and_passwords_of_the_configuration_do_not_wait() -> None:
         assert store.read_count == 0
 
     told(story, None)
+
+
+TOKEN_ID, TOKEN_KEY = "token", "key"
+TOKEN_PASSWORD = base64.b64encode(hmac.digest(TOKEN_KEY.encode(), TOKEN_ID.encode(), "sha512")).decode()
+
+
+def token_created(world: World) -> Change:
+    async def change() -> None:
+        command = CreateDelegationToken(
+            token_id=TOKEN_ID,
+            owner="User:root",
+            requester="User:root",
+            renewers=[],
+            issue_ms=0,
+            expiry_ms=1 << 60,
+            max_ms=1 << 60,
+        )
+        await world.node.store.submit(command)
+
+    return change
+
+
+def token_removed(world: World) -> Change:
+    async def change() -> None:
+        await world.node.store.submit(
+            ChangeDelegationToken(token_id=TOKEN_ID, requester="User:root", now_ms=0, period_ms=-1, renews=False)
+        )
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("before", "learns", "error"),
+    [
+        (token_created, lambda _: nothing, ErrorCode.NONE),
+        (token_created, token_removed, ErrorCode.SASL_AUTHENTICATION_FAILED),
+        (lambda _: nothing, token_created, ErrorCode.NONE),
+        (lambda _: nothing, lambda _: nothing, ErrorCode.SASL_AUTHENTICATION_FAILED),
+    ],
+)
+def test_a_token_is_judged_by_what_the_quorum_has_confirmed_also_of_a_super_user(
+    before: Callable[[World], Change], learns: Callable[[World], Change], error: ErrorCode
+) -> None:
+    """A token is made to be taken back. One that the node did not know at its challenge is as good as any other."""
+
+    async def story(world: World, store: Behind) -> None:
+        await before(world)()
+        user, login = Stranger(world), ScramLogin(SHA_256, TOKEN_ID, TOKEN_PASSWORD, "clientnonce", has_token=True)
+        await user.handshake(SHA_256.name)
+        final = login.answer((await user.token(login.first())).auth_bytes)
+        assert (await user.token(cast(bytes, final))).error_code == error
+        assert (user.session.stage is Stage.AUTHENTICATED) is (error is ErrorCode.NONE)
+        assert store.read_count == 1
+
+    told(story, learns, delegation_token_secret_key=TOKEN_KEY)
+
+
+def test_without_the_quorum_no_token_logs_in() -> None:
+    async def story(world: World, store: Behind) -> None:
+        await token_created(world)()
+        user, login = Stranger(world), ScramLogin(SHA_256, TOKEN_ID, TOKEN_PASSWORD, "clientnonce", has_token=True)
+        await user.handshake(SHA_256.name)
+        final = login.answer((await user.token(login.first())).auth_bytes)
+        with pytest.raises(Closed):
+            await user.token(cast(bytes, final))
+        assert user.session.stage is not Stage.AUTHENTICATED
+
+    told(story, None, delegation_token_secret_key=TOKEN_KEY)

@@ -11,14 +11,16 @@ import pytest
 from chronik.broker import authorizer
 from chronik.broker.authorizer import StandardAuthorizer
 from chronik.broker.context import Context
+from chronik.broker.delegation_tokens import DelegationTokens, KnownToken
 from chronik.broker.dispatch import Dispatcher
 from chronik.broker.quotas.client_quotas import ClientQuotas
 from chronik.broker.rule_freshness import RuleFreshness
 from chronik.broker.sasl.logins import ScramUsers
-from chronik.broker.sasl.scram import Known
+from chronik.broker.sasl.scram import Known, ScramServer
+from chronik.broker.session import Principal
 from chronik.metadata import snapshot
 from chronik.metadata.access import ALLOW, DENY, LITERAL, PREFIXED, WILDCARD, AccessRules
-from chronik.metadata.image import Image
+from chronik.metadata.image import DelegationToken, Image
 from chronik.metadata.records import AccessRuleRecord, MetadataRecord
 from chronik.security.deciding import Decision
 
@@ -128,6 +130,36 @@ def a_deleted_user_can_still_log_in(monkeypatch: pytest.MonkeyPatch) -> None:
 
     original = ScramUsers.known
     monkeypatch.setattr(ScramUsers, "known", known)
+
+
+def a_login_goes_by_tokens_of_any_age(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if a token were judged like a password in the configuration."""
+
+    def judged_by_metadata(self: ScramServer) -> Principal | None:
+        found = original.fget(self)  # type: ignore[misc]
+        return None if found is not None and found.type == "Token" else found  # type: ignore[no-any-return]
+
+    original = ScramServer.judged_by_metadata
+    monkeypatch.setattr(ScramServer, "judged_by_metadata", property(judged_by_metadata))
+
+
+def a_token_outlives_its_expiry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It lets its bearer in until the controller removes it, as in Kafka."""
+    monkeypatch.setattr(DelegationToken, "is_expired", lambda self, now_ms: False)
+
+
+def a_removed_token_can_still_log_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its keys were kept, and nobody looks whether it is there."""
+
+    def known(self: DelegationTokens, kind: Any, token_id: str) -> KnownToken:
+        found = original(self, kind, token_id)
+        kept = vars(self).setdefault("kept", {})
+        if found.token is not None:
+            kept[token_id] = found
+        return kept.get(token_id, found)  # type: ignore[no-any-return]
+
+    original = DelegationTokens.known
+    monkeypatch.setattr(DelegationTokens, "known", known)
 
 
 def quotas_are_not_enforced(monkeypatch: pytest.MonkeyPatch) -> None:

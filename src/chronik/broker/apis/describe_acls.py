@@ -14,7 +14,7 @@ from chronik.broker.linearizable_reads import reads_metadata
 from chronik.broker.permissions import CLUSTER, DESCRIBE
 from chronik.metadata.commands.delete_acls import AclFilter, checked_filter
 from chronik.metadata.errors import MetadataRefused
-from chronik.runtime.pieces import ITEMS_PER_PIECE, Work
+from chronik.runtime.pieces import ITEMS_PER_PIECE, Work, in_order
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.describe_acls import (
     AclDescription,
@@ -57,7 +57,7 @@ def describe_acls(request: DescribeAclsRequest, context: Context) -> Work[Descri
         if count % ITEMS_PER_PIECE == 0:
             yield 1
     resources = []
-    for (kind, name, pattern), rules in groupby(sorted(found), key=lambda rule: rule[:3]):
+    for (kind, name, pattern), rules in groupby((yield from in_order(found)), key=lambda rule: rule[:3]):
         acls = [
             AclDescription(
                 principal=rule.principal, host=rule.host, operation=rule.operation, permission_type=rule.permission

@@ -57,7 +57,7 @@ async def _answer(request: InitProducerIdRequest, context: Context) -> InitProdu
 
 
 async def _initialize(request: InitProducerIdRequest, context: Context) -> Initialized:
-    if (denial := _denial(request, context)) is not None:
+    if (denial := await _denial(request, context)) is not None:
         return Initialized(denial)
     has_id, has_epoch = request.producer_id != NO_PRODUCER_ID, request.producer_epoch != NO_PRODUCER_EPOCH
     if has_id != has_epoch:
@@ -90,12 +90,12 @@ async def _raise_format(context: Context) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _denial(request: InitProducerIdRequest, context: Context) -> ErrorCode | None:
+async def _denial(request: InitProducerIdRequest, context: Context) -> ErrorCode | None:
     name = request.transactional_id
     if name is not None:
         is_allowed = context.allows(WRITE, TRANSACTIONAL_ID, name)
         if request.enable_2pc:
             is_allowed = is_allowed and context.allows(TWO_PHASE_COMMIT, TRANSACTIONAL_ID, name)
         return None if is_allowed else ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    is_allowed = context.allows_on_cluster(IDEMPOTENT_WRITE, Notes.ALLOWED) or context.allows_any(WRITE, TOPIC)
+    is_allowed = context.allows_on_cluster(IDEMPOTENT_WRITE, Notes.ALLOWED) or await context.allows_any(WRITE, TOPIC)
     return None if is_allowed else ErrorCode.CLUSTER_AUTHORIZATION_FAILED

@@ -42,8 +42,7 @@ class Login:
     @property
     def judged_by_metadata(self) -> Principal | None:
         """Who logs in, if the next message completes a login that the metadata decides."""
-        user = None if self._mechanism is None else self._mechanism.judged_by_metadata
-        return None if user is None else Principal("User", user)
+        return None if self._mechanism is None else self._mechanism.judged_by_metadata
 
     def look_again(self) -> None:
         """The metadata was confirmed, and may have changed since the login began."""
@@ -99,7 +98,8 @@ class Login:
             raise
         self._mechanism = None
         lifetime_ms = self._lifetime_ms(mechanism.name, outcome.expires_ms)
-        session.logged_in(principal, NEVER_NS if lifetime_ms is None else now_ns + lifetime_ms * NS_PER_MS)
+        until_ns = NEVER_NS if lifetime_ms is None else now_ns + lifetime_ms * NS_PER_MS
+        session.logged_in(principal, until_ns, has_token=outcome.has_token)
         self._logins.accepted()
         return Step(outcome.token, lifetime_ms or 0)
 

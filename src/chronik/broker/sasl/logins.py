@@ -22,6 +22,7 @@ from chronik.wire.sasl_clients import NONCE_CHARS, PLAIN, nonce_of
 from chronik.wire.scram import KINDS, ScramKind
 
 if TYPE_CHECKING:
+    from chronik.broker.delegation_tokens import DelegationTokens
     from chronik.broker.live_settings import LiveSettings
     from chronik.broker.metrics import Metrics
     from chronik.broker.settings.sasl import SaslListener
@@ -67,11 +68,13 @@ class ListenerLogins:
         randomness: Randomness,
         clock: Clock,
         metrics: Metrics,
+        tokens: DelegationTokens,
         signing_keys: SigningKeys | None = None,
     ) -> None:
         """`signing_keys` is for OAUTHBEARER. A listener that had none at the start does not serve it."""
         self._listener, self._live_settings = listener, live_settings
         self._users, self._randomness, self._clock, self._metrics = users, randomness, clock, metrics
+        self._tokens = tokens
         self._signing_keys = signing_keys
         self._refusals = Refusals(log)
 
@@ -100,7 +103,9 @@ class ListenerLogins:
             return OAuthBearerServer(self._signing_keys.verify)
         kind = KINDS[name]
         nonce = nonce_of(self._randomness.bytes(NONCE_CHARS))
-        return ScramServer(kind, lambda user: self._users.known(kind, user), nonce)
+        tokens = self._tokens
+        token_lookup = (lambda token_id: tokens.known(kind, token_id)) if tokens.is_enabled else None
+        return ScramServer(kind, lambda user: self._users.known(kind, user), nonce, token_lookup)
 
     def accepted(self) -> None:
         self._metrics.logins += 1

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from chronik.broker.errors import BrokerError
+from chronik.broker.session import Principal
 
 INVALID_CREDENTIALS = (
     "Authentication failed during authentication due to invalid credentials with SASL mechanism {mechanism}"
@@ -35,14 +36,15 @@ class Accepted(NamedTuple):
     token: bytes  # the broker's last message
     user: str
     expires_ms: int | None = None  # wall time at which the credential expires; None: it does not
+    has_token: bool = False  # the credential is a delegation token; `user` is its owner
 
 
 class ServerMechanism(Protocol):
     name: str
 
     @property
-    def judged_by_metadata(self) -> str | None:
-        """The user, if the next message is judged by what the metadata says about this user."""
+    def judged_by_metadata(self) -> Principal | None:
+        """Who logs in, if the next message is judged by what the metadata says about this user or token."""
 
     def look_again(self) -> None:
         """The metadata is newer than it was at the last step, and what it said then may have been wrong."""

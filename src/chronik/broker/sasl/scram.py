@@ -1,4 +1,6 @@
-"""SASL SCRAM (RFC 5802) for a broker: it checks a proof against the keys that the metadata holds for the user.
+"""SASL SCRAM (RFC 5802) for a broker: it checks a proof against the keys that the metadata holds for the user, or
+against those of a delegation token, if the client says tokenauth=true. Then the user is the id of the token, and its
+owner is who has logged in.
 
 A user that does not exist is challenged like any other, with a salt and iterations that look like those of the others
 and are always the same for this name, and fails where a wrong password fails. Kafka tells who exists: there an unknown
@@ -12,10 +14,13 @@ import hmac
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from chronik.broker.delegation_tokens import KnownToken
 from chronik.broker.sasl.mechanism import INVALID_CREDENTIALS, Accepted, Challenge, LoginRefused
+from chronik.broker.session import Principal
 from chronik.metadata.image import ScramCredential
 from chronik.wire.scram import (
     ITERATIONS_MIN,
+    TOKEN_AUTH,
     BadScramMessage,
     ClientFirst,
     Keys,
@@ -28,7 +33,6 @@ from chronik.wire.scram import (
     server_signature,
 )
 
-TOKEN_AUTH: Final = "tokenauth"  # noqa: S105 - an extension of Kafka's: the user is the id of a delegation token
 SALT_BYTES: Final = 24
 _LETTERS: Final = b"0123456789abcdefghijklmnopqrstuvwxyz"  # what Kafka's own tools draw salts from
 
@@ -45,6 +49,7 @@ class Known(NamedTuple):
 
 
 Lookup = Callable[[str], Known]
+TokenLookup = Callable[[str], KnownToken]
 
 
 class _Asked(NamedTuple):
@@ -52,22 +57,29 @@ class _Asked(NamedTuple):
     challenge: bytes
     credential: ScramCredential
     exists: bool
+    is_token: bool
 
 
 class ScramServer:
-    def __init__(self, kind: ScramKind, lookup: Lookup, nonce: str) -> None:
-        """`nonce` is fresh for each login."""
+    def __init__(self, kind: ScramKind, lookup: Lookup, nonce: str, token_lookup: TokenLookup | None = None) -> None:
+        """`nonce` is fresh for each login. No `token_lookup`: there are no delegation tokens."""
         self.name = kind.name
-        self._kind, self._lookup, self._nonce = kind, lookup, nonce
+        self._kind, self._lookup, self._nonce, self._token_lookup = kind, lookup, nonce, token_lookup
         self._asked: _Asked | None = None  # from the first message on
 
     @property
-    def judged_by_metadata(self) -> str | None:
-        return None if self._asked is None else self._asked.first.user
+    def judged_by_metadata(self) -> Principal | None:
+        """A token is judged by current metadata even if its owner is a super user: it is made to be revoked."""
+        if self._asked is None:
+            return None
+        return Principal("Token" if self._asked.is_token else "User", self._asked.first.user)
 
     def look_again(self) -> None:
-        """A user whose credential is gone or another one fails where a wrong password fails."""
-        if self._asked is not None and self._lookup(self._asked.first.user).credential != self._asked.credential:
+        """A user whose credential is gone or another one fails where a wrong password fails. A token is looked up
+        again in any case: its challenge is the same whether it exists or not, so one that is new here is accepted."""
+        if self._asked is None or self._asked.is_token:
+            return
+        if self._lookup(self._asked.first.user).credential != self._asked.credential:
             self._asked = self._asked._replace(exists=False)
 
     def step(self, message: bytes) -> Challenge | Accepted:
@@ -84,23 +96,36 @@ class ScramServer:
                 asked.user,
             )
         if asked.extensions.get(TOKEN_AUTH, "").lower() == "true":
-            raise self._refusal(asked.user)  # there are no delegation tokens
+            if self._token_lookup is None:
+                raise self._refusal(asked.user)
+            credential, token = self._token_lookup(asked.user)
+            return self._ask(asked, credential, exists=token is not None, is_token=True)
         known = self._lookup(asked.user)
         made_up = pretended(self._kind, asked.user, known)  # for everybody: it takes time
         credential = known.credential or made_up
+        return self._ask(asked, credential, exists=known.credential is not None, is_token=False)
+
+    def _ask(self, asked: ClientFirst, credential: ScramCredential, *, exists: bool, is_token: bool) -> Challenge:
         challenge = server_first(asked.nonce + self._nonce, credential.salt, credential.iterations)
-        self._asked = _Asked(asked, challenge, credential, known.credential is not None)
+        self._asked = _Asked(asked, challenge, credential, exists, is_token)
         return Challenge(challenge)
 
     def _accept(self, message: bytes, asked: _Asked) -> Accepted:
-        first, challenge, credential, exists = asked
+        first, challenge, credential, exists, is_token = asked
+        token = None
+        if is_token and self._token_lookup is not None:
+            credential, token = self._token_lookup(first.user)
+            exists = token is not None
         final = read_client_final(message)
         auth_message = b",".join((first.bare, challenge, final.bare))
         keys = Keys(credential.stored_key, credential.server_key)
         is_right = is_proof(self._kind, keys, auth_message, final.proof)
         if not (is_right and exists and final.nonce == first.nonce + self._nonce and final.binding == first.binding):
             raise self._refusal(first.user)
-        return Accepted(server_final(server_signature(self._kind, keys, auth_message)), first.user)
+        last = server_final(server_signature(self._kind, keys, auth_message))
+        if token is None:
+            return Accepted(last, first.user)
+        return Accepted(last, token.owner.partition(":")[2], min(token.expiry_ms, token.max_ms), has_token=True)
 
     def _refusal(self, user: str = "") -> LoginRefused:
         return LoginRefused(INVALID_CREDENTIALS.format(mechanism=self.name), user)

@@ -12,6 +12,7 @@ from itertools import groupby
 from chronik.catalogue.broker_values import ACTED_ON
 from chronik.catalogue.definitions import Definition, UpdateMode
 from chronik.catalogue.tls_keys import TLS_KEYS
+from chronik.catalogue.token_keys import TOKEN_KEYS
 from chronik.catalogue.topic_keys import TOPIC_CONFIGS
 from chronik.catalogue.without_effect import WITHOUT_EFFECT
 
@@ -60,7 +61,7 @@ def document() -> str:
 
 
 def _acting() -> Iterator[str]:
-    for section, definitions in _sections((*ACTED_ON.values(), *TLS_KEYS.values())):
+    for section, definitions in _sections((*ACTED_ON.values(), *TLS_KEYS.values(), *TOKEN_KEYS.values())):
         yield f"\n## {section}\n\n| key | type | default | change | what it does |\n|---|---|---|---|---|\n"
         for each in definitions:
             allowed = f" Allowed: {each.describe_allowed()}." if each.allowed else ""

@@ -19,10 +19,12 @@ from chronik.broker.settings.tls import QUORUM_PRINCIPALS, quorum_principals, re
 from chronik.catalogue.broker_keys import BROKER_KEYS
 from chronik.catalogue.broker_values import ACTED_ON
 from chronik.catalogue.tls_keys import TLS_KEYS
+from chronik.catalogue.token_keys import TOKEN_KEYS
 from chronik.runtime.permissions import others_may_read
 from chronik.security.token_source import READ_TIMEOUT
 from chronik.wire.oauthbearer import OAUTHBEARER
 from chronik.wire.sasl_clients import MECHANISMS, PLAIN
+from chronik.wire.scram import KINDS
 
 if TYPE_CHECKING:
     from chronik.broker.settings.settings import Settings
@@ -52,6 +54,10 @@ NO_SASL = (
     "access is not restricted by it, because no listener asks for logins: map one to SASL_SSL or SASL_PLAINTEXT by "
     "listener.security.protocol.map, or remove the key"
 )
+NO_SCRAM = (
+    "access is not restricted by it, because no listener has logins by SCRAM, which delegation tokens need: add "
+    "SCRAM-SHA-512 to sasl.enabled.mechanisms of a SASL listener, or remove the key"
+)
 NO_BEARER = (
     "access is not restricted by it, because it is a key of OAUTHBEARER, which the listener does not have: add it to "
     "sasl.enabled.mechanisms, or remove the key"
@@ -77,6 +83,8 @@ def require_no_restriction(static: Mapping[str, str], with_logins: Mapping[str, 
 
 def _why_idle(key: str, served: Mapping[str, Collection[str]]) -> str:
     """Why a key that restricts access has no effect; empty if it has."""
+    if key in TOKEN_KEYS:
+        return "" if any(set(each) & set(KINDS) for each in served.values()) else NO_SCRAM
     if key in SASL_KEYS:
         return _why_idle_on(key, "", served)
     if key.lower().startswith(LISTENER_PREFIX):

@@ -34,7 +34,7 @@ log = logging.getLogger("chronik.broker.settings")
 
 @dataclass(frozen=True)
 class Settings(BrokerValues):
-    layers: Layers  # the values as text, and where each was set
+    layers: Layers = field(repr=False)  # the values as text, secrets among them, and where each was set
     machine: Machine
 
     node_id: int
@@ -58,6 +58,10 @@ class Settings(BrokerValues):
     sasl_listeners: Mapping[str, SaslListener]  # by name: those that ask for a login
     broker_login: BrokerLogin | None  # how this broker logs in to others; None: they meet on a listener without logins
     access_policy: Policy | None  # None: everybody may do everything
+    delegation_token_max_lifetime_ms: int
+    delegation_token_expiry_time_ms: int
+    delegation_token_expiry_check_interval_ms: int
+    delegation_token_key: bytes = field(repr=False)  # empty: there are no delegation tokens
     quorum_secret: bytes = field(repr=False)  # empty: the quorum's nodes prove nothing to each other
 
     @classmethod

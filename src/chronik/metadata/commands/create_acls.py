@@ -19,6 +19,8 @@ from chronik.wire.notation import Struct, boolean, int8, int16, string
 
 RULES_MAX: Final = 100_000  # every node holds all of them in memory
 TEXT_BYTES_MAX: Final = 32_767  # what a string of the older versions can hold, in which rules are described too
+# A request is compared with the prefixes of each length that occurs: this bounds how many there can be.
+PREFIX_CHARS_MAX: Final = 1_000
 TYPE_MAX, OPERATION_MAX = 7, 15  # Kafka's last ResourceType and AclOperation
 
 
@@ -87,6 +89,8 @@ def checked(asked: AclRule) -> AccessRule:
         refuse(ErrorCode.INVALID_REQUEST, f"the only resource of type CLUSTER is {CLUSTER_RESOURCE}")
     if ":" not in asked.principal:
         refuse(ErrorCode.INVALID_REQUEST, f"principal {asked.principal!r} has no type: write User:{asked.principal}")
+    if asked.pattern_type == PREFIXED and len(asked.resource_name) > PREFIX_CHARS_MAX:
+        refuse(ErrorCode.INVALID_REQUEST, f"a prefix has {len(asked.resource_name)} letters, over {PREFIX_CHARS_MAX}")
     for text in (asked.resource_name, asked.principal, asked.host):
         if len(text.encode()) > TEXT_BYTES_MAX:
             refuse(ErrorCode.INVALID_REQUEST, f"an ACL has a text of {len(text.encode())} bytes, over {TEXT_BYTES_MAX}")

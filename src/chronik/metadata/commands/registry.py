@@ -12,8 +12,10 @@ from chronik.metadata.commands.alter_partition import AlterPartition
 from chronik.metadata.commands.alter_reassignments import AlterReassignments
 from chronik.metadata.commands.alter_scram_credentials import AlterScramCredentials
 from chronik.metadata.commands.broker_heartbeat import BrokerHeartbeat
+from chronik.metadata.commands.change_delegation_token import ChangeDelegationToken
 from chronik.metadata.commands.command import Command
 from chronik.metadata.commands.create_acls import CreateAcls
+from chronik.metadata.commands.create_delegation_token import CreateDelegationToken
 from chronik.metadata.commands.create_partitions import CreatePartitions
 from chronik.metadata.commands.create_topics import CreateTopics
 from chronik.metadata.commands.delete_acls import DeleteAcls
@@ -22,6 +24,7 @@ from chronik.metadata.commands.describe_quorum import DescribeQuorum
 from chronik.metadata.commands.elect_leaders import ElectLeaders
 from chronik.metadata.commands.fence_broker import FenceBroker
 from chronik.metadata.commands.register_broker import RegisterBroker
+from chronik.metadata.commands.remove_expired_tokens import RemoveExpiredTokens
 from chronik.metadata.commands.remove_voter import RemoveVoter
 from chronik.metadata.commands.report_lost_replicas import ReportLostReplicas
 from chronik.metadata.commands.unregister_broker import UnregisterBroker
@@ -49,5 +52,8 @@ COMMANDS: tuple[type[Command[Any]], ...] = (
     AlterScramCredentials,
     CreateAcls,
     DeleteAcls,
+    CreateDelegationToken,
+    ChangeDelegationToken,
+    RemoveExpiredTokens,
 )
 NUMBER_OF = {command: number for number, command in enumerate(COMMANDS)}

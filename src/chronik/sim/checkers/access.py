@@ -1,5 +1,5 @@
-"""Invariant 24: every request is allowed or denied as the ACLs say, every login accepted or refused as the users are,
-and a produce is slowed down as the quotas say.
+"""Invariant 24: every request is allowed or denied as the ACLs say, every login accepted or refused as the users
+and delegation tokens are, and a produce is slowed down as the quotas say.
 
 Judged twice, by a model that shares no code with the product (`access_model`). What a node answers must follow from
 metadata that the node had while it was asked. And it must follow from metadata that the cluster had then, or at most a
@@ -20,6 +20,7 @@ from chronik.metadata.image import Image
 from chronik.runtime.units import NS_PER_MS
 from chronik.sim.checkers.access_model import may
 from chronik.sim.checkers.interface import Checker
+from chronik.sim.clock import WALL_MS
 from chronik.sim.cluster import SimCluster, SimMachine
 from chronik.sim.history import OK, REFUSED, History, Operation
 from chronik.sim.programs import host_of
@@ -32,6 +33,7 @@ SESSION_MS: Final = 3000  # broker.session.timeout.ms of the scenario
 # A change counts from when a first node shows it, and holds for all who have a lease when it is acknowledged, which is
 # a round trip later. Nodes look at their lease ten times a second.
 SLACK_MS: Final = 1500
+CLOCK_NS: Final = 2_000 * NS_PER_MS  # by which clocks of nodes differ from the world's
 
 
 class Asked(NamedTuple):
@@ -50,6 +52,12 @@ class Tried(NamedTuple):
     stored_key: bytes
 
 
+class TriedToken(NamedTuple):
+    """A login with a delegation token and its right secret."""
+
+    token_id: str
+
+
 class Produced(NamedTuple):
     code: int
     throttle_ms: int
@@ -61,9 +69,10 @@ class Facts(NamedTuple):
     rules: AccessRules
     stored_keys: Mapping[str, bytes]  # by user
     rates: Mapping[str | None, float]  # of produce, by user; None: of users without a rate of their own
+    token_ends_ms: Mapping[str, int]  # by id, wall time
 
 
-NO_FACTS: Final = Facts(NO_ACCESS_RULES, {}, {})
+NO_FACTS: Final = Facts(NO_ACCESS_RULES, {}, {}, {})
 
 
 class Held(NamedTuple):
@@ -83,8 +92,8 @@ class AsTheNodeKnew(Checker):
 
     def saw_image(self, machine: SimMachine, image: Image) -> None:
         host = host_of(machine.node_id)
-        sources = (image.access, image.scram, image.quotas)
-        if all(new is old for new, old in zip(sources, self._seen.get(host, (None,) * 3), strict=True)):
+        sources = (image.access, image.scram, image.quotas, image.tokens)
+        if all(new is old for new, old in zip(sources, self._seen.get(host, (None,) * 4), strict=True)):
             return
         self._seen[host] = sources
         self._held.setdefault(host, []).append(Held(self.world.time.now_ns, facts_of(image)))
@@ -124,7 +133,8 @@ def facts_of(image: Image) -> Facts:
         for entity, limits in image.quotas.items()
         if len(entity) == 1 and entity[0][0] == "user" and PRODUCER_BYTE_RATE in limits
     }
-    return Facts(image.access, stored_keys, rates)
+    token_ends_ms = {token_id: min(token.expiry_ms, token.max_ms) for token_id, token in image.tokens.items()}
+    return Facts(image.access, stored_keys, rates, token_ends_ms)
 
 
 def judged(history: History) -> Iterable[Operation]:
@@ -142,7 +152,10 @@ def during(held: list[Held], since_ns: int, until_ns: int) -> list[Facts]:
 
 
 def judge(checker: Checker, operation: Operation, candidates: list[Facts]) -> None:
-    if operation.kind == LOG_IN:
+    if isinstance(operation.value, TriedToken):
+        answers = {answer for facts in candidates for answer in token_answers(facts, operation)}
+        words = ("was accepted", "was refused")
+    elif operation.kind == LOG_IN:
         tried: Tried = operation.value
         answers = {facts.stored_keys.get(tried.user) == tried.stored_key for facts in candidates}
         words = ("was accepted", "was refused")
@@ -153,6 +166,18 @@ def judge(checker: Checker, operation: Operation, candidates: list[Facts]) -> No
     if (operation.status == OK) not in answers:
         did = words[0] if operation.status == OK else words[1]
         checker.violated(f"{operation} {did}, by none of {len(candidates)} states of the metadata")
+
+
+def token_answers(facts: Facts, operation: Operation) -> set[bool]:
+    """Whether a token that these facts hold has expired is decided by the clock of the node, so near its end both will
+    do."""
+    ends_ms = facts.token_ends_ms.get(operation.value.token_id)
+    if ends_ms is None:
+        return {False}
+    ends_ns = (ends_ms - WALL_MS) * NS_PER_MS
+    may_hold = operation.invoked_ns <= ends_ns + CLOCK_NS
+    may_have_ended = (operation.returned_ns or 0) >= ends_ns - CLOCK_NS
+    return {answer for answer, may in ((True, may_hold), (False, may_have_ended)) if may}
 
 
 def judge_wait(checker: Checker, operation: Operation, candidates: list[Facts]) -> None:

@@ -1,0 +1,90 @@
+"""Delegation tokens on one node: their secrets, which are in no record and no log, and who may ask for tokens.
+
+The secret of a token is HMAC-SHA512 of its id with delegation.token.secret.key. Its base64 text is the password of
+logins by SCRAM, whose user is the id. Salts are made of the id too, for ids that do not exist as well, so that nobody
+can tell them from others by an answer. Ids are random: who knows one has seen the token.
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from chronik.broker.session import ANONYMOUS
+from chronik.metadata.image import DelegationToken, Image, ScramCredential
+from chronik.wire.scram import ITERATIONS_MIN, ScramKind, keys_of, salted_password
+
+if TYPE_CHECKING:
+    from chronik.broker.session import Session
+
+_LETTERS: Final = b"0123456789abcdefghijklmnopqrstuvwxyz"  # what Kafka draws salts from
+SALT_BYTES: Final = 25
+
+
+class KnownToken(NamedTuple):
+    """What a login needs to know of a token. `token` is None if it does not exist or has expired."""
+
+    credential: ScramCredential
+    token: DelegationToken | None
+
+
+class DelegationTokens:
+    def __init__(self, key: bytes, image: Callable[[], Image], wall_ms: Callable[[], int]) -> None:
+        self._key, self._image, self._wall_ms = key, image, wall_ms
+        self._seen: Mapping[str, DelegationToken] | None = None  # the tokens that the secrets below are of
+        self._hmacs: dict[str, bytes] = {}  # by id
+        self._ids: dict[bytes, str] = {}  # by HMAC
+        self._credentials: dict[tuple[str, str], ScramCredential] = {}  # by mechanism and id
+
+    @property
+    def is_enabled(self) -> bool:
+        return bool(self._key)
+
+    def hmac_of(self, token_id: str) -> bytes:
+        return hmac.digest(self._key, token_id.encode(), "sha512")
+
+    def id_of(self, secret: bytes) -> str | None:
+        """Of the token with this HMAC."""
+        self._look()
+        return self._ids.get(secret)
+
+    def known(self, kind: ScramKind, token_id: str) -> KnownToken:
+        token = self._image().tokens.get(token_id)
+        drawn = hmac.digest(self._key, f"{kind.name} {token_id}".encode(), "sha512")
+        if token is None or token.is_expired(self._wall_ms()):
+            made_up = drawn[: kind.size_bytes]  # no password fits it
+            return KnownToken(ScramCredential(_salt(drawn), made_up, made_up, ITERATIONS_MIN), None)
+        self._look()
+        credential = self._credentials.get((kind.name, token_id))
+        if credential is None:  # once for each token and mechanism: it takes milliseconds
+            password = base64.b64encode(self.hmac_of(token_id)).decode()
+            keys = keys_of(kind, salted_password(kind, password, _salt(drawn), ITERATIONS_MIN))
+            credential = ScramCredential(_salt(drawn), keys.stored_key, keys.server_key, ITERATIONS_MIN)
+            self._credentials[kind.name, token_id] = credential
+        return KnownToken(credential, token)
+
+    def _look(self) -> None:
+        """Computes the secrets of new tokens and forgets those of old ones."""
+        tokens = self._image().tokens
+        if tokens is self._seen:
+            return
+        for token_id in [each for each in self._hmacs if each not in tokens]:
+            del self._ids[self._hmacs.pop(token_id)]
+        self._credentials = {key: each for key, each in self._credentials.items() if key[1] in tokens}
+        for token_id in tokens:
+            if token_id not in self._hmacs:
+                self._hmacs[token_id] = secret = self.hmac_of(token_id)
+                self._ids[secret] = token_id
+        self._seen = tokens
+
+
+def _salt(drawn: bytes) -> bytes:
+    return bytes(_LETTERS[each % len(_LETTERS)] for each in drawn[-SALT_BYTES:])
+
+
+def may_ask(session: Session) -> bool:
+    """Whether tokens may be asked for on this connection: its caller must have proved who it is, not with a token."""
+    is_known = session.login is not None or session.principal != ANONYMOUS
+    return is_known and not session.has_token
