@@ -18,9 +18,11 @@ from chronik.metadata.image import View
 from chronik.metadata.records import (
     AccessRuleRecord,
     ClientQuotaRecord,
+    DelegationTokenRecord,
     FeatureLevelRecord,
     MetadataRecord,
     RemoveAccessRuleRecord,
+    RemoveDelegationTokenRecord,
     RemoveScramCredentialRecord,
     ScramCredentialRecord,
     ScramSecretRecord,
@@ -30,7 +32,7 @@ from chronik.wire.error_codes import ErrorCode
 FORMAT_FEATURE = "chronik.format"
 
 FIRST = 1  # also of a cluster that names no level
-SECURITY_AND_TRANSACTIONS = 2  # users, access rules and quotas; transactions, with their markers and indexes
+SECURITY_AND_TRANSACTIONS = 2  # users, access rules, quotas, tokens; transactions, with their markers and indexes
 NEWEST = SECURITY_AND_TRANSACTIONS
 
 LEVEL_OF: dict[type[MetadataRecord], int] = {
@@ -40,6 +42,8 @@ LEVEL_OF: dict[type[MetadataRecord], int] = {
     ScramCredentialRecord: SECURITY_AND_TRANSACTIONS,
     RemoveScramCredentialRecord: SECURITY_AND_TRANSACTIONS,
     ScramSecretRecord: SECURITY_AND_TRANSACTIONS,
+    DelegationTokenRecord: SECURITY_AND_TRANSACTIONS,
+    RemoveDelegationTokenRecord: SECURITY_AND_TRANSACTIONS,
 }
 
 
