@@ -36,7 +36,7 @@ def test_kafkas_command_manages_tokens_and_a_java_client_logs_in(
     try:
         tokens = "DelegationTokenCommand"
         made = tools.run(tokens, *where, "--create", "--max-life-time-period", "-1", "--renewer-principal", "User:bob")
-        found = re.search(r"^(\S{22})\s+(\S{88})\s+User:alice\s+User:alice\s+User:bob", made, re.MULTILINE)
+        found = re.search(r"^(\S{22})\s+(\S{88})\s+User:alice\s+User:alice\s+\[User:bob\]", made, re.MULTILINE)
         assert found is not None, made
         token_id, secret = found.groups()
         described = tools.run(tokens, *where, "--describe", "--owner-principal", "User:alice")
