@@ -52,6 +52,10 @@ ASKING: Final[dict[str, str]] = {
     "cluster rebalance": "",
     "cluster decommission": "2",
     "doctor": "",
+    "token create": "",
+    "token list": "",
+    "token renew": "x",
+    "token expire": "x",
     "compat": "--live",
     "debug compare-replicas": "x",
     "sql": "SELECT * FROM x",
@@ -67,6 +71,8 @@ ASKING: Final[dict[str, str]] = {
 }
 # These take the options of a cluster and ask it nothing, or ask the driver of a running pipeline.
 NOT_ASKING: Final = {"context add", "pipeline init", "pipeline test", "pipeline stop"}
+# These read a backup first; tests/backup has some.
+NEEDING_A_BACKUP: Final = {"restore"}
 
 
 # What a node answers from what it knows by itself.

@@ -17,7 +17,15 @@ from chronik.client.routing import ClusterClient
 from chronik.runtime.real import real_runtime
 from chronik.testing import Cluster
 from tests.cli.conftest import Run
-from tests.cli.every_command import ANSWERED_BY_ANY_NODE, ASKING, NEEDING_SPARK, NOT_ASKING, every_leaf, options_of
+from tests.cli.every_command import (
+    ANSWERED_BY_ANY_NODE,
+    ASKING,
+    NEEDING_A_BACKUP,
+    NEEDING_SPARK,
+    NOT_ASKING,
+    every_leaf,
+    options_of,
+)
 from tests.house.repository import SOURCE
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("quorum-lost")]
@@ -147,7 +155,7 @@ def test_no_command_waits_for_a_quorum_that_is_lost(chronik: Run, leaf: str, pip
 def test_every_command_that_asks_a_cluster_is_tried_without_a_quorum() -> None:
     """A command that is added later must not be forgotten."""
     asking = {" ".join(leaf) for leaf in every_leaf() if "--bootstrap" in options_of(leaf)}
-    assert asking == ASKING.keys() | NOT_ASKING
+    assert asking == ASKING.keys() | NOT_ASKING | NEEDING_A_BACKUP
 
 
 def test_a_node_that_hangs_does_not_count_as_answering(

@@ -1,7 +1,7 @@
-"""Adding a node to the quorum while somebody looks on: how far it is, and what remains when they stop.
+"""Adds a node to the quorum, shows its progress, and after Ctrl-C says what remains to be done.
 
-The cluster adds the node, within its time limit; then it votes, or the cluster has forgotten it. Whoever stops looking
-on stops nothing, because the cluster changes one member at a time and finishes what it has begun.
+The cluster adds the node within a time limit; then the node votes, or the cluster forgets it. Ctrl-C ends only the
+display, because the cluster changes one member at a time and finishes what it has begun.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`chronik token`: delegation tokens, with which programs log in as a user without its password."""
+"""`chronik token`: delegation tokens. Programs use them to log in as a user without its password."""
 
 from __future__ import annotations
 

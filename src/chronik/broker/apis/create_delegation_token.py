@@ -1,4 +1,4 @@
-"""CreateDelegationToken (key 38): creates a token with which its bearer can log in as the owner until it expires.
+"""CreateDelegationToken (key 38): creates a token. Its bearer can log in as the owner until it expires.
 
 Checks, in Kafka's order: the connection, the permission to create tokens for another owner, the renewers, whether
 tokens are turned on. A token for a super user can be created only by a super user, and its owner must be a user; Kafka
