@@ -30,7 +30,7 @@ def test_bash_completes_nouns_verbs_and_options(run_command: Run, tmp_path: Path
         command = ["bash", "-c", ASK, "bash", str(script), *words]
         return set(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
 
-    assert offered("chronik", "to") == {"topic"}
+    assert offered("chronik", "top") == {"topic"}
     assert offered("chronik", "topic", "de") >= {"describe", "delete"}
     assert "--replication-factor" in offered("chronik", "topic", "create", "--re")
 
@@ -62,7 +62,7 @@ def test_zsh_completes_nouns_verbs_and_options(run_command: Run, tmp_path: Path)
             shell.kill()
         os.close(ours)
 
-    typed("chronik to\t", "chronik topic")
+    typed("chronik top\t", "chronik topic")
     typed("chronik topic cr\t", "chronik topic create")
     typed("chronik topic create --replication-f\t", "--replication-factor")
 
@@ -83,6 +83,6 @@ def test_fish_completes_nouns_verbs_and_options(run_command: Run, tmp_path: Path
         assert done.stderr == ""
         return {each.partition("\t")[0] for each in done.stdout.splitlines()}
 
-    assert "topic" in offered("chronik to")
+    assert "topic" in offered("chronik top")
     assert {"describe", "delete"} <= offered("chronik topic de")
     assert "--replication-factor" in offered("chronik topic create --re")
