@@ -13,6 +13,27 @@ pytestmark = pytest.mark.slow
 
 CASES = [
     Found(
+        "damage",
+        seed=319,
+        faults=[
+            Fault(571, "kill", 1, duration_ms=3),
+            Fault(4939, "rot", 1, duration_ms=1, amount=436005),
+            Fault(6853, "power", 3, duration_ms=2348, other=1),
+            Fault(8164, "slow link", 0, duration_ms=3766, other=1, amount=204),
+            Fault(11182, "kill", 1, duration_ms=1),
+        ],
+        story="the checker took a damaged log, killed while it was copied again, for one that recovery had cut",
+    ),
+    Found(
+        "access",
+        seed=381,
+        faults=[
+            Fault(2935, "mute", 0, duration_ms=2153, other=3),
+            Fault(4667, "cut", 0, duration_ms=4000, other=3),
+        ],
+        story="a node that learned of a new password in the middle of a login refused the right one",
+    ),
+    Found(
         "members",
         seed=0,
         faults=[

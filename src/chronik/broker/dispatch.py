@@ -182,8 +182,9 @@ class Dispatcher:
             except MetadataError as fault:
                 raise Unanswerable(f"cannot confirm the ACLs and users: {fault}") from fault
             freshness.confirmed(asked_ns)
-            if connection.session.login is not None:
-                connection.session.login.look_again()
+            login = connection.session.login
+            if login is not None and not login.look_again():
+                raise Unanswerable("the user's password was set after this login began: the client has to log in again")
             answer = self.answer(frame, connection)
         finally:
             connection.go_on()

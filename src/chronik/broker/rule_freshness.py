@@ -5,7 +5,8 @@ as during an election of the quorum's leader, the node goes on by the rules that
 try again. After broker.session.timeout.ms without a lease the controller no longer counts on this node either. From
 then on a request waits until the leader of the quorum has confirmed the image; if it does not, the connection is
 closed, and the client goes to another node. So does the last message of a login by SCRAM, because a session that an old
-password has opened would outlive the loss of the quorum.
+password has opened would outlive the loss of the quorum. If the password was set since the first message, the
+connection is closed as well, because the proof that the client sends belongs to the old salt.
 
 Super users do not depend on rules, so they do not wait, and neither do their logins: an operator must be able to look
 at a cluster without a quorum. Until it has the quorum again, a node accepts the last password of a super user that it

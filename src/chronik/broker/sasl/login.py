@@ -44,10 +44,9 @@ class Login:
         """Who logs in, if the next message completes a login that the metadata decides."""
         return None if self._mechanism is None else self._mechanism.judged_by_metadata
 
-    def look_again(self) -> None:
-        """The metadata was confirmed, and may have changed since the login began."""
-        if self._mechanism is not None:
-            self._mechanism.look_again()
+    def look_again(self) -> bool:
+        """The metadata was confirmed and may have changed since the login began. False: the client must begin again."""
+        return self._mechanism is None or self._mechanism.look_again()
 
     @property
     def refusal_delay_s(self) -> float:

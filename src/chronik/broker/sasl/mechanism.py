@@ -46,7 +46,8 @@ class ServerMechanism(Protocol):
     def judged_by_metadata(self) -> Principal | None:
         """Who logs in, if the next message is judged by what the metadata says about this user or token."""
 
-    def look_again(self) -> None:
-        """The metadata is newer than it was at the last step, and what it said then may have been wrong."""
+    def look_again(self) -> bool:
+        """The metadata is newer than it was at the last step. False: the client's next message answers a challenge that
+        is out of date, so nothing can be said about it."""
 
     def step(self, message: bytes) -> Challenge | Accepted: ...

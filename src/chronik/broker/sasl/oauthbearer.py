@@ -30,8 +30,9 @@ class OAuthBearerServer:
         self._verify = verify
         self._refused = ""  # why the token was not accepted, once that is told
 
-    def look_again(self) -> None:
+    def look_again(self) -> bool:
         """Nothing was looked up in the metadata."""
+        return True
 
     def step(self, message: bytes) -> Challenge | Accepted:
         if self._refused and message == REFUSAL_HEARD:

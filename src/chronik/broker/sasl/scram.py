@@ -74,13 +74,16 @@ class ScramServer:
             return None
         return Principal("Token" if self._asked.is_token else "User", self._asked.first.user)
 
-    def look_again(self) -> None:
-        """A user whose credential is gone or another one fails where a wrong password fails. A token is looked up
+    def look_again(self) -> bool:
+        """A user that is gone fails where a wrong password fails. One with a new credential has to begin again: the
+        client was told the salt of the old one, so even the right password has the wrong proof. A token is looked up
         again in any case: its challenge is the same whether it exists or not, so one that is new here is accepted."""
         if self._asked is None or self._asked.is_token:
-            return
-        if self._lookup(self._asked.first.user).credential != self._asked.credential:
+            return True
+        credential = self._lookup(self._asked.first.user).credential
+        if credential is None:
             self._asked = self._asked._replace(exists=False)
+        return credential in (None, self._asked.credential)
 
     def step(self, message: bytes) -> Challenge | Accepted:
         try:
