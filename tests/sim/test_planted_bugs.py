@@ -209,7 +209,7 @@ CASES = [
     Planted(loss_bugs.what_memory_has_lost_is_not_verified_again, "loss", 0, None, "22", only="live rot in segment"),
     Planted(loss_bugs.lost_replicas_are_not_reported, "loss", 4, None, ("9", "25"), only="rot in segment"),
     Planted(loss_bugs.the_controller_counts_on_lost_replicas, "loss", 4, None, ("9", "25"), only="rot in segment"),
-    Planted(loss_bugs.damage_is_forgotten_and_not_cut, "loss", 0, None, ("9", "22", "25"), only="rot in segment"),
+    Planted(loss_bugs.damage_is_forgotten_and_not_cut, "loss", 2, None, ("9", "22", "25"), only="rot in segment"),
     Planted(loss_bugs.a_voter_with_an_old_log_votes_at_once, "loss", 3, None, ("4", "25"), only="rot in raft log"),
     Planted(loss_bugs.a_repaired_directory_keeps_its_id, "loss", 100, None, ("7", "8"), only="lost journal"),
     Planted(loss_bugs.an_empty_disk_passes_for_the_old_one, "loss", 100, None, ("7", "8"), only="lost journal"),
@@ -243,7 +243,7 @@ CASES = [
             (transaction_bugs.a_new_producer_fences_nobody, 0, ("13", "14", "15")),
             (transaction_bugs.partitions_do_not_ask_whether_a_transaction_goes_on, 0, ("13", "14", "16")),
             (transaction_bugs.some_partitions_get_no_marker, 0, ("13", "14", "16")),
-            (transaction_bugs.timeouts_are_forgotten, 3, ("16", "every client", "25")),
+            (transaction_bugs.timeouts_are_forgotten, 6, ("16", "every client", "25")),
         )
     ],
     *[
