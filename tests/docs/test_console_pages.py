@@ -21,7 +21,7 @@ from tests.house.console_blocks import Shell, check, steps_of
 from tests.house.repository import ROOT, SOURCE
 
 DOCS = ROOT / "docs"
-HANDLED_ELSEWHERE = {"how-to/secure.md"}  # by tests/cli/test_how_to_secure.py
+HANDLED_ELSEWHERE = {"how-to/backup.md", "how-to/secure.md", "how-to/systemd.md"}  # by tests/cli/test_how_to_*.py
 NODES = 3
 RECORDS = "for key in a b c d; do echo $key:$key; done | chronik produce orders --key-separator : --bootstrap {}"
 
