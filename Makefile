@@ -54,7 +54,7 @@ help:  ## show this list
 demo: venv  ## run the demo
 	@$(BIN)/python tools/demo.py $(ARGS)
 
-test: jdk lint $(KAFKA_JARS) $(SPARK_JARS)  ## run everything that CI runs: lint and all tests except the long ones; about 13 minutes on 2 cores
+test: jdk lint $(KAFKA_JARS) $(SPARK_JARS)  ## run everything that CI runs: lint and all tests except the long ones; about 18 minutes on 2 cores
 	$(PYTEST) -m "not long" $(ARGS)
 
 spark: jdk venv $(SPARK_JARS) $(KAFKA_JARS)  ## run all tests that need Spark, long ones included; SPARK_KILLS=30 sets how often drivers and workers are killed
