@@ -35,21 +35,26 @@ def prompt(ask: Callable[[str], None], read: Callable[[str], str] = input) -> No
             print(file=sys.stderr)
             pending = ""
             continue
-        word = line.strip()
-        if not pending and word.lower() in ("\\q", "exit", "quit", "exit;", "quit;"):
-            return
-        if not pending and word.startswith("\\"):
-            line = _meant(word)
-        statements, pending = cut(f"{pending}\n{line}" if pending else line)
-        pending = pending if pending.strip() else ""
-        for statement in statements:
-            try:
-                ask(statement)
-            except CommandError as error:
-                complain(str(error))
-            except KeyboardInterrupt:
-                complain("cancelled")
-                break
+        try:
+            word = line.strip()
+            if not pending and word.lower() in ("\\q", "exit", "quit", "exit;", "quit;"):
+                return
+            if not pending and word.startswith("\\"):
+                line = _meant(word)
+            statements, pending = cut(f"{pending}\n{line}" if pending else line)
+            pending = pending if pending.strip() else ""
+            for statement in statements:
+                _ask(ask, statement)
+        except KeyboardInterrupt:
+            pending = ""
+            complain("cancelled")
+
+
+def _ask(ask: Callable[[str], None], statement: str) -> None:
+    try:
+        ask(statement)
+    except CommandError as error:
+        complain(str(error))
 
 
 def _meant(word: str) -> str:

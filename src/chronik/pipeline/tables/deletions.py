@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
+from chronik.pipeline.tables.exclusion import compacting
 from chronik.pipeline.tables.order import Keeping
 from chronik.pipeline.tables.place import Place
 from chronik.pipeline.tables.transactions import BatchName, commit_once
@@ -77,11 +78,14 @@ def recall(table: Place, rows: pa.Table, keeping: Keeping) -> pa.Table:
 
 def tidy(table: Place, *, kept_hours: int = KEPT_HOURS, above: int = TIDY_ABOVE) -> None:
     """Joins the files and forgets old deletions, when there are many files."""
-    found = place_of(table).find()
-    if found is None or len(found.file_uris()) <= above:
+    place = place_of(table)
+    if (found := place.find()) is None or len(found.file_uris()) <= above:
         return
-    found.delete(f"{WRITTEN_AT} < {_now_ms() - kept_hours * HOUR_MS}")
-    found.optimize.compact()
+    with compacting(place) as is_alone:
+        if is_alone:
+            found = place.load()
+            found.delete(f"{WRITTEN_AT} < {_now_ms() - kept_hours * HOUR_MS}")
+            found.optimize.compact()
 
 
 def forget(table: Place) -> None:

@@ -1,6 +1,6 @@
 """Care of a table: few large files instead of many small ones, and no files that nothing refers to.
 
-Compaction changes no row and may run beside writers: the one that commits second starts over. Vacuum deletes files that
+Compaction changes no row and runs beside no commit (`exclusion`). Vacuum deletes files that
 no recent version refers to. The files of a running batch are such files until it commits, so vacuum only deletes files
 that are older than the longest batch.
 
@@ -17,7 +17,7 @@ from typing import Final
 
 from deltalake.exceptions import DeltaError
 
-from chronik.pipeline.tables import deletions
+from chronik.pipeline.tables import deletions, exclusion
 from chronik.pipeline.tables.errors import TableError
 from chronik.pipeline.tables.options import COMPACT_ABOVE
 from chronik.pipeline.tables.place import Place
@@ -35,8 +35,17 @@ log = logging.getLogger(__name__)
 
 
 def compact(place: Place, *, above: int = COMPACT_ABOVE) -> bool:
-    """Joins small files where a partition has more than `above` of them. True when there were."""
-    table = place.load()
+    """Joins small files where a partition has more than `above` of them. True when there were.
+
+    False also if somebody commits at this moment, or if the table is not on this machine: see `exclusion`.
+    """
+    place.load()  # a table that is not there is an error, whoever holds the lock
+    with exclusion.compacting(place) as is_alone:
+        return is_alone and _compact(place, above)
+
+
+def _compact(place: Place, above: int) -> bool:
+    table = place.load()  # with the lock: what others compacted before is seen
     small = Counter(
         tuple(file.partition.values()) for file in stored_files(place, table) if file.size_bytes < SMALL_BYTES
     )

@@ -21,6 +21,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from chronik.pipeline.tables.errors import TableError
+from chronik.pipeline.tables.exclusion import committing
 from chronik.pipeline.tables.place import Place
 from chronik.runtime.invariants import check
 
@@ -62,11 +63,13 @@ def commit_once(
     """
     refusal: Exception | None = None
     for _ in range(ATTEMPTS_MAX):
-        table = place.find()
-        if name is not None and table is not None and name.is_in(table):
-            return False
+        table = None
         try:
-            attempt(table, _properties(name, notes or {}))
+            with committing(place):
+                table = place.find()
+                if name is not None and table is not None and name.is_in(table):
+                    return False
+                attempt(table, _properties(name, notes or {}))
         except (CommitFailedError, StartOver) as error:
             refusal = error
         except DeltaError as error:
