@@ -92,7 +92,7 @@ def _without_fields(sentence: str) -> str:
 def fixed_limits() -> str:
     """docs/reference/limits.md: bounds that no setting changes."""
     rows = [
-        ("requests in progress on a connection", str(limits.IN_FLIGHT_REQUESTS_MAX), "the node reads no more of them"),
+        ("requests in progress on a connection", str(limits.IN_FLIGHT_REQUESTS_MAX), "the node stops reading from it"),
         ("bytes in progress on a connection", _size(limits.IN_FLIGHT_BYTES_HIGH), "the node stops reading from it"),
         ("connections", f"{limits.CONNECTIONS_MAX:,}", "a further one is closed, with a log line"),
         ("time for a request to arrive completely", f"{limits.FRAME_SECONDS_MAX} s", "the connection is closed"),

@@ -40,7 +40,7 @@ class RecordFile:
 
 @dataclass(frozen=True, slots=True)
 class PartitionBackup:
-    """Offsets from `start_offset` to `end_offset` were read. Those that no file holds have no committed record."""
+    """The backup covers `start_offset` to `end_offset`. An offset that is in no file has no committed record."""
 
     partition: int
     start_offset: int

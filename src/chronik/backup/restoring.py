@@ -37,7 +37,7 @@ AT_ONCE: Final = 8  # partitions
 ATTEMPTS: Final = 5  # at a topic whose leader failed while markers were written
 RECREATE_PATIENCE_MS: Final = 60_000  # until a deleted topic's name is free
 SKIPPED_OFFSETS_MAX: Final = 10_000_000
-# Its value tells that a topic is unfinished: nobody else sets the largest timestamp less one.
+# Marks a topic whose restore is unfinished. No user is expected to set this value, the largest one minus 1.
 UNFINISHED_KEY: Final = "message.timestamp.after.max.ms"
 UNFINISHED: Final = str(2**63 - 2)
 WHILE_RESTORED: Final = {

@@ -73,11 +73,11 @@ DIFFERENCES: dict[str, Difference] = {
     ),
     "tokens-of-super-users": Difference(
         "CreateDelegationToken",
-        "creates a token for any owner for whom the caller has CREATE_TOKENS, also for a super user, and for an owner "
-        "that is not a user",
+        "creates a token for any owner if the caller has CREATE_TOKENS on that owner, even if the owner is a super "
+        "user or not a user",
         "answers DELEGATION_TOKEN_AUTHORIZATION_FAILED for a super user unless the caller is one, and "
         "INVALID_PRINCIPAL_TYPE for an owner that is not a user",
-        "A right to create tokens must not be a right to become a super user. Whoever logs in is a user.",
+        "The permission to create tokens must not allow a caller to become a super user, and only users log in.",
     ),
     "two-scram-mechanisms": Difference(
         "AlterUserScramCredentials",

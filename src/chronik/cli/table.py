@@ -41,9 +41,9 @@ COLUMNS = (
 def list_tables(*, storage: Storage = STORAGE, options: WatchOptions = WATCH_DEFAULTS) -> int:
     """List topics that are kept as tables: state, version, lag, dead letters. Starts no Spark.
 
-    PENDING: not begun, or nobody runs `chronik materialize`. BACKFILL: behind by more than chronik.table.target.lag.ms.
-    SUSPENDED: stopped at a record that cannot be decoded, as chronik.table.on.error=suspend says. FAILED: stopped by
-    something else, and tried again.
+    PENDING: not started, or `chronik materialize` is not running. BACKFILL: lag above chronik.table.target.lag.ms.
+    SUSPENDED: stopped at a record that cannot be decoded, because of chronik.table.on.error=suspend. FAILED: stopped by
+    another error; it is retried.
 
     For example:
       chronik table list

@@ -63,7 +63,7 @@ def create(
     Parameters
     ----------
     owner
-        User as whom the token logs in; default: you. Others need the permission CREATE_TOKENS on that user.
+        Owner of the token; default: you. Another owner requires the permission CREATE_TOKENS on that user.
     renewer
         User who may renew and expire the token, besides the owner; repeatable.
     max_lifetime

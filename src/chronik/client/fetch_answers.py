@@ -63,13 +63,13 @@ async def fetch(
     max_wait_ms: int | None = None,
     purpose: str = "fetch",
 ) -> dict[TopicPartition, Chunk | ClientError]:
-    """Asks the leader of these partitions for what stands at these offsets."""
+    """Fetches records at these offsets from the leader of these partitions."""
     told = await fetch_data(cluster, node_id, offsets, options, max_wait_ms=max_wait_ms, purpose=purpose)
     return {at: _answer(at, data, offsets[at], options.isolation_level) for at, data in told.partitions.items()}
 
 
 class ToldData(NamedTuple):
-    """What a broker told of the partitions that it was asked about, as it came."""
+    """The partitions of a response, not decoded."""
 
     partitions: dict[TopicPartition, PartitionData]
     throttle_ms: int  # above 0, a partition may be empty because of a quota
@@ -84,7 +84,7 @@ async def fetch_data(
     max_wait_ms: int | None = None,
     purpose: str = "fetch",
 ) -> ToldData:
-    """The same, for readers of whole batches."""
+    """Fetches batches at these offsets, not decoded."""
     connection = await cluster.to_node(node_id, purpose)
     wait_ms = options.max_wait_ms if max_wait_ms is None else max_wait_ms
     topology = cluster.topology
