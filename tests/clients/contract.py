@@ -27,8 +27,9 @@ def wait_until(holds: Callable[[], bool], what: str) -> None:
         time.sleep(0.02)
 
 
-class ClientContract:
-    """Subclasses give `driver`, a fixture that yields a connected Driver."""
+class GroupContract:
+    """Subclasses give `driver`, a fixture that yields a connected Driver. What a group does does not depend on its
+    protocol."""
 
     topics: ClassVar[Iterator[int]] = iter(range(1_000_000))
 
@@ -37,6 +38,66 @@ class ClientContract:
         """A new topic with three partitions, created by use (num.partitions)."""
         return f"{type(self).__name__.lower()}-{next(self.topics)}"
 
+    def test_two_members_share_the_partitions_and_one_takes_over_when_the_other_leaves(
+        self, driver: Driver, topic: str
+    ) -> None:
+        driver.produce(topic, [Sent(f"{n}", partition=n % 3) for n in range(30)])
+        group = f"group-{topic}"
+        driver.join("a", group, topic)
+        wait_until(lambda: driver.assignment("a") == [0, 1, 2], "the only member owns everything")
+        wait_until(lambda: len(driver.received("a")) == 30, "it reads everything")
+        driver.commit("a")
+        driver.join("b", group, topic)
+        wait_until(lambda: 0 < len(driver.assignment("b")) < 3, "the second member gets its share")
+        wait_until(
+            lambda: sorted(driver.assignment("a") + driver.assignment("b")) == [0, 1, 2],
+            "every partition has one owner",
+        )
+        driver.produce(topic, [Sent(f"more {n}", partition=n % 3) for n in range(30)])
+        wait_until(
+            lambda: {r.value for m in "ab" for r in driver.received(m)} >= {f"more {n}" for n in range(30)},
+            "the two of them read everything that is new",
+        )
+        driver.leave("a")
+        wait_until(lambda: driver.assignment("b") == [0, 1, 2], "the one that stays takes over")
+        driver.leave("b")
+
+    def test_a_group_goes_on_where_it_committed(self, driver: Driver, topic: str) -> None:
+        driver.produce(topic, [Sent(f"old {n}", partition=n % 3) for n in range(12)])
+        group = f"group-{topic}"
+        driver.join("first", group, topic)
+        wait_until(lambda: len(driver.received("first")) == 12, "it reads everything")
+        driver.commit("first")
+        driver.leave("first")
+        driver.produce(topic, [Sent(f"new {n}", partition=n % 3) for n in range(6)])
+        driver.join("second", group, topic)
+        wait_until(lambda: len(driver.received("second")) >= 6, "its successor reads on")
+        assert {record.value for record in driver.received("second")} == {f"new {n}" for n in range(6)}
+        driver.leave("second")
+
+
+class ConsumerGroupContract(GroupContract):
+    """The coordinator assigns (KIP-848)."""
+
+    def test_three_members_have_a_partition_each(self, driver: Driver, topic: str) -> None:
+        driver.produce(topic, [Sent(f"{n}", partition=n % 3) for n in range(30)])
+        for member in "abc":
+            driver.join(member, f"group-{topic}", topic)
+        wait_until(
+            lambda: sorted(driver.assignment(member) for member in "abc") == [[0], [1], [2]],
+            "every member has one partition",
+        )
+        wait_until(
+            lambda: (
+                {record.value for member in "abc" for record in driver.received(member)} == {f"{n}" for n in range(30)}
+            ),
+            "all of them together have read everything",
+        )
+        for member in "abc":
+            driver.leave(member)
+
+
+class ClientContract(GroupContract):
     def test_what_is_produced_is_consumed_with_keys_and_nulls(self, driver: Driver, topic: str) -> None:
         sent = [Sent("one", key="k", partition=0), Sent("", key="", partition=0), Sent(None, key="gone", partition=0)]
         offsets = driver.produce(topic, sent)
@@ -75,40 +136,3 @@ class ClientContract:
         offsets = driver.produce(topic, [Sent(f"{n}", partition=0) for n in range(100)], idempotent=True)
         assert offsets == [(0, n) for n in range(100)]
         assert [record.value for record in driver.consume(topic, 100)] == [f"{n}" for n in range(100)]
-
-    def test_two_members_share_the_partitions_and_one_takes_over_when_the_other_leaves(
-        self, driver: Driver, topic: str
-    ) -> None:
-        driver.produce(topic, [Sent(f"{n}", partition=n % 3) for n in range(30)])
-        group = f"group-{topic}"
-        driver.join("a", group, topic)
-        wait_until(lambda: driver.assignment("a") == [0, 1, 2], "the only member owns everything")
-        wait_until(lambda: len(driver.received("a")) == 30, "it reads everything")
-        driver.commit("a")
-        driver.join("b", group, topic)
-        wait_until(lambda: 0 < len(driver.assignment("b")) < 3, "the second member gets its share")
-        wait_until(
-            lambda: sorted(driver.assignment("a") + driver.assignment("b")) == [0, 1, 2],
-            "every partition has one owner",
-        )
-        driver.produce(topic, [Sent(f"more {n}", partition=n % 3) for n in range(30)])
-        wait_until(
-            lambda: {r.value for m in "ab" for r in driver.received(m)} >= {f"more {n}" for n in range(30)},
-            "the two of them read everything that is new",
-        )
-        driver.leave("a")
-        wait_until(lambda: driver.assignment("b") == [0, 1, 2], "the one that stays takes over")
-        driver.leave("b")
-
-    def test_a_group_goes_on_where_it_committed(self, driver: Driver, topic: str) -> None:
-        driver.produce(topic, [Sent(f"old {n}", partition=n % 3) for n in range(12)])
-        group = f"group-{topic}"
-        driver.join("first", group, topic)
-        wait_until(lambda: len(driver.received("first")) == 12, "it reads everything")
-        driver.commit("first")
-        driver.leave("first")
-        driver.produce(topic, [Sent(f"new {n}", partition=n % 3) for n in range(6)])
-        driver.join("second", group, topic)
-        wait_until(lambda: len(driver.received("second")) >= 6, "its successor reads on")
-        assert {record.value for record in driver.received("second")} == {f"new {n}" for n in range(6)}
-        driver.leave("second")

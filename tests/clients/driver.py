@@ -12,6 +12,7 @@ Text stands for bytes in UTF-8; null is null.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import threading
 from collections.abc import Sequence
@@ -85,11 +86,17 @@ class ProcessDriver:
         has_headers: bool = True,
         has_timestamps: bool = True,
         is_idempotent: bool = True,
+        group_protocol: str = "classic",
     ) -> None:
         self.codecs, self.has_headers = codecs, has_headers
         self.has_timestamps, self.is_idempotent = has_timestamps, is_idempotent
         self._process = subprocess.Popen(
-            [*command, bootstrap], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
+            [*command, bootstrap],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+            env={**os.environ, "CHRONIK_GROUP_PROTOCOL": group_protocol},
         )
         self._turn = threading.Lock()
 

@@ -9,7 +9,7 @@ import pytest
 
 from chronik.testing import Cluster
 from tests.clients.built import DRIVERS, built, run, skip_module_without
-from tests.clients.contract import ClientContract
+from tests.clients.contract import ClientContract, ConsumerGroupContract
 from tests.clients.driver import Driver, ProcessDriver
 
 skip_module_without("go")
@@ -46,6 +46,15 @@ class TestFranzGo(ClientContract):
     @classmethod
     def driver(cls, cluster: Cluster) -> Iterator[Driver]:
         yield from closing(ProcessDriver([program("franz")], cluster.bootstrap))
+
+
+class TestFranzGoInConsumerGroups(ConsumerGroupContract):
+    """ServerSideBalancer: the coordinator assigns."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def driver(cls, cluster: Cluster) -> Iterator[Driver]:
+        yield from closing(ProcessDriver([program("franz")], cluster.bootstrap, group_protocol="consumer"))
 
 
 def program(name: str) -> str:

@@ -9,7 +9,7 @@ import pytest
 from kafka import KafkaProducer
 
 from chronik.testing import Cluster
-from tests.clients.contract import ClientContract
+from tests.clients.contract import ClientContract, ConsumerGroupContract
 from tests.clients.driver import Driver
 from tests.clients.drivers.aiokafka import AiokafkaDriver
 from tests.clients.drivers.confluent import ConfluentDriver
@@ -22,6 +22,14 @@ class TestConfluent(ClientContract):
     @pytest.fixture
     def driver(self, cluster: Cluster) -> Iterator[Driver]:
         yield from closing(ConfluentDriver(cluster.bootstrap))
+
+
+class TestConfluentInConsumerGroups(ConsumerGroupContract):
+    """group.protocol=consumer: the coordinator assigns."""
+
+    @pytest.fixture
+    def driver(self, cluster: Cluster) -> Iterator[Driver]:
+        yield from closing(ConfluentDriver(cluster.bootstrap, group_protocol="consumer"))
 
 
 class TestKafkaPython(ClientContract):

@@ -25,6 +25,7 @@ SETTINGS = {
     "message.max.bytes": "100000",
     "log.retention.ms": "-1",  # records of scenarios are as old as they say they are
     "group.min.session.timeout.ms": "100",
+    "group.consumer.assignment.interval.ms": "0",  # whether members of a group join within it depends on the machine
     "transaction.state.log.num.partitions": "4",
 }
 

@@ -52,7 +52,7 @@ CRC_AT, BASE_TIMESTAMP_AT, PRODUCER_ID_AT = 17, 27, 43
 
 NOTHING: dict[str, tuple[object, ...]] = {
     "topic": (ZERO_UUID,),
-    "member": ("",),
+    "member": ("", None),
     "session": (0,),
     "producer": (-1,),
     "cluster": (None, ""),

@@ -81,6 +81,15 @@ CASES = [
         story="a coordinator gave up loading while its partition had too few replicas, and never tried again",
     ),
     Found(
+        "consumer-groups",
+        seed=26,
+        faults=[
+            Fault(3095, "isolate", 0, duration_ms=1363, other=2),
+            Fault(5285, "wall jump", 0, other=2, amount=-83175),
+        ],
+        story="after a clock was set back, a group waited for the old time before it assigned partitions again",
+    ),
+    Found(
         "damage",
         seed=75,
         faults=[Fault(402, "kill", 2, duration_ms=60), Fault(5947, "rot", 2, duration_ms=326, amount=433148)],

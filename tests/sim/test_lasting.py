@@ -10,7 +10,7 @@ from chronik.sim.sweep import report
 pytestmark = pytest.mark.slow
 
 # `make sim` runs all that a seed may draw.
-SURVIVED = ("dead node", "mute node", "deaf node", "slowed disk", "hung disk", "slowed link")
+SURVIVED = ("dead node", "mute node", "deaf node", "slowed disk", "hung disk", "filled disk", "slowed link")
 
 
 @pytest.mark.parametrize("fault", SURVIVED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 
 import pytest
 
@@ -125,6 +126,21 @@ def test_the_products_methods_are_charged_for_while_a_world_runs_and_as_before_b
         world.run_until(task.done, within_ms=1000)
     assert meter.longest_ns == CALLBACK_NS + 100 * PIECE_NS
     assert [each.owner.__dict__[each.method] for each in charging.CHARGED] == before
+
+
+@pytest.mark.parametrize("each", [each for each in charging.CHARGED if callable(each.price) and not each.is_after])
+def test_a_price_takes_what_its_method_takes(each: charging.Charged) -> None:
+    """By position and by name. Otherwise the product's call fails in a simulation, and only there."""
+    assert callable(each.price)
+    price, takes = (
+        inspect.signature(each.price),
+        inspect.signature(each.owner.__dict__[each.method]).parameters.values(),
+    )
+    price.bind(*takes)
+    price.bind(
+        *[one for one in takes if one.default is one.empty],
+        **{one.name: one for one in takes if one.default is not one.empty},
+    )
 
 
 def test_processes_without_a_meter_take_no_time() -> None:

@@ -16,6 +16,7 @@ from chronik.sim.scenarios import run_named
 from tests.replication import planted_bugs as replication_bugs
 from tests.sim.planted import (
     access_bugs,
+    consumer_group_bugs,
     cost_bugs,
     loss_bugs,
     member_bugs,
@@ -95,6 +96,13 @@ FORGOT_AND_ELECTED = [
     Fault(4300, "kill", 1, duration_ms=5000),
     Fault(4350, "lost metadata", 2, duration_ms=50),
 ]
+# All are killed. One is back without its journal and may lead; one that holds everything is slow to say so.
+LEADS_WITHOUT_ITS_JOURNAL = [
+    Fault(4000, "kill", 2, duration_ms=850),
+    Fault(4000, "kill", 3, duration_ms=300),
+    Fault(4000, "lost journal", 1, duration_ms=700, other=1),
+    Fault(4500, "slow link", 2, duration_ms=7000, other=1, amount=300),
+]
 
 # Of five nodes two are left, who hear everything twice.
 TWO_OF_FIVE_HEAR_DOUBLE = [
@@ -161,7 +169,7 @@ CASES = [
     Planted(replication_bugs.high_watermark_is_the_end_of_the_log, "records", 0, [], "10"),
     Planted(replication_bugs.in_sync_member_not_counted_while_it_is_behind, "records", 0, None, "10"),
     Planted(replication_bugs.shrinks_take_effect_before_the_controller_agrees, "records", 0, None, "10"),
-    Planted(replication_bugs.no_truncation_at_all, "records", 21, ALL_LOSE_POWER, ("9", "25")),
+    Planted(replication_bugs.no_truncation_at_all, "records", 27, ALL_LOSE_POWER, ("9", "25")),
     Planted(record_bugs.offset_commit_acknowledged_before_it_is_replicated, "records", 3, ALL_LOSE_POWER, "17"),
     Planted(record_bugs.coordinator_serves_before_it_has_loaded, "records", 0, IN_TURN, "17"),
     Planted(
@@ -176,6 +184,8 @@ CASES = [
     Planted(record_bugs.follower_applies_a_fetch_of_an_old_epoch, "records", 0, PAUSED_IN_TURN, "9"),
     Planted(record_bugs.controller_uses_an_epoch_again, "records", 0, None, "11"),
     Planted(record_bugs.group_generation_lost_on_failover, "groups", 0, None, "18"),
+    Planted(consumer_group_bugs.partitions_that_are_given_up_are_free_at_once, "consumer-groups", 0, None, "18"),
+    Planted(consumer_group_bugs.heartbeats_are_decided_on_committed_state, "consumer-groups", 0, None, "18"),
     Planted(record_bugs.damage_is_taken_for_a_torn_tail, "damage", 0, None, ("10", "22")),
     Planted(record_bugs.batches_are_not_checked, "damage", 0, None, "22"),
     Planted(record_bugs.node_goes_on_after_a_failed_fsync, "records", 3, DISKS_FAIL, "21"),
@@ -194,6 +204,7 @@ CASES = [
     Planted(topic_bugs.logs_stay_of_topics_that_went_while_a_node_was_down, "recreated", 0, None, "25 nothing is left"),
     Planted(topic_bugs.deletions_are_not_journaled, "recreated", 0, None, ("7", "8", "9", "a node stops by itself")),
     Planted(topic_bugs.configs_of_the_old_topic_hold_for_the_new_one, "recreated", 3, None, ("7", "29")),
+    Planted(loss_bugs.a_leader_is_proven_by_the_first_that_agrees, "loss", 0, LEADS_WITHOUT_ITS_JOURNAL, ("7", "8")),
     Planted(loss_bugs.missing_journals_are_not_noticed, "loss", 100, None, ("7", "8"), only="lost journal"),
     Planted(
         loss_bugs.exchanged_directories_are_not_noticed, "loss", 2, None, ("8", "9", "25"), only="exchanged partitions"
@@ -210,7 +221,7 @@ CASES = [
     Planted(loss_bugs.lost_replicas_are_not_reported, "loss", 4, None, ("9", "25"), only="rot in segment"),
     Planted(loss_bugs.the_controller_counts_on_lost_replicas, "loss", 4, None, ("9", "25"), only="rot in segment"),
     Planted(loss_bugs.damage_is_forgotten_and_not_cut, "loss", 2, None, ("9", "22", "25"), only="rot in segment"),
-    Planted(loss_bugs.a_voter_with_an_old_log_votes_at_once, "loss", 3, None, ("4", "25"), only="rot in raft log"),
+    Planted(loss_bugs.a_voter_with_an_old_log_votes_at_once, "loss", 4, None, ("4", "25"), only="old metadata"),
     Planted(loss_bugs.a_repaired_directory_keeps_its_id, "loss", 100, None, ("7", "8"), only="lost journal"),
     Planted(loss_bugs.an_empty_disk_passes_for_the_old_one, "loss", 100, None, ("7", "8"), only="lost journal"),
     Planted(
@@ -224,6 +235,7 @@ CASES = [
     Planted(loss_bugs.a_snapshot_with_a_wrong_bit_is_believed, "loss", 2, None, ("4", "25"), only="rot in snapshot"),
     Planted(loss_bugs.an_amnesiac_votes_at_once, "loss", 57, FORGOT_AND_ELECTED, ("4", "25"), seeds_max=40),
     Planted(loss_bugs.silent_brokers_are_never_fenced, "lasting", 0, None, "25", only="mute node"),
+    Planted(loss_bugs.replicas_without_space_stay_where_they_are, "lasting", 1, None, "25", only="filled disk"),
     Planted(loss_bugs.a_hung_disk_is_not_noticed, "lasting", 1, None, "25", only="hung disk"),
     Planted(loss_bugs.mended_replicas_are_not_taken_back, "loss", 0, None, "25", only="rot in segment"),
     Planted(loss_bugs.damaged_replicas_wait_for_ever, "loss", 0, None, "25", only="rot in segment"),
@@ -234,7 +246,7 @@ CASES = [
     Planted(
         swarm_bugs.a_short_read_is_taken_for_the_end, "records", 0, READS_ARE_SHORT, ("7", "9", "22", "25", "a node")
     ),
-    Planted(swarm_bugs.a_lease_outlives_a_leadership_that_is_handed_over, "swarm", 257, None, "6"),
+    Planted(swarm_bugs.a_lease_outlives_a_leadership_that_is_handed_over, "swarm", 205, None, "6"),
     Planted(cost_bugs.waiting_fetches_count_everything_at_once, "overload", 3, None, "23 no callback"),
     *[
         Planted(plant, "transactions", seed, None, caught_by)

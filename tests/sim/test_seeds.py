@@ -17,6 +17,7 @@ COUNTS = {
     "members": 14,
     "records": 30,
     "groups": 16,
+    "consumer-groups": 8,
     "damage": 10,
     "upkeep": 16,
     "moves": 16,

@@ -1,5 +1,5 @@
-"""Every configuration key, defined once: name, type, default, limits, how it can change, and what it does.
+"""Every configuration key, defined once: name, type, default, limits, how it can change, and its description.
 
 Parsing, DescribeConfigs, AlterConfigs, docs/reference/configuration.md, settings of logs and defaults of topics and
-groups are derived from these tables. The package holds data and the reading of values; it performs no I/O.
+groups are derived from these tables. The package holds data and parses values; it performs no I/O.
 """

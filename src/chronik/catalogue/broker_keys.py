@@ -31,11 +31,11 @@ class BrokerKeys(Definitions):
 BROKER_KEYS = BrokerKeys(ACTED_ON, TLS_KEYS, TOKEN_KEYS, WITHOUT_EFFECT)
 
 READ_ONLY = frozenset(each.name for each in BROKER_KEYS if each.mode is UpdateMode.READ_ONLY)
-# They differ from broker to broker by their nature, so there is no value for all brokers.
+# These differ between brokers, so they have no value for all brokers.
 PER_BROKER = frozenset(each.name for each in BROKER_KEYS if each.mode is UpdateMode.PER_BROKER)
-# Names of Java classes, which cannot be loaded here.
+# Java class names; the classes cannot be loaded here.
 CLASSES = frozenset(name for name in PER_BROKER if BROKER_KEYS[name].type is ConfigType.CLASS)
-# Keys and certificates: without the prefix of a listener, a change would affect every listener and its connections.
+# Keys and certificates: without a listener prefix, a change would affect every listener and its connections.
 LISTENER_ONLY = frozenset(
     name for name in PER_BROKER if name.startswith(("ssl.key.", "ssl.keystore.", "ssl.truststore."))
 )

@@ -3,22 +3,23 @@
 Names, types, defaults and limits are Kafka's; `chronik.` keys are Chronik's own. Deliberate differences: the default of
 `log.dir`, because Kafka's directory may hold the data of a Kafka broker; the defaults of heartbeats, so that a hang is
 noticed within 3 s; `node.id`, `process.roles` and `controller.listener.names` are optional; and listeners are opened
-once, so their keys are read-only.
+only at startup, so their keys are read-only.
 
-A key without an attribute is combined with others by `chronik.broker.settings.resolving`, or read by the controller as
+A key without an attribute is combined with others by `chronik.broker.settings.resolving`, or the controller uses it as
 the default of a topic's key.
 """
 
 from __future__ import annotations
 
+from chronik.catalogue.group_values import GROUPS, GroupValues
 from chronik.catalogue.notation import Key, Rows
 
 _rows = Rows()
 section, key = _rows.section, _rows.key
 
 
-class BrokerValues:
-    """What a node is told by one key each. Attributes are named as their keys, with `_` for `.`, without `chronik.`"""
+class BrokerValues(GroupValues):
+    """The values of single keys. Attributes are named like their keys, with `_` for `.`, without `chronik.`"""
 
     section("Node")
     key(
@@ -402,52 +403,6 @@ class BrokerValues:
         "Pause of a follower after a failed fetch.",
     )
 
-    section("Groups and offsets")
-    group_initial_rebalance_delay_ms: int = key(
-        "group.initial.rebalance.delay.ms  int  3000  read-only",
-        "How long the first rebalance of an empty group waits for more members.",
-    )
-    group_min_session_timeout_ms: int = key(
-        "group.min.session.timeout.ms  int  6000  read-only",
-        "Minimum session timeout of a group member.",
-    )
-    group_max_session_timeout_ms: int = key(
-        "group.max.session.timeout.ms  int  1800000  read-only",
-        "Maximum session timeout of a group member.",
-    )
-    group_max_size: int = key(
-        "group.max.size  int  2147483647  read-only  1..",
-        "Maximum number of members of a group.",
-    )
-    offsets_topic_replication_factor: int = key(
-        "offsets.topic.replication.factor  short  3  read-only  1..",
-        "Replicas of __consumer_offsets. The topic is not created while there are fewer brokers.",
-    )
-    offsets_topic_num_partitions: int = key(
-        "offsets.topic.num.partitions  int  50  read-only  1..",
-        "Partitions of __consumer_offsets. Do not change it after the topic exists.",
-    )
-    offsets_topic_segment_bytes: int = key(
-        "offsets.topic.segment.bytes  int  104857600  read-only  1..",
-        "Segment size of __consumer_offsets.",
-    )
-    offsets_retention_minutes: int = key(
-        "offsets.retention.minutes  int  10080  read-only  1..",
-        "How long to keep the offsets of an empty group.",
-    )
-    offsets_retention_check_interval_ms: int = key(
-        "offsets.retention.check.interval.ms  long  600000  read-only  1..",
-        "Interval between checks for expired offsets.",
-    )
-    offsets_commit_timeout_ms: int = key(
-        "offsets.commit.timeout.ms  int  5000  read-only  1..",
-        "How long an offset commit may wait to become durable.",
-    )
-    offset_metadata_max_bytes: int = key(
-        "offset.metadata.max.bytes  int  4096  read-only",
-        "Maximum size of the metadata that a client stores with an offset.",
-    )
-
     section("Logins")
     key(
         "sasl.enabled.mechanisms  list  GSSAPI  per-broker",
@@ -591,7 +546,10 @@ class BrokerValues:
     )
 
 
-ACTED_ON = _rows.definitions
-FIELDS = {field: each.name for field, each in vars(BrokerValues).items() if isinstance(each, Key)}  # attribute: key
-for _field in FIELDS:
-    delattr(BrokerValues, _field)  # the class keeps the annotation; an instance that has no value raises AttributeError
+ACTED_ON = {**_rows.definitions, **GROUPS}
+FIELDS: dict[str, str] = {}  # attribute: key
+for _class in (BrokerValues, GroupValues):
+    for _field, _key in list(vars(_class).items()):
+        if isinstance(_key, Key):
+            FIELDS[_field] = _key.name
+            delattr(_class, _field)  # the annotation stays; an instance without a value raises AttributeError

@@ -1,4 +1,4 @@
-"""The default of a key as a typed value, for the parts of a node that work without a configuration."""
+"""The default of a key as a typed value, for code that runs without a configuration."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a configuration key is: its type, default, limits, and how it may change while a node runs.
+"""The definition of a configuration key: its type, default, limits, and how it may change while a node runs.
 
-`Definition.parse` turns the text of a value into a Python value, or says in one sentence why the text is not one. The
-rules of each type are Kafka's. Nothing here knows any key.
+`Definition.parse` parses the text of a value, or says in one sentence why it is invalid. The rules of each type are
+Kafka's. Nothing here depends on specific keys.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class Synonym(NamedTuple):
 class Definition(NamedTuple):
     name: str
     type: ConfigType
-    default: str | None  # as Kafka writes it
+    default: str | None  # in Kafka's format
     mode: UpdateMode
     allowed: tuple[str, ...]  # ranges such as `1..` and words; empty if the type is the only limit
-    words: str  # what it does; empty for a broker key without effect
+    words: str  # description; empty for a broker key without effect
     section: str
     synonyms: tuple[Synonym, ...] = ()  # the first one that is set applies
     rule: Rule | None = None  # a limit that `allowed` cannot express
-    is_idle: bool = False  # a topic key that Chronik accepts and ignores; `words` say what it does in Kafka
+    is_idle: bool = False  # a topic key that Chronik accepts and ignores; `words` describe its effect in Kafka
 
     @property
     def has_effect(self) -> bool:
@@ -88,7 +88,7 @@ class Definitions:
         return self._by_name.get(name)
 
     def nearest(self, name: str) -> str | None:
-        """The known name that a misspelled one most resembles, if any comes close."""
+        """The known name most similar to a misspelled one, if any is similar."""
         return nearest(name, self._by_name)
 
 
@@ -97,7 +97,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def field_of(key: str) -> str:
-    """The attribute that holds a key's value: `num_partitions`, and `durability` for chronik.durability."""
+    """The attribute with a key's value: `num_partitions`, and `durability` for chronik.durability."""
     return key.removeprefix("chronik.").replace(".", "_")
 
 

@@ -51,7 +51,7 @@ GROUP_CONFIGS: dict[str, Definition] = {
     )
 }
 
-# Its limits stand apart: Kafka answers INVALID_REQUEST, not INVALID_CONFIG, for a value outside of them.
+# Its limits are separate: Kafka answers INVALID_REQUEST, not INVALID_CONFIG, for a value outside them.
 METRICS_INTERVAL_MS = range(100, 3_600_001)
 CLIENT_METRICS_CONFIGS: dict[str, Definition] = {
     definition.name: definition

@@ -1,4 +1,4 @@
-"""Reads the text of sasl.jaas.config: one login module with its options.
+"""Parses the text of sasl.jaas.config: one login module with its options.
 
     org.apache.kafka.common.security.plain.PlainLoginModule required username="admin" password="s\"x" user_bob="b";
 
@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from chronik.catalogue.values import InvalidValue
 
 FLAGS: Final = ("required", "requisite", "sufficient", "optional")
-USER_PREFIX: Final = "user_"  # of PlainLoginModule: user_NAME="password"
+USER_PREFIX: Final = "user_"  # in PlainLoginModule: user_NAME="password"
 _token = re.compile(r"""\s*(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<word>[^\s=;"']+)|(?P<sign>[=;]))""", re.DOTALL)
 _escape = re.compile(r"\\(.)", re.DOTALL)
 
@@ -28,13 +28,13 @@ class Jaas(NamedTuple):
 
     @property
     def users(self) -> dict[str, str]:
-        """Passwords by name: what PlainLoginModule lets in."""
+        """Passwords by name: the users that PlainLoginModule accepts."""
         found = self.options.items()
         return {name.removeprefix(USER_PREFIX): text for name, text in found if name.startswith(USER_PREFIX)}
 
     @property
     def own(self) -> tuple[str, str] | None:
-        """The user and password with which the owner of this configuration logs in to other servers."""
+        """The user and password for this configuration's own logins to other servers."""
         user, password = self.options.get("username"), self.options.get("password")
         return (user, password) if user and password else None
 

@@ -1,14 +1,14 @@
-"""The notation of the tables: one line a key.
+"""The notation of the tables: one line per key.
 
     [title of a section]
     num.partitions    int    1    read-only    1..
         What it does.
 
-The columns are name, type, default (`-` for none, `''` for empty), update mode, and what is allowed: ranges and words
-joined by `|`. A key without words is accepted and has no effect; the title of its section says why.
+The columns are name, type, default (`-` for none, `''` for empty), update mode, and allowed values: ranges and words
+joined by `|`. A key without a description is accepted and has no effect; the title of its section says why.
 
-`Rows` is the same notation for keys whose values a node reads: each row stands beside the typed attribute that holds
-its value.
+`Rows` uses the same notation for keys whose values a node reads: each row is beside the typed attribute that holds its
+value.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def read_row(text: str, section: str, words: str = "") -> Definition:
 
 
 def read_table(text: str) -> dict[str, Definition]:
-    """The definitions of a table, by name and in its order."""
+    """The definitions of a table, by name and in table order."""
     found: dict[str, Definition] = {}
     section = ""
     for line in text.strip().splitlines():
@@ -49,13 +49,13 @@ def read_table(text: str) -> dict[str, Definition]:
 
 
 class Key(NamedTuple):
-    """Stands in a class body for the value that its instances have."""
+    """In a class body, a placeholder for the value that instances have."""
 
     name: str
 
 
 class Rows:
-    """Collects the rows of a class body in their order."""
+    """Collects the rows of a class body in order."""
 
     def __init__(self) -> None:
         self.definitions: dict[str, Definition] = {}
@@ -65,8 +65,8 @@ class Rows:
         self._section = title
 
     def key(self, row: str, words: str) -> Any:
-        """Defines a key. The annotation beside the call is the type of its value; mypy believes it, and a test compares
-        it with the row."""
+        """Defines a key. The annotation beside the call is the value's type for mypy; a test compares it with the
+        row."""
         definition = read_row(row, self._section, words)
         self.definitions[definition.name] = definition
         return Key(definition.name)

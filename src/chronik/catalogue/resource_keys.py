@@ -1,6 +1,6 @@
-"""How the keys of topics and groups are defined: on their own, or with a broker key that gives the default.
+"""Defines keys of topics and groups: independent ones, or ones whose default comes from a broker key.
 
-A key that inherits takes its type, default and limits from the broker keys behind it, so there is one place for each.
+A key that inherits takes type, default and limits from its broker keys, so each is defined in one place.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from chronik.catalogue.notation import read_row
 
 
 def own(row: str, words: str, *, rule: Rule | None = None, is_idle: bool = False) -> Definition:
-    """A key without a broker key behind it. The row holds its name, type, default and what is allowed."""
+    """A key without a broker key. The row holds its name, type, default and allowed values."""
     name, config_type, default, *allowed = row.split()
     definition = read_row(" ".join([name, config_type, default, UpdateMode.CLUSTER_WIDE, *allowed]), "", words)
     return definition._replace(rule=rule, is_idle=is_idle)
@@ -36,7 +36,7 @@ def inherits(name: str, words: str, *synonyms: str | Synonym, allowed: str | Non
 
 
 def in_own_unit(text: str | None, synonym: Synonym) -> str | None:
-    """The value of a broker key in the unit of the key that inherits it."""
+    """The value of a broker key in the unit of the inheriting key."""
     if text is None or (synonym.factor == 1 and synonym.floor is None):
         return text
     value = int(text) * synonym.factor

@@ -1,6 +1,6 @@
-"""The keys of TLS. A listener may have its own value of each: `listener.name.<name>.<key>` counts before `<key>`.
+"""The keys of TLS. Each listener may have its own value: `listener.name.<name>.<key>` overrides `<key>`.
 
-They are read by `chronik.broker.settings.tls`, and by no typed attribute of Settings.
+`chronik.broker.settings.tls` reads them; Settings has no typed attribute for them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The keys of delegation tokens. Fields of Settings hold the values; `broker.settings.resolving` fills them in."""
+"""The keys of delegation tokens. Fields of Settings hold the values; `broker.settings.resolving` sets them."""
 
 from __future__ import annotations
 

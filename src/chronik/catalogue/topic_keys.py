@@ -1,4 +1,4 @@
-"""Every topic-level key of Kafka 4.3 and of Chronik: the broker keys that give its default, and what it does.
+"""Every topic-level key of Kafka 4.3 and of Chronik: the broker keys that give its default, and its description.
 
 A key with synonyms takes its type, default and limits from them: the broker's default is the topic's default. Nothing
 here acts on a value.
@@ -228,7 +228,7 @@ TOPIC_CONFIGS: dict[str, Definition] = {
     )
 }
 
-# Accepted and obeyed, never shown: tests of the storage layer need small segments.
+# Accepted and applied, but never shown: tests of the storage layer need small segments.
 INTERNAL_TOPIC_CONFIGS: dict[str, Definition] = {
     "internal.segment.bytes": own(
         f"internal.segment.bytes  int  -  1..{INT_MAX}", "Takes the place of segment.bytes, with no lower limit."

@@ -1,4 +1,4 @@
-"""Values as text: how each type is read, and how Kafka writes it. The rules are Java's, as Kafka applies them."""
+"""Values as text: how each type is parsed and formatted, by Java's rules as Kafka applies them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from functools import partial
 
 Value = bool | int | float | str | tuple[str, ...] | None
 
-INTEGER_CHARS_MAX = 64  # a longer text is no number that fits
+INTEGER_CHARS_MAX = 64  # a longer number cannot fit
 _integer = re.compile(r"[+-]?\d+")  # digits of any script, as in Java
 _decimal = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[dDfF]?", re.ASCII)
 
 
 class ConfigType(IntEnum):
-    """By Kafka's numbers in DescribeConfigs."""
+    """Kafka's numbers in DescribeConfigs."""
 
     BOOLEAN = 1
     STRING = 2
@@ -30,16 +30,16 @@ class ConfigType(IntEnum):
 
 
 class InvalidValue(ValueError):
-    """The text is not a value of its key; the message is the reason alone."""
+    """The text is not a valid value of its key; the message is only the reason."""
 
 
 def read_value(config_type: ConfigType, text: str) -> Value:
-    """Of text without surrounding blanks. Raises InvalidValue."""
+    """Parses text without surrounding blanks. Raises InvalidValue."""
     return _readers[config_type](text)
 
 
 def show_value(value: Value) -> str | None:
-    """As Kafka writes a typed value: what DescribeConfigs answers, however the value was spelled."""
+    """A typed value in Kafka's format: DescribeConfigs returns this, however the value was spelled."""
     match value:
         case None:
             return None
@@ -54,12 +54,12 @@ def show_value(value: Value) -> str | None:
 
 
 def split_list(text: str) -> tuple[str, ...]:
-    """Split at commas; an empty text is an empty list."""
+    """Splits at commas; an empty text is an empty list."""
     return tuple(each.strip() for each in text.split(",")) if text.strip() else ()
 
 
 def _show_double(value: float) -> str:
-    """As Java does: 0.5, 1.0, 2.5E-4, 1.0E7."""
+    """Like Java: 0.5, 1.0, 2.5E-4, 1.0E7."""
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
     shortest = next(text for digits in range(17) if float(text := f"{value:.{digits}e}") == value)
@@ -69,7 +69,7 @@ def _show_double(value: float) -> str:
 
 def _boolean(text: str) -> bool:
     if text.lower() not in ("true", "false"):
-        raise InvalidValue("say true or false")
+        raise InvalidValue("write true or false")
     return text.lower() == "true"
 
 

@@ -87,19 +87,7 @@ remote.log.storage.manager.class.path  string  -  read-only
 remote.log.storage.manager.impl.prefix  string  rsm.config.  read-only
 remote.log.storage.system.enable  boolean  false  read-only
 
-[Consumer, share and streams groups: only classic groups are served]
-group.consumer.assignment.interval.ms  int  1000  cluster-wide  0..
-group.consumer.assignors  list  uniform,range  read-only
-group.consumer.heartbeat.interval.ms  int  5000  read-only  1..
-group.consumer.max.assignment.interval.ms  int  15000  read-only  0..
-group.consumer.max.heartbeat.interval.ms  int  15000  read-only  1..
-group.consumer.max.session.timeout.ms  int  60000  read-only  1..
-group.consumer.max.size  int  2147483647  read-only  1..
-group.consumer.migration.policy  string  bidirectional  read-only
-group.consumer.min.assignment.interval.ms  int  0  read-only  0..
-group.consumer.min.heartbeat.interval.ms  int  5000  read-only  1..
-group.consumer.min.session.timeout.ms  int  45000  read-only  1..
-group.consumer.session.timeout.ms  int  45000  read-only  1..
+[Share and streams groups: not served]
 group.coordinator.rebalance.protocols  list  classic,consumer,streams  read-only  consumer|classic|share|streams
 group.share.assignment.interval.ms  int  1000  cluster-wide  0..
 group.share.assignors  list  simple  read-only
@@ -243,7 +231,7 @@ log.roll.jitter.ms  long  -  cluster-wide  0..
 offsets.topic.compression.codec  int  0  read-only  0..4
 """)  # noqa: E501 - a row is one line, also where Kafka's default is the name of a class
 
-# Set on a running broker only; Kafka does not list them unless they are set.
+# Only set on a running broker; Kafka does not list them unless they are set.
 DYNAMIC_ONLY = frozenset(
     {
         "leader.replication.throttled.rate",
@@ -252,11 +240,11 @@ DYNAMIC_ONLY = frozenset(
     }
 )
 
-# Kafka's authorizer reads them from the file; they are none of the broker's own keys there.
+# Kafka's authorizer reads them from the file; Kafka does not count them as broker keys.
 OF_AUTHORIZER = frozenset({"super.users", "allow.everyone.if.no.acl.found"})
 LISTED_IF_SET = DYNAMIC_ONLY | OF_AUTHORIZER
 
-# Names that configurations still carry: Kafka 3.9 knew them and 4.x does not, or they are
+# Names in existing configurations: Kafka 3.9 had them but 4.x does not, or they are
 # internal to Kafka.
 _former = """
 auto.include.jmx.reporter broker.id.generation.enable control.plane.listener.name

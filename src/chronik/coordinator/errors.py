@@ -1,6 +1,7 @@
-"""Why a coordinator cannot answer, and how a failed write is told to its clients.
+"""The errors of coordinators, and the error codes that clients get for failed writes.
 
 CoordinatorError
+├── MemberRefused    the member that asks is not in the group, or has another epoch
 ├── NotCoordinator   the partition of this key is not led here
 └── Loading          it is led here, and its log is still being replayed
 """
@@ -14,6 +15,12 @@ class CoordinatorError(Exception):
     """Base of this package's errors."""
 
     kafka_error = ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+class MemberRefused(CoordinatorError):
+    def __init__(self, error: ErrorCode, group_id: str) -> None:
+        super().__init__(f"the member may not read offsets of group {group_id}: {error.name}")
+        self.kafka_error = error
 
 
 class NotCoordinator(CoordinatorError):
@@ -31,7 +38,7 @@ class Loading(CoordinatorError):
 
 
 # A client of a coordinator knows nothing of the partition behind it, so the partition's errors are told in words it
-# can act on: wait and try again, look for the coordinator anew, or give up.
+# can act on: wait and try again, look up the coordinator again, or give up.
 _TOLD_AS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,

@@ -1,4 +1,4 @@
-"""The partition of an internal topic that holds a group or a transactional id, as every Kafka computes it."""
+"""The partition of an internal topic that holds a group or a transactional id, computed as in Kafka."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records of internal topics as bytes: an int16 before each key says its type, one before each value its version.
+"""Encodes records of internal topics: an int16 before each key is its type, one before each value its version.
 
 Pure functions. A record of a type we do not know is skipped, as Kafka does, so that a log written by a newer version
 loads; one that we should know and cannot read raises Malformed.
@@ -16,7 +16,7 @@ from chronik.wire.errors import MalformedMessage
 from chronik.wire.notation import InternalRecord
 
 _PREFIX = Struct(">h")
-_KEY_VERSION = 0  # keys have one layout for ever: what changes is another type
+_KEY_VERSION = 0  # key layouts never change: a change needs another type
 
 
 def encode_records(

@@ -1,4 +1,4 @@
-"""What a coordinator's state machine is to the runtime, and what the runtime needs of the partition underneath.
+"""The interface between a coordinator's state machine and the runtime, and the runtime's interface to the partition.
 
 A shard is the state that one partition of an internal topic holds. It decides: a command becomes records and a reply,
 and nothing of what the log holds is changed. It replays: records of the log are the only thing that changes that state,
@@ -40,7 +40,7 @@ class CoordinatorRecord(NamedTuple):
 class Decision(NamedTuple):
     """What a request comes to: records to write, and what to do once they are committed or have failed.
 
-    Whoever asked for the decision writes its records, in the same turn of the loop. Without records nothing is written
+    The caller writes the decision's records, in the same loop iteration. Without records nothing is written
     and `written` is not called.
     """
 
@@ -124,7 +124,7 @@ class Writer(Protocol):
         """Calls back once everything that is in the log now is committed and replayed; at once when it already is."""
 
     def unsettled(self) -> Iterator[CoordinatorRecord]:
-        """Records in the log that are not committed, or belong to an open transaction. Whoever removes state by age
+        """Records in the log that are not committed, or belong to an open transaction. Code that removes state by age
         must spare what they are about."""
 
 
@@ -148,4 +148,4 @@ class Shard(Protocol):
         before `loaded`. It runs while the metadata log is applied, so it must not take long."""
 
     def unloaded(self) -> None:
-        """The partition is led elsewhere now: whoever still waits is told NOT_COORDINATOR."""
+        """Another node leads the partition now. Pending requests fail with NOT_COORDINATOR."""

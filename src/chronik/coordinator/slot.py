@@ -1,4 +1,4 @@
-"""One partition's shard, with the writes that are on their way to it.
+"""One partition's shard, with its pending writes.
 
 Every change goes through `write`: encode, append, wait until the partition says it is committed, replay, answer.
 Records of types with `at_append` are replayed right after the append, and answered at commit like all others. Nothing
@@ -284,7 +284,7 @@ class Slot(Generic[S]):
             written(error)
 
     def _give_up_on_slow_writes(self) -> None:
-        """Tells those who have waited too long. The writes stay queued: the log may still commit them."""
+        """Fails requests that have waited too long. Their writes stay queued: the log may still commit them."""
         now_ns = self._clock.monotonic_ns()
         for write in list(self._queue):
             if write.deadline_ns > now_ns:

@@ -1,9 +1,9 @@
-"""Clients of a cluster with access rules: subjects that ask for what they may or may not do, and an operator that
-changes the rules.
+"""Clients of a cluster with access rules: subjects that send allowed and denied requests, and an operator that changes
+the rules.
 
-Subjects do not log in: they differ by their hosts, and so do rules. Users log in on a listener of their own
-(`access_users`). Both ask one node directly and note whether it denied; any other answer, an error too, is one of a
-node that did not deny. Nothing is judged here.
+Subjects do not log in: rules distinguish them by host. Users log in on a separate listener (`access_users`). Both ask
+one node directly and record whether it denied; any other answer, including an error, counts as not denied. They judge
+nothing.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ READ, WRITE, CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CO
 TOPICS: Final = ("orders", "orders-eu", "pay")
 GROUPS: Final = ("readers",)
 DENIALS: Final = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.GROUP_AUTHORIZATION_FAILED})
-FIRST_RULES: Final = 6  # created at once, so that something is allowed
+FIRST_RULES: Final = 6  # created at the start, so that something is allowed
 USER_CLIENTS: Final = 2
 CLIENT_WITH_TOKENS: Final = "client-with-tokens"
-NAMES_LAST: Final = 12  # the last version of Fetch and Produce that names topics
+NAMES_LAST: Final = 12  # the last version of Fetch and Produce that identifies topics by name
 
 
 def subject_of(number: int) -> str:
@@ -109,7 +109,7 @@ class AccessClients:
     async def _ask_on(
         self, connection: Connection, client: WireClient, node_id: int, principal: str, question: Question
     ) -> bool:
-        """Whether the connection can be used for more."""
+        """Whether the connection can be reused."""
         asked = Asked(principal, client.name, *question[:3])
         noted = self.history.invoke(client.name, host_of(node_id), ASK, question.name, asked)
         try:
@@ -149,7 +149,7 @@ class AccessClients:
             try:
                 await sessions.change(connection, user, random)
             except ClientError:
-                continue  # whether something changed is seen on the nodes
+                continue  # the nodes show whether something changed
             finally:
                 connection.close()
 
@@ -161,10 +161,10 @@ class AccessClients:
                 connection = await client.to(random.choice(list(self.cluster.machines)))
                 await change_user_or_quota(connection, random)
             except ClientError:
-                continue  # whether something changed is seen on the nodes
+                continue  # the nodes show whether something changed
 
     async def _change_rules(self, client: WireClient) -> None:
-        """Seldom enough that some hold for longer than a node may be out of date."""
+        """Slow enough that some rules outlive the time that a node may be out of date."""
         random = self.world.random("rules")
         made: list[AccessRule] = []
         while not self._is_over:
@@ -180,7 +180,7 @@ class AccessClients:
                     await _create(connection, rules)
             except ClientError:
                 await asyncio.sleep(0.05)
-                continue  # whether the rules changed is seen on the nodes
+                continue  # the nodes show whether the rules changed
 
 
 def draw_rule(random: Random, subjects: list[str]) -> AccessRule:
@@ -199,7 +199,7 @@ def draw_rule(random: Random, subjects: list[str]) -> AccessRule:
 
 
 def founding_rules(node_hosts: list[str]) -> list[AccessRule]:
-    """What nodes and the operator need before anybody can ask for it, and a topic where quotas of users count."""
+    """The initial rules of nodes and operator, and of a topic to which user quotas apply."""
     cluster = (CLUSTER, "kafka-cluster", LITERAL, ANONYMOUS)
     return [
         *(AccessRule(*cluster, host, CLUSTER_ACTION, ALLOW) for host in node_hosts),

@@ -1,6 +1,6 @@
-"""Three complete nodes with an authorizer. Rules, users, delegation tokens and quotas are changed while nodes fail.
-Callers log in with passwords and tokens that are valid and that are not, and send requests that are allowed and that
-are denied. No principal is a super user, so replication needs rules as well."""
+"""Three complete nodes with an authorizer. Rules, users, delegation tokens and quotas change while nodes fail. Callers
+log in with valid and invalid passwords and tokens, and send allowed and denied requests. No principal is a super user,
+so replication needs rules as well."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class AccessScenario(RecordsScenario):
     }
 
     def build(self, world: World) -> SimCluster:
-        """In half of the worlds a snapshot is taken every few entries: a node that was away gets its rules by one."""
+        """In half of the worlds snapshots are frequent, so that a node that was away gets its rules from one."""
         random, brokers, raft_config = world.random("snapshots"), dict(self.brokers), RaftConfig()
         if random.random() < 0.5:
             brokers["metadata_log_max_record_bytes_between_snapshots"] = random.choice((500, 2000))
@@ -93,7 +93,7 @@ class AccessScenario(RecordsScenario):
         return AccessClients(cluster, history, subject_count=SUBJECT_COUNT, think_ms=think_ms)
 
     def audit(self, world: World, cluster: SimCluster, history: History) -> None:
-        """Every subject asks every node everything once more, and every password is tried at every node."""
+        """Every subject asks every node once more, and every password is tried at every node."""
         clients = AccessClients(cluster, history, subject_count=0, think_ms=(0, 0))
         for number in range(1, SUBJECT_COUNT + 1):
             subject = make_client(cluster, subject_of(number))

@@ -1,6 +1,5 @@
-"""Delegation tokens in a cluster that asks for logins: users create, renew and remove them, and anybody logs in with
-those that there have ever been. Logins are noted with the token that was tried. Nothing is judged here.
-"""
+"""Delegation tokens in a cluster with logins: users create, renew and remove them, and clients log in with any token
+that ever existed. Logins are recorded with the token used. Nothing is judged here."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ from chronik.wire.sasl_clients import NONCE_CHARS, mechanism_of
 from chronik.wire.scram import SHA_256
 
 KEY: Final = "the key of this world"  # delegation.token.secret.key
-LIFETIMES_MS: Final = (4_000, 30_000)  # some expire while nodes are cut off
+LIFETIMES_MS: Final = (4_000, 30_000)  # some expire while nodes are isolated
 TOKENS_KEPT: Final = 6
 LOGIN_TOKEN_SETTINGS: Final = {
     "delegation_token_secret_key": KEY,
@@ -43,10 +42,10 @@ class TokenSessions:
     def __init__(self, cluster: SimCluster, history: History, client: WireClient) -> None:
         self._cluster, self._history, self._client = cluster, history, client
         self._random = cluster.world.random(client.name)
-        self.tokens: list[Token] = []  # also those that are gone
+        self.tokens: list[Token] = []  # including removed ones
 
     async def change(self, connection: Connection, user: str, random: Random) -> None:
-        """On a connection of this user: a new token, or another end of one of the user's own. Raises ClientError."""
+        """On a connection of this user: creates a token, or changes the expiry of an own one. Raises ClientError."""
         own = [each for each in self.tokens if each.owner == user]
         if not own or random.random() < 0.4:
             create = CreateDelegationTokenRequest(renewers=[], max_lifetime_ms=random.choice(LIFETIMES_MS))

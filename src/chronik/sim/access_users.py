@@ -1,7 +1,7 @@
-"""Users of a cluster that asks for logins, and an operator that changes their passwords and quotas.
+"""Users of a cluster with logins, and an operator that changes their passwords and quotas.
 
-A user's client opens a connection to one node, logs in with one of the passwords that the user has ever had, asks a few
-questions and hangs up. It notes the login, every answer, and how long a produce made it wait. Nothing is judged here.
+A user's client connects to one node, logs in with one of the user's current or former passwords, sends a few requests
+and disconnects. It records the login, every answer, and how long each produce was throttled. Nothing is judged here.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ USERS: Final = ("ann", "ben")
 PASSWORDS: Final = ("first", "second", "third")
 LISTENER, PORT = "LOGIN", 9094
 CONNECT_MS: Final = 2000
-QUESTIONS_MAX: Final = 4  # on one connection
-# Far below what one batch needs, and far above what all together send.
+QUESTIONS_MAX: Final = 4  # per connection
+# Far below what one batch needs, and far above what all clients send together.
 RATES: Final = (1.0, 1e12)
 
 
 class Known(NamedTuple):
-    """What is stored for one password of one user: always the same, so that a checker knows it again."""
+    """The stored key for one password of one user: constant, so that a checker recognizes it."""
 
     salt: bytes
     salted: bytes
@@ -69,14 +69,14 @@ def derived(derivation: Derivation) -> bytes:
 
 
 class UserSessions:
-    """One client: logins of all users, one after the other."""
+    """One client that logs in as all users in turn."""
 
     def __init__(self, cluster: SimCluster, history: History, client: WireClient) -> None:
         self._cluster, self._history, self._client = cluster, history, client
         self._random = cluster.world.random(client.name)
 
     async def once(self, node_id: int, ask: Callable[[Connection, str], Awaitable[bool]]) -> None:
-        """One login. `ask` asks one question as this principal; False: the connection must not be used again."""
+        """One login. `ask` sends one request as this principal; False: do not reuse the connection."""
         random = self._random
         user, password = random.choice(USERS), random.choice(PASSWORDS)
         connection = await self.log_in(node_id, user, password)
@@ -114,7 +114,7 @@ async def set_first_users(connection: Connection) -> None:
 
 
 async def change_user_or_quota(connection: Connection, random: Random) -> None:
-    """A new password, or none; a quota of a user or of all others, or none."""
+    """Sets or removes a password, or the quota of one user or of all others."""
     user = random.choice(USERS)
     match random.choice(("password", "password", "delete", "quota", "quota", "no quota")):
         case "password":
@@ -143,7 +143,7 @@ async def _put(connection: Connection, user: str, password: str) -> None:
 
 
 async def _limit(connection: Connection, user: str | None, rate: float | None) -> None:
-    """None as the user: all that have no quota of their own. None as the rate: no quota."""
+    """None as the user: all users without their own quota. None as the rate: no quota."""
     entity = EntityData(entity_type="user", entity_name=user)
     change = OpData(key=PRODUCER_BYTE_RATE, value=rate or 0.0, remove=rate is None)
     entry = AlterClientQuotasRequestEntry(entity=[entity], ops=[change])
@@ -152,7 +152,7 @@ async def _limit(connection: Connection, user: str | None, rate: float | None) -
 
 
 async def pause(random: Random) -> None:
-    """Seldom enough that some passwords hold for longer than a node may be out of date."""
+    """Long enough that some passwords outlive the time that a node may be out of date."""
     await asyncio.sleep(
         random.choice((random.randint(50, 400), random.randint(50, 800), random.randint(1000, 7000))) / 1000
     )

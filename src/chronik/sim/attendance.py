@@ -1,7 +1,7 @@
-"""What an operator does about a node that has lost a part of its disk and refuses to start, or ends again and again.
+"""An operator's reaction to a node that has lost part of its disk and refuses to start, or exits repeatedly.
 
-One decision per machine and run, drawn from the seed: an operator who is told to act does so once, after a while. A way
-to repair that the product gains is one entry in `ACTIONS` more.
+One decision per machine and run, drawn from the seed: the operator acts once, after a delay. A new way to repair is one
+more entry in `ACTIONS`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from chronik.sim.losses import DATA
 from chronik.storage.errors import StorageError
 from chronik.storage.repair import repair
 
-ENDS_MAX = 3  # of a process that had started: then it counts as one that cannot run
-ACTS_MS = (300, 1500)  # so long it takes until somebody looks
+ENDS_MAX = 3  # exits after a start; then the process counts as unable to run
+ACTS_MS = (300, 1500)  # delay before the operator acts
 
 
 def _leave_down(machine: SimMachine) -> None:
@@ -31,7 +31,7 @@ def _wipe(machine: SimMachine) -> None:
 
 
 def _repair(machine: SimMachine) -> None:
-    """As `chronik storage repair` does it. What it cannot read ends it, and the node is no worse than before."""
+    """Like `chronik storage repair`. If it cannot read something it fails, and the node is no worse than before."""
     runtime = machine.offline_runtime()
     try:
         repair(runtime.disk, DATA)
@@ -46,11 +46,11 @@ ACTIONS: Mapping[str, Callable[[SimMachine], None]] = {
     "gives it an empty disk": _wipe,
     "repairs it": _repair,
 }
-LAST_RESORT = "gives it an empty disk"  # when the first action did not help
+LAST_RESORT = "gives it an empty disk"  # if the first action did not help
 
 
 class Attendance:
-    """Looks after the machines of a cluster that have lost something."""
+    """Watches over the machines of a cluster that have lost something."""
 
     def __init__(self, cluster: SimCluster) -> None:
         self._world = cluster.world
@@ -63,11 +63,11 @@ class Attendance:
 
     @property
     def is_idle(self) -> bool:
-        """Nobody is about to act."""
+        """Whether no action is pending."""
         return not self._busy
 
     def ended(self, machine: SimMachine, error: BaseException) -> None:
-        """A damaged machine's process has ended by itself: it is started again, or somebody acts."""
+        """A damaged machine's process has exited: it is restarted, or the operator acts."""
         node_id = machine.node_id
         self._ends[node_id] = self._ends.get(node_id, 0) + 1
         if not isinstance(error, CannotStart) and self._ends[node_id] < ENDS_MAX:

@@ -1,4 +1,4 @@
-"""Scenarios of whole nodes, asked over the network: topics, records, consumer groups."""
+"""Scenarios of complete nodes, used over the network: topics, records, consumer groups."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from chronik.wire.offset_specs import LATEST
 
 
 class TopicsScenario(Scenario):
-    """Three whole nodes, brokers and all, asked about topics over the network through all of them."""
+    """Three complete nodes; clients use topics over the network through all of them."""
 
     name = "topics"
     checkers: Sequence[type[Checker]] = METADATA_CHECKERS
@@ -59,8 +59,8 @@ class TopicsScenario(Scenario):
 
 
 class MembersScenario(TopicsScenario):
-    """As topics; meanwhile operators take nodes into the quorum and out of it, while others fail. In the end all who
-    belong to it then serve."""
+    """Like topics; meanwhile operators add nodes to the quorum and remove them, while others fail. At the end all
+    members serve."""
 
     name = "members"
     spare_count = 2
@@ -83,7 +83,7 @@ class MembersScenario(TopicsScenario):
         return all(task.done() for task in cluster.operators) and super().has_recovered(cluster)
 
     def repair(self, world: World, cluster: SimCluster) -> None:
-        """Nothing to repair, but to see: a cluster in which nothing can be committed looks well as long as it rests."""
+        """No repair, only a check: a quorum that cannot commit looks healthy as long as it is idle."""
         clients = TopicClients(cluster, History(world), client_count=0, think_ms=(0, 0), topic_count=0)
         writer = make_client(cluster, "writer")
 
@@ -92,7 +92,7 @@ class MembersScenario(TopicsScenario):
                 node_id = machine.node_id
                 done = await clients.ask(writer, node_id, "create", f"written-through-{node_id}")
                 is_written = done is not None and done.status == OK
-                # A removal that its operator gave up may come to be only now: then the node serves nobody any more.
+                # A removal that its operator gave up may take effect only now: then the node no longer serves.
                 if not is_written and machine in cluster.members():
                     world.violated(RECOVERY, f"nothing can be written through node {node_id}: {done}")
 
@@ -100,7 +100,7 @@ class MembersScenario(TopicsScenario):
 
 
 class RecordsScenario(TopicsScenario):
-    """Three whole nodes that replicate: producers with acks=all, readers at all nodes, a group that commits."""
+    """Three replicating nodes: producers with acks=all, readers at all nodes, a group that commits."""
 
     name = "records"
     partition_count = 2
@@ -149,7 +149,7 @@ class RecordsScenario(TopicsScenario):
         )
 
     def has_recovered(self, cluster: SimCluster) -> bool:
-        """Every partition is led, and all its replicas are in sync again, but for those on a disk that is to be
+        """Every partition has a leader, and all its replicas are in sync again, except those on a disk that will be
         replaced."""
         image = settled_image(cluster)
         if image is None:
@@ -162,7 +162,7 @@ class RecordsScenario(TopicsScenario):
         )
 
     def contacts(self, cluster: SimCluster) -> list[int]:
-        """Whom a client may ask first."""
+        """The nodes that a client may ask first."""
         return list(cluster.machines)
 
     def audit(self, world: World, cluster: SimCluster, history: History) -> None:
@@ -187,8 +187,8 @@ class RecordsScenario(TopicsScenario):
 
 
 class UpkeepScenario(RecordsScenario):
-    """As records, in small segments that are compacted all the time, on disks that now and then are full: what storage
-    does behind everybody's back loses nothing. Every record has a key of its own, so all are kept."""
+    """Like records, with small segments that are compacted all the time, on disks that are sometimes full: background
+    work loses nothing. Every record has a unique key, so compaction keeps all of them."""
 
     name = "upkeep"
     weights = UPKEEP_WEIGHTS
@@ -202,8 +202,8 @@ class UpkeepScenario(RecordsScenario):
 
 
 class MovesScenario(RecordsScenario):
-    """As records, on one node more; meanwhile operators give partitions other replicas, while nodes fail. In the end
-    every partition is where it was sent last, and nowhere else."""
+    """Like records, with one more node; meanwhile operators reassign replicas, while nodes fail. At the end every
+    partition has exactly the replicas of its last assignment."""
 
     name = "moves"
     node_count = 4
@@ -238,13 +238,13 @@ class MovesScenario(RecordsScenario):
 
 
 class DamageScenario(RecordsScenario):
-    """As records; but first of all a disk gives back something else than was written. Whatever happens to the others,
-    nobody is given that, and when the disk has been replaced all is well."""
+    """Like records, but first a disk returns data that was never written. Whatever the other faults, no client receives
+    it, and after the disk is replaced the cluster is healthy."""
 
     name = "damage"
     fault_count = (1, 4)
 
-    # A start is followed by a checkpoint soon: from then on the journal does not hold everything a second time.
+    # A checkpoint follows each start soon: after it the journal does not duplicate everything.
     brokers: ClassVar[dict[str, object]] = {**RecordsScenario.brokers, "log_retention_check_interval_ms": 400}
 
     def draw_faults(self, world: World) -> list[Fault]:
@@ -268,7 +268,7 @@ class DamageScenario(RecordsScenario):
 
 
 class GroupsScenario(RecordsScenario):
-    """Three whole nodes, and a consumer group whose members come and go while coordinators move."""
+    """Three complete nodes, and a consumer group whose members join and leave while coordinators move."""
 
     name = "groups"
     partition_count = 3
@@ -295,7 +295,7 @@ class GroupsScenario(RecordsScenario):
         return self._members
 
     def has_recovered(self, cluster: SimCluster) -> bool:
-        """The group goes on as well: somebody commits what was written since."""
+        """The group has made progress too: a member commits records written since."""
         assert self._members is not None
         if self._healed_ns is None:
             self._healed_ns = cluster.world.time.now_ns
@@ -321,7 +321,7 @@ class GroupsScenario(RecordsScenario):
 
 
 async def create_topic(routing: ClusterClient, new: NewTopic) -> None:
-    """However often the controller asks to come again later."""
+    """Retries as long as the controller asks for it."""
     while True:
         made = (await create_topics(routing, [new]))[new.name]
         if not isinstance(made, Refused) or made.kafka_error == ErrorCode.TOPIC_ALREADY_EXISTS:
@@ -330,7 +330,7 @@ async def create_topic(routing: ClusterClient, new: NewTopic) -> None:
 
 
 def settled_image(cluster: SimCluster) -> Image | None:
-    """The leader's, once all nodes have found each other."""
+    """The leader's image, once all nodes have joined."""
     leader = cluster.leader()
     store = leader.program.store if leader is not None and leader.program is not None else None
     return store.image if store is not None and cluster.has_settled() else None

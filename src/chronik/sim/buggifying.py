@@ -1,7 +1,7 @@
-"""Turns the product's buggify points on for a world: some of them, each with a probability of its own, by the seed.
+"""Enables some of the product's buggify points for a world, each with its own probability, drawn from the seed.
 
-Points fire in the processes of nodes only, and no longer once the world is healed: what is asked of a cluster within
-ten seconds is asked of one that nothing troubles.
+Points fire only in node processes, and not after healing: recovery within ten seconds is required only of a cluster
+without faults.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from chronik.runtime import buggify
 from chronik.runtime.buggify import POINTS, Point
 from chronik.sim.loop import ProcessLoop
 
-ACTIVE_SHARE = 0.25  # of the points, for one seed
+ACTIVE_SHARE = 0.25  # of the points, per seed
 PERMILLE = (5, 30, 150)  # how often an active one fires
 
 
 class Buggify:
-    """`permille` is what each point was drawn to fire at; those that are missing stay off."""
+    """`permille` maps each enabled point to its probability; missing points stay off."""
 
     def __init__(self, permille: Mapping[str, int], random: Random) -> None:
         self.permille, self._random = permille, random
@@ -36,14 +36,14 @@ class Buggify:
 
 
 def draw(random: Random) -> dict[str, int]:
-    """Points by name, and how often they fire. All draws are made for each point, so that a new one moves no other."""
+    """Point names and probabilities. Draws the same numbers for each point, so that a new point affects no other."""
     drawn = {name: (random.random() < ACTIVE_SHARE, random.choice(PERMILLE)) for name in POINTS}
     return {name: permille for name, (is_active, permille) in drawn.items() if is_active}
 
 
 @contextlib.contextmanager
 def buggified(points: Buggify | None) -> Iterator[None]:
-    """Within it, the points are on. There is one world at a time."""
+    """Enables the points within the context. Only one world exists at a time."""
     if points is None:
         yield
         return

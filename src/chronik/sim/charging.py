@@ -1,8 +1,7 @@
-"""Charges what the product computes to the meter of the process that computes it, by the table in `prices`.
+"""Charges the product's computing to the meter of its process, by the table in `prices`.
 
-Only for as long as a world runs whose machines have meters: the methods in `CHARGED` are wrapped meanwhile. They are
-those that do the work of one partition, one request, one record or one batch, so a loop over many of them costs as much
-as it should, whoever wrote the loop.
+Active only while a world with meters runs: the methods in `CHARGED` are wrapped meanwhile. They do the work of one
+partition, one request, one record or one batch, so any loop over many of them costs as much as it should.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ PRODUCE_KEY = b"\x00\x00"
 class Charged(NamedTuple):
     owner: type
     method: str
-    price: int | Callable[..., int]  # fixed, or of the method's arguments
-    is_after: bool = False  # the price is of what the method returned
+    price: int | Callable[..., int]  # fixed, or computed from the method's arguments
+    is_after: bool = False  # the price is computed from the result
 
 
 def _request(_: object, frame: memoryview, __: object) -> int:
-    """Larger frames than the product decodes at once are decoded in pieces, which are charged as such."""
+    """Larger frames than the product decodes at once are decoded in pieces, which are charged separately."""
     if len(frame) > AT_ONCE_BYTES:
         return prices.REQUEST_NS
     is_produce = frame[:2] == PRODUCE_KEY
@@ -45,7 +44,7 @@ def _request(_: object, frame: memoryview, __: object) -> int:
 
 
 def _encoded(parts: Any) -> int:
-    """Records are handed on as they lie in the log."""
+    """Records are passed on as stored in the log, without encoding."""
     if parts is None:
         return 0
     return sum([len(part) for part in parts if type(part) is bytes]) * prices.ENCODED_PS_PER_BYTE // 1000
@@ -55,11 +54,11 @@ def _pieces(_: Turns, pieces: int = 1) -> int:
     return pieces * prices.PIECE_NS
 
 
-def _batches(_: Log, batches: list[Any], **__: object) -> int:
+def _batches(_: Log, batches: list[Any], *__: object, **___: object) -> int:
     return prices.PARTITION_NS + sum(len(batch.data) for batch in batches) * prices.BATCH_PS_PER_BYTE // 1000
 
 
-def _fetched(_: Log, buffer: memoryview, __: int = 0) -> int:
+def _fetched(_: Log, buffer: memoryview, *__: object, **___: object) -> int:
     return prices.PARTITION_NS + len(buffer) * prices.BATCH_PS_PER_BYTE // 1000
 
 
@@ -93,7 +92,7 @@ CHARGED = (
 
 @contextlib.contextmanager
 def charging(*, is_on: bool) -> Iterator[None]:
-    """Within it, the methods of `CHARGED` are charged for."""
+    """Charges for the methods of `CHARGED` within the context."""
     if not is_on:
         yield
         return

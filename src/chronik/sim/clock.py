@@ -1,7 +1,7 @@
-"""The clocks of one simulated machine: a monotonic one that runs a little fast or slow, a wall clock that may jump.
+"""The clocks of one simulated machine: a monotonic one that runs slightly fast or slow, and a wall clock that may jump.
 
-Both follow the process's loop, so timers and clock readings of a machine agree with each other and drift from other
-machines alike. The monotonic clock begins anew when the power comes back, as CLOCK_BOOTTIME does.
+Both follow the process's loop, so a machine's timers and clocks agree with each other and drift from other machines
+alike. The monotonic clock restarts when the power comes back, as CLOCK_BOOTTIME does.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from chronik.runtime.units import NS_PER_MS
 from chronik.sim.loop import ProcessLoop
 
-WALL_MS = 1_700_000_000_000  # when every world begins
+WALL_MS = 1_700_000_000_000  # start time of every world
 
 
 class SimClock:

@@ -1,7 +1,7 @@
-"""Machines that run nodes, and everything that may happen to a machine: kill, power cut, stop, restart, a bad disk.
+"""Machines that run nodes, and everything that can happen to a machine: kill, power cut, stop, restart, a bad disk.
 
-A machine keeps its disk and its clock's rate from start to start, its process nothing. Restarting is a supervisor's
-work here as it is outside: a machine that was made to fail is started again by whoever made it fail.
+A machine keeps its disk and its clock rate across restarts; its process keeps nothing. As in reality a supervisor
+restarts processes: the fault that stopped a machine starts it again.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from chronik.sim.randomness import SimRandomness
 from chronik.sim.world import World
 from chronik.storage.errors import LogFull, StorageError
 
-DRIFT_PPM_MAX = 4_900  # either way, so that two clocks differ by less than the 10 permille that leases allow for
-SYNC_NS = (200_000, 900_000)  # of a lane's piece of work, as measured on a disk that is not busy
-# Or when it cannot start for lack of space; once it runs, it goes on.
+DRIFT_PPM_MAX = 4_900  # so that two clocks differ by less than the 10 permille that leases tolerate
+SYNC_NS = (200_000, 900_000)  # duration of one lane operation, as measured on an idle disk
+# Also allowed when it cannot start for lack of space; once it runs, it must continue.
 SELF_STOP = "a node stops by itself only after a disk error"
 LOOP_HELD = "23 no callback holds the loop for more than 100 ms"
 NO_WORDS = "a damaged node ends with a message for its operator"
 PRODUCT_ERRORS = (BrokerError, RuntimeFault, StorageError, MetadataError, RaftError)
-RESTART_MS = 300  # after which a supervisor starts a process that ended by itself
+RESTART_MS = 300  # delay before a supervisor restarts a process that exited
 
 
 class SimMachine:
@@ -52,29 +52,31 @@ class SimMachine:
         self.disk = SimDisk(self.random.getrandbits(64))
         self.disk.latency_s, self.disk.wall_ms = self._disk_latency_s, self._wall_ms
         self.durable_log = DurableLog(lambda: self.disk, raft_directory)
-        self.loop: ProcessLoop | None = None  # while a process is there
+        self.loop: ProcessLoop | None = None  # set while a process runs
         self.program: Program | None = None
         self.clock: SimClock | None = None
         self.starts = 0
-        self.wipes = 0  # how often it lost its disk
-        self.extra_disk_ns = 0  # slow: every piece of work takes so much longer
+        self.wipes = 0  # number of lost disks
+        self.extra_disk_ns = 0  # slow disk: added to every operation
         self.stalled_until_ns = 0
-        self.disk_was_broken = False  # then the process may end by itself
-        self.may_end = False  # so may one that the cluster was once told to forget: that may take its time
-        self.is_attended = False  # an operator takes it in, or out
-        self.is_away = False  # off, and not started again: it is no member, or is about to be removed
-        self.is_forgotten = False  # by the cluster, or never known to it: it comes with an empty disk, or not at all
-        self.watch: Callable[[SimMachine], Callable[[], None] | None] = lambda _: None  # what looks at each process
-        self.on_start: Callable[[SimMachine], None] = lambda _: None  # called before anything of a new process runs
+        self.disk_was_broken = False  # then the process may exit
+        self.may_end = False  # a removed node may exit as well, possibly much later
+        self.is_attended = False  # an operator is adding or removing it
+        self.is_away = False  # off, and not restarted: not a member, or about to be removed
+        self.is_forgotten = False  # removed from the cluster, or never in it: it starts with an empty disk, or never
+        # Returns the observer of a process.
+        self.watch: Callable[[SimMachine], Callable[[], None] | None] = lambda _: None
+        self.on_start: Callable[[SimMachine], None] = lambda _: None  # called before a new process runs
         self.on_end: Callable[[SimMachine], None] = lambda _: None  # called before a process is killed
-        self.is_rotten = False  # its disk returns what was never written
-        self.is_damaged = False  # a part of its state is lost or wrong: it may refuse to start, or end
+        self.is_rotten = False  # its disk returns data that was never written
+        self.is_damaged = False  # part of its state is lost or wrong: it may refuse to start, or exit
         self.is_ill = False  # it has a lasting fault: checks must not rely on it
-        self.is_dead = False  # it is off for good, and still a member
-        self.image: Directory | None = None  # its disk as it was once
-        self.attend: Callable[[SimMachine, BaseException], None] | None = None  # who looks after a damaged one
-        self.is_spare = False  # it did not found the cluster
-        self.lost_logs: list[DurableLog] = []  # of disks that are no more: what it said of them may be under way still
+        self.is_dead = False  # it is off permanently, and still a member
+        self.image: Directory | None = None  # an old copy of its disk
+        self.attend: Callable[[SimMachine, BaseException], None] | None = None  # the operator of a damaged machine
+        self.is_spare = False  # it is not a founder of the cluster
+        # Logs of disks that were lost: messages that the node sent before may still be in flight.
+        self.lost_logs: list[DurableLog] = []
         self._raft_directory = raft_directory
         self._booted_ns = 0
 
@@ -82,7 +84,7 @@ class SimMachine:
         return self.host
 
     def found_log(self) -> DurableLog:
-        """The quorum's log as a process finds it that starts now: on the platter or only in the page cache."""
+        """The quorum's log as a process that starts now finds it: on the platter or only in the page cache."""
         log = DurableLog(lambda: self.disk, self._raft_directory, with_page_cache=True)
         log.refresh()
         return log
@@ -144,7 +146,7 @@ class SimMachine:
         if loop is not self.loop:
             return
         self.world.note(self.host, f"ended by itself: {type(error).__name__}: {error}")
-        if promise := _promise(error):  # whatever its disk is like
+        if promise := _promise(error):  # whatever the state of its disk
             self.world.violated(promise, f"{self.host}: {error}")
         if self.is_damaged and self.attend is not None:
             self._require_words(error)
@@ -158,7 +160,7 @@ class SimMachine:
         self.world.time.after_ms(RESTART_MS, self.start)
 
     def _require_words(self, error: BaseException) -> None:
-        """Whoever cannot start or go on because of its disk says so in an error of the product's own."""
+        """A process that cannot start or continue because of its disk must raise one of the product's own errors."""
         if not isinstance(error, PRODUCT_ERRORS):
             self.world.violated(NO_WORDS, f"{self.host}: {type(error).__name__}: {error}")
 
@@ -169,15 +171,15 @@ class SimMachine:
         self.world.violated(_promise(error) or "no unhandled error", f"{context['message']}: {error!r}")
 
     def _held(self, spent_ns: int, where: str) -> None:
-        """A node that recovers its logs serves nobody yet, and nobody waits for it."""
+        """Not checked during log recovery: the node serves no client yet."""
         if self.program is None or self.program.raft is None:
             return
         self.world.violated(LOOP_HELD, f"{self.host}: {spent_ns // NS_PER_MS} ms, in {where}")
 
-    # What happens to it
+    # Faults
 
     def crash(self) -> None:
-        """kill -9: the process is gone in the middle of whatever it did; the page cache is intact."""
+        """kill -9: the process is gone, at any point; the page cache is intact."""
         if self.loop is None:
             return
         self.world.note(self.host, "is killed")
@@ -187,7 +189,7 @@ class SimMachine:
         self.disk_was_broken = False
 
     def power_cut(self) -> None:
-        """The machine is off: what was not synced is lost in part, and nobody is told."""
+        """The machine is off: unsynced data is lost in part, and peers are not notified."""
         self.world.note(self.host, "loses power")
         self._drop_process()
         self.world.wires.power_lost(self.host)
@@ -197,7 +199,8 @@ class SimMachine:
         self._booted_ns = loop_ns + loop_ns * self.rate_ppm // 1_000_000
 
     def wipe(self) -> None:
-        """The machine comes back with a new, empty disk, and must not pass for who it was before it has caught up."""
+        """The machine returns with a new, empty disk, and must not act under its old identity before it has caught
+        up."""
         self.power_cut()
         self.world.note(self.host, "has lost its disk")
         self.wipes += 1
@@ -208,7 +211,7 @@ class SimMachine:
         self.disk.latency_s, self.disk.wall_ms = self._disk_latency_s, self._wall_ms
 
     def offline_runtime(self) -> Runtime:
-        """For a command that an operator runs on the machine's disk while no node does."""
+        """For a command that an operator runs on the machine's disk while no node uses it."""
         loop = self.world.time.process(f"{self.host} operator")
         return Runtime(
             SimClock(loop, booted_ns=self._booted_ns, wall_offset_ms=self.wall_offset_ms),
@@ -218,33 +221,33 @@ class SimMachine:
         )
 
     def retire(self) -> None:
-        """Stopped, and not to be started."""
+        """Stopped, and not to be restarted."""
         self.crash()
         self.is_away = True
 
     def return_to_service(self) -> None:
-        """With its disk as it was left."""
+        """Starts it with its old disk."""
         self.is_away = False
         self.start()
 
     def come_new(self) -> None:
-        """To be started like a machine that was never there."""
+        """Prepares it to start as a new machine."""
         self.is_away = self.is_forgotten = False
         if self.starts:
             self.wipe()
 
     @property
     def joins(self) -> bool:
-        """Whether its disk began empty in a cluster that was there."""
+        """Whether its disk was empty when the cluster already existed."""
         return self.is_spare or self.wipes > 0
 
     def _power_went(self, loop: ProcessLoop) -> None:
-        """In the middle of a call to the disk. The rest of the callback under way can touch nothing any more."""
+        """The power failed during a disk call. The rest of the current callback must have no effect."""
         if loop is self.loop:
             self.power_cut()
 
     def _sync_failed(self) -> None:
-        """From now on the node must not acknowledge any write."""
+        """After this the node must not acknowledge any write."""
         self.world.note(self.host, "a sync failed")
         self.world.wires.host(self.host).silent_since_ns = self.world.time.now_ns
 
@@ -271,7 +274,7 @@ class SimMachine:
             self.clock.wall_offset_ms = self.wall_offset_ms
 
     def break_sync(self, path_part: str = "") -> None:
-        """The next fsync fails: the process must end without acknowledging anything more."""
+        """The next fsync fails: the process must exit and acknowledge nothing more."""
         self.disk_was_broken = True
         self.disk.fail("sync", path_part)
 
@@ -285,8 +288,8 @@ class SimMachine:
 
 
 class SimCluster:
-    """Machines by node id, from `first_id` on. Spare ones come last; they are off, and no members, until somebody takes
-    them in."""
+    """Machines by node id, starting at `first_id`. Spare ones come last; they are off and not members until an operator
+    adds them."""
 
     def __init__(
         self,
@@ -299,30 +302,30 @@ class SimCluster:
         first_id: int = FIRST_ID,
     ) -> None:
         self.world = world
-        self.history = History(world)  # of its clients, and of operators whose answers are judged too
+        self.history = History(world)  # of clients, and of operators whose answers are judged
         ids = range(first_id, first_id + node_count + spare_count)
         self.machines = {node_id: SimMachine(world, node_id, make, raft_directory) for node_id in ids}
         for node_id in ids[node_count:]:
             spare = self.machines[node_id]
             spare.is_spare = spare.is_away = spare.is_forgotten = True
-        self.tap: Any = None  # `intruders`'s, once somebody listens in on the wires
-        self.operators: list[asyncio.Task[None]] = []  # who change members, at work or done
+        self.tap: Any = None  # set by `intruders` if packets are recorded
+        self.operators: list[asyncio.Task[None]] = []  # tasks that change members, running or done
 
     def start(self) -> None:
         for machine in self.machines.values():
             machine.start()
 
     def numbered(self, number: int) -> SimMachine:
-        """By its place among all machines, from 1: what schedules of faults name."""
+        """By its position among all machines, from 1, as in schedules of faults."""
         return list(self.machines.values())[number - 1]
 
     def leader(self) -> SimMachine | None:
-        """Who leads the quorum's newest term, as far as anybody says so."""
+        """The leader of the quorum's newest term, as the nodes report it."""
         leaders = [machine for machine in self.machines.values() if machine.is_up and machine.leads]
         return max(leaders, key=_term_of, default=None)
 
     def members(self) -> list[SimMachine]:
-        """Those of the configuration that the leader has. Who only listens may have been switched off for good."""
+        """The members in the leader's configuration. A learner may have been switched off permanently."""
         leader = self.leader()
         raft = leader.program.raft if leader is not None and leader.program is not None else None
         if raft is None:
@@ -357,7 +360,7 @@ def _term_of(machine: SimMachine) -> int:
 
 
 def _promise(error: BaseException | None) -> str:
-    """The invariant that a node found broken by itself: it has the same numbers as the checkers' here."""
+    """The broken invariant that a node itself reported: it has the same numbers as the checkers' here."""
     while error is not None and not isinstance(error, InvariantBroken):
         error = error.__cause__
     return error.promise if error is not None else ""

@@ -1,14 +1,14 @@
-"""A disk in memory that loses what was not synced, from one seed. No file, no thread, no clock.
+"""An in-memory disk that loses unsynced data, driven by a seed. No file, no thread, no clock.
 
-What a power cut may do here, and no more, because more would make durability impossible on any disk:
+What a power cut may do, and no more, because more would make durability impossible on any disk:
 - bytes appended since the file's last sync are lost wholly or in part, at 512-byte sectors, in any order; a lost sector
   inside the file reads as zeros or as garbage;
 - a truncation since the last sync may not have happened;
-- entries made, renamed or removed in a directory since its last sync may be as before, each for itself, though the file
-  was synced;
-- synced bytes and synced entries stay, unless a test flips a bit, or `platter` is told to damage them.
-After a failed sync the sectors that it was to write are clean in the cache and as before on the platter, as on Linux:
-whoever reads sees them, later syncs succeed and leave them out, and only writing to them again makes a sync take them.
+- entries created, renamed or removed in a directory since its last sync may be as before, independently of each other,
+  even if the file was synced;
+- synced bytes and entries stay, unless a test flips a bit, or `platter` damages them.
+After a failed sync its sectors are clean in the cache and unchanged on the platter, as on Linux: reads return the new
+data, later syncs succeed without writing it, and only writing it again makes a sync include it.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ T = TypeVar("T")
 
 AHEAD_STEP_BYTES = 2048
 SYNCS = ("sync", "sync_directory")
-REFUSABLE = ("open", "make_directory", "append")  # where no room is a DiskFull, and not a failure
-JOURNAL_BYTES_MAX = (300, 192 << 10, 0)  # some bytes go each way, all by the journal, all by their own files
-ALWAYS_NEW_MS = 1 << 62  # when files were written, on a disk that knows no time
-PIECE_BYTES_MIN = (128 << 10, 150)  # as on a real disk, and two batches
+REFUSABLE = ("open", "make_directory", "append")  # for these, lack of space is a DiskFull, not a failure
+JOURNAL_BYTES_MAX = (300, 192 << 10, 0)  # mixed; all data through the journal; all data in its own files
+ALWAYS_NEW_MS = 1 << 62  # modification time on a disk without a clock
+PIECE_BYTES_MIN = (128 << 10, 150)  # the real disk's value, and two batches
 
 
 class PowerCut(BaseException):
-    """Raised by every call once the power is off. Not an Exception: nothing may handle it and go on."""
+    """Raised by every call once the power is off. Not an Exception, so that no handler continues."""
 
 
 class SimFile:
@@ -76,7 +76,7 @@ class SimFile:
         return self.read(position, size_bytes), was_in_memory
 
     def _read(self, size_bytes: int, position: int) -> bytes:
-        """As pread: it may return less, and nothing only at the end of the file."""
+        """Like pread: it may return less; it returns nothing only at the end of the file."""
         there_bytes = max(0, min(size_bytes, len(self._inode.content) - position))
         count = self._disk.read_bytes(there_bytes)
         self._disk.charge(count)
@@ -120,7 +120,7 @@ class SimFile:
 
 
 class SimAheadFile(SimFile):
-    """Zeros stand behind its end, up to the next step. Small steps: the end of one is what tests want to meet."""
+    """A file with zeros after its end, up to the next step. Steps are small, so that tests reach the end of one."""
 
     def __init__(self, disk: SimDisk, path: str, inode: Inode) -> None:
         super().__init__(disk, path, inode)
@@ -154,7 +154,7 @@ class SimAheadFile(SimFile):
 
 
 class SimLane:
-    """Work runs on the loop, at its next iteration or after `delay_s` of the loop's (virtual) time; always in order."""
+    """Runs work on the loop, at its next iteration or after `delay_s` of virtual time; always in order."""
 
     def __init__(self, disk: SimDisk, name: str, closed: Callable[[SimLane], None] = lambda lane: None) -> None:
         self._disk = disk
@@ -200,9 +200,9 @@ class SimLane:
         try:
             result = self._disk.off_the_loop(work)
         except PowerCut:
-            self._waiting.clear()  # the machine is off: no work ends and nobody is told
+            self._waiting.clear()  # the machine is off: no work completes and no callback runs
             return
-        except BaseException as error:  # noqa: BLE001 - whoever waits for the work gets it
+        except BaseException as error:  # noqa: BLE001 - passed on to the waiter of the work
             self._pop()
             if not future.cancelled():
                 future.set_exception(error)
@@ -219,7 +219,7 @@ class SimLane:
 
 
 class SimDisk:
-    """A Disk. `capacity_bytes` bounds all files together; `delay_s` is how long a lane takes for a piece of work."""
+    """A Disk. `capacity_bytes` bounds all files together; `delay_s` is the duration of one lane operation."""
 
     def __init__(self, seed: int, capacity_bytes: int | None = None) -> None:
         self.journal_bytes_max = JOURNAL_BYTES_MAX[seed % 3]
@@ -231,23 +231,24 @@ class SimDisk:
         self._lies: list[str] = []
         self._steps_left = -1
         self.capacity_bytes = capacity_bytes
+        self._stays_full = False  # when all is healed
         self.short_permille = 0  # of the reads return less than they could
         self._short_reads = Random(seed + 1)
         self.delay_s = 0.0
-        self.latency_s: Callable[[], float] | None = None  # how long each piece of work takes, instead of `delay_s`
-        self.on_power_cut: Callable[[], None] | None = None  # told once, at the call that finds the power off
-        self.on_failed_sync: Callable[[], None] | None = None  # told whenever a sync fails
+        self.latency_s: Callable[[], float] | None = None  # duration of each operation, replaces `delay_s`
+        self.on_power_cut: Callable[[], None] | None = None  # called once, by the call that finds the power off
+        self.on_failed_sync: Callable[[], None] | None = None  # called whenever a sync fails
         self.wall_ms: Callable[[], int] = lambda: ALWAYS_NEW_MS
         self.refused = Refusals()
         self.prompt_lanes: list[Lane] = []
         self.files_max = 1 << 30
         self.calls: Counter[str] = Counter()
-        self.meter: Meter | None = None  # of the process that uses it, if what it does takes time
+        self.meter: Meter | None = None  # the process's meter, if its work takes time
 
-    # What a test does to the disk.
+    # Faults for tests
 
     def power_cut(self) -> SimDisk:
-        """The disk as it is found when the power is back. The old one refuses every call from now on."""
+        """The disk as found when the power is back. The old object refuses every later call."""
         self._steps_left = 0
         return self._successor(self._root.after_cut(self._random))
 
@@ -259,11 +260,11 @@ class SimDisk:
     def _successor(self, root: Directory) -> SimDisk:
         found = SimDisk(self._random.getrandbits(64), self.capacity_bytes)
         found._root, found.latency_s, found.wall_ms = root, self.latency_s, self.wall_ms
-        found.short_permille = self.short_permille
+        found.short_permille, found._stays_full = self.short_permille, self._stays_full
         return found
 
     def cut_after(self, steps: int) -> None:
-        """The power goes off in the middle of whatever makes the call after `steps` more calls."""
+        """The power fails during the call that follows `steps` more calls."""
         self._steps_left = steps
 
     def fail(self, operation: str, path_part: str = "", code: int = errno.EIO) -> None:
@@ -271,23 +272,25 @@ class SimDisk:
         self._failing.append((operation, path_part, code))
 
     def lie(self, path_part: str, times: int) -> None:
-        """So many of the next syncs of paths that contain `path_part` return, and leave out what they were to write."""
+        """The next `times` syncs of paths that contain `path_part` return without writing."""
         self._lies += [path_part] * times
 
-    def fill(self, left_bytes: int | None) -> None:
+    def fill(self, left_bytes: int | None, *, for_good: bool = False) -> None:
         """From now on there is room for so much more, and for no more than that; None: for everything."""
+        self._stays_full = for_good
         self.capacity_bytes = None if left_bytes is None else _used_bytes(self._root) + left_bytes
 
     def heal(self) -> None:
-        """No failure that was asked for and has not come yet will come, and there is room."""
-        self.capacity_bytes = None
+        """No failure comes that was asked for, and there is room, unless it is full for good."""
+        if not self._stays_full:
+            self.capacity_bytes = None
         self._failing.clear()
         self._lies.clear()
         self._steps_left = -1
         self.short_permille = 0
 
     def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
-        """Rot: the byte is wrong in cache and on the platter alike, and no call ever failed."""
+        """Bit rot: the byte is wrong in cache and on the platter, and no call failed."""
         inode = self._file(path)
         inode.content[position] ^= 1 << bit
         if position < len(inode.synced):
@@ -297,13 +300,13 @@ class SimDisk:
 
     @property
     def root(self) -> Directory:
-        """All of it, for what happens to a disk that no process uses."""
+        """The whole tree, for damage to a disk that no process uses."""
         return self._root
 
-    # What a checker sees of it, without a step.
+    # For checkers; these do not count as steps
 
     def content(self, path: str, *, with_page_cache: bool) -> bytes | None:
-        """A file as the next process finds it, or only what a power cut would leave at the least; None: not there."""
+        """A file as the next process finds it, or only what survives any power cut; None: it does not exist."""
         node = self._look(path, with_page_cache=with_page_cache)
         if not isinstance(node, Inode):
             return None
@@ -323,7 +326,7 @@ class SimDisk:
             node = (node.entries if with_page_cache else node.synced).get(name)
         return node
 
-    # What the files call.
+    # For the files
 
     def step(self, operation: str, path: str) -> None:
         if self._steps_left == 0:
@@ -343,7 +346,7 @@ class SimDisk:
                 raise error if refused is None else self.refused.note(refused)
 
     def read_bytes(self, there_bytes: int) -> int:
-        """How many of the bytes that are there one call returns."""
+        """How many of the available bytes one call returns."""
         if self.short_permille and there_bytes > 1 and self._short_reads.randrange(1000) < self.short_permille:
             return self._short_reads.randrange(1, there_bytes)
         return there_bytes
@@ -353,7 +356,7 @@ class SimDisk:
             self.meter.charge(size_bytes * DISK_PS_PER_BYTE // 1000)
 
     def off_the_loop(self, work: Callable[[], T]) -> T:
-        """What a lane does costs the loop nothing."""
+        """Work on a lane is free for the loop."""
         meter = self.meter
         if meter is None:
             return work()
@@ -376,7 +379,7 @@ class SimDisk:
             raise self.refused.note(DiskFull(text))
 
     def space_for(self, size_bytes: int, at_least_bytes: int, path: str) -> int:
-        """How much of `size_bytes` is had: all, or what is needed at the least."""
+        """How much of `size_bytes` fits: all, or at least the minimum."""
         try:
             self.take_space(size_bytes, path)
         except DiskFull:
@@ -384,7 +387,7 @@ class SimDisk:
             return at_least_bytes
         return size_bytes
 
-    # The interface.
+    # The Disk interface
 
     def open(self, path: str, *, create: bool = False) -> SimFile:
         self.step("open", path)
@@ -485,6 +488,7 @@ class SimDisk:
         return 1 << 40 if self.capacity_bytes is None else self.capacity_bytes
 
     def lock(self, path: str) -> None:
+        """What is locked is remembered beside the files, so that it holds although the file is removed."""
         self.open(path, create=True)
         if path in self._locked:
             raise DiskInUse(f"{path} is locked: another broker runs on this directory")
@@ -530,7 +534,7 @@ def require_readable(inode: Inode, path: str, position: int, size_bytes: int) ->
             raise OSError(errno.EIO, f"simulated bad sectors at {start} to {end}", path)
 
 
-@functools.lru_cache(4096)  # few paths are looked up in one world, but often
+@functools.lru_cache(4096)  # a world uses few paths, but often
 def _parts(path: str) -> tuple[str, ...]:
     return tuple(name for name in path.split("/") if name)
 

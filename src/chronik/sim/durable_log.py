@@ -1,6 +1,6 @@
 """A node's Raft log as its disk would show it after a power cut, read from the simulated platter and kept up to date.
 
-It reads what is synced and nothing else, by the product's own format; what the process believes does not matter here.
+It reads only synced data, in the product's own format, independently of the process's memory.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ FRAME_HEAD_BYTES = 20
 
 class DurableLog:
     def __init__(self, disk: Callable[[], SimDisk], directory: str, *, with_page_cache: bool = False) -> None:
-        """`disk` gives the machine's newest one: a power cut leaves another than there was."""
+        """`disk` returns the machine's current disk: a power cut replaces it."""
         self._with_page_cache = with_page_cache
         self._newest_disk, self._directory = disk, directory
         self.hard_state = HardState()
         self.base = Base(0, 0)
-        self.terms: list[int] = []  # of the entries behind the base
+        self.terms: list[int] = []  # of the entries after the base
         self._disk: SimDisk | None = None
         self._name = ""
         self._position = 0
@@ -58,5 +58,5 @@ class DurableLog:
     def holds(self, index: int, term: int) -> bool:
         place = index - self.base.base_index - 1
         if place < 0:
-            return True  # a snapshot covers it, and snapshots hold what was committed
+            return True  # a snapshot covers it, and snapshots hold only committed entries
         return place < len(self.terms) and self.terms[place] == term

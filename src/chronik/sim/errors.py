@@ -1,19 +1,19 @@
-"""How a simulated world ends badly.
+"""The errors that end a simulated run.
 
 SimError
-├── Deadlock     nothing is left to happen, and somebody still waits
-├── Livelock     time stands still: callbacks call each other for ever
-├── Violation    an invariant did not hold; the checker's name and what it saw
-├── UnknownScenario   the operator's: there is no scenario of that name
-├── UnknownFault      the operator's: the scenario has no fault of that name to choose
-└── BadResults        the operator's: the file for the results holds something else
+├── Deadlock     no events are left, but a task still waits
+├── Livelock     time does not advance: callbacks schedule each other endlessly
+├── Violation    an invariant did not hold; names the checker and what it saw
+├── UnknownScenario   usage error: no scenario has that name
+├── UnknownFault      usage error: the scenario has no selectable fault of that name
+└── BadResults        usage error: the results file holds something else
 """
 
 from __future__ import annotations
 
 
 class SimError(Exception):
-    """Base of everything this package raises."""
+    """Base of all errors of this package."""
 
 
 class Deadlock(SimError):
@@ -25,7 +25,7 @@ class Livelock(SimError):
 
 
 class Violation(SimError):
-    """`invariant` names the checker, so that shrinking keeps to the failure it began with."""
+    """`invariant` names the checker, so that shrinking keeps the original failure."""
 
     def __init__(self, invariant: str, what: str) -> None:
         super().__init__(f"{invariant}: {what}")

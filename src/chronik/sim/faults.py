@@ -1,10 +1,9 @@
-"""A schedule of faults as plain data, drawn from a seed, and what each kind does to a cluster.
+"""A schedule of faults as plain data, drawn from a seed, and the effect of each kind on a cluster.
 
-Every fault ends by itself after its duration, so any part of a schedule is a schedule: that is what lets `shrink` take
-faults out one by one. `node` counts machines from 1, whatever their ids are; 0 means whoever leads the quorum when the
-fault begins, which is where faults hurt.
-Members that come and go, replicas that move and topics that are made anew are faults as well: somebody asks for that,
-and gives up when it takes too long.
+Every fault ends after its duration, so any part of a schedule is a valid schedule: this lets `shrink` remove faults one
+by one. `node` numbers machines from 1, whatever their ids; 0 means the quorum's leader when the fault begins, where
+faults have the most effect. Membership changes, replica moves and recreated topics are faults as well: an operator
+requests them, and gives up when they take too long.
 """
 
 from __future__ import annotations
@@ -22,17 +21,17 @@ from chronik.sim.platter import Platter, image_of
 
 LEADER = 0
 MOVED_TOPICS = ("orders", "orders", "orders", "__consumer_offsets")
-BY_POWER = 1  # a machine that is to lose something goes off by a power cut, or is killed
-LIED_TO = ("/journal/", "/raft/", ".log", "")  # by a disk that loses writes
+BY_POWER = 1  # a machine about to lose data goes off by a power cut; otherwise it is killed
+LIED_TO = ("/journal/", "/raft/", ".log", "")  # paths for which a disk loses writes
 
 
 class Fault(NamedTuple):
     at_ms: int  # since the faults began
     kind: str
-    node: int  # which machine, from 1; LEADER: who leads then
+    node: int  # machine number from 1; LEADER: the leader at that time
     duration_ms: int = 0
-    other: int = 0  # of a link: the other end
-    amount: int = 0  # what it means depends on the kind
+    other: int = 0  # for a link: the other end
+    amount: int = 0  # its meaning depends on the kind
 
     def __repr__(self) -> str:
         parts = [str(self.at_ms), repr(self.kind), str(self.node)]
@@ -51,7 +50,7 @@ def _power(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
 
 
 def _power_at_disk(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
-    """The power goes in the middle of a later call to the disk, whichever comes `amount` calls from now."""
+    """The power fails during a later disk call: the one after `amount` more calls."""
     machine.disk.cut_after(fault.amount)
     _after(cluster, fault, machine.start)
 
@@ -62,9 +61,10 @@ def _wipe(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
 
 
 def _rot(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
-    """Off and on again; in between a bit of a batch changes, in one of the topic's files, where the CRC covers it.
+    """Restarts the machine; while it is off, a bit of a batch flips in one of the topic's files, where the CRC covers
+    it.
 
-    Killed, not without power: what a power cut takes of the journal's marks is what tells damage from a torn tail.
+    Killed, not powered off: a power cut may erase the journal marks that distinguish damage from a torn tail.
     """
     machine.crash()
     disk, batches = machine.disk, []
@@ -82,12 +82,12 @@ def _rot(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
 
 
 def _image(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
-    """Somebody copies the whole disk of a running machine; the copy is as a power cut would leave the disk."""
+    """Copies the whole disk of a running machine, as a power cut would leave it."""
     machine.image = image_of(machine.disk, Random(fault.amount))
 
 
 def _lose(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
-    """Off, and on again after the duration; in between a part of its state is lost. `other` says how it goes off."""
+    """Off, and on again after the duration; in between part of its state is lost. `other` says how it goes off."""
     if machine.is_away or machine.is_dead:
         return
     if fault.other == BY_POWER:
@@ -102,7 +102,7 @@ def _lose(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
 
 
 def _lose_live(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
-    """Its process runs on, if one does."""
+    """Its process, if any, keeps running."""
     done = LIVE_LOSSES[fault.kind](Platter(machine.disk), Random(fault.amount), machine.image)
     if done is not None:
         machine.is_damaged = True
@@ -110,7 +110,7 @@ def _lose_live(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
 
 
 def _lost_write(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
-    """Some syncs return and leave out what they were to write; after the duration the power goes, for a moment."""
+    """Some syncs return without writing; after the duration the power fails briefly."""
     random = Random(fault.amount)
     machine.disk.lie(random.choice(LIED_TO), random.choice((1, 1, 2, 20)))
 
@@ -123,7 +123,7 @@ def _lost_write(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
     _after(cluster, fault, cut)
 
 
-# For good: what these do has no end.
+# Faults without an end
 
 
 def _dead_node(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
@@ -132,7 +132,7 @@ def _dead_node(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
 
 
 def _cut_link(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
-    """One way only. Either of the two may be what the majority does without."""
+    """One direction only. Either node may be the one that the majority can do without."""
     other = _other(cluster, machine, fault)
     machine.is_ill = other.is_ill = True
     cluster.world.wires.cut(machine.host, other.host)
@@ -158,9 +158,15 @@ def _slowed_disk(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None
 
 
 def _hung_disk(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
-    """Every write and sync waits for ever; nothing fails."""
+    """Every write and sync waits forever; none fails."""
     machine.is_ill = True
     machine.stalled_until_ns = 1 << 62
+
+
+def _filled_disk(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
+    """Somebody else has taken all but `amount` bytes, and keeps them."""
+    machine.is_ill = True
+    machine.disk.fill(fault.amount, for_good=True)
 
 
 def _slowed_link(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
@@ -177,6 +183,7 @@ LASTING: Mapping[str, Callable[[SimCluster, SimMachine, Fault], None]] = {
     "deaf node": _deaf_node,
     "slowed disk": _slowed_disk,
     "hung disk": _hung_disk,
+    "filled disk": _filled_disk,
     "slowed link": _slowed_link,
 }
 
@@ -210,12 +217,12 @@ def _cut_both(cluster: SimCluster, machine: SimMachine, other: SimMachine, fault
 
 
 def _cut(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
-    """One way only: it hears, and is not heard."""
+    """One direction only: the machine receives, but cannot send."""
     _cut_one_way(cluster, machine, _other(cluster, machine, fault), fault)
 
 
 def _mute(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
-    """Nobody hears it; it hears everybody."""
+    """No node receives its packets; it receives all others'."""
     for other in cluster.machines.values():
         if other is not machine:
             _cut_one_way(cluster, machine, other, fault)
@@ -265,13 +272,13 @@ def _stall_disk(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
 
 
 def _full_disk(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
-    """Somebody else has taken all but `amount` bytes."""
+    """Other files on the disk take all but `amount` bytes."""
     machine.disk.fill(fault.amount)
-    _after(cluster, fault, lambda: machine.disk.fill(None))  # which may be another object by then
+    _after(cluster, fault, lambda: machine.disk.fill(None))  # which may be a new object by then
 
 
 def _short_reads(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
-    """So many reads of a thousand return less than there is, as POSIX allows."""
+    """`amount` of a thousand reads return less than available, as POSIX allows."""
     machine.disk.short_permille = fault.amount
 
     def end() -> None:
@@ -289,18 +296,18 @@ def _wall_jump(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
 
 
 def _join(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
-    """Somebody takes it into the quorum, asking `other` first, and gives up after the duration."""
+    """An operator adds it to the quorum, through `other` first, and gives up after the duration."""
     operators.take_in(cluster, machine, through=fault.other, patience_ms=fault.duration_ms)
 
 
 def _leave(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
-    """Somebody takes it out of the quorum; `amount` says what becomes of it."""
+    """An operator removes it from the quorum; `amount` selects its fate afterwards."""
     operators.let_go(cluster, machine, fate=fault.amount, through=fault.other, patience_ms=fault.duration_ms)
 
 
 def _move(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
-    """Somebody gives a partition other replicas, or calls that off: `amount` says which, of `other` partitions or the
-    one in which offsets are committed."""
+    """An operator assigns other replicas to a partition, or cancels that: `amount` selects one of `other` partitions,
+    or the one in which offsets are committed."""
     random = Random(fault.amount)
     topic, index = random.choice(MOVED_TOPICS), random.randrange(fault.other)
     at = TopicPartition(topic, index if topic == "orders" else 0)
@@ -310,7 +317,7 @@ def _move(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
 
 
 def _recreate(cluster: SimCluster, machine: SimMachine, fault: Fault) -> None:
-    """Somebody deletes a topic and creates it again; `amount` says which, and what it is like then."""
+    """An operator deletes a topic and creates it again; `amount` selects the topic and its new shape."""
     draw = Random(fault.amount)
     topic_operators.recreate(cluster, draw, through=machine.node_id, patience_ms=fault.duration_ms)
 
@@ -357,7 +364,7 @@ KINDS: Mapping[str, Callable[[SimCluster, SimMachine, Fault], None]] = {
 
 
 def begin(cluster: SimCluster, faults: list[Fault]) -> None:
-    """Puts all of a schedule into the world, counted from now."""
+    """Schedules all faults, relative to now."""
     for fault in faults:
         cluster.world.time.after_ms(fault.at_ms, _strike, cluster, fault)
 
@@ -380,7 +387,7 @@ def _after(cluster: SimCluster, fault: Fault, end: Callable[..., object], *args:
     cluster.world.time.after_ms(fault.duration_ms, end, *args)
 
 
-# How often each kind is drawn, and its durations and amounts.
+# How often each kind is drawn, with its durations and amounts.
 class Weight(NamedTuple):
     kind: str
     weight: int
@@ -426,7 +433,7 @@ def draw(
     weights: tuple[Weight, ...],
     course_share: float = 0.4,
 ) -> list[Fault]:
-    """In bursts, and in courses of events that are known to be hard: faults together find what single ones do not."""
+    """In bursts, and in sequences known to be hard: combined faults find what single ones do not."""
     faults: list[Fault] = []
     while len(faults) < count:
         at_ms = random.randrange(span_ms)
@@ -444,7 +451,7 @@ def draw(
 
 
 def _deposed_and_restarted(random: Random, at_ms: int, node: int, node_count: int) -> list[Fault]:
-    """Cut off for long enough to be replaced, then down soon after it is back: its log holds what was overwritten."""
+    """Isolated until it is replaced, then down soon after its return: its log holds overwritten entries."""
     cut_ms = random.randint(1200, 2600)
     end = random.choice(("kill", "power", "power at disk"))
     down = Fault(at_ms + cut_ms + random.randint(0, 600), end, node, random.randint(300, 900), 0, random.randint(0, 6))
@@ -452,7 +459,7 @@ def _deposed_and_restarted(random: Random, at_ms: int, node: int, node_count: in
 
 
 def _leaders_in_turn(random: Random, at_ms: int, node: int, node_count: int) -> list[Fault]:
-    """Whoever leads is cut off, again and again, so that entries of several terms stand in several logs."""
+    """Each leader in turn is isolated, so that several logs hold entries of several terms."""
     faults = []
     for _ in range(3):
         faults.append(Fault(at_ms, "isolate", LEADER, random.randint(900, 2400)))
@@ -461,8 +468,8 @@ def _leaders_in_turn(random: Random, at_ms: int, node: int, node_count: int) -> 
 
 
 def _voter_restarted(random: Random, at_ms: int, node: int, node_count: int) -> list[Fault]:
-    """One does not hear the leader and wants to be it; the other, who could elect it, comes back with no memory of
-    what it promised. The first to lead is mostly node 1."""
+    """One voter does not hear the leader and campaigns; the other, which could elect it, restarts and has forgotten its
+    promise. Node 1 usually leads first."""
     node, other = random.sample(range(2, node_count + 1), 2) if node_count > 2 else (node, 1 + node % node_count)
     faults = [Fault(at_ms, "cut", LEADER, 4000, node)]
     for _ in range(5):
@@ -477,7 +484,7 @@ def _slow_leader(random: Random, at_ms: int, node: int, node_count: int) -> list
 
 
 def _far_follower(random: Random, at_ms: int, node: int, node_count: int) -> list[Fault]:
-    """Behind a slow link, then behind none."""
+    """Behind a slow link, then with none of the delay."""
     slow_ms = random.randint(1500, 4000)
     slow = Fault(at_ms, "slow link", LEADER, slow_ms, node, random.randint(30, 320))
     return [slow, Fault(at_ms + random.randint(500, slow_ms), "isolate", node, random.randint(300, 1500))]
@@ -495,7 +502,7 @@ COURSES = (_deposed_and_restarted, _leaders_in_turn, _voter_restarted, _slow_lea
 
 
 def draw_changes(random: Random, *, node_count: int, spare_count: int, span_ms: int) -> list[Fault]:
-    """Members come and go, one after the other or at once."""
+    """Members are added and removed, one after the other or at once."""
     faults: list[Fault] = []
     founders = range(1, node_count + 1)
     spares = range(node_count + 1, node_count + spare_count + 1)
@@ -505,20 +512,20 @@ def draw_changes(random: Random, *, node_count: int, spare_count: int, span_ms: 
         gone = _left(random, at_ms, leaving)
         later_ms = at_ms + random.randint(0, gone.duration_ms)
         course = random.randrange(4)
-        if course == 0:  # replaced, the new one first or last
+        if course == 0:  # replaced: added before or after the removal
             faults += [gone, _joined(random, random.choice((at_ms, later_ms)), random.choice(spares))]
-        elif course == 1:  # back again
+        elif course == 1:  # removed, then added again
             faults += [gone, _joined(random, later_ms, leaving or random.choice(founders))]
-        elif course == 2:  # more of them
+        elif course == 2:  # added
             faults += [_joined(random, at_ms, spare) for spare in random.sample(spares, random.randint(1, spare_count))]
-        else:  # came, and goes
+        else:  # added, then removed
             spare = random.choice(spares)
             faults += [_joined(random, at_ms, spare), _left(random, later_ms, spare)]
     return faults
 
 
 def draw_moves(random: Random, *, node_count: int, partition_count: int, span_ms: int) -> list[Fault]:
-    """One after the other or at once, also of the same partition, and of the one in which offsets are committed."""
+    """Sequential or concurrent, also of one partition, and of the one in which offsets are committed."""
     faults: list[Fault] = []
     for _ in range(random.randint(2, 7)):
         at_ms = random.randrange(span_ms)

@@ -1,8 +1,8 @@
-"""Members of a consumer group that come, read, commit and go, while a producer writes what they read.
+"""Members of a consumer group that join, read, commit and leave, while a producer writes what they read.
 
-Each life of a member is a process of its own with the product's consumer in it; it ends by leaving, or without a word.
-What a member was given goes into the history as an `own` operation (generation, member id, partitions), what it found
-committed there as `committed`, what it committed as `commit`; nothing is judged here.
+Each incarnation of a member is a process with the product's consumer; it ends by leaving, or without notice. The
+history records a member's assignment as an `own` operation (generation, member id, partitions), offsets it looked up as
+`committed`, and its commits as `commit`. Nothing is judged here.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class GroupClients:
         self._members: dict[int, _Member] = {}
         self._life_count = 0
         self._is_over = False
-        self.is_calm = False  # nobody comes or goes any more
+        self.is_calm = False  # no member joins or leaves after this
 
     def begin(self) -> None:
         self._records.begin()
@@ -57,7 +57,7 @@ class GroupClients:
             self._live(slot)
 
     def end(self) -> None:
-        """Members just stop: what they still wait for is nobody's answer."""
+        """Members stop at once: their pending requests do not matter."""
         self._is_over = True
         self._records.end()
         for member in self._members.values():
@@ -87,7 +87,7 @@ class GroupClients:
 
 
 class _Member:
-    """One life of one member."""
+    """One incarnation of one member."""
 
     def __init__(
         self, cluster: SimCluster, history: History, client: WireClient, assignor: str, think_ms: tuple[int, int]
@@ -146,7 +146,7 @@ class _Member:
                 self.history.complete(operation, UNKNOWN, type(error).__name__)
                 raise
             self.history.complete(operation, OK, (membership.generation, membership.member_id, assigned))
-            # Of what it keeps reading it looks nothing up; such an operation stays open and says nothing.
+            # It looks up no offset of a partition that it keeps reading; such an operation stays open and is ignored.
             self._looking_up = {
                 at: self.history.invoke(self.client.name, "-", "committed", committed_key(at)) for at in assigned
             }
@@ -178,7 +178,7 @@ class _Member:
 
 
 async def look_up_commits(history: History, client: WireClient, routing: ClusterClient, partition_count: int) -> None:
-    """What the group has committed everywhere, as one `committed` operation each."""
+    """Looks up the group's commits in all partitions, each as one `committed` operation."""
     partitions = [TopicPartition(TOPIC, index) for index in range(partition_count)]
     operations = {at: history.invoke(client.name, "-", "committed", committed_key(at)) for at in partitions}
     found = await group_offsets.committed(routing, MEMBERS_GROUP)

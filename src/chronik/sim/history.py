@@ -1,7 +1,6 @@
-"""What clients asked and what they were told, with times: the evidence that checkers judge.
+"""Requests of clients and their answers, with times: the evidence for the checkers.
 
-An operation whose answer never came stays open: it may have happened at any time since, or never. Nothing here knows
-what is right.
+An operation without an answer stays open: it may have happened at any time since, or never. The history judges nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ OK, REFUSED, UNKNOWN = "ok", "refused", "unknown"
 class Operation:
     number: int
     client: str
-    node: str  # who was asked
+    node: str  # the node that got the request
     kind: str
     key: str
     value: Any
@@ -41,7 +40,7 @@ class Operation:
 
 
 def _brief(result: Any) -> str:
-    """What was read, when it is much: how much, and a checksum, so that two logs differ when what was read does."""
+    """Replaces a long result by its size and a checksum, so that logs differ when results do."""
     if not isinstance(result, list):
         return repr(result)
     return f"{len(result)} records, checksum {zlib.crc32(repr(result).encode()):08x}"
@@ -51,7 +50,7 @@ def _brief(result: Any) -> str:
 class History:
     world: World
     operations: list[Operation] = field(default_factory=list)
-    newest_ok: dict[tuple[str, str], int] = field(default_factory=dict)  # by kind and key: when it was invoked
+    newest_ok: dict[tuple[str, str], int] = field(default_factory=dict)  # (kind, key): time of invocation
 
     def invoke(self, client: str, node: str, kind: str, key: str, value: Any = None) -> Operation:
         made = Operation(len(self.operations), client, node, kind, key, value, self.world.time.now_ns)
@@ -59,7 +58,7 @@ class History:
         return made
 
     def complete(self, operation: Operation, status: str, result: Any = None) -> None:
-        """`UNKNOWN` leaves it open: the answer does not say whether it happened."""
+        """`UNKNOWN` leaves it open: the answer does not show whether it happened."""
         operation.status, operation.result = status, result
         if status != UNKNOWN:
             operation.returned_ns = self.world.time.now_ns

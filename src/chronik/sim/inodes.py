@@ -1,23 +1,23 @@
-"""Files and directories of the simulated disk: what a process sees of each, and what a power cut would leave of it."""
+"""Files and directories of the simulated disk: what a process sees, and what a power cut would leave."""
 
 from __future__ import annotations
 
 from random import Random
 
 SECTOR_BYTES = 512
-READ_AHEAD = 8  # sectors that come into memory with one that is read
+READ_AHEAD = 8  # sectors read into memory together with a requested one
 
 
 class Inode:
-    """A file's bytes as the process sees them, and what is known to be on the platter."""
+    """A file's bytes as the process sees them, and as they are known to be on the platter."""
 
     def __init__(self) -> None:
         self.content = bytearray()
         self.modified_ms = 0
         self.synced = b""
         self.unsynced_from: int | None = None  # the lowest position changed since the last sync
-        self.lost: set[int] = set()  # sectors that a failed sync left out
-        self.again: set[int] = set()  # of those, what the next sync will take
+        self.lost: set[int] = set()  # sectors that a failed sync dropped
+        self.again: set[int] = set()  # dropped sectors rewritten since, which the next sync writes
         self.unreadable: tuple[int, int] | None = None  # reads that touch these bytes fail
         self.evicted: set[int] = set()  # sectors that are not in memory
 
@@ -35,12 +35,12 @@ class Inode:
         self.evicted.update(_sectors(position, end))
 
     def brought_in(self, position: int, end: int) -> None:
-        """By a read, with what lies behind. An append leaves a sector evicted, though a kernel reads it in for that."""
+        """Loads the sectors of a read and the read-ahead. A simulated append leaves them evicted, unlike a kernel's."""
         if not self.is_in_memory(position, end):
             self.evicted.difference_update(_sectors(position, end + READ_AHEAD * SECTOR_BYTES))
 
     def write_again(self, position: int, end: int) -> None:
-        """Whole sectors that are on the platter as they are stay so, whatever happens."""
+        """Marks dropped sectors as rewritten. Sectors that equal the platter's stay safe, whatever happens."""
         dirty = self.lost.intersection(_sectors(position, end))
         self.lost -= dirty
         self.again |= dirty
@@ -57,7 +57,7 @@ class Inode:
             self.lost.update(_sectors(self.unsynced_from, len(self.content)))
 
     def _without(self, sectors: set[int], content: bytes | bytearray) -> bytes:
-        """As the platter has it when these did not arrive: as they were, nothing where there was nothing."""
+        """The platter's content without these sectors: their old bytes, or nothing where nothing was."""
         if not sectors:
             return bytes(content)
         found = bytearray(content)
@@ -79,7 +79,7 @@ class Inode:
 
     def _after_cut(self, random: Random) -> bytes:
         if self.unsynced_from is None or random.random() < 0.3:
-            return self.synced  # nothing since the sync arrived
+            return self.synced  # no write since the sync arrived
         size = len(self.content) if random.random() < 0.4 else random.randint(self.unsynced_from, len(self.content))
         found = bytearray(self.content[:size])
         if random.random() < 0.5:
@@ -131,7 +131,7 @@ class Directory:
         return found
 
     def copy(self) -> Directory:
-        """Of what a process sees, all of it durable."""
+        """A copy of what a process sees, all of it durable."""
         made = Directory()
         for name, node in self.entries.items():
             made.entries[name] = node.copy()
@@ -139,7 +139,7 @@ class Directory:
         return made
 
     def _entries_after_cut(self, random: Random) -> dict[str, Inode | Directory]:
-        """Some of the changes arrived: the first ones, as journaling file systems have it, or any, as POSIX allows."""
+        """Some of the changes arrived: a prefix, as on journaling file systems, or any subset, as POSIX allows."""
         entries = dict(self.synced)
         arrived = self.changes[: random.randint(0, len(self.changes))]
         if random.random() < 0.5:

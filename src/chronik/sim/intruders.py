@@ -1,8 +1,8 @@
-"""Who speaks on the quorum's port and should not: strangers with garbage or forged frames, whoever plays back what a
+"""Traffic on the quorum's port that should not be there: strangers with garbage or forged frames, replays of what a
 node once sent, and a network that delivers frames twice.
 
-None of them may change anything that the quorum has agreed on, or keep it from agreeing. An impostor, who knows the id
-of a member and of the cluster, is kept out by the quorum's secret alone and is not among them.
+None of it may change anything that the quorum has agreed on, or prevent agreement. Only the quorum's secret keeps out
+an impostor that knows a member's id and the cluster's; such impostors are not simulated.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from chronik.sim.programs import CONTROLLER_PORT
 from chronik.sim.transport import Pipe
 from chronik.wire.compiler import encode
 
-STAYS_S = 3.0  # then an intruder hangs up
-RECORDED_PACKETS = 400  # of one direction of one link
+STAYS_S = 3.0  # then an intruder disconnects
+RECORDED_PACKETS = 400  # per direction of a link
 UNKNOWN_ID = 77
 
 
-# Frames that arrive twice, and what was sent before
+# Duplicated and replayed frames
 
 
 class Tap:
-    """Sits on the wires between nodes and sees every packet of the quorum's connections. It draws from a stream of its
-    own, so that a world without such faults is as it was."""
+    """Sees every packet of the quorum's connections between nodes. It has its own random stream, so that worlds without
+    such faults stay unchanged."""
 
     def __init__(self, cluster: SimCluster) -> None:
         self._random = cluster.world.random("tap")
         self._hosts = {machine.host for machine in cluster.machines.values()}
-        self._doubled: dict[tuple[str, str], int] = {}  # by link: how many faults are at work
+        self._doubled: dict[tuple[str, str], int] = {}  # link: active faults
         self.recorded: dict[tuple[str, str], deque[bytes]] = {}
         cluster.world.wires.tap = self._see
 
@@ -48,7 +48,7 @@ class Tap:
         self._doubled[link] = self._doubled.get(link, 0) + by
 
     def _see(self, pipe: Pipe, packet: bytes) -> list[bytes]:
-        """What is delivered. A packet is one write of a node, so it begins and ends with a frame."""
+        """The packets to deliver. A packet is one write of a node, so it starts and ends with a frame."""
         if pipe.link[0] not in self._hosts or pipe.target.own_port != CONTROLLER_PORT:
             return [packet]
         self.recorded.setdefault(pipe.link, deque(maxlen=RECORDED_PACKETS)).append(packet)
@@ -66,25 +66,25 @@ def _garbage(random: Random, cluster: SimCluster, machine: SimMachine) -> list[b
 
 
 def _half_frame(random: Random, cluster: SimCluster, machine: SimMachine) -> list[bytes]:
-    """Much is announced, little comes."""
+    """Announces a large frame and sends little of it."""
     return [random.choice((200, 1 << 20, 1 << 31)).to_bytes(4, "big") + bytes(40)]
 
 
 def _nobody(random: Random, cluster: SimCluster, machine: SimMachine) -> list[bytes]:
-    """A node that nobody knows, of no cluster or of another one, has topics deleted."""
+    """An unknown node, of no cluster or of another one, requests topic deletions."""
     sender = random.choice([each for each in (0, UNKNOWN_ID) if each not in cluster.machines])
     hello = Hello(sender, machine.node_id, random.choice(("", "another")))
     return [frame(hello.encode()), *_forged(random, hello.sender, machine)]
 
 
 def _other_cluster(random: Random, cluster: SimCluster, machine: SimMachine) -> list[bytes]:
-    """It has a member's id, and another cluster's."""
+    """Uses a member's id and another cluster's id."""
     sender = random.choice([node_id for node_id in cluster.machines if node_id != machine.node_id])
     return [frame(Hello(sender, machine.node_id, "another").encode()), *_forged(random, sender, machine)]
 
 
 def _for_another(random: Random, cluster: SimCluster, machine: SimMachine) -> list[bytes]:
-    """It looks for a node that is not this one."""
+    """Asks for a different node than this one."""
     return [frame(Hello(UNKNOWN_ID, UNKNOWN_ID + 1, "").encode()), *_forged(random, UNKNOWN_ID, machine)]
 
 
@@ -99,7 +99,7 @@ STRANGERS: tuple[Callable[[Random, SimCluster, SimMachine], list[bytes]], ...] =
 
 
 def _forged(random: Random, sender: int, machine: SimMachine) -> list[bytes]:
-    """What would do harm if it were believed."""
+    """A message that would do harm if it were accepted."""
     to, term = machine.node_id, random.choice((1 << 40, (1 << 62) - 1))
     deletions = [
         NOTE
@@ -126,7 +126,7 @@ def visit(cluster: SimCluster, machine: SimMachine, amount: int) -> None:
 
 
 def play_back(cluster: SimCluster, machine: SimMachine, other: SimMachine, amount: int) -> None:
-    """Somebody connects and sends what another node has sent here, or a part of it, from a hello on."""
+    """Connects and replays packets that another node sent here, from a hello on."""
     random = Random(amount)
     packets = list(_tap_of(cluster).recorded.get((other.host, machine.host), ()))
     hellos = [place for place, packet in enumerate(packets) if packet[8:12] == b"CRQ1"]

@@ -1,7 +1,7 @@
-"""Three nodes that replicate, and a fault that does not end: a node stays off, a link stays cut, a disk stays slow.
+"""Three replicating nodes, and a fault that does not end: a node stays off, a link stays cut, a disk stays slow.
 
-Everything else is healed. Within ten seconds of that, and of the beginning of what stays, records are acknowledged
-again in every partition and commits as well, by the majority that is well. Nothing is asked of the node that is not.
+All other faults are healed. Within ten seconds of that, and of the start of the lasting fault, the healthy majority
+acknowledges records in every partition and commits again. Checks do not depend on the faulty node.
 """
 
 from __future__ import annotations
@@ -26,10 +26,14 @@ from chronik.sim.scenario import PACES_MS, Clients
 from chronik.sim.wire_clients import WireClient, make_client
 from chronik.sim.world import World
 
-AMOUNTS: Mapping[str, tuple[int, int]] = {"slowed disk": (20, 600), "slowed link": (20, 1500)}  # milliseconds
+AMOUNTS: Mapping[str, tuple[int, int]] = {
+    "slowed disk": (20, 600),  # milliseconds
+    "slowed link": (20, 1500),
+    "filled disk": (0, 20_000),  # bytes
+}
 
-ATTEMPT_MS = 4000  # of one client that asks for one thing
-PAUSE_S = 0.1  # before the next
+ATTEMPT_MS = 4000  # for one client's request
+PAUSE_S = 0.1  # before the next attempt
 
 
 class LastingScenario(RecordsScenario):
@@ -38,7 +42,7 @@ class LastingScenario(RecordsScenario):
     checkers: Sequence[type[Checker]] = SWARM_CHECKERS
     fault_count = (0, 4)
     selectable = tuple(LASTING)
-    answered_ms_max = 60_000  # clients that have asked the node that is ill wait for it as long as any client does
+    answered_ms_max = 60_000  # clients of the faulty node wait for it up to their own timeout
 
     def __init__(self) -> None:
         self._probe: asyncio.Task[None] | None = None
@@ -64,7 +68,7 @@ class LastingScenario(RecordsScenario):
         return self._probe.done()
 
     async def _serve_probe(self, cluster: SimCluster, client: WireClient) -> None:
-        """In every partition, and as a member of a group."""
+        """Produces to every partition, and commits as a member of a group."""
         needs: list[Need] = [self._commit, *(partial(self._produce, index) for index in range(self.partition_count))]
         await asyncio.gather(*(_until_served(cluster, client, need, self.contacts(cluster)) for need in needs))
 
@@ -87,7 +91,7 @@ Need = Callable[[History, ClusterClient, int], Awaitable[None]]
 
 
 async def _until_served(cluster: SimCluster, client: WireClient, need: Need, contacts: list[int]) -> None:
-    """As a new client again and again, which asks a node that is well: what an old one waits for does not matter."""
+    """Repeats as a new client that asks a healthy node; pending requests of old clients do not matter."""
     attempt = 0
     while True:
         routing = routing_of(cluster, client, [contacts[attempt % len(contacts)]])

@@ -1,7 +1,7 @@
-"""The quorum by itself: a state machine that only remembers, and a writer that waits for no proposal before the next.
+"""The quorum by itself: a state machine that records proposals, and a writer that does not wait between them.
 
-The metadata store has one entry under way at a time, so logs that part never differ by much. Here they do: a leader
-that is cut off goes on taking proposals, and all of that must be gone, or there, after every restart.
+The metadata store has one entry in flight, so diverging logs never differ by much. Here they do: an isolated leader
+keeps accepting proposals, and after every restart all of them must be gone, or present.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NUMBER = struct.Struct(">Q")
 
 
 class Ledger:
-    """A StateMachine: every number that was ever applied, in order."""
+    """A StateMachine that records every applied number, in order."""
 
     def __init__(self) -> None:
         self.numbers: list[int] = []
@@ -40,10 +40,10 @@ class Ledger:
         self.numbers = [number for (number,) in _NUMBER.iter_unpack(data)]
 
     def refusal(self, data: bytes) -> str | None:
-        return None if len(data) == _NUMBER.size else f"{len(data)} bytes are no number"
+        return None if len(data) == _NUMBER.size else f"{len(data)} bytes are not a number"
 
     def snapshot_refusal(self, data: bytes) -> str | None:
-        return None if len(data) % _NUMBER.size == 0 else f"{len(data)} bytes are no list of numbers"
+        return None if len(data) % _NUMBER.size == 0 else f"{len(data)} bytes are not a list of numbers"
 
     def leadership_changed(self, *, leader_id: int | None, term: int, is_self: bool) -> None:
         pass
@@ -89,13 +89,13 @@ def ledger_programs(node_count: int, config: RaftConfig) -> Maker:
 
 
 class LedgerWriter:
-    """Proposes a number every few milliseconds to the node it prefers, while that one believes to lead."""
+    """Proposes a number every few milliseconds to its preferred node, while that node claims to lead."""
 
     def __init__(self, cluster: SimCluster, history: History, *, think_ms: tuple[int, int]) -> None:
         self.cluster, self.history, self.world = cluster, history, cluster.world
         self._random = cluster.world.random("writer")
         self._think_ms = think_ms
-        self._prefers = self._random.choice([*cluster.machines, 1])  # node 1 is mostly the first to lead
+        self._prefers = self._random.choice([*cluster.machines, 1])  # node 1 usually leads first
         self._is_over = False
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -107,7 +107,7 @@ class LedgerWriter:
 
     @property
     def are_answered(self) -> bool:
-        """Proposals in processes that are no more are never answered."""
+        """Proposals in dead processes are never answered."""
         return all(task.done() or task.get_loop().is_dead for task in self._tasks)  # type: ignore[attr-defined]
 
     def _later(self) -> None:

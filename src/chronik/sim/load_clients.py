@@ -1,7 +1,7 @@
-"""Clients that ask for more than a node can do: large requests, many of them, repeated at once when no answer came.
+"""Clients that overload nodes: many large requests, repeated immediately after a timeout.
 
-A client that hears nothing within its patience hangs up, connects anew and asks again, without a pause: that is the
-retry storm which keeps an overloaded server overloaded. Nothing that they are told is judged. Their topic is their own.
+A client that gets no answer in time disconnects, reconnects and repeats the request without a pause: the retry storm
+that keeps an overloaded server overloaded. Their answers are not judged, and they have their own topic.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ from chronik.wire.offset_specs import LATEST
 from chronik.wire.records import Record
 
 LOAD_TOPIC = "load"
-NAMES = 12  # the last version of Produce and Fetch that names topics
+NAMES = 12  # the last version of Produce and Fetch that identifies topics by name
 PATIENCE_MS = (150, 400, 2000)
 PAUSE_MS = (0, 40)
-PRODUCED_PARTITIONS_MAX = 60  # of one request
+PRODUCED_PARTITIONS_MAX = 60  # per request
 VALUE_BYTES = (10, 10, 1000, 20_000)
-LOOKED_UP = (500, 3000, 12_000)  # entries of one request
+LOOKED_UP = (500, 3000, 12_000)  # entries per request
 NAMED_TOPICS = (200, 3000, 12_000)
-PARTITION_BYTES = 1 << 20  # of one partition in a fetch response
-FETCH_BYTES = 1 << 30  # of all of them: more than a node has memory for
+PARTITION_BYTES = 1 << 20  # per partition in a fetch response
+FETCH_BYTES = 1 << 30  # in total: more than a node's memory
 
 
 class Asked:
-    """What one client asks for, again and again."""
+    """The request that one client repeats."""
 
     def __init__(self, request: Request, answer: type[Response]) -> None:
         self.request, self.answer = request, answer
 
 
 def _produce(random: Random, partition_count: int) -> Asked:
-    """Some partitions of which the node asked leads a third."""
+    """Some partitions, a third of them led by the asked node."""
     value = bytes(random.choice(VALUE_BYTES))
     batch = build([Record(offset=0, timestamp=WALL_MS, key=None, value=value, headers=())])
     count = min(partition_count, random.randint(1, PRODUCED_PARTITIONS_MAX))
@@ -60,7 +60,7 @@ def _produce(random: Random, partition_count: int) -> Asked:
 
 
 def _fetch(random: Random, partition_count: int) -> Asked:
-    """Everything from the start, or a long wait for more than there is."""
+    """Everything from the start, or a long wait for more data than exists."""
     wanted = [
         FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=PARTITION_BYTES)
         for index in range(partition_count)
@@ -86,7 +86,7 @@ def _all_topics(random: Random, partition_count: int) -> Asked:
 
 
 def _many_topics(random: Random, partition_count: int) -> Asked:
-    """Most of which do not exist."""
+    """Most of them do not exist."""
     topics = _named(random.choice(NAMED_TOPICS))
     return Asked(MetadataRequest(topics=topics, allow_auto_topic_creation=False), MetadataResponse)
 
@@ -137,7 +137,7 @@ class LoadClients:
                 connection = await client.to(node_id)
                 await connection.ask(asked.request, asked.answer, version_max=NAMES, timeout_ms=patience_ms)
             except ClientError:
-                self.given_up_count += 1  # and again at once
+                self.given_up_count += 1  # then retries at once
                 await asyncio.sleep(0.001)
             else:
                 self.answered_count += 1

@@ -1,13 +1,13 @@
 """Virtual time, and an event loop for each simulated process in it. No thread, no selector, no real clock.
 
-`VirtualTime` holds everything that is still to happen in the world, ordered by time and then by when it was asked for,
-and jumps from one to the next; so a run depends on its seed and on nothing else. Each process has a `ProcessLoop` of
-its own, an asyncio loop as far as the process can tell. That is what lets a process be killed (nothing of it ever runs
-again), stopped (what is due waits while time goes on) or given a clock that runs fast.
+`VirtualTime` holds all future events of the world, ordered by time and then by when they were scheduled, and jumps from
+one to the next; so a run depends only on its seed. Each process has its own `ProcessLoop`, which looks like an asyncio
+loop to the process. This allows killing a process (nothing of it runs again), stopping it (its events wait while time
+passes) or giving it a fast clock.
 
-Callbacks take no virtual time, unless the process has a meter: then it is busy for as long as its callback is charged
-for (`meter`), and its other callbacks wait. A world in which nothing is left to happen is a deadlock, and an error that
-names who waits for what; one that turns on the spot is an error too.
+Callbacks take no virtual time, unless the process has a meter: then it is busy for the time charged (`meter`), and its
+other callbacks wait. A world without future events is a deadlock, an error that lists the waiting tasks; a world that
+never advances time is an error too.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from chronik.sim.meter import Meter
 
 T = TypeVar("T")
 PPM = 1_000_000
-CALLBACKS_PER_INSTANT_MAX = 100_000  # more at one moment of virtual time, and time stands still
+CALLBACKS_PER_INSTANT_MAX = 100_000  # more at one moment of virtual time count as a livelock
 
 
 class SimHandle(asyncio.TimerHandle):
-    """A callback that is due at some time. `loop` is whose it is; None: the world's own, which nothing stops."""
+    """A scheduled callback. `loop` is its process's; None: the world's own, which is never stopped."""
 
     __slots__ = ("loop", "when_ns")
 
@@ -43,8 +43,8 @@ class SimHandle(asyncio.TimerHandle):
         when_ns: int,
         context: Context | None,
     ) -> None:
-        # Not the parent's constructor: it asks the loop for its debug mode and takes the call stack, at ten times the
-        # cost of the whole of this.
+        # Skips the parent's constructor: it queries the loop's debug mode and captures the call stack, at ten times the
+        # cost of this whole method.
         self._callback = callback
         self._args = args
         self._context = context
@@ -64,11 +64,11 @@ class SimHandle(asyncio.TimerHandle):
 
 
 class VirtualTime:
-    """The world's clock and everything that is to happen. Nothing happens but inside `run_until`."""
+    """The world's clock and all future events. Events only run inside `run_until`."""
 
     def __init__(self) -> None:
         self.now_ns = 0
-        self.is_over = False  # `run_until` returns at the next moment
+        self.is_over = False  # makes `run_until` return
         self._count = 0
         self._later: list[tuple[int, int, SimHandle]] = []
         self._ready: deque[SimHandle] = deque()
@@ -79,7 +79,7 @@ class VirtualTime:
         return self.now_ns // NS_PER_MS
 
     def after(self, delay_ns: int, callback: Callable[..., object], *args: Any) -> SimHandle:
-        """Something that the world does, not a process: a packet arrives, a fault begins."""
+        """Schedules an event of the world, not of a process: a packet arrives, a fault begins."""
         return self.schedule(SimHandle(callback, args, None, self.now_ns + max(0, delay_ns), None))
 
     def after_ms(self, delay_ms: int, callback: Callable[..., object], *args: Any) -> SimHandle:
@@ -100,7 +100,7 @@ class VirtualTime:
 
     @property
     def present_ns(self) -> int:
-        """The time at which what happens now takes effect: later than the world's while a process computes."""
+        """The time at which current effects happen: later than the world's while a process computes."""
         loop = events._get_running_loop()
         meter = loop.meter if isinstance(loop, ProcessLoop) else None
         return self.now_ns if meter is None else meter.present_ns(self.now_ns)
@@ -114,7 +114,7 @@ class VirtualTime:
         return loop
 
     def run_until(self, holds: Callable[[], bool], *, within_ms: int) -> bool:
-        """Lets things happen until `holds`, which is asked between one moment and the next. False: time ran out."""
+        """Runs events until `holds`, which is evaluated between moments. False: time ran out."""
         end_ns = self.now_ns + within_ms * NS_PER_MS
         later, make_ready, pop = self._later, self._ready.append, heapq.heappop
         running_before = events._get_running_loop()
@@ -142,11 +142,11 @@ class VirtualTime:
             events._set_running_loop(running_before)
 
     def run_for(self, duration_ms: int) -> None:
-        end = self.after_ms(duration_ms, lambda: None)  # so that time passes though nothing happens in it
+        end = self.after_ms(duration_ms, lambda: None)  # so that time passes even without events
         self.run_until(lambda: self.now_ns >= end.when_ns, within_ms=duration_ms)
 
     def _run_ready(self) -> None:
-        """All that is due at this moment, and all that follows from it without time passing."""
+        """Runs everything due now, and everything that follows without time passing."""
         ready = self._ready
         take, set_running = ready.popleft, events._set_running_loop
         running: ProcessLoop | None = None
@@ -179,33 +179,33 @@ class VirtualTime:
         return "nothing is left to happen; waiting: " + ("; ".join(waiting) or "nobody")
 
 
-# Typed as anything: the parent has forty abstract methods (sockets, subprocesses, signals) that a node never calls.
+# Typed as Any: the parent has forty abstract methods (sockets, subprocesses, signals) that a node never calls.
 _Loop: Any = asyncio.AbstractEventLoop
 
 
 class ProcessLoop(_Loop):  # type: ignore[misc]
-    """The event loop of one process. Its time runs by `rate_ppm` faster than the world's."""
+    """The event loop of one process. Its time runs `rate_ppm` faster than the world's."""
 
     def __init__(self, world: VirtualTime, name: str, rate_ppm: int = 0) -> None:
         self.world, self.name, self.rate_ppm = world, name, rate_ppm
         self.is_dead = False
         self.is_paused = False
-        self.held: list[SimHandle] = []  # due while it was paused
-        self.after_each: Callable[[], None] | None = None  # looks at the process after each of its callbacks
+        self.held: list[SimHandle] = []  # became due while paused
+        self.after_each: Callable[[], None] | None = None  # observes the process after each callback
         self.on_unhandled: Callable[[dict[str, Any]], None] | None = None
-        self.is_buggified = False  # points of `runtime.buggify` may fire in it
+        self.is_buggified = False  # `runtime.buggify` points may fire in it
         self.meter: Meter | None = None  # None: callbacks take no time
-        self._backlog: deque[SimHandle] = deque()  # due, and waiting until it has computed
-        self._is_late = False  # the world will let it go on once it has
+        self._backlog: deque[SimHandle] = deque()  # due, but waiting for the current computation
+        self._is_late = False  # an event that resumes it is scheduled
         self._task_count = 0
         self._remains: list[asyncio.Task[Any]] = []
         self.create_future = functools.partial(asyncio.Future, loop=self)
 
-    # What the world does to it
+    # Faults
 
     def kill(self) -> None:
-        """Nothing of it runs any more: no callback, no `finally`. What it held is kept, so that nothing is collected,
-        and thereby run, before the world ends."""
+        """Nothing of it runs again: no callback, no `finally`. References are kept, so that garbage collection cannot
+        run any of its code before the world ends."""
         if self.is_dead:
             return
         self.is_dead = True
@@ -235,7 +235,7 @@ class ProcessLoop(_Loop):  # type: ignore[misc]
             self.after_each()
 
     def run_at_cost(self, handle: SimHandle, meter: Meter) -> None:
-        """Runs the callback now, or when the process has done what it is busy with."""
+        """Runs the callback now, or after the current computation."""
         if self._is_late:
             self._backlog.append(handle)
             return
@@ -251,7 +251,7 @@ class ProcessLoop(_Loop):  # type: ignore[misc]
             self.after_each()
 
     def _go_on(self, meter: Meter) -> None:
-        """The world has caught up. Whoever looks at the process sees now what the last callback did."""
+        """The world has caught up: reports the last callback's changes to the observer, and continues."""
         if self.is_dead:
             return
         self._is_late = False
@@ -267,7 +267,7 @@ class ProcessLoop(_Loop):  # type: ignore[misc]
             events._set_running_loop(None)
 
     def waiting(self) -> list[str]:
-        """Its tasks, each with the line that it waits in."""
+        """Its tasks, each with the line where it waits."""
         lines = []
         for task in sorted(asyncio.all_tasks(self), key=lambda task: task.get_name()):
             stack = task.get_stack(limit=1)
@@ -282,20 +282,20 @@ class ProcessLoop(_Loop):  # type: ignore[misc]
 
     def node_ns(self) -> int:
         meter = self.meter
-        # Inlines `Meter.present_ns`: the time is read more often than anything else.
+        # Inlines `Meter.present_ns`: this is the most frequent call.
         now_ns = self.world.now_ns if meter is None or not meter.runs else meter.busy_until_ns + meter.spent_ns
         return now_ns + now_ns * self.rate_ppm // PPM
 
     def world_ns(self, node_ns: int) -> int:
-        """The earliest moment of the world at which this process's time is at least `node_ns`."""
+        """The earliest world time at which this process's time is at least `node_ns`."""
         return -(-node_ns * PPM // (PPM + self.rate_ppm))
 
     def time(self) -> float:
         return self.node_ns() / NS_PER_S
 
-    # asyncio's side
+    # asyncio's interface
 
-    get_debug = bool  # `bool()` is False. Every future and task calls this; a type needs no Python frame.
+    get_debug = bool  # `bool()` is False. Futures and tasks call it often, and a type needs no Python frame.
 
     def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> asyncio.Handle:
         world = self.world
@@ -314,7 +314,7 @@ class ProcessLoop(_Loop):  # type: ignore[misc]
     def call_at(
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        # A nanosecond more: what a float loses must not make a timer fire before its time.
+        # One nanosecond more: float rounding must not fire a timer early.
         return self._call_at_ns(int(when * NS_PER_S) + 1, callback, args, context)
 
     def _call_at_ns(
@@ -348,7 +348,7 @@ class ProcessLoop(_Loop):  # type: ignore[misc]
         return None
 
     def set_exception_handler(self, handler: object) -> None:
-        """Not kept: a callback that raises ends the run, which is more than any handler could do."""
+        """Ignored: an exception in a callback ends the run anyway."""
 
     def is_running(self) -> bool:
         return True

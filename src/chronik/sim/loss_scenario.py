@@ -1,9 +1,8 @@
-"""Three nodes that replicate, one of which loses a part of its state, or finds it old, damaged or in the wrong place.
+"""Three replicating nodes, one of which loses part of its state, or finds it old, damaged or misplaced.
 
-The others keep everything, so nothing that was acknowledged is lost and nobody is told two things of one offset. The
-damaged node may serve again, or refuse to start; then an operator leaves it down, repairs it, or gives it an empty
-disk. Within ten seconds of healing the others serve, and within ten more all who run hold everything, also the damaged
-one.
+The others keep everything, so no acknowledged record is lost and no offset shows two values. The damaged node may serve
+again, or refuse to start; then an operator leaves it down, repairs it, or gives it an empty disk. Within ten seconds of
+healing the others serve, and within ten more all running nodes, including the damaged one, hold everything.
 """
 
 from __future__ import annotations
@@ -41,8 +40,8 @@ class LossScenario(RecordsScenario):
         self._healed_ns: int | None = None
 
     def build(self, world: World) -> SimCluster:
-        """Checkpoints are frequent, so that the journal does not hold everything a second time, or there are none.
-        All that is on disk is read again every few seconds: damage that nobody meets by chance is found as well."""
+        """Checkpoints are frequent, so that the journal does not duplicate everything, or there are none. The scrubber
+        reads the whole disk every few seconds: it also finds damage that no request touches."""
         interval_ms = world.random("checkpoints").choice((400, 300_000))
         brokers = {**self.brokers, "log_retention_check_interval_ms": interval_ms, "scrub_interval_ms": SCRUB_MS}
         return SimCluster(
@@ -54,7 +53,7 @@ class LossScenario(RecordsScenario):
         kind = self.only or random.choice(FAULTS)
         victim, at_ms = random.randint(1, self.node_count), random.randint(2500, 6500)
         faults = super().draw_faults(world)
-        if random.random() < 0.5:  # a start is followed by a checkpoint
+        if random.random() < 0.5:  # a checkpoint follows each start
             faults.append(Fault(random.randint(100, 1200), "kill", victim, random.randint(50, 300)))
         if kind.startswith("old"):
             image_ms = random.randint(200, at_ms - 300)
@@ -71,7 +70,7 @@ class LossScenario(RecordsScenario):
         self._attendance = Attendance(cluster)
 
     def has_recovered(self, cluster: SimCluster) -> bool:
-        """Records are acknowledged again in every partition, and it does not matter who does it."""
+        """Whether every partition acknowledges records again, through whichever node."""
         if self._healed_ns is None:
             self._healed_ns = cluster.world.time.now_ns
         return are_served(cluster.history, self._healed_ns, self.partition_count)
@@ -102,7 +101,7 @@ def _by_itself(random: Random, loss: Fault, node_count: int) -> list[Fault]:
 
 
 def _all_down(random: Random, loss: Fault, node_count: int) -> list[Fault]:
-    """Everybody goes off. The damaged one is mostly the first to be back, and one of the others the last by far."""
+    """All nodes go off. The damaged one is usually back first, and one of the others comes back much later."""
     others = _others(loss, node_count)
     random.shuffle(others)
     back_ms = loss.duration_ms + random.randint(-200, 800)
@@ -115,14 +114,14 @@ def _all_down(random: Random, loss: Fault, node_count: int) -> list[Fault]:
 
 
 def _pushed(random: Random, loss: Fault, node_count: int) -> list[Fault]:
-    """The moment the damaged one is back somebody else goes, before it has asked for anything."""
+    """Another node fails as soon as the damaged one is back, before it has asked for anything."""
     at_ms = max(0, loss.at_ms + loss.duration_ms + random.randint(-200, 80))
     kind, other = random.choice(("kill", "isolate", "pause", "power")), random.choice(_others(loss, node_count))
     return [Fault(at_ms, kind, other, random.randint(2500, 5500))]
 
 
 def _others_fail_later(random: Random, loss: Fault, node_count: int) -> list[Fault]:
-    """The damaged one is back, and somebody else goes: now it may come to lead."""
+    """The damaged one is back, and another node fails: now the damaged one may become leader."""
     faults, at_ms = [], loss.at_ms + loss.duration_ms
     for _ in range(random.randint(1, 3)):
         at_ms += random.randint(50, 1500)
@@ -132,7 +131,7 @@ def _others_fail_later(random: Random, loss: Fault, node_count: int) -> list[Fau
 
 
 def _alone_in_sync(random: Random, loss: Fault, node_count: int) -> list[Fault]:
-    """Before the loss one of the others is cut off, so that two hold what is acknowledged; one of them loses it."""
+    """Before the loss another node is isolated, so that two hold acknowledged records; one of them loses them."""
     other = random.choice(_others(loss, node_count))
     at_ms = max(0, loss.at_ms - random.randint(2200, 3500))
     return [Fault(at_ms, "isolate", other, loss.at_ms - at_ms + random.randint(0, 800))]

@@ -1,8 +1,8 @@
-"""Faults that take, age, damage or misplace a part of one machine's state while the machine keeps its identity.
+"""Faults that remove, age, damage or misplace part of one machine's state while the machine keeps its identity.
 
-Each is a function of the platter, a source of chance and an old image, and returns what it did, for the log. A function
-that finds nothing to spoil returns None. `faults` switches the machine off before and on again afterwards, except for
-those of `LIVE_LOSSES`.
+Each is a function of the platter, a random stream and an old image, and returns a description for the log, or None if
+it finds nothing to damage. `faults` switches the machine off before and on again afterwards, except for those of
+`LIVE_LOSSES`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from chronik.sim.platter import Platter
 from chronik.wire.batches import LENGTH_COVERS_FROM
 
 DATA = "/data"
-CRC_COVERS_FROM = 21  # of a batch
+CRC_COVERS_FROM = 21  # position in a batch
 JOURNALS, RAFT, CHECKPOINT = f"{DATA}/journal", f"{DATA}/raft", f"{DATA}/checkpoint"
 IDENTITY = f"{DATA}/meta.properties"
 NOT_PARTITIONS = frozenset({JOURNALS, RAFT, f"{DATA}/stray"})
@@ -36,7 +36,7 @@ def batches_in(data: bytes) -> list[tuple[int, int]]:
 
 
 def partitions(platter: Platter) -> list[str]:
-    """Directories of partitions that hold records."""
+    """Partition directories that hold records."""
     return [
         path
         for path in platter.directories(DATA)
@@ -96,7 +96,7 @@ def _one_gone(find: Find) -> Loss:
 
 
 def _aged(find: Find) -> Loss:
-    """One of what `find` gives is as it was when the image was taken."""
+    """Replaces one of the files that `find` returns by its copy in the old image."""
 
     def lose(platter: Platter, random: Random, image: Directory | None) -> str | None:
         paths = find(platter)
@@ -122,8 +122,8 @@ def _exchange(platter: Platter, random: Random, image: Directory | None) -> str 
 
 
 def _misdirect(platter: Platter, random: Random, image: Directory | None) -> str | None:
-    """Sectors that were to be written to one place are at another, where they replace what was there; at their own
-    place is what was there before: nothing."""
+    """A misdirected write: sectors are at another place, where they replace other data; their own place still has its
+    previous content, that is, nothing."""
     paths = [path for path in platter.files(DATA) if len(platter.content(path)) > SECTOR_BYTES]
     if not paths:
         return None
@@ -146,7 +146,7 @@ def _used_sector(platter: Platter, random: Random, path: str) -> int:
 
 
 def _rot(find: Find) -> Loss:
-    """A bit of one of the files is wrong, anywhere in what was written to it."""
+    """A bit of one of the files is wrong, anywhere in its data."""
 
     def lose(platter: Platter, random: Random, image: Directory | None) -> str | None:
         used = {path: len(platter.content(path).rstrip(b"\0")) for path in find(platter)}
@@ -228,7 +228,7 @@ LOSSES: Mapping[str, Loss] = {
     "bad sector in raft log": _unreadable(raft_logs),
 }
 
-# The same, under a process that runs: it finds out when it reads.
+# The same, under a running process: it notices when it reads.
 LIVE_LOSSES: Mapping[str, Loss] = {
     "live rot in segment": _rot(segments),
     "live rot in header": _rot_header,

@@ -1,8 +1,8 @@
-"""How much virtual time one simulated process spends on computing.
+"""Measures how much virtual time one simulated process spends on computing.
 
-Without a meter a callback takes no time. With one, whatever the process does is charged here (`prices` says how much),
-and its loop is busy for that long: its clock advances while it computes, what it sends leaves when it has computed it,
-and its next callback runs later. Nothing here reads a real clock, so a seed gives the same run on every machine.
+Without a meter a callback takes no time. With one, the process is charged for its work (`prices` has the costs), and
+its loop is busy for that long: its clock advances while it computes, its packets leave when computing is done, and its
+next callback runs later. Nothing reads a real clock, so a seed gives the same run on every machine.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from chronik.runtime.units import NS_PER_MS
 HOLD_NS_MAX = 100 * NS_PER_MS
 CALLBACK_NS = 15_000
 CALLERS_MAX = 5
-# A process may be so far ahead of the world before it has to wait for it. Less than any packet takes to arrive, and
-# several callbacks in one moment instead of one keep runs short.
+# How far a process may be ahead of the world before it waits. Less than any packet's latency; running several callbacks
+# at one moment keeps runs fast.
 AHEAD_NS_MAX = 200_000
 
 
 class Meter:
-    """`percent` is how slow the machine is: 100 is as the table of prices has it."""
+    """`percent` is the machine's slowness: 100 means the price table as it is."""
 
     __slots__ = (
         "busy_until_ns", "callback_ns", "longest_ns", "on_hold", "percent", "runs", "spent_ns", "where",
@@ -32,13 +32,13 @@ class Meter:
     def __init__(self, percent: int, on_hold: Callable[[int, str], None]) -> None:
         self.percent = percent
         self.callback_ns = CALLBACK_NS * percent // 100
-        self.on_hold = on_hold  # told of each callback that held the loop for longer than it may: how long, and where
-        self.busy_until_ns = 0  # of the world's time
-        self.spent_ns = 0  # in the callback that runs
-        self.longest_ns = 0  # of any callback
-        self.where = ""  # the process was when the callback that runs had taken too long
-        self.runs = False  # one does
-        self.works_elsewhere = False  # a thread does what would be charged: the loop does not wait for it
+        self.on_hold = on_hold  # called with duration and place of each callback that blocked the loop for too long
+        self.busy_until_ns = 0  # in world time
+        self.spent_ns = 0  # by the current callback
+        self.longest_ns = 0  # the longest callback
+        self.where = ""  # where the current callback exceeded the limit
+        self.runs = False  # a callback is running
+        self.works_elsewhere = False  # the work is on a thread, so the loop is not charged
 
     def charge(self, ns: int) -> None:
         if not self.works_elsewhere:
@@ -54,11 +54,11 @@ class Meter:
         self.runs = True
 
     def present_ns(self, now_ns: int) -> int:
-        """The world's time as it is for the process: later than the world's own while it computes."""
+        """The world time as the process sees it: later than the world's own while it computes."""
         return self.busy_until_ns + self.spent_ns if self.runs else now_ns
 
     def end(self, now_ns: int) -> bool:
-        """Whether the process must let the world catch up before it does anything else."""
+        """Whether the process must wait for the world before it continues."""
         self.runs = False
         spent_ns = self.spent_ns
         self.busy_until_ns += spent_ns
@@ -70,7 +70,7 @@ class Meter:
 
 
 def _callers() -> str:
-    """The product's functions that are at work, the innermost first."""
+    """The product's functions on the stack, innermost first."""
     names: list[str] = []
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and len(names) < CALLERS_MAX:

@@ -1,10 +1,9 @@
-"""Simulated TCP between machines: asyncio's Transport on both ends, and a world in between that delays and cuts.
+"""Simulated TCP between machines: asyncio's Transport on both ends, and a network in between that delays and cuts.
 
-What it does as the real one does: a stream stays in order, two streams do not wait for each other; a link that is cut
-loses nothing but time, since what was sent arrives when it is whole again; a process that dies ends its connections, a
-machine without power leaves them hanging until it is back and refuses them; a peer that does not read fills a window,
-then the writer's buffer, and the writer is told to pause.
-What it never does: lose or change bytes inside a stream. TCP does not either.
+As in reality, a stream stays in order, and streams do not wait for each other. A cut link only delays: data sent
+meanwhile arrives after it is restored. A dying process closes its connections; a machine without power leaves them
+half-open until it is back and resets them. If a peer does not read, the window fills, then the writer's buffer, and
+then the writer is paused. Like TCP, it never loses or changes bytes inside a stream.
 """
 
 from __future__ import annotations
@@ -23,27 +22,27 @@ from chronik.sim.transport import Pipe, SimTransport
 
 LATENCY_NS = (100_000, 500_000)  # one way, within a data centre
 SYN_RETRY_MS = 1000  # as Linux does
-REVIVAL_MS = (0, 200)  # what waited behind a cut arrives so long after its end
+REVIVAL_MS = (0, 200)  # data delayed by a cut arrives this long after it ends
 CONNECT_MS_MAX = 60_000
-SPLIT_ODDS = 40  # one packet in so many arrives in two parts
+SPLIT_ODDS = 40  # one in this many packets arrives in two parts
 SPLIT_BITS = SPLIT_ODDS.bit_length()
-PORT_FIRST = 40_000  # of those that nobody asked for
+PORT_FIRST = 40_000  # first ephemeral port
 
 
 class Host:
-    """A machine as others see it: an address, and what listens there."""
+    """A machine as others see it: an address and its listeners."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.has_power = True
         self.listeners: dict[int, SimListener] = {}
-        self.silent_since_ns: int | None = None  # since when its process may tell clients nothing, if it may not
+        self.silent_since_ns: int | None = None  # since when its process must not answer clients; None: it may
         self.transports: dict[SimTransport, None] = {}
-        self.unsent_bytes = 0  # written by its process, and kept by its system because peers do not read
+        self.unsent_bytes = 0  # written by its process, and held in socket buffers because peers do not read
 
 
 class Wires:
-    """All links of a world. Faults are counted, so that two of them may overlap on one link."""
+    """All links of a world. Faults are counted, so that several may overlap on one link."""
 
     def __init__(self, time: VirtualTime, random: Random) -> None:
         self.time, self.random = time, random
@@ -53,10 +52,11 @@ class Wires:
         self._cuts: Counter[tuple[str, str]] = Counter()
         self._extra_ns: Counter[tuple[str, str]] = Counter()
         self._loss_permille: Counter[tuple[str, str]] = Counter()
-        self._held: dict[tuple[str, str], dict[Pipe, None]] = {}  # by link: what waits for the end of a cut
+        # Link: pipes with data that waits for the end of a cut.
+        self._held: dict[tuple[str, str], dict[Pipe, None]] = {}
         self._ports = PORT_FIRST
-        self.on_broken_silence: Callable[[Host, int], None] | None = None  # hears who wrote to whom, by its own port
-        self.tap: Callable[[Pipe, bytes], list[bytes]] | None = None  # sees every packet, and says what is delivered
+        self.on_broken_silence: Callable[[Host, int], None] | None = None  # called with the host and its port
+        self.tap: Callable[[Pipe, bytes], list[bytes]] | None = None  # maps each packet to the packets to deliver
 
     def host(self, name: str) -> Host:
         found = self.hosts.get(name)
@@ -68,10 +68,10 @@ class Wires:
         self._ports += 1
         return self._ports
 
-    # What a world does to it
+    # Faults
 
     def cut(self, source: str, target: str) -> None:
-        """Nothing from source reaches target any more; the other way may still work."""
+        """Blocks everything from source to target; the other direction may still work."""
         self._cuts[source, target] += 1
 
     def mend(self, source: str, target: str) -> None:
@@ -84,24 +84,24 @@ class Wires:
         self._extra_ns[source, target] += extra_ms * NS_PER_MS
 
     def lose(self, source: str, target: str, permille: int) -> None:
-        """Lost packets are sent again by TCP after a while, and all behind them waits."""
+        """TCP resends lost packets after a while, which delays everything after them."""
         self._loss_permille[source, target] += permille
 
     def reset(self, source: str, target: str) -> None:
-        """Something in between, a firewall say, ends every connection from one to the other."""
+        """Resets every connection between the two, as a firewall might."""
         for transport in list(self.host(source).transports):
             if transport.peer_host == target:
                 transport.reset_from_outside()
 
     def end_half_open(self, names: Iterable[str]) -> None:
-        """What keepalive would find out after hours: these hosts' connections whose other end is no more are reset."""
+        """Resets these hosts' connections whose other end no longer exists, as keepalive would after hours."""
         for name in names:
             for transport in list(self.host(name).transports):
                 if transport.outgoing.target.is_gone:
                     transport.reset_from_outside()
 
     def process_died(self, name: str) -> None:
-        """Its system closes what it held: some peers see an orderly end, some a reset."""
+        """Its system closes its connections: some peers see an orderly end, some a reset."""
         host = self.host(name)
         host.listeners.clear()
         host.silent_since_ns = None
@@ -111,7 +111,7 @@ class Wires:
         host.transports.clear()
 
     def power_lost(self, name: str) -> None:
-        """Nobody is told."""
+        """Peers get no notification."""
         host = self.host(name)
         host.has_power = False
         host.silent_since_ns = None
@@ -124,14 +124,14 @@ class Wires:
     def power_returned(self, name: str) -> None:
         self.host(name).has_power = True
 
-    # What transports ask
+    # For transports
 
     def hold(self, pipe: Pipe) -> None:
-        """It has something to deliver when its link is whole again."""
+        """The pipe has data to deliver when its link is restored."""
         self._held.setdefault(pipe.link, {})[pipe] = None
 
     def broke_silence(self, host: Host, port: int) -> None:
-        """What leaves at the very moment of the failure was under way."""
+        """Ignores data that leaves at the very moment of the failure: it was already in flight."""
         assert host.silent_since_ns is not None
         if self.time.now_ns > host.silent_since_ns and self.on_broken_silence is not None:
             self.on_broken_silence(host, port)
@@ -149,7 +149,7 @@ class Wires:
     def delay_ns(self, source: str, target: str) -> int:
         low, high = LATENCY_NS
         link = source, target
-        # `get`, because a Counter calls a Python function for each missing key, and most links have no fault.
+        # `get`: a Counter calls a Python function for each missing key, and most links have no fault.
         delay_ns = low + int(self.random.random() * (high - low)) + self._extra_ns.get(link, 0)
         loss = self._loss_permille.get(link, 0)
         while loss and self.random.randrange(1000) < loss:
@@ -180,7 +180,8 @@ class SimListener:
 
 
 def why_not_secured(client: TlsClient | None, server: TlsServer | None) -> str | None:
-    """Handshakes without cryptography: who speaks TLS, and who presents a certificate. Trust is not simulated."""
+    """Handshakes without cryptography: checks that both sides use TLS and present certificates. Trust is not
+    simulated."""
     if (client is None) != (server is None):
         return "one side speaks TLS and the other does not"
     if server is not None and server.client_auth is ClientAuth.REQUIRED and presented(client, server) is None:
@@ -195,7 +196,7 @@ def presented(client: TlsClient | None, server: TlsServer | None) -> Identity | 
 
 
 class SimSends:
-    """As the kernel does it for real nodes: what is given leaves at the end of the loop's turn."""
+    """Like the kernel for real nodes: data leaves at the end of the loop iteration."""
 
     def __init__(self) -> None:
         self._due: list[tuple[asyncio.Transport, bytes]] = []
@@ -219,7 +220,7 @@ class SimSends:
 
 
 class SimNetwork:
-    """A Network: what one process of one machine sees."""
+    """A Network as one process of one machine sees it."""
 
     def __init__(self, wires: Wires, host: str, loop: ProcessLoop) -> None:
         self.wires, self.loop = wires, loop
@@ -251,7 +252,7 @@ class SimNetwork:
 
 
 class _Attempt:
-    """A connection being made. Asked again every second while nothing comes back."""
+    """A connection attempt. Repeated every second without an answer."""
 
     def __init__(
         self,
@@ -266,7 +267,7 @@ class _Attempt:
         self._source, self._target, self._port = network.here.name, host, port
         self._factory, self._done, self._tls = factory, done, tls
         self._begun_ns = self._time.now_ns
-        self._accepted: SimTransport | None = None  # the other end, once it is there
+        self._accepted: SimTransport | None = None  # the other end, once accepted
 
     def send(self) -> None:
         self._time.after(self._wires.delay_ns(self._source, self._target), self._arrive)
@@ -316,7 +317,7 @@ class _Attempt:
             self._network.loop.call_soon(self._connected, own)
 
     def _connected(self, own: SimTransport) -> None:
-        if own.is_closing():  # reset on the way: nobody would ever hear of this connection again
+        if own.is_closing():  # reset meanwhile: otherwise the caller would wait forever
             self._failed(errno.ECONNRESET, "connection reset by peer")
         elif not self._done.done():
             protocol = own.begin(self._factory)

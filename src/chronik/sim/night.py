@@ -26,8 +26,8 @@ from chronik.sim.scenarios import SCENARIOS, fault_named
 from chronik.sim.sweep import Result
 
 CHUNK_SEEDS = 100
-FAULT_SEEDS = 2000  # of each storage fault
-SCENARIO_SEEDS = 1000  # of each other scenario
+FAULT_SEEDS = 2000  # per storage fault
+SCENARIO_SEEDS = 1000  # per other scenario
 
 
 class Subject(NamedTuple):
@@ -132,7 +132,7 @@ class Chunk(NamedTuple):
 
 
 class Night:
-    """`seeds` is the number of seeds of each subject; None: the default of each."""
+    """`seeds` is the number of seeds per subject; None: the default of each."""
 
     def __init__(
         self,

@@ -1,9 +1,9 @@
-"""Operators who take nodes into the quorum and out of it, as `chronik cluster add` and `remove` do, and who move
-replicas from node to node, through any node.
+"""Operators that add nodes to the quorum and remove them, like `chronik cluster add` and `remove`, and that move
+replicas between nodes, through any node.
 
-Each is a process of its own with one thing to do and so much patience: what fails is asked again through the next node,
-what takes too long is given up, and what became of it the operator does not know. Several may be at work at once, on
-different nodes. An operator judges nothing, and wipes no disk before the cluster said that it has forgotten the node.
+Each is a process with one task and a time limit: failed requests are repeated through the next node, and a task that
+takes too long is given up with unknown outcome. Several may run at once, on different nodes. An operator judges
+nothing, and wipes a disk only after the cluster confirmed the removal.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from chronik.sim.record_clients import routing_of
 from chronik.sim.wire_clients import WireClient, make_client
 from chronik.wire.error_codes import ErrorCode
 
-PAUSE_S = 0.1  # before the next node is asked
-LISTENS_ON, IS_STOPPED, RUNS_ON = range(3)  # a node that votes no more: what becomes of it
+PAUSE_S = 0.1  # before asking the next node
+LISTENS_ON, IS_STOPPED, RUNS_ON = range(3)  # the fate of a removed voter
 
-# What an operator hears who asks for what is there already; a request that was given up may have come to be.
+# Answers to requests for what already holds; an earlier request that was given up may have succeeded.
 DONE_BEFORE = frozenset(
     {
         ErrorCode.DUPLICATE_VOTER,
@@ -41,12 +41,12 @@ Work = Callable[["_Operator"], Awaitable[None]]
 
 
 def take_in(cluster: SimCluster, machine: SimMachine, *, through: int, patience_ms: int) -> None:
-    """The machine votes from then on. One that the cluster has forgotten, or never knew, comes with an empty disk."""
+    """Makes the machine a voter. One that was removed, or never a member, starts with an empty disk."""
     at = Address(machine.host, CONTROLLER_PORT)
 
     async def work(operator: _Operator) -> None:
         if machine.is_forgotten and not machine.is_away:
-            # It runs on, and a request that was given up may have taken it in since: its disk must not be in use.
+            # It may run as a member, because a request that was given up succeeded: stop it before replacing its disk.
             machine.retire()
             if not await operator.remove(machine):
                 machine.return_to_service()
@@ -64,14 +64,14 @@ def take_in(cluster: SimCluster, machine: SimMachine, *, through: int, patience_
 
 
 def let_go(cluster: SimCluster, machine: SimMachine, *, fate: int, through: int, patience_ms: int) -> None:
-    """The machine votes no more, and unless it listens on the cluster forgets it.
+    """Removes the machine's vote, and unless it stays as a learner, unregisters it.
 
-    One that runs on was taken for dead, and may be cut off: whatever it does when it is back is no harm to the rest.
+    A removed node that keeps running was presumed dead, and may be isolated: it must do no harm when it returns.
     """
 
     async def work(operator: _Operator) -> None:
         if machine.is_away:
-            return  # it is no member
+            return  # it is not a member
         if fate == IS_STOPPED:
             machine.retire()
         is_gone = await operator.remove(machine)
@@ -86,7 +86,7 @@ def let_go(cluster: SimCluster, machine: SimMachine, *, fate: int, through: int,
 def move(
     cluster: SimCluster, at: TopicPartition, replicas: Sequence[int] | None, *, through: int, patience_ms: int
 ) -> None:
-    """The partition lives on these nodes from then on, whenever they have caught up; None calls such a move off."""
+    """Assigns the partition to these nodes, once they have caught up; None cancels such a move."""
     client = make_client(cluster, f"operator-{len(cluster.operators) + 1}")
     operator = _Operator(cluster, client, through, patience_ms)
 
@@ -105,7 +105,7 @@ def _begin(cluster: SimCluster, machine: SimMachine, work: Work, through: int, p
 
     async def begin() -> None:
         if machine.is_attended:
-            return  # two would not know what the other did to it
+            return  # two operators would interfere with each other
         machine.is_attended = True
         await work(operator)
         machine.is_attended = False
@@ -135,8 +135,8 @@ class _Operator:
         return max(0, int((self._give_up_s - self._client.loop.time()) * 1000))
 
     async def forget(self, machine: SimMachine) -> bool:
-        """As a broker first. It leaves the quorum with that, unless somebody failed in between: that is asked too."""
-        machine.may_end = True  # it hears that it is not registered, and ends
+        """As a broker first, which also removes it from the quorum, unless a node failed in between; then retried."""
+        machine.may_end = True  # it learns that it is not registered, and exits
         is_gone = await self.ask(f"forget {machine}", machine, lambda to: quorum.unregister(to, machine.node_id))
         return is_gone and await self.remove(machine)
 
@@ -144,7 +144,7 @@ class _Operator:
         return await self.ask(f"remove {machine}", machine, lambda to: quorum.remove(to, machine.node_id))
 
     async def ask(self, what: str, about: SimMachine | None, ask: Ask) -> bool:
-        """Whether it is so now. False: the operator gave up, and it may be so or not, now or later."""
+        """Whether it is done. False: the operator gave up, and it may be done or not, now or later."""
         while self.left_ms:
             node_id = self._next_node(about)
             try:
@@ -169,7 +169,7 @@ class _Operator:
         return self._routings[node_id]
 
     def _next_node(self, about: SimMachine | None) -> int:
-        """In turn, but nobody asks a node about itself that is to come or to go."""
+        """In turn, but never the node that is added or removed."""
         while True:
             node_id = 1 + (self._through - 1) % len(self._cluster.machines)
             self._through += 1

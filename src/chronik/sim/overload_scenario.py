@@ -1,9 +1,8 @@
-"""Three nodes that are asked for more than they can do: hundreds of partitions, many clients, large requests, clients
-that ask again at once when no answer came in time, and a follower that was away and catches up meanwhile.
+"""Three overloaded nodes: hundreds of partitions, many clients, large requests, clients that retry immediately after a
+timeout, and a follower that was away and catches up meanwhile.
 
-Computing takes time here. However much is asked for, no callback holds a loop for long and no node holds more memory
-than it may. When the load ends, every partition serves within ten seconds: nothing keeps a node overloaded for longer
-than somebody overloads it.
+Computing takes time in this scenario. Whatever the load, no callback blocks a loop for long and no node exceeds its
+memory budget. When the load ends, every partition serves within ten seconds: the overload does not outlast its cause.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from chronik.sim.world import World
 LOAD_PARTITIONS = (50, 120, 240)
 LOAD_CLIENTS = (7, 12, 18)
 SLOWNESS_PERCENT = (100, 100, 200)
-LOOK_NS = 50 * NS_PER_MS  # between looks at all partitions, which are many
+LOOK_NS = 50 * NS_PER_MS  # between checks of all partitions, which are many
 ATTEMPT_MS = 8000
 WEIGHTS = (
     Weight("slow link", 4, (500, 2500), (5, 200)),
@@ -66,7 +65,7 @@ class OverloadScenario(RecordsScenario):
         }
 
     def draw_faults(self, world: World) -> list[Fault]:
-        """Somebody is always away for a while, and has to catch up while the others are busy."""
+        """A node is always away for a while, and has to catch up while the others are busy."""
         random = world.random("away")
         away = Fault(random.randint(200, 800), "pause", random.randint(1, 3), random.randint(1500, 2600))
         return sorted([*super().draw_faults(world), away])
@@ -88,7 +87,7 @@ class OverloadScenario(RecordsScenario):
         return Together([self._clients(cluster, history, (20, 400)), self._load])
 
     def has_recovered(self, cluster: SimCluster) -> bool:
-        """Once the load has ended, every partition takes a record, and all replicas are in sync."""
+        """After the load has ended, every partition accepts a record, and all replicas are in sync."""
         assert self._load is not None
         now_ns = cluster.world.time.now_ns
         if self._probe is None:

@@ -1,7 +1,7 @@
-"""What may happen to the files of a machine that is off: parts are lost, old, damaged or in the wrong place.
+"""Damage to the files of a machine that is off: parts become lost, old, damaged or misplaced.
 
-Every change is durable at once, in the cache and on the platter alike, and no call of a process ever fails for it: a
-process finds out when it reads, or never. `SimDisk` says what a power cut may do; everything here is more than that.
+Every change is durable at once, in the cache and on the platter alike, and no call reports it: a process notices when
+it reads, or never. `SimDisk` defines what a power cut may do; everything here goes beyond that.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from chronik.sim.inodes import Directory, Inode
 
 
 class Platter:
-    """The tree of a disk that no process uses. Paths are as in `SimDisk`."""
+    """The file tree of a disk that no process uses. Paths are as in `SimDisk`."""
 
     def __init__(self, disk: SimDisk) -> None:
         self._root = disk.root
         _write_back(self._root)
 
     def files(self, under: str = "") -> list[str]:
-        """Sorted, with their whole paths."""
+        """Full paths, sorted."""
         node = self._find(under)
         return sorted(_files_in(node, under)) if isinstance(node, Directory) else []
 
@@ -39,14 +39,14 @@ class Platter:
         return bytes(self._file(path).content)
 
     def drop(self, path: str) -> None:
-        """A file or a whole directory, as `rm -r` does."""
+        """Removes a file or a whole directory, like `rm -r`."""
         parent, name = self._parent(path)
         if name in parent.entries:
             parent.drop(name)
             parent.sync()
 
     def exchange(self, path: str, other: str) -> None:
-        """Each is found under the other's name."""
+        """Swaps two files."""
         (parent, name), (other_parent, other_name) = self._parent(path), self._parent(other)
         here, there = parent.entries[name], other_parent.entries[other_name]
         parent.put(name, there)
@@ -55,8 +55,8 @@ class Platter:
         other_parent.sync()
 
     def restore(self, path: str, image: Directory) -> bool:
-        """The part of an old image that is under this path replaces what is there; False: the image has no such part,
-        and nothing is there any more."""
+        """Replaces everything under this path by its copy in an old image; False: the image has no such path, so it is
+        removed."""
         if not path:
             self._root.entries = image.copy().entries
             self._root.sync()
@@ -74,7 +74,7 @@ class Platter:
         return False
 
     def overwrite(self, path: str, position: int, data: bytes) -> None:
-        """Never beyond the end of the file. A process that runs reads it when memory no longer holds the sectors."""
+        """Never beyond the end of the file. A running process reads it once memory no longer holds the sectors."""
         inode = self._file(path)
         data = data[: max(0, len(inode.content) - position)]
         inode.content[position : position + len(data)] = data
@@ -87,7 +87,7 @@ class Platter:
         inode.synced = bytes(inode.content)
 
     def make_unreadable(self, path: str, start: int, end: int) -> None:
-        """Every read that touches these bytes fails with EIO, for as long as the file is there."""
+        """Reads that touch these bytes fail with EIO, as long as the file exists."""
         self._file(path).unreadable = (start, end)
 
     def _find(self, path: str) -> Directory | Inode | None:
@@ -112,12 +112,12 @@ class Platter:
 
 
 def image_of(disk: SimDisk, random: Random) -> Directory:
-    """A copy of the whole disk as a power cut at this moment would leave it. The disk itself goes on."""
+    """A copy of the whole disk as a power cut at this moment would leave it. The disk itself is unchanged."""
     return disk.root.after_cut(random)
 
 
 def _write_back(directory: Directory) -> None:
-    """The kernel has had the time to write what it kept; what a failed sync left out stays out."""
+    """The kernel has written back its cache, except for sectors that a failed sync dropped."""
     for node in directory.entries.values():
         if isinstance(node, Directory):
             _write_back(node)

@@ -1,6 +1,6 @@
-"""What a simulated machine runs: a metadata quorum's node by itself, or a whole broker. The product's code, unchanged.
+"""The program of a simulated machine: a quorum node by itself, or a whole broker. The product's code, unchanged.
 
-A program is started in its process's loop and says what a checker may look at. It never hides how it ended.
+A program is started in its process's loop and exposes what checkers may observe. It always reports how it ended.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from chronik.runtime.interfaces import Runtime
 CONTROLLER_PORT = 9093
 BROKER_PORT = 9092
 CLUSTER_ID = "simulated"
-FIRST_ID = 1  # of nodes, unless a scenario draws another
+FIRST_ID = 1  # first node id, unless a scenario draws another
 
 
 def host_of(node_id: int) -> str:
@@ -33,13 +33,13 @@ def host_of(node_id: int) -> str:
 
 
 class Program(Protocol):
-    """One start of one process. `failed` is called at most once, when it ends by itself."""
+    """One start of one process. `failed` is called at most once, when it exits on its own."""
 
     failed: Callable[[BaseException], None]
-    is_ready: bool  # it serves
+    is_ready: bool  # it serves clients
 
     async def run(self) -> None:
-        """Starts it; returns when it serves."""
+        """Starts it; returns when it serves clients."""
 
     @property
     def store(self) -> MetadataStore | None: ...
@@ -52,7 +52,7 @@ Maker = Callable[[Runtime, int], Program]
 
 
 class QuorumProgram:
-    """The metadata store of one node with its quorum's transport, and no broker on top."""
+    """The metadata store of one node with its quorum transport, without a broker."""
 
     raft_directory = "/metadata/raft"
 
@@ -69,7 +69,7 @@ class QuorumProgram:
     async def run(self) -> None:
         at = Address(host_of(self._node_id), CONTROLLER_PORT)
         transport = await TcpTransport.listen(self._runtime, at, cluster_id=CLUSTER_ID, node_id=self._node_id)
-        # Sessions of brokers never end here: no broker runs that could keep its own alive.
+        # Broker sessions never expire here: no broker runs that could renew its own.
         config = StoreConfig(voters=self._voters, raft=self._config, broker_session_timeout_ms=1_000_000_000)
         store = await MetadataStore.open(
             self._runtime,
@@ -99,7 +99,7 @@ def quorum_programs(node_count: int, config: RaftConfig | None = None) -> Maker:
 
 
 class BrokerProgram:
-    """A whole node: broker, controller and everything below, by its own settings."""
+    """A complete node: broker, controller and everything below, with its own settings."""
 
     def __init__(self, runtime: Runtime, settings: Settings, raft_config: RaftConfig) -> None:
         self._runtime, self._settings, self._raft_config = runtime, settings, raft_config
@@ -120,7 +120,7 @@ class BrokerProgram:
         program = self
 
         class Watched(Node):
-            """Known to the checkers from the moment its data is open, not only when it serves."""
+            """Visible to the checkers as soon as its data is open, not only when it serves."""
 
             def __init__(self, base: NodeBase, opened: Opened) -> None:
                 super().__init__(base, opened)
@@ -142,9 +142,9 @@ def broker_programs(
     first_id: int = FIRST_ID,
     listeners: tuple[tuple[str, int], ...] = (),
 ) -> Maker:
-    """Of so many founders; `joins` says which node comes later, to be taken in by those who are there.
+    """`node_count` founders; `joins` says which nodes start later, and are added to the existing quorum.
 
-    `listeners` are names and ports of more listeners than the usual ones.
+    `listeners` are the names and ports of additional listeners.
     """
 
     def make(runtime: Runtime, node_id: int) -> Program:
@@ -179,7 +179,7 @@ def broker_settings(
         "node_id": node_id,
         "process_roles": "broker,controller",
         "log_dirs": "/data",
-        "lost_disk_accept": True,  # whoever exchanges a disk here knows that it is lost
+        "lost_disk_accept": True,  # disks are only exchanged here when their data is known to be lost
         "listeners": f"{clients},CONTROLLER://{host}:{CONTROLLER_PORT}",
         "advertised_listeners": clients,
         "controller_listener_names": "CONTROLLER",

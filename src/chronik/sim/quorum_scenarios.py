@@ -1,4 +1,4 @@
-"""Scenarios of the metadata quorum without brokers: the store on top, or nothing but Raft."""
+"""Scenarios of the metadata quorum without brokers: with the metadata store, or with nothing but Raft."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from chronik.sim.world import World
 
 
 def draw_raft_config(world: World) -> RaftConfig:
-    """Some worlds take a snapshot every few entries, in some an append carries one entry, as with large ones."""
+    """Some worlds take a snapshot every few entries; in some an append carries one entry, as with large entries."""
     random = world.random("raft")
     return RaftConfig(
         snapshot_every_bytes=random.choice((16 << 20, 4000)),
@@ -32,7 +32,7 @@ def draw_raft_config(world: World) -> RaftConfig:
 
 
 class MetadataScenario(Scenario):
-    """Three nodes of the metadata quorum: no broker, all of the store, the driver, the transport and the journal."""
+    """Three nodes of the metadata quorum without brokers: the complete store, driver, transport and journal."""
 
     name = "metadata"
     checkers: Sequence[type[Checker]] = METADATA_CHECKERS
@@ -42,7 +42,7 @@ class MetadataScenario(Scenario):
         return SimCluster(world, self.node_count, programs, raft_directory="/metadata/raft")
 
     def prepare(self, world: World, cluster: SimCluster) -> None:
-        """The quorum alone has no brokers to put topics on: it is told of some."""
+        """Registers brokers, because the quorum alone has none to place topics on."""
         leader = cluster.leader()
         assert leader is not None
 
@@ -83,7 +83,7 @@ def run_on(world: World, machine: SimMachine, work: Callable[[MetadataStore], Co
 
 
 class QuorumScenario(Scenario):
-    """Three nodes of a quorum with nothing on top, and a writer that does not wait."""
+    """Three quorum nodes without a store, and a writer that does not wait."""
 
     name = "quorum"
     checkers = (*RAFT_CHECKERS, Ledgers)
@@ -96,4 +96,4 @@ class QuorumScenario(Scenario):
         return LedgerWriter(cluster, history, think_ms=cluster.world.random("pace").choice(PACES_MS[:2]))
 
     def audit(self, world: World, cluster: SimCluster, history: History) -> None:
-        world.run_for(500)  # a few heartbeats: what is committed is applied everywhere by then
+        world.run_for(500)  # a few heartbeats: by then commits are applied everywhere

@@ -1,5 +1,5 @@
-"""Chance from a seed. Each part of a world draws from a stream of its own, named by what it is for, so that a fault
-taken out of a schedule changes as little as possible of everything else."""
+"""Seeded random numbers. Each part of a world has its own stream, named by its purpose, so that removing a fault from a
+schedule changes as little as possible of everything else."""
 
 from __future__ import annotations
 

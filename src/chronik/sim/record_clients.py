@@ -1,8 +1,8 @@
-"""Clients of partitions: producers with acks=all, readers that fetch from whichever node they like, one that commits.
+"""Clients of partitions: producers with acks=all, readers that fetch from any node, and one that commits offsets.
 
-Producers use the product's own, with idempotence; each sends values that nobody else sends, so that any record tells
-where it comes from. Readers ask one node directly and take what it gives, a leader's or a follower's. What they see
-goes into the history as `read` operations of (offset, value); nothing is judged here.
+Producers are the product's own, with idempotence. Every value is sent only once, so a record identifies its producer.
+Readers ask one node directly and accept its answer, leader or follower. What they read goes into the history as `read`
+operations of (offset, value). The clients judge nothing.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TOPIC, GROUP = "orders", "readers"
 COMMITTED_AT = TopicPartition(TOPIC, 0)
 DELIVERY_MS = 6000
 FETCH_BYTES = 1 << 16
-NAMES = 12  # the last version of Fetch that names topics
+NAMES = 12  # the last version of Fetch that identifies topics by name
 
 
 class RecordClients:
@@ -55,7 +55,7 @@ class RecordClients:
         self.cluster, self.history, self.world = cluster, history, cluster.world
         self._partition_count, self._think_ms = partition_count, think_ms
         self._producer_count, self._reader_count, self._commits = producer_count, reader_count, commits
-        self._are_keyed = are_keyed  # each record with a key of its own
+        self._are_keyed = are_keyed  # each record has a unique key
         self._is_over = False
         self._tasks = ClientTasks(cluster.world)
 
@@ -93,7 +93,7 @@ class RecordClients:
                 value = f"{client.name}:{count}"
                 operation = self.history.invoke(client.name, "-", "produce", f"{TOPIC}-{partition}", value)
                 try:
-                    # One after the other: only what is handed over in order has an order.
+                    # One at a time: only sequential sends have a defined order.
                     delivery = await producer.send(
                         TOPIC, value.encode(), key=value.encode() if self._are_keyed else None, partition=partition
                     )
@@ -123,18 +123,18 @@ class RecordClients:
             node_id = random.choice(list(self.cluster.machines))
             partition = random.randrange(self._partition_count)
             if random.random() < 0.1:
-                places[partition] = 0  # now and then from the start: what was there must still be there
+                places[partition] = 0  # sometimes from the start: earlier records must still exist
             places[partition] = await self.fetch(client, node_id, partition, places[partition]) or places[partition]
 
     async def fetch(self, client: WireClient, node_id: int, partition: int, offset: int) -> int | None:
-        """The offset to go on at; None when the node gave nothing. What it gave is in the history."""
+        """The offset to continue at; None when the node returned no records. Adds them to the history."""
         key = f"{TOPIC}-{partition}"
         return await read(self.history, client, node_id, key, FetchTopic(topic=TOPIC, partitions=[]), partition, offset)
 
     # Committing
 
     async def _commit(self, client: WireClient) -> None:
-        """Ever higher offsets, so that what is found later may only be as high or higher."""
+        """Commits increasing offsets, so that any offset found later must be at least as high."""
         random = self.world.random(client.name)
         routing = routing_of(self.cluster, client)
         offset = 0
@@ -167,7 +167,7 @@ class RecordClients:
 
 
 def are_served(history: History, since_ns: int, partition_count: int) -> bool:
-    """Whether a record that was sent since then was acknowledged in every partition."""
+    """Whether every partition acknowledged a record that was sent after `since_ns`."""
     served = [key for (kind, key), at_ns in history.newest_ok.items() if kind == "produce" and at_ns > since_ns]
     return len(served) >= partition_count
 
@@ -184,7 +184,7 @@ async def read(
     leader_epoch: int = -1,
     kind: str = "read",
 ) -> int | None:
-    """One fetch from one node, as an operation of this kind and key. The topic is asked for by its id if it has one."""
+    """One fetch from one node, as an operation of this kind and key. Uses the topic id if the topic has one."""
     is_named = topic.topic_id == ZERO_UUID
     wanted = FetchPartition(
         partition=partition,
@@ -236,7 +236,7 @@ def _damaged(history: History, operation: Operation, what: object) -> None:
 
 
 def routing_of(cluster: SimCluster, client: WireClient, node_ids: Iterable[int] | None = None) -> ClusterClient:
-    """The product's client in this process, knowing every node to begin with, or some."""
+    """The product's client in this process. It starts out knowing all nodes, or `node_ids`."""
     runtime = Runtime(
         SimClock(client.loop),
         SimDisk(0),

@@ -1,8 +1,8 @@
-"""The scenario of topics that are deleted and created again by the same name, and configured, while nodes fail.
+"""Topics that are deleted, created again with the same name, and reconfigured, while nodes fail.
 
-Beside them lives a topic that stays, written, read and committed for as in `records`: all share one journal per node,
-and what is done about one log must not touch another. In the end each node has the logs and directories of partitions
-that the image places there, and no others.
+Another topic stays and is written, read and committed to as in `records`: all share one journal per node, and work on
+one log must not affect another. At the end each node has exactly the logs and directories of partitions that the image
+assigns to it.
 """
 
 from __future__ import annotations
@@ -42,23 +42,23 @@ from chronik.wire.offset_specs import EARLIEST, LATEST
 from chronik.wire.records import Record
 
 PARTITION_DIRECTORY = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]+)")
-DOOMED = "-delete"  # how the directory of a log ends that is about to be removed
+DOOMED = "-delete"  # suffix of a log directory that is about to be removed
 
 NO_LEAKS = "25 nothing is left of topics that are gone"
 
 
 class RecreatedScenario(RecordsScenario):
-    """As records; meanwhile operators delete other topics and create them again, with other partitions and configs."""
+    """Like records; meanwhile operators recreate other topics with different partitions and configs."""
 
     name = "recreated"
     checkers: Sequence[type[Checker]] = RECREATED_CHECKERS
     weights = (*METADATA_WEIGHTS, Weight("full disk", 4, (300, 3000), (0, 4000)))
-    # Checkpoints are seldom enough for a node to fail twice before one, and for more than one topic to come and go.
+    # Checkpoints are rare enough that a node may fail twice before one, and several topics be recreated.
     brokers: ClassVar[dict[str, object]] = {**RecordsScenario.brokers, "log_retention_check_interval_ms": 1500}
 
     def build(self, world: World) -> SimCluster:
-        """In half of the worlds a snapshot is taken every few entries: a node that was away for long is given one, and
-        learns of deletions by what is missing in it."""
+        """In half of the worlds snapshots are frequent: a node that was away for long gets one, and must infer
+        deletions from topics missing in it."""
         random, brokers, raft_config = world.random("snapshots"), dict(self.brokers), RaftConfig()
         if random.random() < 0.5:
             brokers["metadata_log_max_record_bytes_between_snapshots"] = random.choice((1000, 4000))
@@ -93,7 +93,7 @@ class RecreatedScenario(RecordsScenario):
         )
 
     def repair(self, world: World, cluster: SimCluster) -> None:
-        """Nothing to repair, but to wait for: what is gone takes no room for long."""
+        """No repair, only waiting: files of deleted topics must be removed soon."""
 
         def found() -> list[str]:
             image = existing(cluster)
@@ -118,15 +118,15 @@ class RecreatedScenario(RecordsScenario):
 
 
 def draw_changes(random: Random, *, node_count: int, span_ms: int) -> list[Fault]:
-    """Topics come and go, often while a node is down that has to find out later, or just before it goes down."""
+    """Topics are recreated, often while a node is down that must find out later, or just before it goes down."""
     faults: list[Fault] = []
     for _ in range(random.randint(2, 6)):
         at_ms = random.randrange(span_ms)
         node, course = random.randint(1, node_count), random.random()
-        if course < 0.35:  # down meanwhile
+        if course < 0.35:  # a node is down meanwhile
             faults.append(_down(random, at_ms, node, (300, 2500)))
             at_ms += random.randint(0, 400)
-        elif course < 0.7:  # down in the middle of it, and once more before it has forgotten the first time
+        elif course < 0.7:  # a node fails during it, and again before it has finished cleaning up
             down_ms = at_ms + random.randint(0, 60)
             faults.append(_down(random, down_ms, node, (30, 150)))
             faults.append(_down(random, down_ms + random.randint(700, 2200), node, (30, 600)))
@@ -148,8 +148,8 @@ def _change(random: Random, kind: str, at_ms: int, node_count: int) -> Fault:
 
 
 def leaks(machine: SimMachine, image: Image) -> list[str]:
-    """Logs and directories on this machine that no partition of the image has there. What recovery sets aside is none
-    of them: a directory in which nothing was ever durable, one of each name, for a person to look at."""
+    """Logs and directories on this machine that belong to no partition assigned to it. Excludes what recovery sets
+    aside for inspection: a directory in which nothing was ever durable, one per name."""
     node = node_of(machine)
     if node is None:
         return []
@@ -168,14 +168,14 @@ def leaks(machine: SimMachine, image: Image) -> list[str]:
 
 
 async def _read_all(history: History, auditor: WireClient, routing: ClusterClient, at: TopicPartition) -> None:
-    """All of a partition, from its start to its end, by the topic's id and by its name: there is but one such topic."""
+    """Reads all of a partition, by the topic's id and by its name: only one topic has this name."""
     topic = await routing.topic(at.topic)
     key, leader_id = key_of(at.topic, topic.topic_id, at.partition), topic.partitions[at.partition].leader_id
     end = await _offset(routing, at, LATEST)
     for asked in (FetchTopic(topic_id=topic.topic_id, partitions=[]), FetchTopic(topic=at.topic, partitions=[])):
         offset, start = -1, 0
         while offset < end:
-            if offset < start:  # also when it has moved meanwhile: some topics keep nothing for long
+            if offset < start:  # the start may also move meanwhile: some topics have a short retention
                 operation = history.invoke(auditor.name, host_of(leader_id), LOG_START, key)
                 offset = start = await _offset(routing, at, EARLIEST)
                 history.complete(operation, OK, start)
@@ -192,7 +192,7 @@ async def _offset(routing: ClusterClient, at: TopicPartition, when: int) -> int:
 
 
 async def _ask_by_the_past(cluster: SimCluster, history: History, auditor: WireClient, routing: ClusterClient) -> None:
-    """Everybody, by all ids that clients have used and that are no more; leaders, by epochs that are not theirs."""
+    """Asks every node with all former ids that clients have used, and leaders with outdated epochs."""
     image = existing(cluster)
     for key in dict.fromkeys(each.key for each in history.operations if each.kind == "produce"):
         topic_id, partition = topic_id_of(key), int(key.rpartition("-")[2])

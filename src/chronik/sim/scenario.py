@@ -1,7 +1,7 @@
 """A scenario: the nodes, the clients, the faults and the checkers. One seed gives one run.
 
-Every run has the same course: the cluster starts; clients work while faults come and go; everything is healed; within
-ten seconds all must serve again (invariant 25); clients stop, a last round of reads looks at everything, then checkers
+Every run has the same phases: the cluster starts; clients work while faults happen; all faults are healed; within ten
+seconds all nodes must serve again (invariant 25); clients stop, a final round of reads covers everything, then checkers
 judge.
 """
 
@@ -28,7 +28,7 @@ from chronik.sim.world import LogCapture, World
 
 START_MS_MAX = 20_000
 HEALED_MS_MAX = 10_000  # invariant 25
-PACES_MS = ((5, 150), (20, 400), (200, 2000), (1000, 9000))  # from busy to idle: each shows what another hides
+PACES_MS = ((5, 150), (20, 400), (200, 2000), (1000, 9000))  # from busy to idle: each reveals different bugs
 LIVENESS = "25"
 RECOVERY = "25 all serve within 10 s of healing"
 
@@ -37,15 +37,15 @@ class Clients(Protocol):
     def begin(self) -> None: ...
 
     def end(self) -> None:
-        """Begins nothing new."""
+        """Starts no new operations."""
 
     @property
     def are_answered(self) -> bool:
-        """Nobody waits for anything any more."""
+        """Whether no client waits for an answer."""
 
 
 class Together:
-    """Several kinds of clients at once."""
+    """Several kinds of clients that run together."""
 
     def __init__(self, clients: Sequence[Clients]) -> None:
         self._clients = clients
@@ -73,12 +73,12 @@ class Outcome:
     failure: SimError | None = None
     operation_count: int = 0
     virtual_ms: int = 0
-    drawn: Mapping[str, object] = field(default_factory=dict)  # by the seed, besides the faults
-    reached: frozenset[str] = frozenset()  # points of `runtime.buggify` that were on, and were come by
+    drawn: Mapping[str, object] = field(default_factory=dict)  # drawn by the seed, besides the faults
+    reached: frozenset[str] = frozenset()  # enabled `runtime.buggify` points that were reached
 
     @property
     def invariant(self) -> str:
-        """What broke, by a name that stays the same while a schedule is shrunk."""
+        """The broken invariant, by a name that stays the same while a schedule is shrunk."""
         if isinstance(self.failure, Violation):
             return self.failure.invariant
         return type(self.failure).__name__ if self.failure is not None else ""
@@ -89,22 +89,23 @@ class Scenario:
 
     name = ""
     node_count = 3
-    first_id = FIRST_ID  # of its nodes
-    spare_count = 0  # machines that are there and no members, to begin with
+    first_id = FIRST_ID  # of its nodes, the lowest
+    spare_count = 0  # machines that are not members at the start
     fault_ms = 9_000
     fault_count = (3, 9)
     weights: tuple[fault_module.Weight, ...] = fault_module.METADATA_WEIGHTS
     checkers: Sequence[type[Checker]] = ()
-    answered_ms_max = HEALED_MS_MAX  # so long after the last question every client has an answer, or gave up
-    selectable: Sequence[str] = ()  # kinds of fault of which a run has one
-    by_name_only: Sequence[str] = ()  # those of them that no seed draws: the product does not promise to survive them
-    slowness_percent = 0  # what computing costs, of the table of prices; 0: no callback takes any time
-    only = ""  # the one of those that every run has; empty: the seed says which
+    answered_ms_max = HEALED_MS_MAX  # after this every client has its last answer or has given up
+    selectable: Sequence[str] = ()  # kinds of fault; each run has one of them
+    # Selectable faults that no seed draws, because the product does not promise to survive them.
+    by_name_only: Sequence[str] = ()
+    slowness_percent = 0  # percentage of the price table; 0: callbacks take no time
+    only = ""  # the selectable fault that every run has; empty: the seed chooses
 
     def configure(self, world: World) -> Mapping[str, object]:
-        """Before anything else: what this seed draws of what others have fixed, by name, for whoever reads a report.
+        """Called first: draws this seed's settings, by name, for the report.
 
-        From streams of its own, so that what a schedule of faults means does not depend on it.
+        Uses separate random streams, so that schedules of faults keep their meaning.
         """
         return {}
 
@@ -122,20 +123,20 @@ class Scenario:
         raise NotImplementedError
 
     def prepare(self, world: World, cluster: SimCluster) -> None:
-        """Between the start of the cluster and that of the clients."""
+        """Called between the start of the cluster and the start of the clients."""
 
     def clients(self, cluster: SimCluster, history: History) -> Clients:
         raise NotImplementedError
 
     def has_recovered(self, cluster: SimCluster) -> bool:
-        """Whether everything is as it was before the faults."""
+        """Whether the cluster is as healthy as before the faults."""
         return cluster.has_settled()
 
     def repair(self, world: World, cluster: SimCluster) -> None:
-        """What an operator has to do before everything is as it was."""
+        """An operator's work that full recovery requires."""
 
     def audit(self, world: World, cluster: SimCluster, history: History) -> None:
-        """When all is quiet: looks at everything once more, so that nothing that was lost goes unseen."""
+        """Called when all is quiet: reads everything once more, to detect any loss."""
 
     def play(self, world: World, cluster: SimCluster, history: History, faults: list[Fault]) -> None:
         cluster.start()
@@ -161,7 +162,7 @@ class Scenario:
 
 
 def end_half_open(world: World, cluster: SimCluster) -> None:
-    """Clients may wait half a minute for an answer that will not come; nodes have to find out by themselves."""
+    """Resets half-open connections: clients may wait half a minute on them, but nodes must detect them on their own."""
     nodes = {machine.host for machine in cluster.machines.values()}
     world.wires.end_half_open(name for name in world.wires.hosts if name not in nodes)
 
@@ -177,19 +178,19 @@ def require(world: World, holds: Callable[[], bool], within_ms: int, promise: st
 
 
 def run(scenario: type[Scenario], seed: int, faults: list[Fault] | None = None, *, only: str = "") -> Outcome:
-    """One run. `faults` replaces the schedule that the seed would give; `only` says which fault is in that one."""
-    # A collection runs what dead processes left behind, at a moment that no seed decides: not before the world's end.
+    """One run. `faults` replaces the schedule that the seed would draw; `only` selects a fault of that schedule."""
+    # Garbage collection runs code of dead processes at unpredictable moments, so it waits for the end of the world.
     gc_was_on = gc.isenabled()
     gc.disable()
-    gc.freeze()  # what was there before is none of this world's, and looking through it takes longer than a small run
+    gc.freeze()  # excludes older objects: scanning them takes longer than a small run
     hook = sys.unraisablehook
     try:
         with warnings.catch_warnings(action="ignore", category=RuntimeWarning):
             made = scenario()
             made.only = only
-            outcome = _run(made, seed, faults)  # nothing of the world is left behind it
+            outcome = _run(made, seed, faults)  # afterwards no reference to the world remains
             del made
-            while gc.collect():  # ending what was cut off gives more to collect
+            while gc.collect():  # finalizing unfinished coroutines creates more garbage
                 pass
         return outcome
     finally:
@@ -200,7 +201,7 @@ def run(scenario: type[Scenario], seed: int, faults: list[Fault] | None = None, 
 
 
 def _worse(world: World, checkers: Sequence[Checker]) -> SimError | None:
-    """A run that ended because nobody served may have told clients something false before: that is worse."""
+    """The more serious error: a run that ended for lack of service may have given clients false answers before."""
     if world.violation is None or not world.violation.invariant.startswith(LIVENESS):
         return None
     found, world.violation = world.violation, None
@@ -249,5 +250,5 @@ def _run(scenario: Scenario, seed: int, faults: list[Fault] | None) -> Outcome:
         outcome.reached = frozenset(world.points.reached if world.points is not None else ())
         for loop in world.time.processes:
             loop.kill()
-        sys.unraisablehook = lambda _: None  # what was cut off in the middle complains that it was
+        sys.unraisablehook = lambda _: None  # hides errors of unfinished coroutines
     return outcome

@@ -1,4 +1,4 @@
-"""The scenarios by name. Each defines the nodes, the clients and the checkers; the course of a run is `scenario`'s."""
+"""The scenarios by name. Each defines nodes, clients and checkers; `scenario` defines the course of a run."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from chronik.sim.broker_scenarios import (
     TopicsScenario,
     UpkeepScenario,
 )
+from chronik.sim.consumer_groups_scenario import ConsumerGroupsScenario
 from chronik.sim.errors import UnknownFault, UnknownScenario
 from chronik.sim.faults import Fault
 from chronik.sim.lasting_scenario import LastingScenario
@@ -34,6 +35,7 @@ SCENARIOS: dict[str, type[Scenario]] = {
         MembersScenario,
         RecordsScenario,
         GroupsScenario,
+        ConsumerGroupsScenario,
         DamageScenario,
         UpkeepScenario,
         MovesScenario,
@@ -51,7 +53,7 @@ SCENARIOS: dict[str, type[Scenario]] = {
 
 
 def run_named(name: str, seed: int, faults: list[Fault] | None = None, *, only: str = "") -> Outcome:
-    """`only` names a fault that every schedule has which is drawn; words may be joined with dashes."""
+    """Runs a scenario. `only` selects a fault that every drawn schedule contains; dashes may join its words."""
     return run(scenario_named(name), seed, faults, only=fault_named(name, only))
 
 

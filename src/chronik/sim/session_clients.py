@@ -1,7 +1,7 @@
-"""A client as others behave: it fetches in a session, waits for records, looks offsets up by time, and pipelines.
+"""A client that fetches in sessions, waits for records, looks up offsets by time, and pipelines.
 
-It asks one node after the other and tells nobody what it saw. `record_clients` judge answers; this one reaches the
-parts of a broker that they do not.
+It asks one node after the other and records nothing. `record_clients` checks answers; this client exercises the parts
+of a broker that they do not reach.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from chronik.wire.messages.list_offsets import (
 )
 from chronik.wire.notation import ZERO_UUID
 
-NAMES = 12  # the last version of Fetch that names topics
+NAMES = 12  # the last version of Fetch that identifies topics by name
 FETCH_BYTES = 1 << 16
 WAIT_MS, ANSWER_MS = 300, 1500
-FETCHES = 3  # in one session
+FETCHES = 3  # per session
 PIPELINED = 2
 THINK_MS = (100, 1500)
-SPAN_MS = 12_000  # after the beginning of a world: what lookups ask for
+SPAN_MS = 12_000  # lookups use times up to this long after the start of the world
 
 
 class SessionClient:
@@ -62,7 +62,7 @@ class SessionClient:
                 continue
 
     async def _look_up(self, connection: Connection, random: Random) -> None:
-        """Some at a time, without waiting for one another."""
+        """Pipelines several lookups."""
         await asyncio.gather(
             *(
                 connection.ask(
@@ -80,7 +80,7 @@ class SessionClient:
         return ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=self._topic, partitions=asked)])
 
     async def _fetch(self, connection: Connection) -> None:
-        """A session from its beginning; one that the broker has forgotten is over."""
+        """A session from its start; ends when the broker no longer knows it."""
         session_id = epoch = 0
         wanted = [
             FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=FETCH_BYTES)

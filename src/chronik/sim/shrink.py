@@ -1,7 +1,7 @@
-"""Makes a failing schedule of faults as short as it can: delta debugging, then shorter faults.
+"""Minimizes a failing schedule of faults: delta debugging, then shorter faults.
 
-A smaller schedule counts as failing only if the same invariant breaks, so that shrinking never ends at another bug than
-it began with. Every run is a whole one, from the same seed; nothing here knows what a fault means.
+A smaller schedule counts as failing only if the same invariant breaks, so shrinking never switches to another bug. Each
+attempt is a complete run of the same seed; this module knows nothing about the faults' meaning.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from chronik.sim.faults import Fault
 
-RUNS_MAX = 200  # of one shrinking; what is left then is short enough to read
+RUNS_MAX = 200  # per shrinking; the rest is short enough to read
 
 Fails = Callable[[list[Fault]], bool]
 
@@ -28,13 +28,13 @@ class _Counted:
 
 
 def shrink(faults: list[Fault], fails: Fails) -> list[Fault]:
-    """The smallest schedule found, given that `fails(faults)`. One from which no single fault can be taken away."""
+    """The smallest failing schedule found: no single fault can be removed from it. `fails(faults)` must be true."""
     counted = _Counted(fails)
     return _shorten(_take_away(faults, counted), counted)
 
 
 def _take_away(faults: list[Fault], fails: Fails) -> list[Fault]:
-    """Zeller's ddmin: halves first, then ever smaller parts."""
+    """Zeller's ddmin: halves first, then smaller and smaller parts."""
     parts = 2
     while len(faults) >= 1:
         size = max(1, len(faults) // parts)
@@ -51,7 +51,7 @@ def _take_away(faults: list[Fault], fails: Fails) -> list[Fault]:
 
 
 def _shorten(faults: list[Fault], fails: Fails) -> list[Fault]:
-    """Halves durations and amounts while it still fails: round numbers that matter stand out."""
+    """Halves durations and amounts while it still fails, so that values that matter stand out."""
     for place in range(len(faults)):
         for name in ("duration_ms", "amount"):
             while (value := getattr(faults[place], name)) > 1:

@@ -1,8 +1,8 @@
-"""As records, in a cluster of another shape for every seed: how many nodes, replicas and partitions, which settings,
-and which few of all kinds of faults.
+"""Like records, in a cluster whose shape each seed draws: the number of nodes, replicas and partitions, the settings,
+and a few of all kinds of faults.
 
-A run with few kinds of faults, each often, finds what one with all of them seldom reaches. Everything that is drawn
-comes from streams of its own and is printed with a failure; a schedule that is shrunk keeps the shape.
+A run with few kinds of faults, each often, finds bugs that a mix of all kinds seldom reaches. Drawn values come from
+separate random streams and are printed with a failure; shrinking a schedule keeps the shape.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from chronik.sim.world import World
 NODES = (1, 2, 3, 3, 3, 3, 4, 5, 5, 6, 7)
 PARTITIONS = (1, 2, 2, 3, 3, 5, 8)
 MANY_PARTITIONS = (40, 200)
-MANY_SHARE = 0.03  # of the seeds: each takes as long as fifty others
+MANY_SHARE = 0.03  # of the seeds; each takes as long as fifty others
 BUGGIFIED_SHARE = 0.5  # of the seeds
 FIRST_IDS = (0, 1)
-SLOWNESS_PERCENT = (50, 100, 100, 300)  # of what computing costs
+SLOWNESS_PERCENT = (50, 100, 100, 300)  # percentage of the price table
 MORE_WEIGHTS = (
     Weight("full disk", 4, (300, 4000), (0, 4000)),
     Weight("kill", 6, (3000, 6000)),  # longer than a session
@@ -129,7 +129,7 @@ class SwarmScenario(RecordsScenario):
 
 
 def _draw_points(world: World) -> Mapping[str, int]:
-    """Half of the seeds are as before: what hides behind a point must not go unseen."""
+    """Half of the seeds enable no points, because a point may hide other bugs."""
     random = world.random("points")
     if random.random() >= BUGGIFIED_SHARE:
         return {}
@@ -139,7 +139,7 @@ def _draw_points(world: World) -> Mapping[str, int]:
 
 
 def _draw_weights(random: Random, node_count: int) -> tuple[Weight, ...]:
-    """A few kinds, each as often as chance has it."""
+    """A few kinds, each with a random frequency."""
     kinds = [
         weight for weight in (*METADATA_WEIGHTS, *MORE_WEIGHTS) if node_count > 1 or weight.kind not in NEEDS_OTHERS
     ]

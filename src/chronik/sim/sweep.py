@@ -1,7 +1,7 @@
-"""Many seeds, on all cores: runs each, and for one that fails prints all that is needed to have it again.
+"""Runs many seeds on all cores, and prints for each failure everything needed to reproduce it.
 
 That is the seed, the shortest schedule that still breaks the same invariant, the end of the log, and the lines to paste
-as a test. It never stops at the first failure: a sweep shows how many there are.
+as a test. It does not stop at the first failure, because the number of failures matters.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SEEDS_PER_JOB = 4
 
 
 class Result(NamedTuple):
-    """An outcome as it travels between processes."""
+    """An outcome in a form that can be sent between processes."""
 
     seed: int
     failure: str
@@ -35,13 +35,13 @@ class Result(NamedTuple):
 
 
 def sweep(scenario: str, seeds: Iterable[int], *, jobs: int = 0, only: str = "") -> Iterator[Result]:
-    """Results in any order, as they come. `only` is the fault that every run has, of those that the scenario knows."""
+    """Results as they arrive, in any order. `only` is the selectable fault that every run has."""
     jobs = jobs or os.cpu_count() or 1
     work = [(scenario, seed, only) for seed in seeds]
     if jobs == 1 or len(work) == 1:
         yield from itertools.starmap(run_one, work)
         return
-    # A fresh interpreter per worker: a fork would carry over whatever the parent has imported and started.
+    # A fresh interpreter per worker: a fork would inherit the parent's imports and threads.
     with multiprocessing.get_context("spawn").Pool(jobs) as pool:
         yield from pool.imap_unordered(_run_one, work, chunksize=SEEDS_PER_JOB)
 
@@ -76,7 +76,7 @@ def shrunk(outcome: Outcome, tell: Callable[[str], None]) -> Outcome:
 
 
 def report(outcome: Outcome, *, log_lines: int = LOG_LINES) -> str:
-    """Everything about a failed run, for a person."""
+    """A readable report of a failed run."""
     lines = outcome.lines[-log_lines:] if log_lines else outcome.lines
     return "\n".join(
         [

@@ -1,8 +1,8 @@
-"""Clients of topics that come and go under one name: they write and read by topic id, as newer clients do.
+"""Clients of recreated topics: they write and read by topic id, as newer clients do.
 
-A writer sends one batch at a time, with idempotence, and tries again with the same id and sequence, never with another
-id: so a record belongs to one topic from the start, and whoever finds it elsewhere has found a fault. Clients learn ids
-from whichever node they ask, and now and then go on with one that is of the past. Nothing is judged here.
+A writer sends one batch at a time, with idempotence, and retries with the same id and sequence, never with another id:
+so each record belongs to one topic, and finding it elsewhere proves a fault. Clients learn ids from any node, and
+sometimes keep using an outdated one. They judge nothing.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ from chronik.wire.messages.init_producer_id import InitProducerIdRequest, InitPr
 from chronik.wire.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from chronik.wire.records import Record
 
-BY_ID = 13  # the first version of Produce that names topics by their ids
+BY_ID = 13  # the first version of Produce that identifies topics by id
 ATTEMPTS_MAX = 5
 RETRY_S = 0.15
-OLD_ID = 0.08  # how often somebody goes on with a topic of the past though it knows of a newer one
+OLD_ID = 0.08  # how often a client uses an outdated id although it knows a newer one
 
 OUT_OF_ORDER = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER.name
 
 
 def key_of(name: str, topic_id: bytes, partition: int) -> str:
-    """How the history calls a partition of one topic, and of no other that has its name."""
+    """The history's key for a partition of one topic id, distinct from other topics of the same name."""
     return f"{name}.{topic_id.hex()}-{partition}"
 
 
 def topic_id_of(key: str) -> bytes | None:
-    """None: of a topic that is known by its name alone."""
+    """None for a key of a topic that is identified by name."""
     _, dot, topic_id = key.rpartition("-")[0].rpartition(".")
     return bytes.fromhex(topic_id) if dot else None
 
 
 class Sent(NamedTuple):
-    """One batch on its way."""
+    """One batch in flight."""
 
     topic: Topic
     partition: int
@@ -104,7 +104,7 @@ class TopicIdClients:
             partition = random.choice(list(topic.partitions))
             at = (topic.topic_id, partition)
             if random.random() < 0.15:
-                places[at] = 0  # what was there must still be there
+                places[at] = 0  # earlier records must still exist
             node_id, offset = random.choice(list(self.cluster.machines)), places.get(at, 0)
             key = key_of(topic.name, *at)
             asked = FetchTopic(topic_id=topic.topic_id, partitions=[])
@@ -113,7 +113,7 @@ class TopicIdClients:
 
 
 class Known:
-    """The topics that one client has heard of, by name, the last one it was told of last."""
+    """The topics that one client knows, by name, most recent last."""
 
     def __init__(self) -> None:
         self._topics: dict[str, dict[bytes, Topic]] = {name: {} for name in NAMES}
@@ -138,7 +138,7 @@ class Known:
             self._topics[name][found.topic_id] = found
 
     def again(self, topic: Topic) -> Topic:
-        """As it was last seen: its leaders may be others by now."""
+        """The newest known state of the topic: its leaders may have changed."""
         return self._topics[topic.name][topic.topic_id]
 
 
@@ -148,7 +148,7 @@ class _Writer:
         self._random = clients.world.random(client.name)
         self._routing, self._known = routing_of(clients.cluster, client), Known()
         self._producer: tuple[int, int] | None = None  # id and epoch
-        self._sequences: dict[tuple[bytes, int], int] = {}  # the next one, by partition
+        self._sequences: dict[tuple[bytes, int], int] = {}  # (topic id, partition): next sequence
         self._count = 0
 
     async def work(self) -> None:
@@ -194,7 +194,7 @@ class _Writer:
     async def _deliver(self, sent: Sent) -> None:
         status, result = REFUSED, object()
         for _ in range(ATTEMPTS_MAX):
-            is_sure = status == REFUSED  # that no attempt so far has written anything
+            is_sure = status == REFUSED  # certain that no attempt has written anything
             status, result = await produce(self._client, sent, self._whom(sent))
             if status == OK or result == OUT_OF_ORDER:
                 break
@@ -207,7 +207,7 @@ class _Writer:
         if status == OK:
             self._sequences[at] = self._sequences.get(at, 0) + len(sent.operations)
         elif status == UNKNOWN or result == OUT_OF_ORDER:
-            self._producer = None  # the sequence may have a gap from now on, or not
+            self._producer = None  # whether the sequence has a gap is unknown
             self._sequences.clear()
         for index, operation in enumerate(sent.operations):
             operation.node = host_of(self._whom(sent))
@@ -215,13 +215,13 @@ class _Writer:
             self._clients.history.complete(operation, status, told)
 
     def _whom(self, sent: Sent) -> int:
-        """The leader as it was last heard of; where there was none, somebody who would have to refuse."""
+        """The last known leader; without one, a node that would have to refuse."""
         leader_id = self._known.again(sent.topic).partitions[sent.partition].leader_id
         return leader_id if leader_id != NO_LEADER else 1 + sent.partition % len(self._clients.cluster.machines)
 
 
 async def produce(client: WireClient, sent: Sent, node_id: int) -> tuple[str, object]:
-    """One request to one node; the first offset, or what came instead."""
+    """One request to one node; returns the first offset, or the failure."""
     data = PartitionProduceData(index=sent.partition, records=sent.data)
     topic = TopicProduceData(topic_id=sent.topic.topic_id, partition_data=[data])
     request = ProduceRequest(acks=-1, timeout_ms=PATIENCE_MS, topic_data=[topic])

@@ -1,8 +1,8 @@
-"""Operators who delete topics and create them again by the same name, and who change topics' configs, through any node.
+"""Operators that delete topics, create them again with the same name, and change topic configs, through any node.
 
-Each is a process of its own with one thing to do and so much patience: what fails is asked again through the next node,
-what takes too long is given up. Every question to a node is an operation in the history, for a topic's id decides what
-may be read: who was told of a creation, and who asked for a deletion, is evidence. An operator judges nothing.
+Each is a process with one task and a time limit: failed requests are repeated through the next node, and a task that
+takes too long is given up. Every request is an operation in the history, because a topic's id decides which records may
+be read, and creations and deletions are evidence for that. An operator judges nothing.
 """
 
 from __future__ import annotations
@@ -37,28 +37,29 @@ from chronik.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from chronik.wire.notation import ZERO_UUID
 
 CREATE, DELETE, CONFIGURE = "create topic", "delete topic", "configure topic"
-NAMES = ("bills", "notes")  # of the topics that come and go
+NAMES = ("bills", "notes")  # of the topics that are recreated
 ANSWER_MS = 1500
-PAUSE_S = 0.1  # before the next node is asked
+PAUSE_S = 0.1  # before asking the next node
 
-# What says for certain that nothing was done by this request.
+# Answers that prove that this request did nothing.
 REFUSALS = frozenset(
     {
         ErrorCode.TOPIC_ALREADY_EXISTS,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.INVALID_REPLICATION_FACTOR,  # too few nodes are known yet
+        ErrorCode.INVALID_REPLICATION_FACTOR,  # too few nodes are registered yet
     }
 )
-# With this a topic forgets its records in no time. It is given to new topics alone: an answer to that names the one
-# topic it holds for, a later change of a name may hit any topic that had it meanwhile.
+# With this retention a topic deletes its records immediately. Only set on new topics: the reply to a creation
+# identifies
+# the topic, while a later change by name could affect any topic that had the name meanwhile.
 SHORT_LIVED = "0"
-RETENTIONS = ("3600000", "86400000", "-1")  # however far clocks jump, nothing gets too old
+RETENTIONS = ("3600000", "86400000", "-1")  # longer than any clock jump, so no record expires
 SEGMENTS = ("300", "1500", "1048576")
 
 
 class Shape(NamedTuple):
-    """What a topic shall be like."""
+    """The shape of a topic to create."""
 
     partition_count: int
     replication_factor: int
@@ -80,7 +81,7 @@ def draw_shape(random: Random) -> Shape:
 
 
 def recreate(cluster: SimCluster, random: Random, *, through: int, patience_ms: int) -> None:
-    """The topic goes, whichever has the name then, or the one that had it when somebody looked; another comes."""
+    """Deletes the current topic of the name, or the one seen earlier by id, and creates another."""
     name, by_id, pause_ms = random.choice(NAMES), random.random() < 0.3, random.choice((0, 0, 0, 200, 1500))
     shape = draw_shape(random)
 
@@ -93,7 +94,7 @@ def recreate(cluster: SimCluster, random: Random, *, through: int, patience_ms: 
 
 
 def create_all(cluster: SimCluster) -> asyncio.Task[None]:
-    """Before anything goes wrong. One forgets its records: the next of its name must not."""
+    """Creates the topics before any fault. One has a short retention, which its successor must not inherit."""
 
     async def work(operator: _Operator) -> None:
         for name, configs in zip(NAMES, ({"retention.ms": SHORT_LIVED}, {}), strict=True):
@@ -107,7 +108,7 @@ def configure(cluster: SimCluster, random: Random, *, through: int, patience_ms:
     key, values = random.choice(
         (("retention.ms", RETENTIONS), ("internal.segment.bytes", SEGMENTS), ("min.insync.replicas", ("1", "2", "3")))
     )
-    change = (key, random.choice((*values, None)))  # None: as if nobody had ever set it
+    change = (key, random.choice((*values, None)))  # None: removes it
 
     async def work(operator: _Operator) -> None:
         await operator.ask(CONFIGURE, name, change, patience_ms, _configure)
@@ -136,7 +137,7 @@ class _Operator:
         self._cluster, self._client, self._through = cluster, client, through
 
     async def ask(self, kind: str, name: str, value: object, patience_ms: int, ask: Ask) -> None:
-        """Until a node says that it is done, or that there is nothing to do."""
+        """Repeats until a node confirms that it is done, or that nothing is left to do."""
         give_up_s = self._client.loop.time() + patience_ms / 1000
         while self._client.loop.time() < give_up_s:
             node_id = 1 + (self._through - 1) % len(self._cluster.machines)
@@ -163,7 +164,7 @@ def _unknown(operation: Operation) -> str:
 
 
 async def _delete(connection: Connection, operation: Operation, topic_id: bytes = ZERO_UUID) -> tuple[str, object]:
-    """The result is the id of what was deleted."""
+    """The result is the id of the deleted topic."""
     asked = DeleteTopicState(name=operation.key if topic_id == ZERO_UUID else None, topic_id=topic_id)
     request = DeleteTopicsRequest(topics=[asked], timeout_ms=ANSWER_MS)
     answer = await connection.ask(request, DeleteTopicsResponse, version_min=6, timeout_ms=ANSWER_MS)
@@ -172,7 +173,7 @@ async def _delete(connection: Connection, operation: Operation, topic_id: bytes 
 
 
 async def _delete_seen(connection: Connection, operation: Operation) -> tuple[str, object]:
-    """By the id that this node has for the name, which may be one of the past."""
+    """Deletes by the id that this node has for the name, which may be outdated."""
     request = MetadataRequest(topics=[MetadataRequestTopic(name=operation.key)], allow_auto_topic_creation=False)
     answer = await connection.ask(request, MetadataResponse, version_min=12, timeout_ms=ANSWER_MS)
     [seen] = answer.topics

@@ -1,14 +1,14 @@
-"""Clients of transactions: writers with transactional ids that come, die and come again, and readers of what is
-committed.
+"""Clients of transactions: writers with transactional ids that start, die and restart, and readers of committed
+records.
 
 They speak the protocol request by request, as clients of both generations do: some add partitions before they write
-(transaction.version below 2), others by writing. A writer that is replaced may live on for a while without knowing it.
-Any request that changes something may arrive twice, the second time held up on the connection that the writer gave up
-when it opened a new one; requests that end a transaction with epoch bump also late over a connection of their own.
+(transaction.version below 2), others by writing. A replaced writer may continue for a while without knowing. A request
+that changes something may arrive twice: the second copy is delayed on a connection that the writer abandoned for a new
+one. With epoch bump, requests that end a transaction may also arrive late on a separate connection.
 
-Each transaction is a `transaction` operation. Its value says what was written and read, its result what the writer was
-told: COMMITTED, ABORTED (it never asked to commit it, or the first attempt was refused), or nothing, if the answer
-was lost. What readers get are `read` operations. Nothing is judged here.
+Each transaction is a `transaction` operation. Its value is what was written and read; its result is what the writer was
+told: COMMITTED, ABORTED (it never requested a commit, or the first attempt was refused), or nothing if the answer was
+lost. Reads are `read` operations. Nothing is judged here.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from chronik.wire.records import ControlType, Record, control_type, iterate
 A = TypeVar("A", bound=Response)
 
 COMMITTED, ABORTED = "committed", "aborted"
-TIMEOUT_MS = 3_000  # of each transaction
+TIMEOUT_MS = 3_000  # per transaction
 LIFE_MS = (500, 6_000)
 ATTEMPTS_MAX = 40
 PAUSE_MS = (20, 150)
@@ -63,17 +63,17 @@ HELD_UP = 0.06  # how often a request arrives again on an old connection
 DELAYS_MS_MAX = (30, 300, 3_000)
 SLOW_MS_MAX = 250  # between the parts of a transaction that takes its time
 GROUP_KEY, TRANSACTION_KEY = 0, 1
-NAMES = 12  # the last version of Fetch that names topics
-# After these the writer is of the past: its life ends.
+NAMES = 12  # the last version of Fetch that identifies topics by name
+# Errors that prove that the writer is fenced: this instance ends.
 FENCED = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING})
-# After these the transaction can only be aborted.
+# Errors after which the transaction can only be aborted.
 ABORTABLE = frozenset(
     {ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.INVALID_TXN_STATE, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER}
 )
 
 
 class Gone(Exception):
-    """This writer cannot go on."""
+    """This writer cannot continue."""
 
 
 class MustAbort(Exception):
@@ -82,7 +82,7 @@ class MustAbort(Exception):
 
 @dataclass
 class Written:
-    """What one transaction consists of: values by partition, and the offset that it commits for its group, if any."""
+    """The contents of one transaction: values by partition, and the offset that it commits for its group, if any."""
 
     life: int
     number: int
@@ -90,9 +90,9 @@ class Written:
     has_epoch_bump: bool
     values: dict[int, list[str]] = field(default_factory=dict)
     offset: int | None = None
-    reads: list[int] = field(default_factory=list)  # numbers of the `read` operations inside of it
-    commit_asked_ns: int | None = None  # of the first attempt; None: no commit was requested
-    commit_invoked_ns: int | None = None  # of the attempt that was answered
+    reads: list[int] = field(default_factory=list)  # numbers of the `read` operations inside it
+    commit_asked_ns: int | None = None  # first attempt; None: no commit was requested
+    commit_invoked_ns: int | None = None  # the attempt that was answered
 
     def __repr__(self) -> str:
         return f"life {self.life} transaction {self.number} epoch {self.epoch} {self.values} offset {self.offset}"
@@ -100,7 +100,7 @@ class Written:
 
 class Fetched(NamedTuple):
     number: int  # of the operation
-    end: int  # the offset to go on at
+    end: int  # the offset to continue at
 
 
 class TransactionClients:
@@ -153,7 +153,7 @@ class TransactionClients:
                     successor = True
                     self._begin_life(transactional_id, life + 1)
                     if random.random() < 0.5:
-                        return  # in the middle of nothing; the other half lives on and does not know
+                        return  # between transactions; other instances continue without knowing
                 await asyncio.sleep(random.randint(*self._think_ms) / 1000)
                 await writer.transact()
         except Gone:
@@ -216,7 +216,7 @@ class TransactionClients:
                 places[partition] = fetched.end
 
     async def look_up_offset(self, client: WireClient, node_id: int, transactional_id: str) -> None:
-        """What the writer's group has committed, if no transaction is about to change it."""
+        """Looks up the group's committed offset, requiring stable offsets."""
         topic = OffsetFetchRequestTopic(name=TOPIC, partition_indexes=[0])
         request = OffsetFetchRequest(group_id=f"group of {transactional_id}", topics=[topic], require_stable=True)
         operation = self.history.invoke(client.name, host_of(node_id), "committed", transactional_id)
@@ -235,7 +235,7 @@ class TransactionClients:
             self.history.complete(operation, OK, max(told.committed_offset, 0))
 
     async def fetch(self, client: WireClient, node_id: int, partition: int, offset: int) -> Fetched | None:
-        """None when the node gave nothing. What is committed of it is in the history."""
+        """None when the node returned nothing. The committed records go into the history."""
         wanted = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=FETCH_BYTES)
         request = FetchRequest(
             max_wait_ms=0,
@@ -261,7 +261,7 @@ class TransactionClients:
 
 
 def committed_records(told: PartitionData, offset: int) -> tuple[list[tuple[int, str]], int]:
-    """What a client with isolation.level=read_committed hands to its user, and where it goes on."""
+    """What a client with isolation.level=read_committed returns, and the offset it continues at."""
     aborted = sorted(told.aborted_transactions or (), key=lambda each: each.first_offset)
     ended: set[int] = set()
     found: list[tuple[int, str]] = []
@@ -286,7 +286,7 @@ def committed_records(told: PartitionData, offset: int) -> tuple[list[tuple[int,
 
 
 class _Writer:
-    """One life of a transactional id."""
+    """One instance of a transactional id."""
 
     def __init__(
         self, clients: TransactionClients, client: WireClient, random: Random, transactional_id: str, life: int
@@ -302,14 +302,14 @@ class _Writer:
         self._number = 0
         self._leaders: dict[int, int] = {}
         self._coordinators: dict[int, int] = {}
-        self._places = dict.fromkeys(range(clients.partition_count), 0)  # where it goes on reading
+        self._places = dict.fromkeys(range(clients.partition_count), 0)  # next offsets to read
 
-    # One request, to the node that is responsible for it.
+    # One request to the responsible node
 
     async def _ask(
         self, node_id: int | None, request: Request, answer: type[A], version_min: int, version_max: int
     ) -> A | None:
-        """None: not answered."""
+        """None: no answer."""
         if node_id is None:
             return None
         try:
@@ -323,13 +323,13 @@ class _Writer:
     async def _ask_twice(
         self, node_id: int | None, request: Request, answer: type[A], version_min: int, version_max: int
     ) -> A | None:
-        """As `_ask`. Now and then the network holds the request up: it arrives again later, on an old connection."""
+        """Like `_ask`. Sometimes the network delays the request, which arrives again later on an old connection."""
         if node_id is not None and self._random.random() < HELD_UP:
             await self._hold_up(node_id, request, answer, version_max)
         return await self._ask(node_id, request, answer, version_min, version_max)
 
     async def _hold_up(self, node_id: int, request: Request, answer: type[Response], version: int) -> None:
-        """The request is held up in the network. The client gives the connection up, and sends it on a new one."""
+        """The network delays the request. The client abandons the connection, and resends on a new one."""
         try:
             connection = await self._client.detach(node_id)
             await self._client.to(node_id)
@@ -403,20 +403,20 @@ class _Writer:
                 if is_slow:
                     await asyncio.sleep(random.randint(1, SLOW_MS_MAX) / 1000)
             if random.random() < 0.03:
-                raise Gone  # in the middle of it
+                raise Gone  # dies during the transaction
         except MustAbort:
-            # What was sent may still arrive. Without epoch bump it would become part of the next transaction, so that
-            # clients of this generation get a new epoch first: by InitProducerId, as the next life does.
+            # Earlier requests may still arrive. Without epoch bump they would join the next transaction, so clients of
+            # this generation first get a new epoch by InitProducerId, as a new instance does.
             commits, is_last = False, not self._has_epoch_bump
         except Gone:
-            self._history.complete(operation, OK, ABORTED)  # no client will ask to commit it
+            self._history.complete(operation, OK, ABORTED)  # no client will commit it
             raise
         await self._end(operation, written, commits=commits)
         if is_last:
             raise Gone
 
     async def _poll(self, written: Written) -> None:
-        """The transaction depends on what it reads: a copier's does."""
+        """The transaction depends on what it reads, like a copier's."""
         partition = self._random.randrange(self._clients.partition_count)
         node_id = await self._leader(partition)
         if node_id is None:
@@ -454,7 +454,7 @@ class _Writer:
         raise MustAbort
 
     def _is_done(self, error: ErrorCode, coordinator: int | None = None) -> bool:
-        """Whether the request was carried out; False: try it again."""
+        """Whether the request was executed; False: retry."""
         if error in FENCED:
             raise Gone
         if error in ABORTABLE:
@@ -545,7 +545,7 @@ class _Writer:
         version = 5 if self._has_epoch_bump else 4
         if commits:
             written.commit_asked_ns = self._time.now_ns
-        is_first = True  # no attempt may have been carried out without our knowing
+        is_first = True  # no earlier attempt can have been executed unnoticed
         for _ in range(2 * ATTEMPTS_MAX):
             node_id = await self._coordinator(TRANSACTION_KEY, self._id)
             if not self._has_epoch_bump and node_id is not None and self._random.random() < 0.2:
@@ -571,7 +571,7 @@ class _Writer:
                         self._clients.send_late(self._client, request, version, delay_ms)
                 return
             if error in FENCED or error is ErrorCode.INVALID_TXN_STATE:
-                # A server that cannot tell (COORDINATOR_NOT_AVAILABLE) may have written the decision before.
+                # A server that cannot tell (COORDINATOR_NOT_AVAILABLE) may already have written the decision.
                 self._complete_refused(operation, commits=commits, is_certain=is_first)
                 raise Gone
             if error not in (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_COORDINATOR):

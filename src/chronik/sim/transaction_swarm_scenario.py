@@ -1,8 +1,8 @@
-"""Transactions, in a cluster of another shape for every seed: shapes, settings and faults are those of `swarm`, clients
-and checks those of `transactions`.
+"""Transactions in a cluster whose shape each seed draws: shapes, settings and faults as in `swarm`, clients and checks
+as in `transactions`.
 
-Its writers cut logs: what a fenced leader took from them is truncated when it follows again, in the middle of
-transactions, segments and indexes. Topics are not compacted, because these clients write records without keys.
+The writers cause truncation: when a fenced leader follows again, its log is truncated in the middle of transactions,
+segments and indexes. Topics are not compacted, because these clients write records without keys.
 """
 
 from __future__ import annotations

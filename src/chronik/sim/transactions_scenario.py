@@ -1,5 +1,5 @@
-"""Three whole nodes and transactions: writers of both generations that are replaced, fenced and forgotten, readers of
-what is committed, and the faults of everybody else. In the end every transaction has ended, and nothing is torn."""
+"""Three complete nodes with transactions: writers of both protocol generations that are replaced, fenced and forgotten,
+readers of committed records, and all usual faults. At the end every transaction is complete, and none is torn."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from chronik.sim.wire_clients import make_client
 from chronik.sim.world import World
 
 WRITER_COUNT = 3
-PACES = (*PACES_MS[:2], (1, 30))  # the last one so busy that faults come in the middle of something
+PACES = (*PACES_MS[:2], (1, 30))  # the last one is busy, so that faults hit running operations
 
 
 class TransactionsScenario(RecordsScenario):
@@ -82,7 +82,7 @@ class TransactionsScenario(RecordsScenario):
 
 
 def have_all_ended(cluster: SimCluster) -> bool:
-    """No transaction is open or waits for markers, so that readers of committed records get everything."""
+    """Whether no transaction is open or waits for markers, so that readers of committed records get everything."""
     for machine in cluster.machines.values():
         node = node_of(machine)
         if node is None:

@@ -1,8 +1,8 @@
-"""One end of a simulated connection, as asyncio's Transport, and the pipes that join it to the other end.
+"""One end of a simulated connection, as an asyncio Transport, and the pipes that join the two ends.
 
-A pipe carries one direction in order. Bytes written are in the writer's buffer until the window has room, then on their
-way, then with the receiving system until the protocol reads them. Whatever calls into a protocol runs on its own
-process's loop, so a process that is stopped reads nothing and one that is dead hears nothing.
+A pipe carries one direction in order. Written bytes stay in the writer's buffer until the window has room, then they
+are in flight, then the receiving system holds them until the protocol reads them. Calls into a protocol run on its own
+process's loop, so a stopped process reads nothing and a dead one receives nothing.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from chronik.sim.prices import SOCKET_CALL_NS, SOCKET_PS_PER_BYTE
 if TYPE_CHECKING:
     from chronik.sim.network import SimNetwork
 
-WINDOW_BYTES = 256 * 1024  # on their way or unread: what the systems at both ends keep
+WINDOW_BYTES = 256 * 1024  # in flight or unread: the socket buffers at both ends
 HIGH_BYTES = 64 * 1024  # asyncio's own default
-FIN, RST = b"FIN", b"RST"  # told from data by identity
+FIN, RST = b"FIN", b"RST"  # distinguished from data by identity
 
 
 class Pipe:
@@ -36,7 +36,7 @@ class Pipe:
         self.unsent_bytes = 0
         self.window_bytes = 0
         self.arrived: deque[bytes] = deque()
-        self.held: list[bytes] = []  # behind a cut
+        self.held: list[bytes] = []  # waiting for a cut link
         self._last_ns = 0
 
     def put(self, data: bytes) -> None:
@@ -67,14 +67,14 @@ class Pipe:
         time.at(self._last_ns, self._arrive, packet)
 
     def taken(self, count: int) -> None:
-        """The protocol read so much: there is room for more."""
+        """The protocol read this many bytes: the window has room again."""
         self.window_bytes -= count
         while self.unsent and self.window_bytes < WINDOW_BYTES:
             data = self.unsent.popleft()
             self._count_unsent(-len(data))
             self.launch(data)
         source = self.source
-        if source._peer_is_slow or source._wrote_eof or source._is_closing:  # few are
+        if source._peer_is_slow or source._wrote_eof or source._is_closing:  # rarely true
             source.has_drained()
 
     def drop_unsent(self) -> None:
@@ -111,7 +111,7 @@ class Pipe:
             target.may_read()
 
     def _find_nobody(self, packet: bytes) -> None:
-        """The other end is no more. A machine that is up says so; one without power says nothing."""
+        """The other end no longer exists. A running machine answers with a reset; one without power does not answer."""
         if packet is RST:
             return
         if not self.target.network.here.has_power:
@@ -128,7 +128,7 @@ class SimTransport(asyncio.Transport):
         self._info: dict[str, Any] = {"peername": (peer_host, peer_port), "sockname": (network.here.name, own_port)}
         super().__init__(self._info)
         self.network, self.peer_host, self.own_port = network, peer_host, own_port
-        self.is_gone = False  # the system knows nothing of it: its process died or its machine lost power
+        self.is_gone = False  # its process died or its machine lost power
         self._loop: ProcessLoop = network.loop
         self._protocol: asyncio.BaseProtocol | None = None  # until it is accepted
         self._is_closing = False
@@ -157,11 +157,11 @@ class SimTransport(asyncio.Transport):
         return cast(asyncio.Protocol, protocol)
 
     def show_certificate(self, identity: Identity | None) -> None:
-        """Of the other end."""
+        """The certificate of the other end."""
         if identity is not None:
             self._info["tls_subject"] = identity.subject
 
-    # What the world does to it
+    # Faults
 
     def reset_from_outside(self) -> None:
         self.outgoing.launch(RST)
@@ -215,7 +215,7 @@ class SimTransport(asyncio.Transport):
             protocol.buffer_updated(count)
             view = view[count:]
             if view and not self._is_reading:
-                self.incoming.arrived.appendleft(bytes(view))  # as the system would keep it
+                self.incoming.arrived.appendleft(bytes(view))  # kept, as in a socket buffer
                 self.incoming.window_bytes += len(view)
                 return
 
@@ -292,7 +292,7 @@ class SimTransport(asyncio.Transport):
     # Ending
 
     def close(self) -> None:
-        """Sends what is buffered, then ends; reads nothing more."""
+        """Sends the buffered data, then closes; reads nothing more."""
         if self._is_closing or self.is_gone:
             return
         self._is_closing = True

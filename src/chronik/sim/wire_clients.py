@@ -1,7 +1,7 @@
-"""Clients in processes of their own that change and read topics over the network, through whichever node they choose.
+"""Client processes that change and read topics over the network, through any node.
 
 They use the product's own connection and nothing above it: no routing, no retries, so that every answer in the history
-is one node's answer to one request. A client that hears nothing in time hangs up and does not know what became of it.
+is one node's answer to one request. A client that gets no answer in time disconnects, and the outcome is unknown.
 """
 
 from __future__ import annotations
@@ -47,20 +47,20 @@ CONNECT_MS = 1000
 
 
 class WireClient:
-    """One client: a process, and a connection to each node it has asked."""
+    """One client: a process, and a connection to each node that it uses."""
 
     def __init__(self, name: str, loop: ProcessLoop, network: SimNetwork) -> None:
         self.name, self.loop, self.network = name, loop, network
         self._connections: dict[int, Connection] = {}
 
     async def detach(self, node_id: int) -> Connection:
-        """A connection to the node that stays open, while this client goes on with a new one."""
+        """Returns the current connection to the node and leaves it open; the client continues with a new one."""
         connection = await self.to(node_id)
         del self._connections[node_id]
         return connection
 
     def hang_up(self, node_id: int) -> None:
-        """The next request to this node opens a new connection."""
+        """Closes the connection; the next request opens a new one."""
         connection = self._connections.pop(node_id, None)
         if connection is not None:
             connection.close()
@@ -75,7 +75,7 @@ class WireClient:
 
 
 class ClientTasks:
-    """What clients do. One that ends by an error of its own is a violation."""
+    """The clients' tasks. One that fails with an unexpected error is a violation."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -96,7 +96,7 @@ class ClientTasks:
 
 
 class TopicClients:
-    """Many of them, each with one operation under way."""
+    """Many clients, each with one operation in flight."""
 
     def __init__(
         self, cluster: SimCluster, history: History, *, client_count: int, think_ms: tuple[int, int], topic_count: int
@@ -129,7 +129,7 @@ class TopicClients:
             await self.ask(client, node_id, kind, topic)
 
     async def ask(self, client: WireClient, node_id: int, kind: str, topic: str) -> Operation | None:
-        """None: no connection could be made, so nothing was asked."""
+        """None: the connection failed, so nothing was asked."""
         try:
             connection = await client.to(node_id)
         except ClientError:

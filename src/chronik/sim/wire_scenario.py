@@ -1,5 +1,5 @@
-"""As topics; meanwhile strangers speak on the quorum's port, frames arrive twice, and by name somebody plays back what
-nodes have said to each other. Nothing comes of it: metadata stays linearizable, and all serve in the end."""
+"""Like topics; meanwhile strangers use the quorum's port, frames arrive twice, and, if selected by name, recorded
+traffic is replayed. None of it has an effect: metadata stays linearizable, and all nodes serve at the end."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from chronik.sim.intruders import WIRE_FAULTS, Tap
 from chronik.sim.swarm_scenario import FIRST_IDS
 from chronik.sim.world import World
 
-# What is played back is told from what a node sends only where the quorum has a secret: by name only.
-NODES = (3, 3, 5)  # of five, two votes that are counted twice are a majority
+# Only a quorum with a secret can detect a replay, so that fault must be selected by name.
+NODES = (3, 3, 5)  # among five, two votes counted twice would be a majority
 DRAWN = ("doubled frames", "stranger")
 
 
@@ -30,7 +30,7 @@ class WireScenario(TopicsScenario):
 
     def build(self, world: World) -> SimCluster:
         cluster = super().build(world)
-        cluster.tap = Tap(cluster)  # from the start: hellos come first
+        cluster.tap = Tap(cluster)  # from the start, to record the hellos
         return cluster
 
     def draw_faults(self, world: World) -> list[Fault]:

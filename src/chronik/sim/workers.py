@@ -1,7 +1,7 @@
-"""Processes that run seeds for hours. They run at low priority, ignore Ctrl-C, and are replaced when they die.
+"""Worker processes that run seeds for hours. They run at low priority, ignore Ctrl-C, and are replaced when they die.
 
-A seed that kills its process or does not end is recorded as failed, and the other seeds still run. `close` waits for
-the seeds that are running and cancels the others.
+A seed that kills its process or hangs is recorded as failed, and the other seeds still run. `close` waits for the
+running seeds and cancels the others.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from chronik.sim.sweep import Result, run_one
 Run = Callable[[str, int, str], Result]
 
 NICENESS = 10
-SEED_S_MAX = 900  # of real time; the slowest scenario takes a few seconds
-SEEDS_PER_PROCESS = 2000  # then a new process replaces it, so that a memory leak cannot grow all night
+SEED_S_MAX = 900  # real time; the slowest scenario takes a few seconds
+SEEDS_PER_PROCESS = 2000  # then a new process replaces it, which bounds memory leaks
 DIED = "the process that ran this seed died, or ran for more than 15 minutes"
 
 
@@ -30,14 +30,14 @@ class Workers:
         self._pool = self._make_pool(self._jobs)
 
     def run(self, scenario: str, fault: str, seeds: Sequence[int]) -> Iterator[Result]:
-        """Results as they come, one for each seed."""
+        """Results as they arrive, one for each seed."""
         done: set[int] = set()
         try:
             for result in self._run_in(self._pool, scenario, fault, seeds):
                 done.add(result.seed)
                 yield result
         except BrokenProcessPool:
-            # A seed without a result did this. Running each in a process of its own shows which one.
+            # A seed without a result killed the pool. Running each in its own process shows which one.
             self._pool.shutdown()
             self._pool = self._make_pool(self._jobs)
             for seed in seeds:
@@ -65,7 +65,7 @@ class Workers:
                 future.cancel()
 
     def _make_pool(self, jobs: int) -> ProcessPoolExecutor:
-        # A fresh interpreter per worker: a fork would carry over whatever the parent has imported and started.
+        # A fresh interpreter per worker: a fork would inherit the parent's imports and threads.
         return ProcessPoolExecutor(
             jobs,
             mp_context=multiprocessing.get_context("spawn"),
@@ -85,8 +85,8 @@ def _begin() -> None:
 
 
 def _run_guarded(run: Run, scenario: str, seed: int, fault: str) -> Result:
-    """A seed that hangs ends its process, which prints a traceback. An error of the simulator itself is recorded as a
-    failure of the seed."""
+    """A seed that hangs ends its process, which prints a traceback. A simulator error is recorded as a failure of the
+    seed."""
     faulthandler.dump_traceback_later(SEED_S_MAX, exit=True)
     try:
         return run(scenario, seed, fault)

@@ -1,7 +1,7 @@
-"""Clients of the metadata quorum: they create, delete, configure and read a few topics through all nodes, all the time.
+"""Clients of the metadata quorum: they create, delete, configure and read a few topics through all nodes.
 
-They ask the store of a node directly and know nothing of brokers; each has one operation under way. A client whose node
-dies or is silent gives up after a while and does not know what became of what it asked. It never judges an answer.
+They call the store of a node directly, without a broker; each has one operation in flight. A client whose node dies or
+is silent gives up after a while; the outcome is then unknown. Clients judge nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from chronik.sim.cluster import SimCluster, SimMachine
 from chronik.sim.history import OK, REFUSED, UNKNOWN, History, Operation
 from chronik.wire.error_codes import ErrorCode
 
-VALUE_KEY = "retention.ms"  # a config that may have any number: each write puts one of its own there
+VALUE_KEY = "retention.ms"  # a config that accepts any number: each write sets a unique one
 PATIENCE_MS = 3000
 KINDS = ("create", "create", "delete", "set", "set", "read", "read", "read")
 
@@ -59,7 +59,7 @@ class MetadataClients:
         self._ask(client, machine, self.random.choice(KINDS), self.random.choice(self._topics))
 
     def _choose_machine(self) -> SimMachine | None:
-        """Anybody, paused ones too: a client does not know."""
+        """Any machine, including paused ones: a client cannot tell."""
         ready = [each for each in self.cluster.machines.values() if each.loop is not None and each.is_ready]
         return self.random.choice(ready) if ready else None
 
@@ -81,7 +81,7 @@ class MetadataClients:
 
     def _done(self, client: str, operation: Operation, status: str, result: object) -> None:
         if operation.number not in self._under_way:
-            return  # given up before
+            return  # already given up
         del self._under_way[operation.number]
         self.history.complete(operation, status, result)
         self._later(client)

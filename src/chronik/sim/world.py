@@ -1,7 +1,7 @@
-"""One run's world: its time, its wires, its chance and its log. Holds no node; `cluster` builds those on it.
+"""The world of one run: its time, network, random streams and log. Holds no node; `cluster` creates those.
 
-The log is what two runs of one seed are compared by, byte for byte: every fault, every answer to a client, every change
-of leader and every line that the product logs, each with its virtual time and the process it belongs to.
+Two runs of one seed are compared by the log, byte for byte. It holds every fault, every answer to a client, every
+leader change and every line that the product logs, each with its virtual time and its process.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from chronik.sim.randomness import stream
 class World:
     def __init__(self, seed: int, slowness_percent: int = 0) -> None:
         self.seed = seed
-        self.slowness_percent = slowness_percent  # what computing costs its machines, of the table; 0: nothing
-        self.points: Buggify | None = None  # of the product that fire in this world
+        self.slowness_percent = slowness_percent  # cost of computing, as a percentage of the price table; 0: free
+        self.points: Buggify | None = None  # the product's fault points that fire in this world
         self.time = VirtualTime()
         self.wires = Wires(self.time, self.random("network"))
         self.lines: list[str] = []
         self.violation: Violation | None = None  # the first one
 
     def violated(self, invariant: str, what: str) -> None:
-        """Ends the run at the next moment. Not raised here: this is called from inside the product, which may catch."""
+        """Ends the run at the next opportunity. Does not raise: the product calls this, and could catch it."""
         if self.violation is None:
             self.violation = Violation(invariant, what)
             self.time.is_over = True
@@ -61,10 +61,10 @@ class World:
 
 
 class LogCapture(logging.Handler):
-    """Takes the product's own log into the world's, for as long as it is entered.
+    """Copies the product's log into the world's while it is active.
 
-    Lines of other threads are left out. The world has one thread, and whatever else the process runs (a client of
-    another test, a Spark listener) logs when it likes: its lines would make two runs of one seed differ.
+    Skips lines of other threads. The world has one thread; other threads of the process (a client of another test, a
+    Spark listener) log at arbitrary times, and their lines would make two runs of one seed differ.
     """
 
     def __init__(self, world: World, level: int = logging.INFO) -> None:

@@ -3,9 +3,9 @@
     bytes   0 base_offset  8 length  12 partition_leader_epoch  16 magic  17 crc  21 attributes  23 last_offset_delta
            27 base_timestamp  35 max_timestamp  43 producer_id  51 producer_epoch  53 base_sequence  57 record_count
 
-The CRC-32C covers everything from the attributes on, so base offset and epoch can be patched into a batch that somebody
-else wrote. Nothing here walks records: `validate_produced` is all that a produced batch costs the broker, and is one
-unpack, one checksum and one chain of comparisons when the batch is good. Only a bad one is looked at field by field.
+The CRC-32C covers everything from the attributes on, so base offset and epoch can be patched into any batch. Nothing
+here walks records: `validate_produced` is the broker's only cost for a produced batch, and for a valid batch it is one
+unpack, one checksum and one chain of comparisons. Only an invalid one is examined field by field.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 HEADER: Final = Struct(">qiibIhiqqqhii")
 HEADER_BYTES: Final = HEADER.size
-STAMP: Final = Struct(">qii")  # base offset, length and epoch: what a broker may write anew, no CRC covers it
+STAMP: Final = Struct(">qii")  # base offset, length and epoch: not covered by the CRC, so a broker may rewrite them
 STAMP_BYTES: Final = STAMP.size
 LENGTH_COVERS_FROM: Final = 12  # `length` does not count the base offset and itself
 CRC_COVERS_FROM: Final = 21
 MAGIC: Final = 2
 EPOCH_MAX: Final = 2**31 - 1
-MAGIC_AT: Final = 16  # in every magic; it tells how to read the rest
+MAGIC_AT: Final = 16  # same position in every magic; determines the format of the rest
 ATTRIBUTES_AT: Final = 21
 MAX_TIMESTAMP_AT: Final = 35
 HEADER_BYTES_TO_MAGIC: Final = MAGIC_AT + 1
@@ -50,6 +50,7 @@ LOG_APPEND_TIME: Final = 0x08
 TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
 DELETE_HORIZON: Final = 0x40
+_CODEC_AND_BROKERS: Final = CODEC_BITS | LOG_APPEND_TIME | CONTROL  # of a produced batch: a codec, and nothing else
 
 NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
@@ -64,7 +65,7 @@ _new = tuple.__new__
 
 
 class BatchView(NamedTuple):
-    """The header of one batch as it stands in the bytes, and the bytes themselves. A patch does not change the view."""
+    """The header of one batch as stored in its bytes, and the bytes themselves. A patch does not change the view."""
 
     base_offset: int
     length_bytes: int
@@ -116,7 +117,7 @@ class BatchView(NamedTuple):
 
     @property
     def has_delete_horizon(self) -> bool:
-        """Set by compaction: `base_timestamp` is the time after which tombstones of this batch may go."""
+        """Set by compaction: tombstones of this batch may be removed after the time in `base_timestamp`."""
         return self.attributes & DELETE_HORIZON != 0
 
     @property
@@ -125,25 +126,25 @@ class BatchView(NamedTuple):
 
 
 def validate_produced(buffer: memoryview, batch_bytes_max: int) -> BatchView:
-    """Checks what a client sent for one partition: exactly one batch, by the rules that Kafka's broker applies.
+    """Checks a client's data for one partition: exactly one batch, by the rules of Kafka's broker.
 
-    Stricter than it in two places: bytes after the batch, which it drops, and LogAppendTime, which it takes back by
-    rewriting the batch, are refused. Whether all records have keys, and times within bounds, is a matter of the topic
-    (`records.verify`); sequence numbers and transactions are the partition's.
+    Stricter in two places: it refuses bytes after the batch, which Kafka drops, and LogAppendTime, which Kafka replaces
+    by rewriting the batch. Whether all records have keys, and timestamps within limits, depends on the topic
+    (`records.verify`); sequence numbers and transactions depend on the partition.
     """
     size = len(buffer)
     if size >= HEADER_BYTES:
         fields = _unpack_header(buffer)
         base_offset, length, _, magic, crc, attributes, last_delta, _, _, producer_id, _, sequence, count = fields
+        codec = attributes & _CODEC_AND_BROKERS
         if (
             length + LENGTH_COVERS_FROM == size <= batch_bytes_max
             and magic == MAGIC
             and crc32c(buffer[CRC_COVERS_FROM:]) == crc
             and base_offset == 0
             and 0 < count == last_delta + 1
-            and (attributes & CODEC_BITS or count * RECORD_BYTES_MIN <= size - HEADER_BYTES)
-            and attributes & (CONTROL | LOG_APPEND_TIME) == 0
-            and attributes & CODEC_BITS < len(CODECS)
+            and codec < len(CODECS)
+            and (codec or count * RECORD_BYTES_MIN <= size - HEADER_BYTES)
             and (producer_id < 0 or sequence >= 0)
         ):
             return _new(BatchView, (*fields, buffer))
@@ -151,7 +152,7 @@ def validate_produced(buffer: memoryview, batch_bytes_max: int) -> BatchView:
 
 
 def _why_not_produced(buffer: memoryview, batch_bytes_max: int) -> Malformed:
-    """The first rule that is broken, in the order in which Kafka looks."""
+    """The first violated rule, in Kafka's order of checks."""
     what = "produced batch"
     left = len(buffer)
     if left < HEADER_BYTES_TO_MAGIC:
@@ -159,7 +160,7 @@ def _why_not_produced(buffer: memoryview, batch_bytes_max: int) -> Malformed:
     size = _INT32.unpack_from(buffer, 8)[0] + LENGTH_COVERS_FROM
     magic = buffer[MAGIC_AT]
     if magic > MAGIC or size < LEGACY_BYTES_MIN:
-        return CorruptBatch(what, 8, f"claims magic {magic} and {size} bytes, which is no batch")
+        return CorruptBatch(what, 8, f"claims magic {magic} and {size} bytes, which is not a batch")
     if magic < MAGIC:
         return NotOneBatch(what, MAGIC_AT, f"magic is {magic}; this version of Produce takes magic {MAGIC}")
     if size < HEADER_BYTES:
@@ -189,10 +190,10 @@ def _why_not_produced(buffer: memoryview, batch_bytes_max: int) -> Malformed:
 
 
 def validate_replicated(buffer: memoryview, next_offset: int, epoch_max: int = EPOCH_MAX) -> list[BatchView]:
-    """Checks what a leader sent a follower: whole batches with right checksums, offsets upwards from `next_offset`, and
-    no leader epoch above `epoch_max`, the leader's own. No checksum covers the epoch.
+    """Checks a leader's data for a follower: whole batches with valid checksums, increasing offsets from `next_offset`,
+    and no leader epoch above `epoch_max`, the leader's own. No checksum covers the epoch.
 
-    A last batch that is cut short is left out: a fetch answers up to a number of bytes, not of batches.
+    An incomplete last batch is omitted: a fetch returns up to a number of bytes, not of batches.
     """
     batches = split(buffer, cut_tail=True)
     for batch in batches:
@@ -214,9 +215,9 @@ def validate_replicated(buffer: memoryview, next_offset: int, epoch_max: int = E
 
 
 def split(buffer: memoryview, *, cut_tail: bool = False) -> list[BatchView]:
-    """Views of the batches that stand one after the other, by their headers alone; no checksum is looked at.
+    """Views of consecutive batches, from their headers alone; checksums are not verified.
 
-    `cut_tail` leaves out a last batch that is not there in full, instead of raising.
+    `cut_tail` omits an incomplete last batch instead of raising.
     """
     batches = []
     at = 0
@@ -247,7 +248,7 @@ def split(buffer: memoryview, *, cut_tail: bool = False) -> list[BatchView]:
 
 
 def crc_holds(batch: BatchView) -> bool:
-    """Whether the bytes are those that were written."""
+    """Whether the CRC matches, so that the bytes are unaltered."""
     return crc32c(batch.data[CRC_COVERS_FROM:]) == batch.crc
 
 
@@ -257,18 +258,18 @@ def _crc_fails(what: str, batch: BatchView) -> CorruptBatch:
 
 
 def patch(buffer: bytearray | memoryview, at: int, base_offset: int, leader_epoch: int) -> None:
-    """Puts the offset and epoch that the leader assigned into the batch at `at`. The CRC covers neither."""
+    """Writes the leader's offset and epoch into the batch at `at`. The CRC covers neither."""
     _INT64.pack_into(buffer, at, base_offset)
     _INT32.pack_into(buffer, at + LENGTH_COVERS_FROM, leader_epoch)
 
 
 def crc_of(data: bytes | bytearray | memoryview) -> int:
-    """As the batch at the beginning of `data` has it."""
+    """The CRC in the header of the batch at the start of `data`."""
     return int(_CRC.unpack_from(data, 17)[0])
 
 
 def patch_append_time(buffer: bytearray | memoryview, at: int, timestamp: int) -> None:
-    """Makes the batch at `at` one of LogAppendTime: type, largest timestamp and therefore the CRC. Deltas stay."""
+    """Changes the batch at `at` to LogAppendTime: type, largest timestamp and therefore the CRC. Deltas stay."""
     view = memoryview(buffer)
     (length,) = _INT32.unpack_from(view, at + 8)
     (attributes,) = _ATTRIBUTES.unpack_from(view, at + 21)
@@ -278,7 +279,7 @@ def patch_append_time(buffer: bytearray | memoryview, at: int, timestamp: int) -
 
 
 def recompressed(batch: BatchView, codec: Codec, level: int | None, output_bytes_max: int) -> bytearray:
-    """The same batch by another codec. Its records are not looked at: they are the same bytes, compressed or not."""
+    """The same batch with another codec. Its records are not parsed: the uncompressed bytes are the same."""
     payload = compress(codec, decompress(batch.compression, batch.payload, output_bytes_max), level)
     made = bytearray(batch.data[:HEADER_BYTES]) + payload
     _INT32.pack_into(made, 8, len(made) - LENGTH_COVERS_FROM)
@@ -307,8 +308,8 @@ def build(
 ) -> bytes:
     """One batch.
 
-    Offsets and times of the header follow from the records, unless given: compaction keeps those of a batch whose
-    records it drops. With LogAppendTime `max_timestamp` is the time of the append; a delete horizon is given as
+    The header's offsets and times are computed from the records unless given: compaction keeps those of a batch whose
+    records it drops. With LogAppendTime `max_timestamp` is the append time; a delete horizon is passed as
     `base_timestamp`.
     """
     if records:
@@ -321,7 +322,7 @@ def build(
     base_timestamp = NO_TIMESTAMP if base_timestamp is None else base_timestamp
     max_timestamp = NO_TIMESTAMP if max_timestamp is None else max_timestamp
     if not records:
-        codec = Codec.NONE  # nothing is not compressed: readers take it for a cut stream
+        codec = Codec.NONE  # never compress empty data: readers treat it as a truncated stream
     payload = compress(codec, record_codec.encode(records, base_offset, base_timestamp), level)
     attributes = (
         codec

@@ -1,7 +1,7 @@
-"""One API in one version, as a client calls it: a request becomes a frame, a frame becomes a response.
+"""One API in one version, from the client's view: a request becomes a frame, a frame becomes a response.
 
-A `Call` is made once and used for every request of its kind. The request header is the same each time except for size
-and correlation id, so only these two are packed anew.
+A `Call` is created once and used for every request of its kind. The request headers differ only in size and correlation
+id, so only these two are packed for each request.
 
 A broker that does not know the version of an ApiVersions request answers in version 0 with UNSUPPORTED_VERSION.
 `Call.read` recognises that answer.
@@ -26,7 +26,7 @@ from chronik.wire.notation import Request, Response
 
 Buffer = bytes | bytearray | memoryview
 
-SMALL_REQUEST_BYTES: Final = 16 * 1024  # up to here, joining the parts is cheaper than writing several buffers
+SMALL_REQUEST_BYTES: Final = 16 * 1024  # up to this size, joining the parts is cheaper than writing several buffers
 CORRELATION_ID_MAX: Final = 2**31 - 1
 _TOO_NEW: Final = int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2, "big")
 _START: Final = Packing(">ihhi")  # size, API key, API version, correlation id
@@ -37,7 +37,7 @@ _number_of: Final = Packing(">i").unpack_from
 
 
 class Call:
-    """`response` is None for a request that is never answered: a produce with acks=0."""
+    """`response` is None for a request without a response: a produce with acks=0."""
 
     __slots__ = (
         "_client_id",
@@ -61,7 +61,7 @@ class Call:
         header = RequestHeader(
             request_api_key=request.api_key, request_api_version=version, correlation_id=0, client_id=client_id
         )
-        # What follows the correlation id: the client id and, in a flexible header, an empty tag section.
+        # The bytes after the correlation id: the client id and, in a flexible header, an empty tag section.
         self._client_id = encode(header, request_header_version(request, version))[_START.size - _SIZE_BYTES :]
         self._start_bytes = _START.size + len(self._client_id)
         self._decode = None if response is None else decoder_of(response, version)
@@ -80,9 +80,9 @@ class Call:
         return parts, size_bytes
 
     def read(self, frame: memoryview, correlation_id: int, decode_bytes_max: int) -> Response:
-        """The response in a frame. Raises Malformed if its bytes are wrong or its correlation id is another."""
+        """The response in a frame. Raises Malformed if its bytes are invalid or the correlation id does not match."""
         at = self._header_bytes
-        if len(frame) < at or (at > _NUMBER_BYTES and frame[_NUMBER_BYTES]):  # cut short, or with tagged fields
+        if len(frame) < at or (at > _NUMBER_BYTES and frame[_NUMBER_BYTES]):  # truncated, or with tagged fields
             _, at = decoder_of(ResponseHeader, at - _NUMBER_BYTES)(frame, 0, decode_bytes_max)
         (number,) = _number_of(frame)
         if number != correlation_id:
@@ -90,6 +90,6 @@ class Call:
         decode = self._decode
         if self._is_api_versions and self.response is not None and frame[at : at + 2] == _TOO_NEW:
             decode = decoder_of(self.response, 0)
-        assert decode is not None, "a request without a response is not waited for"
+        assert decode is not None, "a request without a response has nothing to read"
         message: Response = decode(frame, at, decode_bytes_max)[0]
         return message

@@ -1,7 +1,7 @@
-"""CRC-32C, in C. `crc32c(data, value=0)` takes any buffer; `value` goes on from an earlier piece.
+"""CRC-32C, in C. `crc32c(data, value=0)` accepts any buffer; `value` continues from an earlier piece.
 
-The function is taken out of the `crc32c` package without running the package's own start-up, which imports argparse,
-email and zipfile for a command line of its own: three quarters of what importing `chronik.wire` would cost.
+The function is loaded from the `crc32c` package without the package's own `__init__`, which imports argparse, email and
+zipfile for a command line: three quarters of the cost of importing `chronik.wire`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ else:
     def _load():
         package = PathFinder.find_spec("crc32c")
         spec = package and PathFinder.find_spec("crc32c._crc32c", package.submodule_search_locations)
-        if spec is None:  # not where this release of the package has it
+        if spec is None:  # a different layout in this release of the package
             from crc32c import crc32c as whole
 
             return whole

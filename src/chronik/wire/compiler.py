@@ -1,12 +1,12 @@
-"""From (message, version) to functions that read and write it, made on first use and kept.
+"""Creates functions that read and write a (message, version), on first use, and caches them.
 
     encode(ListOffsetsRequest(...), 4)        -> bytes
     decode(ListOffsetsRequest, 4, data)       -> ListOffsetsRequest
     encoder_of / decoder_of                   -> the bare functions, for hot paths
-    pieces_encoder_of / pieces_decoder_of     -> generators, for messages that may be so long that others must not wait
+    pieces_encoder_of / pieces_decoder_of     -> generators, for messages that are too long to process without a pause
     brief_decoder_of                          -> the bare function, for messages that are mostly one long value
 
-Reading raises MalformedMessage, writing raises Unencodable; nothing else comes out of either.
+Reading raises only MalformedMessage, writing raises only Unencodable.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _pieces_encoders: dict[tuple[type[Struct], int], Any] = {}
 
 
 def decoder_of(message: type[M], version: int) -> Decoder[M]:
-    """`decode(buffer: memoryview, at=0, budget=None) -> (message, end)`. Bytes behind `end` are the caller's."""
+    """`decode(buffer: memoryview, at=0, budget=None) -> (message, end)`. The caller handles bytes after `end`."""
     made: Decoder[M] | None = _decoders.get((message, version))
     if made is None:
         _require(message, version)
@@ -43,12 +43,12 @@ def decoder_of(message: type[M], version: int) -> Decoder[M]:
 
 
 class TooMany(Exception):
-    """A message of more elements than were allowed, or a malformed one."""
+    """A message with too many elements, or a malformed one."""
 
 
 def brief_decoder_of(message: type[M], version: int) -> Decoder[M]:
-    """As `decoder_of`, but raises TooMany instead of explaining. With a small budget it gives up early, before it has
-    made many objects: what is too much for one go is then read in pieces."""
+    """Like `decoder_of`, but raises TooMany instead of explaining. With a small budget it stops before it has created
+    many objects: such a message is then decoded in pieces."""
     made: Decoder[M] | None = _brief_decoders.get((message, version))
     if made is None:
         _require(message, version)
@@ -66,7 +66,8 @@ def encoder_of(message: type[M], version: int) -> Encoder[M]:
 
 
 def pieces_decoder_of(message: type[M], version: int) -> PiecesDecoder[M]:
-    """As `decoder_of`, but a generator that yields every few elements; returns (message, end, bytes of its objects)."""
+    """Like `decoder_of`, but a generator that yields every few elements; returns (message, end, bytes of its
+    objects)."""
     made: PiecesDecoder[M] | None = _pieces_decoders.get((message, version))
     if made is None:
         _require(message, version)
@@ -75,7 +76,7 @@ def pieces_decoder_of(message: type[M], version: int) -> PiecesDecoder[M]:
 
 
 def pieces_encoder_of(message: type[M], version: int) -> PiecesEncoder[M]:
-    """As `encoder_of`, but a generator that yields every few elements."""
+    """Like `encoder_of`, but a generator that yields every few elements."""
     made: PiecesEncoder[M] | None = _pieces_encoders.get((message, version))
     if made is None:
         _require(message, version)
@@ -84,7 +85,7 @@ def pieces_encoder_of(message: type[M], version: int) -> PiecesEncoder[M]:
 
 
 def decode(message: type[M], version: int, data: bytes | memoryview) -> M:
-    """Reads a message that must fill `data` exactly."""
+    """Decodes a message that must use all of `data`."""
     made, end = decoder_of(message, version)(memoryview(data))
     if end != len(data):
         raise MalformedMessage(message.__name__, version, "end", end, f"{len(data) - end} bytes too many")

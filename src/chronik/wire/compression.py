@@ -1,16 +1,17 @@
-"""The five codecs of Kafka: none, gzip, snappy, lz4, zstd. Output is bounded before it exists.
+"""Kafka's five codecs: none, gzip, snappy, lz4, zstd. Output is bounded before it is produced.
 
-`decompress` never makes more than `output_bytes_max` bytes; what would be longer raises TooLarge. It never makes room
-for what a header merely claims: room grows with what was really found, or is proven by the input's own length.
+`decompress` never produces more than `output_bytes_max` bytes; longer data raises TooLarge. It never allocates what a
+header merely claims: buffers grow with the data found, or the input's length proves their size.
 
-Libraries: gzip is the standard library's zlib, whose decompressor takes a limit. The other three are cramjam's, which
-writes into a buffer of ours and stops when it is full, so the limit is the buffer. (`lz4` and `zstandard` were as fast
-on 1 MB batches, but accept cut frames in silence, and neither brings snappy.)
+Libraries: gzip is the standard library's zlib, whose decompressor accepts a limit. The other three are cramjam's, which
+writes into a given buffer and stops when it is full, so the buffer is the limit. (`lz4` and `zstandard` were as fast on
+1 MB batches, but silently accept truncated frames, and neither includes snappy.)
 
-What is written is what every client reads, because Kafka's own Java client writes it: snappy in xerial framing with
-32 KiB blocks, lz4 frames of independent 64 KiB blocks without checksums and content size. What is read is wider: raw
-snappy (librdkafka's), linked lz4 blocks, block and content checksums. Bytes after the end of a gzip or lz4 stream are
-an error: nobody writes them, and a stream of a million empty members would cost a peer little and us much.
+The output is readable by every client, because Kafka's own Java client writes the same: snappy in xerial framing with
+32 KiB blocks, lz4 frames of independent 64 KiB blocks without checksums and content size. More is accepted on input:
+raw snappy (librdkafka's), linked lz4 blocks, block and content checksums. Bytes after the end of a gzip or lz4 stream
+are an error: no client writes them, and a stream of a million empty members would cost a peer little and the broker
+much.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ LEVEL_DEFAULT: Final = {Codec.GZIP: 6, Codec.LZ4: 1, Codec.ZSTD: 3}
 
 
 def codec_of(attributes: int) -> Codec:
-    """The codec named in a batch's attributes."""
+    """The codec in a batch's attributes."""
     code = attributes & CODEC_BITS
     if code >= len(CODECS):
         raise UnsupportedCompression("attributes", 0, f"there is no codec {code}: 0 none to 4 zstd exist")
@@ -57,7 +58,7 @@ def codec_of(attributes: int) -> Codec:
 
 
 def compress(codec: Codec, data: Buffer, level: int | None = None, *, broken_lz4: bool = False) -> bytes:
-    """`broken_lz4` writes the frame header that readers of magic 0 expect (see `_lz4_header`)."""
+    """`broken_lz4` writes the frame header that magic 0 requires (see `_lz4_header`)."""
     if level is not None and level not in LEVELS.get(codec, ()):
         raise Unencodable(f"{codec.name.lower()} has no level {level}: {LEVELS.get(codec, 'it has none at all')}")
     if codec is Codec.NONE:
@@ -74,7 +75,7 @@ def compress(codec: Codec, data: Buffer, level: int | None = None, *, broken_lz4
 
 
 def decompress(codec: Codec, data: Buffer, output_bytes_max: int, *, broken_lz4: bool = False) -> bytes:
-    """Undoes `compress`, whoever wrote it. `broken_lz4` does not insist on a right lz4 header checksum."""
+    """Decompresses the output of any client. `broken_lz4` accepts a wrong lz4 header checksum."""
     if codec is Codec.NONE:
         if len(data) > output_bytes_max:
             raise _over(codec, output_bytes_max)
@@ -104,7 +105,7 @@ GZIP_WBITS: Final = 31  # the window of 2^15, plus 16 for gzip's header and trai
 def _decompress_gzip(data: Buffer, output_bytes_max: int) -> bytes:
     stream = zlib.decompressobj(wbits=GZIP_WBITS)
     try:
-        # One byte more than allowed tells "exactly at the limit" from "above it".
+        # One byte more than allowed distinguishes data at the limit from data above it.
         output = stream.decompress(data, output_bytes_max + 1)
     except zlib.error as error:
         raise _corrupt(Codec.GZIP, 0, error) from None
@@ -122,7 +123,7 @@ def _decompress_gzip(data: Buffer, output_bytes_max: int) -> bytes:
 XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 XERIAL_HEADER: Final = XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"  # version 1, readable since version 1
 XERIAL_BLOCK_BYTES: Final = 32 * 1024
-# No element of a snappy block makes more than 64 bytes out of fewer than 3, so a longer claim is a lie.
+# No snappy element expands fewer than 3 bytes to more than 64, so a larger claim is false.
 SNAPPY_RATIO_MAX: Final = 22
 _INT32_BIG = Struct(">i")
 
@@ -138,7 +139,7 @@ def _compress_snappy(data: Buffer) -> bytes:
 
 def _decompress_snappy(data: Buffer, output_bytes_max: int) -> bytes:
     view = memoryview(data)
-    # Readers of this framing ignore version and compatibility: some writers have the bytes of both the wrong way round.
+    # Readers of this framing ignore version and compatibility: some writers have the bytes of both in the wrong order.
     if bytes(view[: len(XERIAL_MAGIC)]) != XERIAL_MAGIC:
         return _decompress_snappy_block(view, 0, output_bytes_max, output_bytes_max)
     end = len(view)
@@ -185,15 +186,15 @@ LZ4_RESERVED: Final = 0x02
 LZ4_DICTIONARY: Final = 0x01
 LZ4_BLOCK_64_KIB: Final = 0x40
 LZ4_STORED: Final = 0x8000_0000  # set in a block's length: the block is not compressed
-LZ4_RATIO_MAX: Final = 255  # one byte of a length makes at most 255 bytes of output
+LZ4_RATIO_MAX: Final = 255  # one byte of a length produces at most 255 bytes of output
 _INT32_LITTLE = Struct("<I")
 
 
 def _lz4_header(flags_and_size: bytes, *, broken: bool) -> bytes:
-    """A frame header with its checksum: the second byte of xxh32 over what stands between magic and checksum.
+    """A frame header with its checksum: the second byte of xxh32 over everything between magic and checksum.
 
-    Kafka before 0.10 took the hash over the magic as well. Such headers are `broken`: every reader and writer of
-    magic 0 expects them, every other lz4 reader refuses them.
+    Kafka before 0.10 included the magic in the hash. Such headers are `broken`: every reader and writer of magic 0
+    expects them, every other lz4 reader refuses them.
     """
     covered = LZ4_MAGIC + flags_and_size if broken else flags_and_size
     return LZ4_MAGIC + flags_and_size + bytes([xxh32_of_short(covered) >> 8 & 0xFF])
@@ -201,9 +202,9 @@ def _lz4_header(flags_and_size: bytes, *, broken: bool) -> bytes:
 
 def _compress_lz4(data: Buffer, level: int, *, broken: bool) -> bytes:
     compressor = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
-    compressor.compress(bytes(data))  # the one call of the library that takes nothing else
+    compressor.compress(bytes(data))  # this call of the library only accepts bytes
     written = bytes(compressor.finish())
-    # The library adds a checksum to each block; the batch has one of its own, and Kafka's writers leave these out.
+    # The library adds a checksum to each block; the batch has its own, and Kafka's writers omit these.
     flags = LZ4_VERSION_BITS | LZ4_INDEPENDENT
     blocks = _lz4_blocks(memoryview(written), _lz4_header_bytes(written[4]), written[4])
     return b"".join(
@@ -226,14 +227,14 @@ def _decompress_lz4(data: Buffer, output_bytes_max: int, *, broken: bool) -> byt
         raise _corrupt(Codec.LZ4, 5, f"{block_size:#04x} is no block size")
     block_bytes_max = 1 << (8 + 2 * (block_size >> 4))
     first = _lz4_header_bytes(flags)
-    # What the blocks can hold at most, from their compressed sizes: the buffer is never larger than that.
+    # The maximum output of the blocks, from their compressed sizes: the buffer is never larger.
     holds = 0
     for _, size, stored in _lz4_blocks(view, first, flags):
         if size > block_bytes_max:
             raise _corrupt(Codec.LZ4, first, f"a block of {size} bytes, above the frame's {block_bytes_max}")
         holds += size if stored else min(size * LZ4_RATIO_MAX, block_bytes_max)
     if broken:
-        # Whatever the checksum is, Kafka does not look at it in magic 0. The library does, so it gets the right one.
+        # In magic 0 Kafka ignores the header checksum. The library does not, so insert the right one.
         view = memoryview(_lz4_header(bytes(view[4 : first - 1]), broken=False) + bytes(view[first:]))
     return _fill(Codec.LZ4, view, min(holds, output_bytes_max), output_bytes_max)
 
@@ -243,7 +244,7 @@ def _lz4_header_bytes(flags: int) -> int:
 
 
 def _lz4_blocks(frame: memoryview, first: int, flags: int) -> Iterator[tuple[int, int, bool]]:
-    """(where its bytes start, how many, whether they are stored as they are) of each block; the frame ends the data."""
+    """(start, size, whether it is stored uncompressed) of each block; the frame must end with the data."""
     end = len(frame)
     at = first
     trailer = 4 if flags & LZ4_CONTENT_CHECKSUM else 0
@@ -268,7 +269,7 @@ def _lz4_blocks(frame: memoryview, first: int, flags: int) -> Iterator[tuple[int
 
 
 def xxh32_of_short(data: bytes) -> int:
-    """xxHash (32 bits, seed 0) of fewer than 16 bytes, which is all that a frame header has."""
+    """xxHash (32 bits, seed 0) of fewer than 16 bytes, enough for a frame header."""
     prime_1, prime_2, prime_3, prime_4, prime_5 = 2654435761, 2246822519, 3266489917, 668265263, 374761393
     mask = 0xFFFFFFFF
     value = prime_5 + len(data) & mask
@@ -286,17 +287,18 @@ def xxh32_of_short(data: bytes) -> int:
 
 # zstd
 
-ZSTD_FIRST_RATIO: Final = 16  # room for the first try; most records compress less than that
+ZSTD_FIRST_RATIO: Final = 16  # buffer ratio of the first try; most records compress less
 ZSTD_FIRST_BYTES: Final = 64 * 1024
 
 
 def _decompress_zstd(data: Buffer, output_bytes_max: int) -> bytes:
-    # A frame need not say how long its content is, and may lie if it does: the first try goes by the input's length.
+    # A frame may omit its content size, or claim a false one: the first try uses the input's length.
     return _fill(Codec.ZSTD, memoryview(data), len(data) * ZSTD_FIRST_RATIO + ZSTD_FIRST_BYTES, output_bytes_max)
 
 
 def _fill(codec: Codec, data: memoryview, room: int, output_bytes_max: int) -> bytes:
-    """Decompresses into a buffer of `room` bytes; when that is too small, of four times as many, up to the limit."""
+    """Decompresses into a buffer of `room` bytes; if that is too small, into one four times as large, up to the
+    limit."""
     decompress_into = cramjam.lz4.decompress_into if codec is Codec.LZ4 else cramjam.zstd.decompress_into
     while True:
         room = min(room, output_bytes_max)
@@ -304,7 +306,7 @@ def _fill(codec: Codec, data: memoryview, room: int, output_bytes_max: int) -> b
         try:
             size = decompress_into(data, output)
         except cramjam.DecompressionError as error:
-            if "failed to write whole buffer" not in str(error):  # the library's words for "the buffer is full"
+            if "failed to write whole buffer" not in str(error):  # the library's message for "the buffer is full"
                 raise _corrupt(codec, 0, error) from None
             if room == output_bytes_max:
                 raise _over(codec, output_bytes_max) from None

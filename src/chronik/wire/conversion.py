@@ -1,10 +1,10 @@
-"""Between the record formats: sets of magic 0 and 1 that old clients produce, and those that old clients fetch.
+"""Converts between record formats: sets of magic 0 and 1 from old producers, and sets for old consumers.
 
-The log holds magic 2 alone. `up_convert` turns what Produce v0 to v2 brings into one batch; `down_convert` turns stored
-batches into what Fetch v0 and v1 (magic 0) or v2 and v3 (magic 1) can carry. Codecs are kept. What the old formats have
-no place for is dropped: headers, control batches and, in magic 0, timestamps.
+The log holds only magic 2. `up_convert` turns the data of Produce v0 to v2 into one batch; `down_convert` turns stored
+batches into the format of Fetch v0 and v1 (magic 0) or v2 and v3 (magic 1). Codecs are kept. Data that the old formats
+cannot represent is dropped: headers, control batches and, in magic 0, timestamps.
 
-Nothing here assigns offsets: the leader patches its own into what `up_convert` makes, as into any produced batch.
+Nothing here assigns offsets: the leader patches them into the result of `up_convert`, as into any produced batch.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 def up_convert(buffer: memoryview, output_bytes_max: int, *, append_timestamp: int | None = None) -> bytes:
-    """One batch of magic 2, offsets from 0, of a produced set: either plain messages of one magic, or one wrapper.
+    """One batch of magic 2, offsets from 0, from a produced set: either plain messages of one magic, or one wrapper.
 
-    Offsets that the client wrote are not looked at: old ones write what they like. `append_timestamp` is for a topic of
-    LogAppendTime. At most `output_bytes_max` bytes come out of a wrapper.
+    Ignores the client's offsets, which old clients set arbitrarily. `append_timestamp` is for a topic with
+    LogAppendTime. A wrapper decompresses to at most `output_bytes_max` bytes.
     """
     messages = legacy_batches.messages(buffer)
     first = next(messages, None)
@@ -43,7 +43,7 @@ def up_convert(buffer: memoryview, output_bytes_max: int, *, append_timestamp: i
             raise InvalidRecord("produced message set", first.size_bytes, "goes on after a compressed message")
         for record in legacy_batches.unwrap(first, output_bytes_max):
             found.append(record._replace(offset=len(found)))
-    # One batch holds times as differences, which two of opposite extremes would overflow; Kafka takes no negative ones.
+    # A batch stores times as differences, which opposite extremes could overflow; Kafka accepts no negative ones.
     if min([record.timestamp for record in found]) < NO_TIMESTAMP:
         raise InvalidTimestamp("produced message set", 0, "holds a negative timestamp")
     if append_timestamp is None:
@@ -62,12 +62,12 @@ def _check(message: legacy_batches.Message, first: legacy_batches.Message) -> No
 
 
 def down_convert(buffer: memoryview, magic: int, first_offset: int, output_bytes_max: int) -> bytes:
-    """The batches of magic 2 in `buffer` as a set of `magic`, for a client that asked from `first_offset` on.
+    """Converts the batches of magic 2 in `buffer` to a set of `magic`, for a fetch from `first_offset` on.
 
-    Records before `first_offset` are left out where that is free: a plain set can start anywhere, while inside a
-    wrapper old clients skip themselves. At most `output_bytes_max` bytes come out of a compressed batch. Old formats
-    take more bytes: messages that go beyond the size of `buffer`, a limit that the client set, are left for the next
-    fetch; what the first batch becomes is returned whatever its size.
+    Omits records before `first_offset` where that is free: a plain set can start anywhere, while old clients skip
+    records inside a wrapper themselves. A compressed batch decompresses to at most `output_bytes_max` bytes. Old
+    formats take more bytes: messages beyond the size of `buffer`, the client's limit, are left for the next fetch; the
+    first batch is returned whatever its converted size.
     """
     converted = bytearray()
     size_bytes_max = len(buffer)
@@ -79,7 +79,7 @@ def down_convert(buffer: memoryview, magic: int, first_offset: int, output_bytes
         is_first = not converted
         codec = batch.compression
         if codec is Codec.ZSTD and converted:
-            break  # the client is told when it asks from here
+            break  # the client gets the error when it fetches from here
         if codec is Codec.ZSTD:
             raise UnsupportedCompression(
                 f"batch at offset {batch.base_offset}", 0, f"zstd cannot be sent to a client that reads magic {magic}"

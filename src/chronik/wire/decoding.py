@@ -1,11 +1,11 @@
-"""Makes the straight-line decoder of one message at one version.
+"""Generates the decoder of one message at one version.
 
-Everything is inlined into a single function: nested structs become nested loops, neighbouring fixed-size fields and the
-length or count that follows them are read by one `unpack_from`. A count is checked against the bytes that are left and
-against the memory budget before anything is allocated. The function stops at the first fault; `explain` then names it.
+Everything is inlined into a single function: nested structs become nested loops, and neighbouring fixed-size fields
+with the following length or count are read by one `unpack_from`. A count is checked against the remaining bytes and the
+memory budget before anything is allocated. The function stops at the first error; `explain` then describes it.
 
 A second kind of decoder is a generator that yields after every ELEMENTS_PER_PIECE elements, so that a message with very
-many of them does not hold the event loop. It does not explain faults: that would read the message again, in one go.
+many elements does not block the event loop. It does not explain errors: that would re-read the message without pauses.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def make_decoder(message: type[Struct], version: int, explain: Any, *, in_pieces
     if in_pieces:
         source.names["MalformedMessage"] = MalformedMessage
         line(f"left = {ELEMENTS_PER_PIECE}")
-        line("if not limit: yield 1")  # a generator, also of a message without arrays
+        line("if not limit: yield 1")  # makes it a generator, even for a message without arrays
     writer = DecoderWriter(Shape(message, version), source, in_pieces=in_pieces)
     made = writer.struct(message)
     line(f"return {made}, at{', allowed - budget' if in_pieces else ''}")
@@ -59,7 +59,7 @@ def make_decoder(message: type[Struct], version: int, explain: Any, *, in_pieces
         reason = "malformed here, or more elements than a message may have"
         line(f"    raise MalformedMessage({message.__name__!r}, {version}, 'message', at, {reason!r}) from None")
         return source.function("decode")
-    line(f"    {' = '.join(writer.holders)} = None")  # what was read so far goes before it is read again
+    line(f"    {' = '.join(writer.holders)} = None")  # frees the decoded parts before reading again
     line(f"    raise explain(MESSAGE, {version}, buffer, start, allowed) from None")
     return source.function("decode")
 
@@ -85,7 +85,7 @@ class DecoderWriter:
         self.run = []
 
     def piece(self) -> None:
-        """Behind each element, where the decoder works in pieces."""
+        """Code after each element, for decoders that work in pieces."""
         if self.in_pieces:
             self.source.line("left -= 1")
             self.source.line("if left <= 0:")
@@ -150,7 +150,7 @@ class DecoderWriter:
         return value
 
     def length(self, name: str, code: str, *, compact: bool) -> str:
-        """Reads a length or count along with the run before it; -1 stands for null."""
+        """Reads a length or count together with the preceding run; -1 means null."""
         line, length = self.source.line, self.source.variable(f"{name}_size")
         self.run.append(("B" if compact else code, length))
         self.flush()
@@ -177,7 +177,10 @@ class DecoderWriter:
         per_element, per_three_bytes = self.shape.cost_of_many(element)
         contents = f" + min({count}, (limit - at) // 3) * {per_three_bytes}" if per_three_bytes else ""
         line(f"budget -= {count} * {per_element}{contents}")
-        line(f"if {count} > {primitives.ELEMENTS_MAX} or {count} * {bytes_min} > limit - at or budget < 0:")
+        too_many = f"({count} > {primitives.ELEMENTS_MAX} or {count} * {bytes_min} > limit - at)"
+        if not (isinstance(element, Scalar) and element.name == "uuid"):
+            too_many = f"{count} > 1 and {too_many}"  # reading a single element finds out whether it is there
+        line(f"if budget < 0 or {too_many}:")
         line("    raise Refused")
         self.elements(value, count, element)
         self.source.indent -= 1
@@ -204,7 +207,7 @@ class DecoderWriter:
         self.source.indent -= 1
 
     def nullable_struct(self, name: str, struct: type[Struct], null: int) -> str:
-        """A single struct that may be null is led by one byte: `null`, or 1."""
+        """A nullable struct starts with one byte: `null`, or 1."""
         line, value, present = self.source.line, self.source.variable(name), self.source.variable("present")
         self.run.append(("b", present))
         self.flush()
@@ -219,7 +222,7 @@ class DecoderWriter:
         return value
 
     def tag_section(self, tagged: list[Field]) -> dict[str, str]:
-        """Reads the tags behind a flexible struct; nearly always a single zero byte, read with the run before it."""
+        """Reads the tags after a flexible struct; nearly always a single zero byte, read with the preceding run."""
         line, variable = self.source.line, self.source.variable
         count, unknown, tag, end = variable("tags"), variable("unknown"), variable("tag"), variable("end")
         self.run.append(("B", count))

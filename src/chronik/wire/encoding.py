@@ -1,11 +1,11 @@
-"""Makes the straight-line encoder of one message at one version.
+"""Generates the encoder of one message at one version.
 
-Neighbouring fixed-size fields, short arrays of numbers and the length that follows them go through one `pack` call,
-chosen by the arrays' lengths. Lengths that need more than one varint byte take a slower branch beside it. The parts are
-handed to the caller unjoined: records stay where they are until the socket takes them.
+Neighbouring fixed-size fields, short arrays of numbers and the following length are written by one `pack` call,
+selected by the arrays' lengths. Lengths that need more than one varint byte take a slower branch. The parts are
+returned without joining them: records stay in place until they are written to the socket.
 
 A second kind of encoder is a generator that yields after every ELEMENTS_PER_PIECE elements, for messages with so many
-of them that writing them at once would hold the event loop.
+elements that encoding them at once would block the event loop.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ ELEMENTS_PER_PIECE = 32
 
 
 def make_encoder(message: type[Struct], version: int, *, in_pieces: bool = False) -> Any:
-    """`encode(message, parts)`: appends bytes-like parts; raises Unencodable and nothing else. `in_pieces`: a generator
-    that does so."""
+    """`encode(message, parts)`: appends bytes-like parts; raises only Unencodable. With `in_pieces` it is a
+    generator."""
     source = Source()
     source.names.update(
         struct_of_many=primitives.struct_of_many,
@@ -45,7 +45,7 @@ def make_encoder(message: type[Struct], version: int, *, in_pieces: bool = False
     source.indent = 2
     if in_pieces:
         line(f"left = {ELEMENTS_PER_PIECE}")
-        line("if not left: yield 1")  # a generator, also of a message without arrays
+        line("if not left: yield 1")  # makes it a generator, even for a message without arrays
     writer = EncoderWriter(Shape(message, version), source, in_pieces=in_pieces)
     writer.struct(message, "message")
     writer.flush()
@@ -64,24 +64,24 @@ def records_of(value: Any) -> tuple[int, list[Any]]:
 
 
 def write_tags(known: list[tuple[int, bytes]], unknown: tuple[tuple[int, bytes], ...]) -> bytes:
-    """The tag section: known ones, which come in ascending order, and kept unknown ones together in that order."""
+    """The tag section: known tags, which are in ascending order, merged with kept unknown ones."""
     tags = sorted([*known, *unknown]) if unknown and (known or len(unknown) > 1) else known or unknown
     return b"".join([primitives.write_varint(len(tags)), *[_tag_start(tag, len(data)) + data for tag, data in tags]])
 
 
 @lru_cache(maxsize=256)
 def _tag_start(tag: int, size_bytes: int) -> bytes:
-    """What stands before a tag's data. Few are in use, and most are used again and again."""
+    """The bytes before a tag's data. Cached, because few tags are in use."""
     return primitives.write_varint(tag) + primitives.write_varint(size_bytes)
 
 
 class EncoderWriter:
-    """Emits code. `run` holds what is not yet written, as items of four kinds:
+    """Emits code. `run` holds pending items of four kinds:
 
     ("fixed", code, expression)            a fixed-size value
-    ("array", code, variable)              an array of fixed-size numbers behind its count
+    ("array", code, variable)              an array of fixed-size numbers after its count
     ("length", variable)                   a varint; one byte in the fast branch
-    ("tags", condition, slow expression)   a tag section; one zero byte in the fast branch, when `condition` holds
+    ("tags", condition, slow expression)   a tag section; one zero byte in the fast branch, if `condition` holds
     """
 
     def __init__(self, shape: Shape, source: Source, *, in_pieces: bool = False) -> None:
@@ -112,7 +112,7 @@ class EncoderWriter:
 
     def fast_if(self, item: tuple[str, ...]) -> list[str]:
         if item[0] == "array":
-            return [f"{item[2]}_count < 127"]  # also for wide counts, so that few shapes are kept
+            return [f"{item[2]}_count < 127"]  # also for wide counts, to limit the number of cached shapes
         if item[0] == "length":
             return [f"{item[1]} < 128"]
         return [item[1]] if item[0] == "tags" and item[1] else []
@@ -185,7 +185,7 @@ class EncoderWriter:
             self.single(name, kind, expression, null_struct if nullable else None)
 
     def length(self, size: str, code: str, *, compact: bool) -> None:
-        """A length of -1 means null; on the wire a compact one is one more than it says."""
+        """A length of -1 means null; compact lengths are encoded plus one."""
         if compact:
             self.source.line(f"{size} += 1")
             self.run.append(("length", size))
@@ -286,7 +286,7 @@ class EncoderWriter:
         return None
 
     def tags(self, struct: type[Struct], owner: str) -> None:
-        """The section is written with the run unless a tag is there: one not at its default, or one kept unknown."""
+        """Writes the section with the run unless a tag is present: a non-default field, or a kept unknown tag."""
         tagged = self.shape.tagged(struct)
         conditions = [f"not {owner}.unknown_tags", *(self.at_default(f, f"{owner}.{f.name}") for f in tagged)]
         known = "[]"
@@ -305,13 +305,13 @@ class EncoderWriter:
         inner = self.shape.in_place(field.type)
         if self.shape.tagged(field.type) or not all(isinstance(each.type, Scalar) for each in inner):
             return f"({expression} is {default} or {expression} == {default})"
-        # Field by field, as far as this version has them: asking the structs is slower than writing them.
+        # Compares field by field in this version: comparing structs is slower than writing them.
         values = [self.source.name_of(getattr(field.default, each.name), "default") for each in inner]
         equal = [f"{expression}.{each.name} == {value}" for each, value in zip(inner, values, strict=True)]
         return f"({expression} is {default} or ({' and '.join([*equal, f'not {expression}.unknown_tags'])}))"
 
     def tag_writer(self, tagged: list[Field]) -> str:
-        """A function of its own: it is rare, and its parts need a length before them."""
+        """A separate function: it is rarely needed, and its parts need a length before them."""
         source = Source(beside=self.source)
         name = self.source.variable("tags_of")
         source.line(f"def {name}(owner):")

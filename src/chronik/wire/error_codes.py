@@ -1,8 +1,8 @@
-"""Kafka's error codes, as Kafka 4.3.1 numbers them: -1 to 133, with what each says and what the receiver may do.
+"""Kafka's error codes with Kafka 4.3.1's numbers, -1 to 133: the message, and what the receiver may do.
 
-A code is an `int` everywhere (it goes onto the wire as it is). `retriable` means that the same request may succeed
-later; `refreshes_metadata` implies that, and means that the sender first has to learn anew who leads what. This module
-never decides which code an error gets: errors carry theirs (see `errors`).
+A code is an `int` everywhere, as on the wire. `retriable` means that the same request may succeed later;
+`refreshes_metadata` implies that, and means that the sender must refresh its metadata first. This module never decides
+which code an error gets: errors carry theirs (see `errors`).
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from __future__ import annotations
 from enum import IntEnum
 
 RETRY = 1  # the same request may succeed later
-REFRESH = 2  # ... once the sender has fetched metadata again
+REFRESH = 2  # the same, after refreshing metadata
 
 
 class ErrorCode(IntEnum):
-    """`ErrorCode.NOT_CONTROLLER == 41`; `.message` is one short sentence for people who read logs."""
+    """`ErrorCode.NOT_CONTROLLER == 41`; `.message` is one short sentence for logs."""
 
     message: str
     retriable: bool
@@ -30,7 +30,7 @@ class ErrorCode(IntEnum):
 
     @classmethod
     def of(cls, code: int) -> ErrorCode:
-        """The member of that number. One from a newer peer counts as UNKNOWN_SERVER_ERROR, as in Kafka's clients."""
+        """The member with this number; UNKNOWN_SERVER_ERROR for an unknown one, as in Kafka's clients."""
         found = cls._value2member_map_.get(code)
         return found if isinstance(found, cls) else cls.UNKNOWN_SERVER_ERROR
 
@@ -98,8 +98,8 @@ class ErrorCode(IntEnum):
     REASSIGNMENT_IN_PROGRESS = 60, "a reassignment of the partition is under way"
     DELEGATION_TOKEN_AUTH_DISABLED = 61, "delegation tokens are turned off"
     DELEGATION_TOKEN_NOT_FOUND = 62, "no such delegation token"
-    DELEGATION_TOKEN_OWNER_MISMATCH = 63, "the delegation token belongs to somebody else"
-    DELEGATION_TOKEN_REQUEST_NOT_ALLOWED = 64, "delegation tokens cannot be asked for over this kind of connection"
+    DELEGATION_TOKEN_OWNER_MISMATCH = 63, "the delegation token belongs to another owner"
+    DELEGATION_TOKEN_REQUEST_NOT_ALLOWED = 64, "delegation tokens cannot be requested over this kind of connection"
     DELEGATION_TOKEN_AUTHORIZATION_FAILED = 65, "not allowed on this delegation token"
     DELEGATION_TOKEN_EXPIRED = 66, "the delegation token has expired"
     INVALID_PRINCIPAL_TYPE = 67, "this kind of principal is not supported"

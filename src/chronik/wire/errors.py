@@ -1,15 +1,15 @@
-"""What can be wrong with bytes. The whole tree:
+"""Errors in encoded data. The whole tree:
 
     WireError
-      Malformed                 a peer's bytes are wrong; carries what was read, where, and why
+      Malformed                 invalid bytes from a peer; has what was read, where, and why
         MalformedMessage        a request or response
-        CorruptBatch            a checksum or a layout that does not hold
-        InvalidRecord           well-formed, but against a rule of the format or of the topic
+        CorruptBatch            a wrong checksum or an invalid layout
+        InvalidRecord           well-formed, but violates a rule of the format or of the topic
           InvalidTimestamp      ... about time
           NotOneBatch           ... about what a Produce request holds for a partition
         TooLarge                above a limit that the reader was given
-        UnsupportedCompression  a codec that does not exist, or that the asked-for format cannot carry
-      Unencodable               our own misuse: a value that has no bytes
+        UnsupportedCompression  an unknown codec, or one that the requested format does not support
+      Unencodable               a caller error: a value that cannot be encoded
 
 `kafka_error` is the code to answer with. Nothing here logs or decides whether a connection ends.
 """
@@ -28,7 +28,7 @@ class WireError(Exception):
 
 
 class Malformed(WireError):
-    """A peer's bytes are wrong. `offset` counts bytes from the start of `what`."""
+    """Invalid bytes from a peer. `offset` counts bytes from the start of `what`."""
 
     kafka_error = ErrorCode.CORRUPT_MESSAGE
 
@@ -49,20 +49,20 @@ class MalformedMessage(Malformed):
 
     def __init__(self, message: str, version: int, field: str, offset: int, reason: str) -> None:
         super().__init__(f"{message} v{version}, field {field}", offset, reason)
-        self.args = (message, version, field, offset, reason)  # what pickle and copy call the constructor with
+        self.args = (message, version, field, offset, reason)  # pickle and copy call the constructor with these
         self.message = message
         self.version = version
         self.field = field
 
 
 class CorruptBatch(Malformed):
-    """The bytes are not those that were written: a checksum fails, or lengths contradict each other."""
+    """The bytes were altered: a checksum fails, or lengths contradict each other."""
 
 
 class InvalidRecord(Malformed):
-    """The batch was transmitted well, but a client may not write it.
+    """The batch arrived intact, but clients may not write it.
 
-    `record_errors` names single records, as (index in the batch, why), for a ProduceResponse from v8 on.
+    `record_errors` names single records, as (index in the batch, reason), for a ProduceResponse from v8 on.
     """
 
     kafka_error = ErrorCode.INVALID_RECORD
@@ -80,20 +80,20 @@ class InvalidTimestamp(InvalidRecord):
 
 
 class NotOneBatch(InvalidRecord):
-    """Produced records that are not exactly one whole batch of magic 2."""
+    """The produced records are not exactly one whole batch of magic 2."""
 
 
 class TooLarge(Malformed):
-    """More bytes than the reader was allowed to take."""
+    """More bytes than the reader may accept."""
 
     kafka_error = ErrorCode.MESSAGE_TOO_LARGE
 
 
 class UnsupportedCompression(Malformed):
-    """No such codec, or none that the asked-for record format can carry."""
+    """An unknown codec, or one that the requested record format does not support."""
 
     kafka_error = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
 
 class Unencodable(WireError):
-    """A value of ours does not fit the wire format. Nothing a peer sends raises this."""
+    """A value does not fit the wire format. Peers cannot cause this."""

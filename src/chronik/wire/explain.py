@@ -1,7 +1,7 @@
-"""The slow, obvious reader: walks a schema field by field and says what is wrong with some bytes, and where.
+"""The slow, simple reader: walks a schema field by field and reports what is wrong with some bytes, and where.
 
-The compiled decoders only stop at a fault; this names message, version, field and offset. It reads valid bytes as well,
-so it is also the twin that compiled decoders are tested against.
+The compiled decoders only stop at an error; this module names message, version, field and offset. It reads valid bytes
+as well, so tests compare the compiled decoders with it.
 """
 
 from __future__ import annotations

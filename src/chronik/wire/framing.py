@@ -1,8 +1,8 @@
-"""Kafka's frames: four bytes of size, then that many bytes. Bytes in, frames out; no socket in sight.
+"""Kafka's frames: four bytes of size, then that many bytes. Bytes in, frames out; no I/O.
 
-A frame is a writable memoryview that owns its memory, so that a produce request is patched and appended where it
-arrived. The transport asks `room()` where to put bytes and tells `received(count)`; small frames come through a scratch
-buffer that readers may share (`make_scratch`), a large one is received straight into its own memory.
+A frame is a writable memoryview that owns its memory, so a produce request can be patched and appended in place. The
+transport calls `room()` for a place to put bytes and reports `received(count)`; small frames go through a scratch
+buffer that readers may share (`make_scratch`), a large one is received directly into its own memory.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from struct import Struct as Packing
 from chronik.wire.errors import Malformed
 
 SIZE_BYTES = 4
-SCRATCH_BYTES = 256 * 1024  # what uvloop reads at a time
-FIRST_GRANT_BYTES = 2 * SCRATCH_BYTES  # of a large frame, before any of its bytes must have arrived
+SCRATCH_BYTES = 256 * 1024  # uvloop's read size
+FIRST_GRANT_BYTES = 2 * SCRATCH_BYTES  # granted for a large frame before any of its bytes have arrived
 _size_of = Packing(">i").unpack_from
 pack_size = Packing(">i").pack
 
 
 def make_scratch() -> memoryview:
-    """A buffer for all readers of one event loop to share.
+    """A buffer for all readers of one event loop.
 
-    What lands in it is consumed before the loop asks anybody else for room, because `received` never waits. Two loops
-    in two threads need one each.
+    Its data is consumed before the loop calls another reader's `room`, because `received` never waits. Loops in
+    different threads need separate buffers.
     """
     return memoryview(unfilled(SCRATCH_BYTES))
 
 
 def unfilled(size_bytes: int) -> bytearray:
-    """Whatever the memory held before; nobody sees it until every byte of a frame has been received into it. Clearing a
-    megabyte first is a tenth of what Python does to take in a request of that size."""
+    """Uninitialized memory, which is not exposed until it is filled with received bytes. Clearing a megabyte first
+    would cost a tenth of the time that Python takes to receive a request of that size."""
     made: bytearray = _make_bytearray(None, size_bytes)
     return made
 
@@ -42,7 +42,7 @@ _make_bytearray.restype = ctypes.py_object
 
 
 class BadFrame(Malformed):
-    """The size in front of a frame is negative or over the limit; nothing after it can be trusted."""
+    """A frame's size is negative or over the limit; the rest of the stream cannot be trusted."""
 
     def __init__(self, size_bytes: int, size_bytes_max: int) -> None:
         super().__init__("frame", 0, f"a size of {size_bytes} bytes, at most {size_bytes_max} are allowed")
@@ -50,14 +50,24 @@ class BadFrame(Malformed):
 
 
 class FrameReader:
-    """Cuts a stream into frames. After BadFrame the stream is lost: close it.
+    """Splits a stream into frames. After BadFrame the stream is unusable: close it.
 
-    `admit(size_bytes)` is asked before memory is used for a frame that does not fit the scratch buffer: first for a
-    part, then for as much again as has arrived. While it says no, `waiting_bytes` tells the size wanted: stop reading,
-    and call `go_on()` when there may be room. Without `admit` there is always room.
+    `admit(size_bytes)` is called before memory is used for a frame that does not fit the scratch buffer: first for a
+    part, then for as much again as has arrived. While it returns False, `waiting_bytes` is the requested size: stop
+    reading, and call `go_on()` when there may be room. Without `admit` there is always room.
     """
 
-    __slots__ = ("_admit", "_filled", "_frame", "_granted", "_rest", "_scratch", "size_bytes_max", "waiting_bytes")
+    __slots__ = (
+        "_admit",
+        "_filled",
+        "_frame",
+        "_granted",
+        "_rest",
+        "_scratch",
+        "has_part_of_a_frame",
+        "size_bytes_max",
+        "waiting_bytes",
+    )
 
     def __init__(
         self,
@@ -67,24 +77,21 @@ class FrameReader:
     ) -> None:
         self.size_bytes_max = size_bytes_max
         self.waiting_bytes = 0
+        self.has_part_of_a_frame = False
         self._admit = admit
         self._scratch = make_scratch() if scratch is None else scratch
-        self._frame: memoryview | None = None  # a frame whose size is known and whose bytes are still coming
+        self._frame: memoryview | None = None  # an incomplete frame of known size
         self._filled = 0
-        self._granted = 0  # of its bytes; the memory behind is ours, and the kernel gives none for it until it is used
-        self._rest = b""  # received, not yet cut: part of a size, or what waits to be admitted
-
-    @property
-    def has_part_of_a_frame(self) -> bool:
-        return self._frame is not None or bool(self._rest)
+        self._granted = 0  # admitted bytes of it; the kernel provides the memory after that only on use
+        self._rest = b""  # received but not split yet: part of a size, or bytes waiting for admission
 
     @property
     def admitted_bytes(self) -> int:
-        """What `admit` granted for the frame that is still coming."""
+        """The bytes that `admit` granted for the incomplete frame."""
         return self._granted if self._frame is not None and len(self._frame) > SCRATCH_BYTES else 0
 
     def go_on(self) -> list[memoryview]:
-        """Asks again for the frame that was not admitted: the frames that are whole now, and perhaps still waiting."""
+        """Retries admission. Returns the frames that are complete now; the reader may still be waiting."""
         self.waiting_bytes = 0
         if self._frame is not None:
             self._ask_for_more(len(self._frame))
@@ -93,7 +100,7 @@ class FrameReader:
         return self.received(0)
 
     def room(self) -> memoryview:
-        """Where the next bytes go; never empty. Valid until `received`."""
+        """The buffer for the next bytes; never empty. Valid until `received`."""
         if self._frame is not None:
             return self._frame[self._filled : self._granted]
         if self._rest:
@@ -102,7 +109,7 @@ class FrameReader:
         return self._scratch
 
     def received(self, count: int) -> list[memoryview]:
-        """`count` bytes were put into `room()`: the frames that are whole now, in order."""
+        """`count` bytes were put into `room()`. Returns the frames that are complete now, in order."""
         if self._frame is not None:
             self._filled += count
             size_bytes = len(self._frame)
@@ -111,6 +118,7 @@ class FrameReader:
                     self._ask_for_more(size_bytes)
                 return []
             whole, self._frame = self._frame, None
+            self.has_part_of_a_frame = False
             return [whole]
         scratch = self._scratch
         end, at = len(self._rest) + count, 0
@@ -121,10 +129,12 @@ class FrameReader:
             if not 0 <= size_bytes <= self.size_bytes_max:
                 raise BadFrame(size_bytes, self.size_bytes_max)
             at += SIZE_BYTES
-            if at + size_bytes <= end:
-                frames.append(memoryview(bytearray(scratch[at : at + size_bytes])))
-                at += size_bytes
+            behind = at + size_bytes
+            if behind <= end:
+                frames.append(memoryview(bytearray(scratch[at:behind])))
+                at = behind
                 continue
+            self.has_part_of_a_frame = True
             self._granted = size_bytes
             if size_bytes > SCRATCH_BYTES and self._admit is not None:
                 self._granted = min(size_bytes, FIRST_GRANT_BYTES)
@@ -136,7 +146,9 @@ class FrameReader:
             self._filled = end - at
             self._frame[: self._filled] = scratch[at:end]
             return frames
-        self._rest = bytes(scratch[at:end])
+        self.has_part_of_a_frame = at < end
+        if at < end:
+            self._rest = bytes(scratch[at:end])
         return frames
 
     def _ask_for_more(self, size_bytes: int) -> None:
@@ -148,16 +160,17 @@ class FrameReader:
 
     @property
     def has_begun(self) -> bool:
-        """Whether a frame whose size is known is on its way, with memory of its own."""
+        """Whether a frame of known size is being received into its own memory."""
         return self._frame is not None
 
     def end(self) -> None:
-        """Nothing more will come: lets go of the memory for what was coming. It may be much, and we may live on."""
+        """No more data will come: frees the memory of the incomplete frame, which may be large."""
         self._frame = None
         self._rest = b""
+        self.has_part_of_a_frame = False
 
     def feed(self, data: bytes) -> list[memoryview]:
-        """`room` and `received` for bytes that are already somewhere else."""
+        """`room` and `received` for bytes that are already in another buffer."""
         frames: list[memoryview] = []
         view = memoryview(data)
         while view:

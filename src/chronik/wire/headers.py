@@ -1,6 +1,6 @@
-"""The headers in front of every request and response, and which version of them goes with a message.
+"""The headers of requests and responses, and which header version a message uses.
 
-Request header: v0 belongs to ControlledShutdown alone, which no client sends any more; v1 client_id; v2 flexible.
+Request header: v0 belongs only to ControlledShutdown, which clients no longer send; v1 client_id; v2 flexible.
 Response header: v0 the correlation id; v1 flexible.
 """
 
@@ -15,7 +15,7 @@ class RequestHeader(Data, versions="0-2", flexible="2+"):
     request_api_key: int16
     request_api_version: int16
     correlation_id: int32
-    # Never compact: a broker must read the header of a request whose version it does not know.
+    # Never compact: a broker must be able to read the header of a request with an unknown version.
     client_id: string | None = field("1+", flexible="none")
 
 
@@ -28,7 +28,7 @@ def request_header_version(request_class: type[Request], version: int) -> int:
 
 
 def response_header_version(response_class: type[Response], version: int) -> int:
-    # A client that asks for ApiVersions does not know yet whether the broker understands its version.
+    # A client that sends ApiVersions does not know yet which versions the broker supports.
     if response_class.api_key == API_VERSIONS:
         return 0
     return 1 if version in response_class.flexible else 0

@@ -2,12 +2,12 @@
 
     offset int64, size int32, crc int32, magic int8, attributes int8, [magic 1: timestamp int64], key, value
 
-A set is messages one after the other. A compressed message is a wrapper: its value is another set, one level deep, and
-its own offset is that of its last inner message. Inner offsets are absolute in magic 0 and relative in magic 1, where
-the wrapper settles what they start from. A wrapper of LogAppendTime gives its time to all inner messages.
+A set is a sequence of messages. A compressed message is a wrapper: its value is another set, one level deep, and its
+own offset is that of its last inner message. Inner offsets are absolute in magic 0 and relative in magic 1, where the
+wrapper's offset defines their base. A wrapper with LogAppendTime gives its time to all inner messages.
 
-Readers are generators and check each message's CRC-32 (in C) before they give it out; anything broken raises Malformed.
-Nothing here knows magic 2: `conversion` goes between the formats.
+Readers are generators and check each message's CRC-32 (in C) before they yield it; invalid data raises Malformed. This
+module knows nothing of magic 2: `conversion` converts between the formats.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from chronik.wire.varints import INT64_MAX, INT64_MIN
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-LOG_APPEND_TIME: Final = 0x08  # magic 1 alone
+LOG_APPEND_TIME: Final = 0x08  # only in magic 1
 MAGIC_AT: Final = 16
 ATTRIBUTES_AT: Final = 17
 SIZE_COVERS_FROM: Final = 12  # `size` does not count the offset and itself
@@ -59,10 +59,10 @@ class Message(NamedTuple):
 
 
 def iterate(buffer: memoryview, output_bytes_max: int, *, cut_tail: bool = False) -> Iterator[Record]:
-    """The records of a set, those inside wrappers included; offsets are absolute, as far as the set knows.
+    """The records of a set, including those inside wrappers; offsets are absolute, as far as the set defines them.
 
-    A wrapper decompresses to at most `output_bytes_max` bytes. `cut_tail` leaves out a last message that is not there
-    in full: a fetch answers up to a number of bytes, not of messages.
+    A wrapper decompresses to at most `output_bytes_max` bytes. `cut_tail` omits an incomplete last message: a fetch
+    returns up to a number of bytes, not of messages.
     """
     for message in messages(buffer, cut_tail=cut_tail):
         if message.codec is Codec.NONE:
@@ -72,7 +72,7 @@ def iterate(buffer: memoryview, output_bytes_max: int, *, cut_tail: bool = False
 
 
 def messages(buffer: memoryview, *, cut_tail: bool = False) -> Iterator[Message]:
-    """The messages of the outer level, wrappers as they are."""
+    """The messages of the outer level; wrappers stay compressed."""
     at = 0
     end = len(buffer)
     while at < end:
@@ -87,7 +87,7 @@ def messages(buffer: memoryview, *, cut_tail: bool = False) -> Iterator[Message]
 
 
 def whole_bytes(data: bytes | bytearray, size_bytes_max: int) -> int:
-    """How many bytes the messages take that lie wholly within the first `size_bytes_max`."""
+    """The size of the messages that are entirely within the first `size_bytes_max` bytes."""
     end = min(len(data), size_bytes_max)
     at = 0
     while end - at >= SIZE_COVERS_FROM:
@@ -156,17 +156,17 @@ def unwrap(wrapper: Message, output_bytes_max: int) -> Iterator[Record]:
 
 
 def _base_offset(wrapper: Message, inner: memoryview) -> int:
-    """What the inner offsets count from: the last one is the wrapper's."""
+    """The base of the inner offsets, computed from the last one, which equals the wrapper's."""
     if wrapper.magic == 0:
         return 0
     at = last = 0
     while len(inner) - at >= SIZE_COVERS_FROM:
         last, size = _OFFSET_AND_SIZE.unpack_from(inner, at)
         if size < SIZE_BYTES_MIN:
-            break  # `messages` says what is wrong with it
+            break  # `messages` reports the error
         at += SIZE_COVERS_FROM + size
     if wrapper.offset == 0:
-        return 0  # a produced set: some clients leave the wrapper's offset for the broker to fill in
+        return 0  # a produced set: some clients let the broker assign the wrapper's offset
     if last > wrapper.offset:
         raise InvalidRecord(
             f"compressed message at offset {wrapper.offset}", 0, f"its last inner message has relative offset {last}"
@@ -182,7 +182,7 @@ def build(
     level: int | None = None,
     append_timestamp: int | None = None,
 ) -> bytes:
-    """A set with the records' own offsets; no records make no bytes. `append_timestamp` makes it one of LogAppendTime.
+    """A set with the records' own offsets; empty without records. `append_timestamp` selects LogAppendTime.
 
     Magic 0 drops timestamps; both magics drop headers.
     """
@@ -192,7 +192,7 @@ def build(
     is_relative = magic == 1 and codec is not Codec.NONE
     base_offset = last_offset = 0
     max_timestamp = NO_TIMESTAMP
-    built = bytearray()  # grows in place: a list of messages would take several times their bytes
+    built = bytearray()  # grows in place: a list of messages would need several times the memory
     for last_offset, timestamp, key, value, _ in records:
         if is_relative and not built:
             base_offset = last_offset

@@ -1,4 +1,4 @@
-"""The notation in which Kafka's messages are written down: one class per struct, one line per field.
+"""The notation for Kafka's message schemas: one class per struct, one line per field.
 
     class ListOffsetsPartition(Struct):
         partition_index: int32
@@ -9,12 +9,12 @@
         replica_id: int32
         topics: list[ListOffsetsTopic]
 
-A bare annotation is present in every version and must be given; `= literal` is present in every version with that
-default; `= field(...)` says the rest. `T | None` may be null wherever it is present, unless `nullable` narrows it.
-Editors and type checkers read the same lines as plain dataclasses (keyword arguments only). Files that use the notation
-start with `from __future__ import annotations`, so a message may stand above the structs it is made of.
+A bare annotation is present in every version and required; `= literal` is present in every version with that default;
+`= field(...)` defines everything else. `T | None` may be null wherever it is present, unless `nullable` restricts it.
+Editors and type checkers treat the classes as plain dataclasses (keyword arguments only). Files that use the notation
+start with `from __future__ import annotations`, so a message may precede its structs.
 
-This module never reads or writes bytes: `compiler` turns (message, version) into functions that do.
+This module never reads or writes bytes: `compiler` creates functions for that from (message, version).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     string = str
     binary = bytes
     uuid = bytes  # 16 bytes, as on the wire; ZERO_UUID is Kafka's "none"
-    # What a fetch answers may be spread over several pieces of memory, and is sent without joining them.
+    # The records of a fetch response may be in several pieces of memory, and are sent without joining them.
     records = bytes | memoryview | list[memoryview]
 
 INT16_MAX, INT32_MAX, INT64_MAX = 2**15 - 1, 2**31 - 1, 2**63 - 1
@@ -67,7 +67,7 @@ class Versions(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Versions:
-        """Reads Kafka's own spelling: `4+`, `0-3`, `7`, `none`."""
+        """Parses Kafka's notation: `4+`, `0-3`, `7`, `none`."""
         if text == "none":
             return cls(1, 0)
         if text.endswith("+"):
@@ -77,18 +77,18 @@ class Versions(NamedTuple):
 
 
 ALL, NONE = Versions.parse("0+"), Versions.parse("none")
-MISSING: Any = object()  # no default was written: the caller must give the value
+MISSING: Any = object()  # no default: the caller must pass a value
 
 
 class FieldSpec(NamedTuple):
-    """What follows the `=` of a field."""
+    """The definition after the `=` of a field."""
 
     versions: Versions
     default: Any
     nullable: Versions | None  # None: wherever the annotation says `| None`
     tag: int | None
-    tagged: Versions  # where the field travels in the tag section instead of in its place
-    flexible: Versions | None  # None: as the message; RequestHeader.client_id alone differs
+    tagged: Versions  # versions in which the field is in the tag section
+    flexible: Versions | None  # None: as the message; only RequestHeader.client_id differs
 
 
 def field(
@@ -100,10 +100,10 @@ def field(
     tagged: str | None = None,
     flexible: str | None = None,
 ) -> Any:
-    """A field that is not in every version, or is tagged, or is null only in some versions.
+    """A field that is missing in some versions, or is tagged, or is nullable only in some versions.
 
     Without `default` it is the type's zero: 0, False, "", b"", an empty list, an all-default struct, or ZERO_UUID.
-    The all-default struct of a tagged field is one shared object: put another in its place, never change it.
+    The all-default struct of a tagged field is one shared object: replace it, never modify it.
     """
     present = Versions.parse(versions)
     return FieldSpec(
@@ -117,7 +117,7 @@ def field(
 
 
 class Scalar(NamedTuple):
-    """A type without parts. `code` is its struct letter; variable-sized ones have none."""
+    """A type without parts. `code` is its struct letter; variable-sized types have none."""
 
     name: str
     code: str
@@ -129,13 +129,13 @@ class Scalar(NamedTuple):
 
 
 class Shared(list[Any]):
-    """A list of structs that stands in many messages and that nobody changes any more: it is encoded once a version."""
+    """An immutable list of structs used in many messages: it is encoded once per version."""
 
     __slots__ = ("encoded",)
 
     def __init__(self, items: Iterable[Any]) -> None:
         super().__init__(items)
-        self.encoded: dict[tuple[type, int], bytes] = {}  # by message and version; filled by the encoders
+        self.encoded: dict[tuple[type, int], bytes] = {}  # (message, version): bytes; filled by the encoders
 
 
 class ListOf(NamedTuple):
@@ -180,14 +180,14 @@ _ANNOTATION_NAMES = {**SCALARS, "list": _ListNotation}
 
 
 class Field(NamedTuple):
-    """One field with its annotation resolved; what the compiler reads."""
+    """One field with its annotation resolved, as used by the compiler."""
 
     name: str
     type: Any  # Scalar, ListOf or a Struct class
     versions: Versions
     nullable: Versions
-    default: Any  # never MISSING: the zero stands in
-    required: bool  # the constructor insists on it
+    default: Any  # never MISSING: replaced by the type's zero
+    required: bool  # required by the constructor
     tag: int | None
     tagged: Versions
     flexible: Versions | None
@@ -195,7 +195,7 @@ class Field(NamedTuple):
 
 @dataclass_transform(kw_only_default=True)
 class StructType(type):
-    """Gives each struct its slots, and its constructor on first use (most programs use few of the messages)."""
+    """Gives each struct its slots, and creates its constructor on first use (programs use only some messages)."""
 
     def __new__(mcs, name: str, bases: tuple[type, ...], body: dict[str, Any], **keywords: Any) -> StructType:
         names = [n for n, a in body.get("__annotations__", {}).items() if not str(a).startswith("ClassVar")]
@@ -211,7 +211,7 @@ class StructType(type):
         super().__init__(name, bases, body)
 
     def __or__(cls, other: Any) -> Any:
-        """With None what a field may be; with another class what it is for every class, as isinstance wants it."""
+        """With None, a nullable field type; with another class, a union for isinstance."""
         return Nullable(cls) if other is None else Union[cls, other]  # noqa: UP007 - `|` is what this is
 
     @property
@@ -225,14 +225,14 @@ class StructType(type):
 
 
 class Struct(metaclass=StructType):
-    """Base of all structs. Equal when all fields are equal; prints as it would be written."""
+    """Base of all structs. Equal if all fields are equal; its repr is its source notation."""
 
     versions: ClassVar[Versions] = ALL
     flexible: ClassVar[Versions] = NONE
     shared: ClassVar[bool] = False  # whether lists of it may be `Shared`
 
     if TYPE_CHECKING:
-        # Tagged fields of a newer peer: (tag, bytes), kept so that a message read and written again is the same bytes.
+        # Unknown tagged fields from a newer peer: (tag, bytes), kept so that re-encoding gives the same bytes.
         unknown_tags: ClassVar[tuple[tuple[int, bytes], ...]]
     else:
 
@@ -255,7 +255,7 @@ class Struct(metaclass=StructType):
 
 
 class Request(Struct):
-    """A message that a client sends."""
+    """A message sent by a client."""
 
     api_key: ClassVar[int]
 
@@ -267,11 +267,11 @@ class Response(Struct):
 
 
 class Data(Struct):
-    """A message that is stored rather than sent: internal topics, embedded blobs, headers."""
+    """Stored rather than sent: internal topics, embedded blobs, headers."""
 
 
 class InternalRecord(Data):
-    """Key or value of a record in an internal topic. An int16 comes first: a key's record_type, a value's version."""
+    """Key or value of a record in an internal topic. Starts with an int16: a key's record_type, a value's version."""
 
     record_type: ClassVar[int]
 
@@ -279,7 +279,7 @@ class InternalRecord(Data):
 def _resolve(cls: type) -> Iterator[Field]:
     names = {**vars(sys.modules[cls.__module__]), **_ANNOTATION_NAMES}
     for name, written in cls._declared.items():  # type: ignore[attr-defined]
-        annotation = eval(cls.__annotations__[name], names)  # our own source, never input
+        annotation = eval(cls.__annotations__[name], names)  # evaluates our own source, never input
         kind = annotation.type if isinstance(annotation, Nullable) else annotation
         spec = written if isinstance(written, FieldSpec) else field(default=written)
         can_be_null = spec.versions if spec.nullable is None else spec.nullable
@@ -297,7 +297,7 @@ def _resolve(cls: type) -> Iterator[Field]:
 
 
 def zero_of(kind: Any) -> Any:
-    """The value of a field nobody set. Lists and structs are made anew by whoever needs one."""
+    """The value of an unset field. Callers create lists and structs themselves."""
     if isinstance(kind, Scalar):
         return kind.zero
     return [] if isinstance(kind, ListOf) else zero_struct(kind)
@@ -317,7 +317,7 @@ def _fresh(each: Field) -> Any:
 
 
 def _make_constructor(cls: type) -> Any:
-    """`def __init__(self, *, a, b=default)`, straight-line: handlers build many structs."""
+    """Generates `def __init__(self, *, a, b=default)` without loops, because handlers build many structs."""
     names: dict[str, Any] = {"fresh": _fresh}
     arguments, lines = [], []
     for each in cls.fields:  # type: ignore[attr-defined]
@@ -336,5 +336,5 @@ def _make_constructor(cls: type) -> Any:
             lines.append(f"self.{each.name} = {make} if {each.name} is MISSING else {each.name}")
     signature = ", ".join(["self", *(["*"] if arguments else []), *arguments])
     body = "\n    ".join([*lines, "self.unknown_tags = ()"])
-    exec(f"def __init__({signature}):\n    {body}", names)  # noqa: S102 - made from our own schema
+    exec(f"def __init__({signature}):\n    {body}", names)  # noqa: S102 - generated from our own schema
     return names["__init__"]

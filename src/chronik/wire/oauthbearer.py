@@ -1,7 +1,7 @@
-"""The messages of SASL OAUTHBEARER (RFC 7628), for both sides. Pure, and reads no token: that is the broker's work.
+"""The messages of SASL OAUTHBEARER (RFC 7628), for both sides. Pure, and does not parse tokens: the broker does that.
 
     client first    n,[a=AUTHZID],^A auth=Bearer TOKEN ^A [KEY=VALUE ^A ...] ^A
-    broker          nothing if the token is good, else a JSON object with a status
+    broker          empty if the token is accepted, else a JSON object with a status
     client          ^A, which acknowledges the refusal; then the broker ends the login
 
 ^A is the byte 1. Like Kafka, a broker accepts no channel binding and no header but `n`. Pairs other than `auth` are
@@ -21,8 +21,8 @@ OAUTHBEARER: Final = "OAUTHBEARER"
 SEPARATOR: Final = "\x01"
 REFUSAL_HEARD: Final = b"\x01"
 AUTH: Final = "auth"
-TOLD_CHARS_MAX: Final = 1000  # of what a broker says about a token, in an error message
-_saslname = re.compile(r"(?:[\x01-\x7f]|=2C|=3D)+")  # of text without "," and without other "="
+TOLD_CHARS_MAX: Final = 1000  # of the broker's refusal, in an error message
+_saslname = re.compile(r"(?:[\x01-\x7f]|=2C|=3D)+")  # text without "," and without other "="
 _pair = re.compile(r"([A-Za-z]+)=([\x21-\x7e \t\r\n]+)")
 _credentials = re.compile(r"([A-Za-z0-9_]+) +([-_.a-zA-Z0-9]+)")
 
@@ -39,7 +39,7 @@ class BearerFirst(NamedTuple):
 
 
 def bearer_first(token: str, authzid: str = "", extensions: Mapping[str, str] | None = None) -> bytes:
-    """Raises ValueError for a token or an extension that cannot be sent."""
+    """Raises ValueError for a token or an extension that cannot be encoded."""
     more = extensions or {}
     pairs = {AUTH: f"Bearer {token}", **more}
     if _credentials.fullmatch(f"Bearer {token}") is None:
@@ -79,7 +79,7 @@ def read_bearer_first(data: bytes) -> BearerFirst:
 
 
 def refusal(status: str) -> bytes:
-    """What a broker says about a token that it does not accept."""
+    """The broker's message for a token that it does not accept."""
     return f'{{"status":"{status}"}}'.encode()
 
 
@@ -89,15 +89,15 @@ class BearerLogin:
     name = OAUTHBEARER
 
     def __init__(self, first: bytes) -> None:
-        """`first` is what `bearer_first` returns."""
+        """`first` is the result of `bearer_first`."""
         self._first = first
-        self._told: bytes | None = None  # why the broker refuses the token
+        self._told: bytes | None = None  # the broker's refusal
 
     def first(self) -> bytes:
         return self._first
 
     def answer(self, challenge: bytes) -> bytes | None:
-        """A refusal has to be acknowledged; then the broker tells the reason as an error."""
+        """Acknowledges a refusal; then the broker reports the reason as an error."""
         if self._told is not None:
             told = self._told[:TOLD_CHARS_MAX].decode("utf-8", "replace")
             raise LoginFailed(f"the broker refused the token ({told!r}) and did not end the login")

@@ -1,26 +1,26 @@
 """The client side of a Kafka connection without I/O: requests become bytes, bytes become responses.
 
-A driver owns the socket and the clock. It does this, in any style (callbacks, threads, coroutines):
+A driver owns the socket and the clock. In any style (callbacks, threads, coroutines) it does the following:
 
     peer = Peer(address, client_id)
-    write(peer.begin())                             # once the connection is open; may be nothing
+    write(peer.begin())                             # once the connection is open; may be empty
     ...
     room = peer.room(); count = recv_into(room)     # whenever bytes arrive
-    for tag, response in peer.received(count): ...  # the tag is what the driver gave to `send`
+    for tag, response in peer.received(count): ...  # the tag is the one passed to `send`
     write(peer.take_outgoing())                     # until `is_ready`: the next step of the handshake
-    if peer.computing: peer.computed(await peer.computing); write(peer.take_outgoing())   # a step that takes long
+    if peer.computing: peer.computed(await peer.computing); write(peer.take_outgoing())   # a slow step
     ...
     write(peer.send(request, Response, tag))        # once it is ready, while `has_room`
 
-Before it is ready, the peer agrees on versions (ApiVersions, once more in version 0 if the broker is too old) and logs
-in (SASL, if there is a mechanism). `NEXT` below is the whole sequence. A driver that knows beforehand what the broker
-serves passes `served`, and ApiVersions is not asked.
+Before it is ready, the peer negotiates versions (ApiVersions, retried in version 0 if the broker is too old) and logs
+in (SASL, if there is a mechanism). `NEXT` below is the whole sequence. A driver that already knows the broker's
+versions passes `served`, which skips ApiVersions.
 
-Responses arrive in the order of their requests, and each must carry the correlation id that is due. Anything else ends
-the peer: `received` raises BadAnswer. After any error, call `end`: it returns the tags that will get no response.
+Responses arrive in the order of their requests, and each must carry the expected correlation id. Anything else ends the
+peer: `received` raises BadAnswer. After any error, call `end`: it returns the tags that will get no response.
 
-Bounds: the size that a response may announce (small until the peer is ready), the memory that decoding may use, and
-the number and bytes of requests in flight.
+Bounds: the size that a response may announce (small until the peer is ready), the memory for decoding, and the number
+and bytes of requests in flight.
 """
 
 from __future__ import annotations
@@ -53,18 +53,18 @@ from chronik.wire.peer_errors import (
 from chronik.wire.sasl import LOGIN_STEPS_MAX, Mechanism
 
 SOFTWARE_NAME: Final = "chronik"
-TOKENS_IN_REQUESTS: Final = 1  # from this version of SaslHandshake on, tokens travel in SaslAuthenticate
+TOKENS_IN_REQUESTS: Final = 1  # from this version of SaslHandshake on, tokens are sent in SaslAuthenticate
 
 
 class Bounds(NamedTuple):
-    # A fetch may return 50 MiB and one batch more. A larger size is another protocol, read as Kafka's.
+    # A fetch may return 50 MiB plus one batch. A larger size means that another protocol was read as Kafka's.
     response_bytes_max: int = 512 << 20
-    # A broker that is not yet known to be one gets less: ApiVersions and SASL take a few kilobytes.
+    # A lower bound until the peer is known to be a broker: ApiVersions and SASL take a few kilobytes.
     handshake_bytes_max: int = 1 << 20
-    # What decoding one response may allocate. We chose the broker and trust it, so this only ends a runaway.
+    # Memory for decoding one response. The broker is trusted, so this only stops runaway allocation.
     decode_bytes_max: int = 4 << 30
     in_flight_max: int = 64
-    # Requests whose responses have not arrived. One request may exceed it, so that a large one can be sent at all.
+    # Bytes of unanswered requests. One request may exceed it, so that a large one can be sent at all.
     in_flight_bytes_max: int = 256 << 20
 
 
@@ -125,15 +125,15 @@ class Peer:
         bounds: Bounds | None = None,
         scratch: memoryview | None = None,
     ) -> None:
-        """`address` is only for messages. `scratch` may be shared by the peers of one thread (see `wire.framing`)."""
+        """`address` is only used in messages. Peers of one thread may share `scratch` (see `wire.framing`)."""
         self.address = address
         self.client_id = client_id
         self.state = PeerState.FRESH
         self.is_ready = False
-        self.fault: PeerError | None = None  # why it ended
+        self.fault: PeerError | None = None  # the reason for its end
         self.served: Mapping[int, Versions] = {} if served is None else served  # by API key
         self.features: Mapping[str, int] = {}  # finalized levels, by name; none from brokers before ApiVersions v3
-        self.session_lifetime_ms = 0  # from the login: when the broker wants another one; 0: never
+        self.session_lifetime_ms = 0  # from the login: time until re-authentication; 0: never
         self.in_flight_bytes = 0
         self._bounds = bounds or Bounds()
         self._in_flight_max = self._bounds.in_flight_max
@@ -145,8 +145,8 @@ class Peer:
         self._reader = FrameReader(
             min(self._bounds.handshake_bytes_max, self._bounds.response_bytes_max), scratch=scratch
         )
-        self.room = self._reader.room  # where the next bytes go; never empty, and valid until `received`
-        self._waiting: deque[tuple[int, Call, Any, int]] = deque()  # correlation id, call, tag, bytes of the request
+        self.room = self._reader.room  # buffer for the next bytes; never empty, and valid until `received`
+        self._waiting: deque[tuple[int, Call, Any, int]] = deque()  # (correlation id, call, tag, request size)
         self._calls: dict[tuple[type[Request], type[Response] | None, int, int], Call] = {}
         self._correlation_id = 0
         self._outgoing: list[Buffer] = []
@@ -163,7 +163,7 @@ class Peer:
 
     @property
     def oldest(self) -> str | None:
-        """The name of the request whose response is due next."""
+        """The name of the oldest unanswered request."""
         return self._waiting[0][1].name if self._waiting else None
 
     def send(
@@ -174,10 +174,10 @@ class Peer:
         version_min: int = 0,
         version_max: int = VERSION_MAX,
     ) -> list[Buffer]:
-        """The bytes of a request in the highest version that both sides know; `version_*` narrow what we know.
+        """The bytes of a request in the highest version that both sides support; `version_*` restrict ours.
 
-        `response` is None for a request that gets none. Raises Unsupported, Unencodable, InFlightFull, or why the peer
-        ended; then nothing has changed.
+        `response` is None for a request without a response. Raises Unsupported, Unencodable, InFlightFull, or the
+        reason for the peer's end; then nothing has changed.
         """
         call = self._calls.get((type(request), response, version_min, version_max))
         if call is None:
@@ -191,13 +191,13 @@ class Peer:
         version_min: int = 0,
         version_max: int = VERSION_MAX,
     ) -> Call:
-        """For `send_call`, where one kind of request is sent again and again."""
+        """For `send_call`, when one kind of request is sent repeatedly."""
         if not self.is_ready:
             raise self._unready()
         return self._call(request, response, version_min, version_max)
 
     def send_call(self, call: Call, request: Request, tag: object = None) -> list[Buffer]:
-        """As `send`, of a request whose version is known already."""
+        """Like `send`, for a request whose version is already known."""
         if not self.is_ready and tag is not _OWN:
             raise self._unready()
         waiting = self._waiting
@@ -219,7 +219,7 @@ class Peer:
         return self.fault or Closed(f"a request to {self.address} before it is ready for requests")
 
     def version_of(self, request: type[Request], version_min: int = 0, version_max: int = VERSION_MAX) -> int:
-        """The highest version of this API that both sides know."""
+        """The highest version of this API that both sides support."""
         name = request.__name__.removesuffix("Request")
         served = self.served.get(request.api_key)
         if served is None:
@@ -244,18 +244,18 @@ class Peer:
     # --- responses
 
     def received(self, count: int) -> Iterator[tuple[Any, Response]]:
-        """`count` bytes were put into `room()`: the responses that are whole now, as (tag, response).
+        """`count` bytes were put into `room()`. Yields the responses that are complete now, as (tag, response).
 
-        Iterate to the end. Each response is decoded when it is asked for, so a bad one takes none of those before it.
-        The caller may send, or end the peer, between two of them. Raises BadAnswer; and during the handshake Refused,
-        Unsupported or LoginFailed.
+        Iterate to the end. Each response is decoded when it is yielded, so an invalid one does not affect those before
+        it. The caller may send, or end the peer, between two of them. Raises BadAnswer; and during the handshake
+        Refused, Unsupported or LoginFailed.
         """
         try:
             for frame in self._reader.received(count):
                 if self.fault is not None:
                     return
                 if not self._waiting:
-                    raise Malformed("response", 0, "nobody asked for it")
+                    raise Malformed("response", 0, "no request is waiting for it")
                 correlation_id, call, tag, size_bytes = self._waiting[0]
                 response = call.read(frame, correlation_id, self._decode_bytes_max)
                 self._waiting.popleft()
@@ -268,7 +268,7 @@ class Peer:
             raise BadAnswer(f"{self.address}: {fault}; is this a plaintext Kafka listener?") from None
 
     def feed(self, data: bytes) -> list[tuple[Any, Response]]:
-        """`room` and `received` for bytes that are already somewhere else."""
+        """`room` and `received` for bytes that are already in another buffer."""
         replies: list[tuple[Any, Response]] = []
         view = memoryview(data)
         while view:
@@ -282,7 +282,7 @@ class Peer:
     # --- the handshake
 
     def begin(self) -> list[Buffer]:
-        """What to write first. Afterwards the peer may already be ready."""
+        """The first bytes to write. The peer may already be ready afterwards."""
         if self.served:
             self._log_in()
         else:
@@ -291,7 +291,7 @@ class Peer:
         return self.take_outgoing()
 
     def take_outgoing(self) -> list[Buffer]:
-        """What the handshake has to send now."""
+        """The handshake's pending bytes."""
         outgoing, self._outgoing = self._outgoing, []
         return outgoing
 
@@ -303,7 +303,7 @@ class Peer:
     def _versions_arrived(self, response: ApiVersionsResponse) -> None:
         is_too_new = response.error_code == ErrorCode.UNSUPPORTED_VERSION
         if is_too_new and ApiVersionsRequest.api_key not in self.served:
-            # Version 0 is served by every broker. Remember that it was tried: a broker that refuses it too is given up.
+            # Every broker serves version 0. Record the attempt: if it is refused too, the broker is unusable.
             self.served = {ApiVersionsRequest.api_key: Versions(0, 0)}
             self._enter(PeerState.VERSIONS)
             self._ask_for_versions(0)
@@ -356,7 +356,7 @@ class Peer:
             self.computing = token
 
     def computed(self, token: bytes | None) -> None:
-        """The login goes on with this message, or is complete. For the driver: what `computing` has become."""
+        """Continues the login with this message, or completes it. Drivers pass the result of `computing`."""
         self.computing = None
         if self.fault is not None:
             return
@@ -378,9 +378,9 @@ class Peer:
     # --- the end
 
     def end(self, fault: PeerError) -> list[Any]:
-        """Nothing more is sent or read. Returns the tags of requests that will get no response.
+        """Stops sending and reading. Returns the tags of requests that will get no response.
 
-        The first reason stays. Memory for a response that was arriving is let go.
+        The first reason is kept. Frees the memory of an incomplete response.
         """
         if self.fault is None:
             self.fault = fault
@@ -396,7 +396,7 @@ class Peer:
         return tags
 
     def hung_up(self, reason: object = None) -> Unreachable:
-        """The error for a connection that ended from the other side."""
+        """The error for a connection that the other side closed."""
         asked = f" before it answered {self.oldest}" if self._waiting else ""
         said = f": {reason}" if reason is not None else ""
         return Unreachable(

@@ -1,16 +1,16 @@
-"""What can go wrong on a connection to a broker. The whole tree:
+"""Errors of a connection to a broker. The whole tree:
 
     PeerError
-      Unreachable        no connection, or it ended, or no response arrived in time; trying again may help
-      Refused            the broker answered with an error code of Kafka's, which is `kafka_error`
+      Unreachable        no connection, or it ended, or no response arrived in time; retrying may help
+      Refused            the broker answered with a Kafka error code, `kafka_error`
       Unsupported        the broker serves no version of an API that this side knows
-      BadAnswer          the broker's bytes cannot be read, or contradict what was asked
-      LoginFailed        this side does not accept what the broker sent during SASL
-      InFlightFull       the caller's mistake: it sent although the bound on requests in flight was reached
+      BadAnswer          the response cannot be read, or does not match the request
+      LoginFailed        the broker's part of the SASL exchange is invalid
+      InFlightFull       caller error: the bound on requests in flight was reached
       Closed             the connection was used after it was closed
 
-Every message names the broker's address, what was being done, and what to do about it. Packages above add classes of
-their own to this tree; whoever talks to brokers needs to catch only PeerError.
+Every message names the broker's address, the operation, and what to do. Packages above extend this tree; callers need
+to catch only PeerError.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from chronik.wire.error_codes import ErrorCode
 class PeerError(Exception):
     """Base of all errors about a connection to a broker."""
 
-    retriable = False  # whether the same call may succeed a little later
+    retriable = False  # whether the same call may succeed later
 
 
 class Unreachable(PeerError):
-    """Nobody answered. A request that was sent may have been applied all the same."""
+    """No answer. A request that was sent may still have been applied."""
 
     retriable = True
 
 
 class Refused(PeerError):
-    """The broker said no. `what` is what was asked for, `detail` the broker's own words."""
+    """The broker refused. `what` is the request, `detail` the broker's own message."""
 
     def __init__(self, kafka_error: ErrorCode, what: str, detail: str | None = None) -> None:
         super().__init__(kafka_error, what, detail)
@@ -45,23 +45,23 @@ class Refused(PeerError):
 
 
 class Unsupported(PeerError):
-    """The broker is too old, or too new, for what was asked."""
+    """The broker is too old, or too new, for the request."""
 
 
 class BadAnswer(PeerError):
-    """The peer does not keep to the protocol; its connection is closed."""
+    """The peer violates the protocol; its connection is closed."""
 
 
 class LoginFailed(PeerError):
-    """A mechanism found the broker's part of the login wrong, or the login did not come to an end."""
+    """A mechanism rejected the broker's messages, or the login did not end."""
 
 
 class InFlightFull(PeerError):
-    """A request was given to a connection that has no room for it; wait until it has."""
+    """The connection has no room for the request; wait until it has."""
 
 
 class Closed(PeerError):
-    """A bug of the caller: the object was closed before."""
+    """A caller bug: the object was already closed."""
 
 
 def refuse(code: int, what: str, detail: str | None = None) -> None:

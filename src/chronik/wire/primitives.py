@@ -1,6 +1,6 @@
-"""Kafka's variable-length integers and the bounds every decoder keeps. Pure functions on memoryviews.
+"""Kafka's variable-length integers and the bounds of every decoder. Pure functions on memoryviews.
 
-The compiled decoders do the one-byte case inline and come here for the rest.
+The compiled decoders inline the one-byte case and call these functions for the rest.
 """
 
 from __future__ import annotations
@@ -9,20 +9,21 @@ from struct import Struct
 
 ELEMENTS_MAX = 1_000_000  # Kafka 4.4 refuses longer arrays as well
 TAGS_MAX = 10_000  # per struct; Kafka 4.4's bound
-STRING_BYTES_MAX = 32_767  # what a non-compact string can say; Java holds compact ones to it too
+STRING_BYTES_MAX = 32_767  # the limit of non-compact strings; Java applies it to compact ones too
 TAG_COST_BYTES = 192  # a kept unknown tag: tuple, int, bytes and list slot
 
-# A decoder may allocate 16x its input + 1 MiB. Text may grow 4x (one wide character widens all); objects get the rest.
+# A decoder may allocate 16x its input + 1 MiB. Text may grow 4x (one wide character widens all); the rest is for
+# objects.
 OBJECT_BYTES_PER_WIRE_BYTE = 12
 OBJECT_BYTES_FREE = (1 << 20) - (64 << 10)
 
 
 class Refused(Exception):
-    """A bound or rule was broken. Never leaves the package: `explain` says which one, and where."""
+    """A bound or rule was violated. Internal to the package: `explain` reports which one, and where."""
 
 
 def read_varint_rest(buffer: memoryview, at: int, first: int) -> tuple[int, int]:
-    """Goes on after a first byte with its high bit set: (value, position behind it). Values are unsigned, 32 bits."""
+    """Continues after a first byte with its high bit set: (value, end position). Values are unsigned, 32 bits."""
     value, shift = first & 0x7F, 7
     while True:
         byte = buffer[at]
@@ -58,7 +59,7 @@ def write_varint(value: int) -> bytes:
 
 
 _MANY: dict[tuple[str, int], Struct] = {}
-_SHAPES_MAX = 4096  # formats are kept per length; lengths come from outside, so the table is emptied when it is full
+_SHAPES_MAX = 4096  # formats are cached per length; lengths are external input, so a full cache is cleared
 
 
 def struct_of_many(code: str, count: int) -> Struct:
@@ -73,11 +74,11 @@ def struct_of_many(code: str, count: int) -> Struct:
 
 
 class Shapes(dict[tuple[int, ...], object]):
-    """Packers of one run of fields that holds arrays, by the arrays' lengths: one C call packs them all."""
+    """Packers of one run of fields with arrays, by the arrays' lengths: one C call packs them all."""
 
     def __init__(self, pieces: list[str]) -> None:
         super().__init__()
-        self.pieces = pieces  # alternately plain codes and the code of an array's elements
+        self.pieces = pieces  # alternates between plain codes and an array's element code
 
     def __missing__(self, lengths: tuple[int, ...]) -> object:
         if len(self) >= _SHAPES_MAX:

@@ -1,12 +1,11 @@
-"""Records inside a batch of magic 2: reading them one by one, writing them, and what a control record says.
+"""Records in a batch of magic 2: reads them one by one, writes them, and interprets control records.
 
 A record is: length, attributes (unused), timestamp delta, offset delta, key, value, headers; all lengths and deltas are
-zigzag varints, relative to the batch. This module never looks at a batch's header bytes: `batches` does, and hands over
-a `BatchView`.
+zigzag varints, relative to the batch. `batches` parses a batch's header and passes a `BatchView`.
 
-The reader is a generator, so a batch of many tiny records never becomes many objects at once unless its caller keeps
-them. It is straight-line on purpose: one- and two-byte varints, nearly all there are, are read in place, and two checks
-a record (it starts and ends where its length says) stand for one check a field. Anything broken raises InvalidRecord.
+The reader is a generator, so a batch of many tiny records does not become many objects at once unless the caller keeps
+them. It is deliberately inlined: one- and two-byte varints, nearly all there are, are read in place, and two checks per
+record (it starts and ends where its length says) replace one check per field. Invalid data raises InvalidRecord.
 """
 
 from __future__ import annotations
@@ -27,26 +26,27 @@ if TYPE_CHECKING:
 Headers = tuple[tuple[str, bytes | None], ...]
 
 RECORD_BYTES_MIN: Final = 7  # length, attributes, two deltas, two lengths, header count: one byte each
-# A header of two bytes becomes some 200 bytes of objects. As many as this are read whatever their size; beyond, they
-# have to be long enough for the objects to stay within the decoder's bound (16 times the input and 1 MiB).
+# A header of two bytes becomes about 200 bytes of objects. Up to this many are accepted whatever their size; beyond it,
+# they must be long enough for the objects to stay within the decoder's bound (16 times the input plus 1 MiB).
 HEADERS_OF_ANY_SIZE_MAX: Final = 4_000
 HEADER_BYTES_OTHERWISE_MIN: Final = 24
 NO_TIMESTAMP: Final = -1
-TIMESTAMP_SURE_MIN, TIMESTAMP_SURE_MAX = INT64_MIN + 8192, INT64_MAX - 8192  # what a delta of two bytes cannot leave
+# A two-byte delta cannot overflow from here.
+TIMESTAMP_SURE_MIN, TIMESTAMP_SURE_MAX = INT64_MIN + 8192, INT64_MAX - 8192
 NULL: Final = b"\x01"  # the varint -1
-RECORD_ERRORS_MAX: Final = 100  # named one by one in an answer; the rest is counted
-HEADER_KEY_ERRORS: Final = "surrogateescape"  # a key that is not UTF-8 is kept, and written again as it was
+RECORD_ERRORS_MAX: Final = 100  # listed individually in a response; the rest is counted
+HEADER_KEY_ERRORS: Final = "surrogateescape"  # a key that is not UTF-8 round-trips unchanged
 
 
 class TimestampType(IntEnum):
-    """Who set the timestamps: the producer, or the broker at the append (message.timestamp.type)."""
+    """The source of timestamps: the producer, or the broker at the append (message.timestamp.type)."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
 
 
 class Record(NamedTuple):
-    """One record, whatever magic it came in. `timestamp` is in ms; NO_TIMESTAMP where the format had none."""
+    """One record of any magic. `timestamp` is in ms; NO_TIMESTAMP if the format had none."""
 
     offset: int
     timestamp: int
@@ -60,16 +60,16 @@ def iterate(batch: BatchView, output_bytes_max: int) -> Iterator[Record]:
     count = batch.record_count
     payload = batch.payload
     if count == 0 and not payload:
-        return  # whatever codec it names: nothing need not be a stream
+        return  # with any codec: empty data need not be a valid stream
     data = compression.decompress(batch.compression, payload, output_bytes_max)
     if not 0 <= count * RECORD_BYTES_MIN <= len(data):
         raise _invalid(0, 0, f"the batch claims {count} records in {len(data)} bytes")
     base_offset, base_timestamp = batch.base_offset, batch.base_timestamp
-    # A sum beyond 64 bits could not be written again. No log gets that far; of times, users may write what they like.
+    # An offset beyond 64 bits could not be encoded. No log reaches that; timestamps are checked per record below.
     if not INT64_MIN <= base_offset + INT32_MIN <= base_offset + INT32_MAX <= INT64_MAX:
         raise _invalid(0, 0, f"a base offset of {base_offset} leaves no room for deltas")
     may_overflow = not TIMESTAMP_SURE_MIN <= base_timestamp <= TIMESTAMP_SURE_MAX
-    # With LogAppendTime all records have the time of the append, which is the batch's largest.
+    # With LogAppendTime all records have the append time, which is the batch's largest timestamp.
     append_timestamp = batch.max_timestamp if batch.timestamp_type is TimestampType.LOG_APPEND_TIME else None
     new = tuple.__new__
     end = len(data)
@@ -124,7 +124,7 @@ def iterate(batch: BatchView, output_bytes_max: int) -> Iterator[Record]:
                 else:
                     length, at = read_varint(data, at - 1)
                     byte = length << 1 if length >= 0 else 1
-            if byte & 1:  # any negative length is null
+            if byte & 1:  # every negative length means null
                 key = None
             else:
                 stop = at + (byte >> 1)
@@ -210,10 +210,10 @@ def verify(
     timestamp_ms_min: int = INT64_MIN,
     timestamp_ms_max: int = INT64_MAX,
 ) -> None:
-    """Walks a produced batch for the rules that its header cannot prove.
+    """Checks a produced batch for the rules that its header cannot prove.
 
-    Needed for a compacted topic (every record has a key), or when the header's times do not settle that all records
-    are within what the topic allows; a record without a timestamp always is. Offsets must count up from the base.
+    Needed for a compacted topic (every record needs a key), or if the header does not prove that all timestamps are
+    within the topic's limits; a record without a timestamp always is. Offsets must count up from the base.
     """
     offset = batch.base_offset
     errors: list[tuple[int, str]] = []
@@ -241,10 +241,10 @@ def verify(
 
 
 def timestamp_range(batch: BatchView, output_bytes_max: int) -> tuple[int, int]:
-    """The smallest and the largest timestamp of a batch's records, whatever its header says.
+    """The smallest and the largest timestamp of a batch's records, independently of its header.
 
-    Reads no more of a record than its length and its time, so it costs a fraction of `iterate`. A batch without
-    records has NO_TIMESTAMP twice.
+    Reads only a record's length and timestamp, so it costs a fraction of `iterate`. For a batch without records both
+    are NO_TIMESTAMP.
     """
     if batch.timestamp_type is TimestampType.LOG_APPEND_TIME:
         return batch.max_timestamp, batch.max_timestamp
@@ -267,7 +267,7 @@ def timestamp_range(batch: BatchView, output_bytes_max: int) -> tuple[int, int]:
                 length, at = read_varint(data, at)
             if not 0 <= length <= end - at:
                 raise _invalid(index, at, f"a length that is negative or above the {end - at} bytes left")
-            byte = data[at + 1]  # behind the attributes
+            byte = data[at + 1]  # after the attributes
             delta = (byte >> 1) ^ -(byte & 1) if byte < 0x80 else read_varlong(data, at + 1)[0]
             smallest, largest = min(smallest, delta), max(largest, delta)
             at += length
@@ -320,7 +320,7 @@ def _invalid(index: int, at: int, reason: str) -> InvalidRecord:
 
 
 class ControlType(IntEnum):
-    """What a control record says. Readers skip the types they do not know."""
+    """The type of a control record. Readers skip unknown types."""
 
     UNKNOWN = -1
     ABORT = 0
@@ -338,7 +338,7 @@ _CONTROL_TYPES: Final = {int(each): each for each in ControlType}
 
 
 def control_type(record: Record) -> ControlType:
-    """The type of a record of a control batch. Its version is not looked at: newer ones only add to the key."""
+    """The type of a record of a control batch. Ignores its version: newer ones only extend the key."""
     key = record.key
     if key is None or len(key) < _CONTROL_KEY.size:
         raise InvalidRecord(f"control record at offset {record.offset}", 0, "has no key of version and type")
@@ -360,5 +360,5 @@ def coordinator_epoch(marker: Record) -> int:
 
 
 def marker(offset: int, timestamp: int, outcome: ControlType, epoch: int) -> Record:
-    """The record that ends a transaction on one partition: COMMIT or ABORT."""
+    """The marker that ends a transaction on one partition: COMMIT or ABORT."""
     return Record(offset, timestamp, _CONTROL_KEY.pack(0, outcome), _MARKER_VALUE.pack(0, epoch))

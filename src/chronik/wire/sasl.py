@@ -1,8 +1,8 @@
-"""SASL as a client of Kafka sees it: the steps of a login, without a mechanism of its own.
+"""The steps of a SASL login from a client's view, independent of the mechanism.
 
 A login is SaslHandshake, which names the mechanism, then SaslAuthenticate requests that carry the mechanism's messages
-until the mechanism is satisfied. `Peer` drives the steps; a `Mechanism` computes the messages and never sees a socket.
-One mechanism object serves one login.
+until it is complete. `Peer` executes the steps; a `Mechanism` computes the messages and does no I/O. One mechanism
+object serves one login.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Final, Protocol
 
-# The longest mechanism in use, SCRAM, has two. A broker that goes on asking is not one we can log in to.
+# The longest mechanism in use, SCRAM, has two. A broker that keeps sending challenges is faulty.
 LOGIN_STEPS_MAX: Final = 16
 
 
@@ -20,11 +20,11 @@ class Mechanism(Protocol):
     name: str  # as in sasl.enabled.mechanisms: "PLAIN", "SCRAM-SHA-512"
 
     def first(self) -> bytes | Awaitable[bytes]:
-        """The client's first message. One that has to be fetched is awaitable, as a reply may be."""
+        """The client's first message. It is awaitable if it must be fetched; so may a reply be."""
 
     def answer(self, challenge: bytes) -> bytes | Awaitable[bytes | None] | None:
         """The reply to the broker's message; None if the login is complete. Raises LoginFailed if the message is wrong.
 
-        It is called with b"" if the broker had nothing to say. A reply that takes long to compute is awaitable, and is
-        computed elsewhere meanwhile: the driver awaits it and calls `Peer.computed`.
+        It gets b"" if the broker's message is empty. A reply that is slow to compute is awaitable, and computed
+        elsewhere: the driver awaits it and calls `Peer.computed`.
         """

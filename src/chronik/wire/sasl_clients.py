@@ -34,12 +34,12 @@ from chronik.wire.scram import (
 PLAIN: Final = "PLAIN"
 BY_PASSWORD: Final = (PLAIN, *KINDS)
 MECHANISMS: Final = (*BY_PASSWORD, OAUTHBEARER)
-NONCE_CHARS: Final = 32  # of 5 random bits each; Kafka draws 130 bits
-_NONCE_ALPHABET: Final = "0123456789abcdefghijklmnopqrstuv"  # a byte modulo 32 is fair
+NONCE_CHARS: Final = 32  # 5 random bits each; Kafka uses 130 bits
+_NONCE_ALPHABET: Final = "0123456789abcdefghijklmnopqrstuv"  # a byte modulo 32 is unbiased
 
 
 class Derivation(NamedTuple):
-    """What a salted password is computed of."""
+    """The inputs of a salted password."""
 
     kind: ScramKind
     password: str
@@ -68,7 +68,7 @@ class PlainLogin:
         return b"\0".join((b"", self._user.encode(), self._password.encode()))
 
     def answer(self, challenge: bytes) -> None:
-        """PLAIN's broker has nothing to say."""
+        """With PLAIN, brokers send no challenge."""
         if challenge:
             raise LoginFailed("the broker answered PLAIN with a challenge, which PLAIN does not have")
 
@@ -89,7 +89,7 @@ class ScramLogin:
         self.name = kind.name
         self._kind, self._user, self._password, self._nonce, self._derive = kind, user, password, nonce, derive
         self._first_bare = client_first_bare(user, nonce, has_token=has_token)
-        self._signature: bytes | None = None  # that the broker must send, once we have sent our proof
+        self._signature: bytes | None = None  # the signature expected from the broker, after our proof
 
     def first(self) -> bytes:
         return NO_BINDING + self._first_bare
@@ -132,7 +132,7 @@ class ScramLogin:
 
 
 def nonce_of(drawn: bytes) -> str:
-    """A nonce of random bytes, of which it takes NONCE_CHARS."""
+    """A nonce from the first NONCE_CHARS random bytes."""
     return "".join(_NONCE_ALPHABET[each % len(_NONCE_ALPHABET)] for each in drawn[:NONCE_CHARS])
 
 
@@ -145,7 +145,7 @@ def mechanism_of(
     *,
     has_token: bool = False,
 ) -> Mechanism:
-    """For one login by the mechanism of this name, one of BY_PASSWORD; `drawn` are NONCE_CHARS random bytes."""
+    """The mechanism of this name, one of BY_PASSWORD, for one login; `drawn` are NONCE_CHARS random bytes."""
     if name == PLAIN:
         return PlainLogin(user, password)
     return ScramLogin(KINDS[name], user, password, nonce_of(drawn), derive, has_token=has_token)

@@ -5,8 +5,8 @@
     client-final    c=biws,r=CLIENT-NONCE+SERVER-NONCE,p=PROOF
     server-final    v=SIGNATURE
 
-As in Kafka, passwords are taken as UTF-8 without SASLprep, and channel binding is not offered. A message that is not
-one raises BadScramMessage, whose text never quotes the message: it may hold a secret.
+As in Kafka, passwords are UTF-8 without SASLprep, and channel binding is not offered. An invalid message raises
+BadScramMessage, whose text never quotes the message, because that may contain a secret.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ import re
 from typing import Final, NamedTuple
 
 ITERATIONS_MIN: Final = 4096
-ITERATIONS_MAX: Final = 16_384  # Kafka's bound for what may be stored; computing more would keep a client busy
+ITERATIONS_MAX: Final = 16_384  # Kafka's bound for stored credentials; more would slow clients down
 TOKEN_AUTH: Final = "tokenauth"  # noqa: S105 - an extension of Kafka's: the user is the id of a delegation token
 NO_BINDING: Final = b"n,,"
-MESSAGE_BYTES_MAX: Final = 16 * 1024  # names of Kafka's users have no bound; matching more would take milliseconds
+# Kafka's user names are unbounded; matching longer messages would take milliseconds.
+MESSAGE_BYTES_MAX: Final = 16 * 1024
 
 _NAME = r"(?:[^\x00=,]|=2C|=3D)+"
 _VALUE = r"[^\x00,]+"
@@ -41,7 +42,7 @@ _server_final = re.compile(rf"(?:e=(?P<error>{_VALUE})|v=(?P<signature>{_BASE64}
 
 
 class BadScramMessage(Exception):
-    """The bytes are not the message that is due."""
+    """The bytes are not the expected message."""
 
 
 class ScramKind(NamedTuple):
@@ -58,7 +59,7 @@ KIND_OF: Final = {kind.number: kind for kind in KINDS.values()}
 
 
 class Keys(NamedTuple):
-    """What a server keeps of a password: enough to check a client and to prove itself, not enough to log in."""
+    """The part of a password that a server stores: enough to verify a client and to prove itself, not to log in."""
 
     stored_key: bytes
     server_key: bytes
@@ -67,11 +68,11 @@ class Keys(NamedTuple):
         return "Keys([hidden])"
 
 
-# --- what is computed
+# --- computations
 
 
 def salted_password(kind: ScramKind, password: str, salt: bytes, iterations: int) -> bytes:
-    """Takes milliseconds, which is its purpose: compute it off the event loop."""
+    """Deliberately slow, taking milliseconds: compute it off the event loop."""
     return hashlib.pbkdf2_hmac(kind.digest, password.encode(), salt, iterations)
 
 
@@ -86,7 +87,7 @@ def client_proof(kind: ScramKind, salted: bytes, auth_message: bytes) -> bytes:
 
 
 def is_proof(kind: ScramKind, keys: Keys, auth_message: bytes, proof: bytes) -> bool:
-    """Whether only somebody who knows the password could have computed it."""
+    """Whether the proof was computed with the password."""
     signature = hmac.digest(keys.stored_key, auth_message, kind.digest)
     if len(proof) != len(signature):
         return False
@@ -99,7 +100,7 @@ def server_signature(kind: ScramKind, keys: Keys, auth_message: bytes) -> bytes:
 
 
 def signature_by_salted(kind: ScramKind, salted: bytes, auth_message: bytes) -> bytes:
-    """The server's signature, as a client computes it."""
+    """The server's signature, computed by a client for verification."""
     return hmac.digest(_server_key(kind, salted), auth_message, kind.digest)
 
 
@@ -120,7 +121,7 @@ def _xor(one: bytes, other: bytes) -> bytes:
 
 class ClientFirst(NamedTuple):
     user: str
-    authzid: str  # "" if the client asks for no other identity
+    authzid: str  # "" if the client requests no other identity
     nonce: str
     extensions: dict[str, str]
     binding: bytes  # the GS2 header
@@ -167,7 +168,7 @@ def read_client_final(data: bytes) -> ClientFinal:
 
 
 def read_server_final(data: bytes) -> bytes:
-    """The server's signature. A server that refuses raises BadScramMessage with its word for it."""
+    """The server's signature. If the server refuses, raises BadScramMessage with its error."""
     found = _matched(_server_final, data, "server-final")
     if found["error"] is not None:
         raise BadScramMessage(f"the broker refuses: {found['error']!r}")
@@ -217,5 +218,5 @@ def _encoded(data: bytes) -> str:
 def _decoded(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
-    except binascii.Error:  # the patterns let none through
+    except binascii.Error:  # excluded by the patterns
         raise BadScramMessage("not base64") from None

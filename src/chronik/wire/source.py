@@ -1,4 +1,4 @@
-"""Lines of Python under construction. What both halves of the compiler share."""
+"""Builds Python source code. Shared by the generators of encoders and decoders."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 
 from chronik.wire.notation import NONE, Field, ListOf, Scalar, Struct, Versions
 
-# Objects behind one scalar; small integers and booleans are shared, a records field is a memoryview.
+# Memory for one scalar; small integers and booleans are shared, a records field is a memoryview.
 SCALAR_COST_BYTES = {"boolean": 0, "int8": 0, "uuid": 64, "string": 80, "binary": 48, "records": 208}
-SLOT_COST_BYTES = 12  # a list's own memory per element, its spare room included
+SLOT_COST_BYTES = 12  # a list's memory per element, including spare capacity
 LIST_COST_BYTES = 112  # an empty list that grows by its first element
 
 
 class Source:
-    """Indented lines plus the objects they refer to by name."""
+    """Indented lines, and the objects they refer to by name."""
 
     def __init__(self, beside: Source | None = None) -> None:
-        """`beside` another function of the same message: both see the same names, and no variable is used twice."""
+        """`beside` is another function of the same message: both share names, and no variable is used twice."""
         self.lines: list[str] = []
         self.indent = 0
         self.names: dict[str, Any] = beside.names if beside else {}
@@ -28,7 +28,7 @@ class Source:
         self.lines.append("    " * self.indent + text)
 
     def variable(self, hint: str) -> str:
-        """A name no other variable of this function has."""
+        """A variable name that is unique in this function."""
         return f"{hint}_{next(self._numbers)}"
 
     def name_of(self, thing: Any, hint: str) -> str:
@@ -47,7 +47,7 @@ class Source:
 
 
 class Shape:
-    """How one message class looks at one version."""
+    """One message class at one version."""
 
     def __init__(self, message: type[Struct], version: int) -> None:
         self.message, self.version = message, version
@@ -67,7 +67,7 @@ class Shape:
         return self.version in field.nullable
 
     def null_struct(self, field: Field) -> int:
-        """The byte that stands for a null struct, 1 for a present one: an int8 in its place, a varint in a tag."""
+        """The byte for a null struct (1 means present): an int8 in its place, a varint in a tag."""
         return 0 if self.version in field.tagged else -1
 
     def compact(self, field: Field) -> bool:
@@ -76,7 +76,7 @@ class Shape:
         return self.flexible and (override is None or (override != NONE and self.version in override))
 
     def bytes_min(self, field: Field) -> int:
-        """The least a field can take on the wire: what bounds an element count before anything is allocated."""
+        """The minimum size of a field: it bounds an element count before anything is allocated."""
         return self.kind_bytes_min(field.type, compact=self.compact(field), nullable=self.nullable(field))
 
     def kind_bytes_min(self, kind: Any, *, compact: bool, nullable: bool = False) -> int:
@@ -92,9 +92,9 @@ class Shape:
         return sum(map(self.bytes_min, self.in_place(struct))) + (1 if self.flexible else 0)
 
     def cost_of_many(self, kind: Any) -> tuple[int, int]:
-        """What an array may take: bytes per element, and bytes per three bytes of wire that are left.
+        """The memory of an array: bytes per element, and bytes per three remaining bytes of input.
 
-        Text and blobs of less than two bytes are shared objects, so only as many cost memory as the wire can carry.
+        Strings and blobs of less than two bytes are shared objects, so only as many cost memory as the input can hold.
         """
         if isinstance(kind, Scalar) and kind.name in ("string", "binary"):
             return SLOT_COST_BYTES, SCALAR_COST_BYTES[kind.name]
@@ -103,7 +103,7 @@ class Shape:
         return self.cost_bytes(kind), 0
 
     def cost_bytes(self, kind: Any) -> int:
-        """What an element with empty contents takes in memory, its list slot included (64-bit CPython, rounded up)."""
+        """The memory of an element with empty contents, including its list slot (64-bit CPython, rounded up)."""
         if isinstance(kind, Scalar):
             return SLOT_COST_BYTES + SCALAR_COST_BYTES.get(kind.name, 32)
         if isinstance(kind, ListOf):

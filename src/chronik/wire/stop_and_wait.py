@@ -1,11 +1,11 @@
 """The client side of a Kafka connection with one request in flight, for load generators: nothing is decoded.
 
-Requests are encoded beforehand (`frame_of`), all with the same correlation id, and sent many times. The next request
-is sent only after the last response, so that id is always the one that is due. A response is handed over as bytes.
-Versions are agreed on elsewhere, by a `Peer` to the same cluster.
+Requests are encoded in advance (`frame_of`), all with the same correlation id, and sent many times. The next request is
+sent only after the last response, so that id is always the expected one. A response is returned as bytes. Versions are
+negotiated elsewhere, by a `Peer` to the same cluster.
 
-`SmallResponses` is for responses of a few bytes, which mostly arrive in one piece; it is the cheapest way to take them.
-`LargeResponses` is for responses of megabytes, which are received into memory of their own.
+`SmallResponses` is for responses of a few bytes, which usually arrive in one piece; it is the cheapest receiver.
+`LargeResponses` is for responses of megabytes, which are received into their own memory.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from chronik.wire.notation import Request
 
 CORRELATION_ID: Final = 0
 RESPONSE_BYTES_MAX: Final = 512 << 20
-HEADER_BYTES: Final = 8  # size and correlation id, in front of a response that is not flexible
+HEADER_BYTES: Final = 8  # size and correlation id, before a response that is not flexible
 _header_of: Final = Packing(">ii").unpack_from
 _number_of: Final = Packing(">i").unpack_from
 
@@ -31,7 +31,7 @@ def frame_of(request: Request, version: int, client_id: str) -> bytes:
     return b"".join(parts)
 
 
-@cache  # a fetch is encoded anew for each offset
+@cache  # a fetch needs a new encoding for each offset
 def _call_of(request: type[Request], version: int, client_id: str) -> Call:
     return Call(request, None, version, client_id)
 
@@ -44,10 +44,10 @@ class SmallResponses:
     __slots__ = ("_part",)
 
     def __init__(self) -> None:
-        self._part = b""  # of a response
+        self._part = b""  # part of a response
 
     def received(self, data: bytes) -> bytes | None:
-        """The response with its size in front, once it is whole. Raises Malformed: close the connection."""
+        """The response with its size prefix, once complete. Raises Malformed: close the connection."""
         if self._part:
             data = self._part + data
             self._part = b""
@@ -62,7 +62,7 @@ class SmallResponses:
         if number != CORRELATION_ID:
             raise _foreign(number)
         if len(data) - SIZE_BYTES > size_bytes:
-            raise Malformed("response", SIZE_BYTES + size_bytes, "bytes behind the only response that was asked for")
+            raise Malformed("response", SIZE_BYTES + size_bytes, "bytes after the only expected response")
         self._part = data
         return None
 
@@ -72,10 +72,10 @@ class LargeResponses:
 
     def __init__(self, scratch: memoryview | None = None) -> None:
         self._reader = FrameReader(RESPONSE_BYTES_MAX, scratch=scratch)
-        self.room = self._reader.room  # where the next bytes go
+        self.room = self._reader.room  # buffer for the next bytes
 
     def received(self, count: int) -> memoryview | None:
-        """`count` bytes were put into `room()`: the response without its size, once it is whole. Raises Malformed."""
+        """`count` bytes were put into `room()`. The response without its size, once complete. Raises Malformed."""
         frames = self._reader.received(count)
         if not frames:
             return None

@@ -2,9 +2,9 @@
 
     0 -> 00    -1 -> 01    1 -> 02    -64 -> 7f    64 -> 80 01
 
-Readers take bytes and a position and return the value with the position after it. The end of the data surfaces as
-IndexError, because each caller knows better than this module what was being read; any other fault is a ValueError.
-`records` repeats the one- and two-byte cases in line, and comes here for the rest.
+Readers take bytes and a position and return the value with the position after it. The end of the data raises
+IndexError, because only the caller knows what was being read; any other error is a ValueError. `records` inlines the
+one- and two-byte cases, and calls these functions for the rest.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 VARINT_BYTES_MAX, VARLONG_BYTES_MAX = 5, 10
 
-# Lengths and deltas of real records are small; their encodings are made once. The bound keeps the cache under 2 MiB.
+# Lengths and deltas of real records are small, so their encodings are cached. The bound keeps the cache under 2 MiB.
 _CACHED_BELOW = 8192
 _cache: dict[int, bytes] = {}
 
@@ -48,7 +48,7 @@ def _read_raw(data: bytes, at: int, bytes_max: int) -> tuple[int, int]:
 
 
 def encode_varint(value: int) -> bytes:
-    """An int32 or int64 as zigzag: both have the same bytes, so one writer serves."""
+    """An int32 or int64 as zigzag: both have the same encoding, so one function is enough."""
     encoded = _cache.get(value)
     if encoded is None:
         encoded = _encode(value)

@@ -17,9 +17,14 @@ class ConfluentDriver:
     codecs: Sequence[str] = CODECS
     has_headers = has_timestamps = is_idempotent = True
 
-    def __init__(self, bootstrap: str, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, bootstrap: str, settings: Mapping[str, str] | None = None, group_protocol: str = "classic"
+    ) -> None:
         """`settings` are librdkafka's: those of a login, for example."""
         self._common: dict[str, Any] = {"bootstrap.servers": bootstrap, "log_level": 2, **(settings or {})}
+        self._group: dict[str, Any] = {"group.protocol": "consumer"}  # the coordinator decides about sessions
+        if group_protocol == "classic":
+            self._group = {"session.timeout.ms": 6000}
         self._members = Members()
 
     def produce(
@@ -67,7 +72,7 @@ class ConfluentDriver:
 
     def join(self, member: str, group: str, topic: str) -> None:
         settings = {**self._common, "group.id": group, "auto.offset.reset": "earliest", "enable.auto.commit": False}
-        self._members.start(member, lambda: _Member({**settings, "session.timeout.ms": 6000}, topic))
+        self._members.start(member, lambda: _Member({**settings, **self._group}, topic))
 
     def received(self, member: str) -> list[Seen]:
         return self._members.received(member)

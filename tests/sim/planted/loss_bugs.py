@@ -16,6 +16,7 @@ from chronik.raft.codec import decode_snapshot
 from chronik.raft.driver import RaftNode
 from chronik.raft.probation import Probation
 from chronik.replication.assignment import Replicas
+from chronik.replication.full_replicas import FullReplicas
 from chronik.replication.isr_changes import IsrChanges
 from chronik.replication.lost_replicas import LostReplicas
 from chronik.replication.progress import FollowerProgress, Key
@@ -42,6 +43,17 @@ def nobody_who_is_out_of_sync_is_believed(patch: pytest.MonkeyPatch) -> None:
         return progress.broker_id in (*self.state.isr, *self.state.elr) and surpassed(self, progress)
 
     patch.setattr(Replica, "is_surpassed_by", is_surpassed_by)
+
+
+def a_leader_is_proven_by_the_first_that_agrees(patch: pytest.MonkeyPatch) -> None:
+    """That may be the one that knows less, and the eligible one, which knows more, has to cut its log."""
+    nobody_who_is_out_of_sync_is_believed(patch)
+    patch.setattr(manifest, "require_all", lambda *_args, **_named: None)
+
+    def is_compared(self: Replica) -> bool:
+        return any(each.counted_epoch == self.state.leader_epoch for each in self.followers.values())
+
+    patch.setattr(Replica, "_is_compared", property(is_compared))
 
 
 def missing_journals_are_not_noticed(patch: pytest.MonkeyPatch) -> None:
@@ -158,6 +170,11 @@ def damaged_replicas_wait_for_ever(patch: pytest.MonkeyPatch) -> None:
 
 def laggards_stay_in_sync(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(IsrChanges, "_lags", lambda self, replica, broker_id, now_ns: False)
+
+
+def replicas_without_space_stay_where_they_are(patch: pytest.MonkeyPatch) -> None:
+    """As followers they lag and leave in the end; as leaders they refuse whatever is sent."""
+    patch.setattr(FullReplicas, "met", lambda self, key: None)
 
 
 def silent_brokers_are_never_fenced(patch: pytest.MonkeyPatch) -> None:

@@ -14,10 +14,11 @@ from chronik.coordinator.slot import Slot
 from chronik.metadata import replay
 from chronik.metadata.decisions.elections import Elections
 from chronik.metadata.image import Partition, Topic
+from chronik.replication.coordinator_partition import CoordinatorPartition
 from chronik.replication.fetcher import Fetchers
 from chronik.replication.follower import Follower, Outcome
 from chronik.replication.progress import Key
-from chronik.replication.replica import EPOCH_UNKNOWN, CoordinatorPartition, Replica
+from chronik.replication.replica import EPOCH_UNKNOWN, Replica
 from chronik.runtime.interfaces import Disk
 from chronik.storage import compaction, recovery, verification
 from chronik.storage.log import Log

@@ -3,9 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from chronik.catalogue.defaults import of_broker
 from chronik.runtime.units import MINUTE_MS
+
+
+class MigrationPolicy(StrEnum):
+    """Whether a classic group may become a consumer group, and the other way, while it has members."""
+
+    DISABLED = "disabled"
+    UPGRADE = "upgrade"
+    DOWNGRADE = "downgrade"
+    BIDIRECTIONAL = "bidirectional"
+
+    @property
+    def may_upgrade(self) -> bool:
+        return self in (MigrationPolicy.UPGRADE, MigrationPolicy.BIDIRECTIONAL)
+
+    @property
+    def may_downgrade(self) -> bool:
+        return self in (MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +33,24 @@ class GroupsConfig:
     size_max: int = of_broker("group.max.size")
     initial_rebalance_delay_ms: int = of_broker("group.initial.rebalance.delay.ms")
     offset_metadata_chars_max: int = of_broker("offset.metadata.max.bytes")  # Kafka counts characters, and so do we
+    consumer_session_timeout_ms: int = of_broker("group.consumer.session.timeout.ms")
+    consumer_session_limits: tuple[int, int] = (
+        of_broker("group.consumer.min.session.timeout.ms"),
+        of_broker("group.consumer.max.session.timeout.ms"),
+    )
+    consumer_heartbeat_interval_ms: int = of_broker("group.consumer.heartbeat.interval.ms")
+    consumer_heartbeat_limits: tuple[int, int] = (
+        of_broker("group.consumer.min.heartbeat.interval.ms"),
+        of_broker("group.consumer.max.heartbeat.interval.ms"),
+    )
+    consumer_assignment_interval_ms: int = of_broker("group.consumer.assignment.interval.ms")
+    consumer_assignment_limits: tuple[int, int] = (
+        of_broker("group.consumer.min.assignment.interval.ms"),
+        of_broker("group.consumer.max.assignment.interval.ms"),
+    )
+    consumer_size_max: int = of_broker("group.consumer.max.size")
+    consumer_assignors: tuple[str, ...] = ("uniform", "range")  # the first is the default
+    consumer_migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
     offsets_retention_ms: int = of_broker("offsets.retention.minutes") * MINUTE_MS
     offset_commit_timeout_ms: int = of_broker("offsets.commit.timeout.ms")
     # A member that has not got its id yet cannot heartbeat, so its first join has a deadline of its own. Not a setting.

@@ -1,4 +1,4 @@
-"""The group coordinator as the broker's handlers see it: one method per API, wire structs in and out.
+"""The group coordinator's interface for the broker's handlers: one method per API, wire structs in and out.
 
 A method returns its response, or a future of it when something has to be waited for: other members, or the log. What
 may take long is also there as a computation in pieces (`describing_groups`). A method never raises for what a client
@@ -17,10 +17,13 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, Generic, TypeAlias, TypeVar
 
-from chronik.coordinator.errors import CoordinatorError, NotCoordinator
+from chronik.coordinator.errors import CoordinatorError, MemberRefused, NotCoordinator
 from chronik.coordinator.groups import descriptions, offsets
 from chronik.coordinator.groups.classic.members import join_error, sync_error
 from chronik.coordinator.groups.config import GroupsConfig
+from chronik.coordinator.groups.consumer.describing import describe_group, not_described
+from chronik.coordinator.groups.consumer.heartbeats import refused
+from chronik.coordinator.groups.consumer.regexes import Visible
 from chronik.coordinator.groups.member_memory import MemberMemory
 from chronik.coordinator.groups.pending_offsets import NONE_PENDING
 from chronik.coordinator.groups.requests import Caller
@@ -36,15 +39,20 @@ from chronik.runtime.invariants import check
 from chronik.runtime.pieces import ITEMS_PER_PIECE, Work, at_once
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.internal_topics import OFFSETS_TOPIC
+from chronik.wire.messages.consumer_group_describe import DescribedGroup as ConsumerGroupDescription
+from chronik.wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from chronik.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from chronik.wire.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from chronik.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from chronik.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from chronik.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from chronik.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 from chronik.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from chronik.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from chronik.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
-from chronik.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from chronik.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
 from chronik.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from chronik.wire.records import ControlType
 
@@ -85,7 +93,7 @@ class GroupCoordinator:
         await self._runtime.load(partition)
 
     def unload(self, partition_index: int, leader_epoch: int | None = None) -> None:
-        """It leads it no more (as of `leader_epoch`): everybody who waits is told NOT_COORDINATOR."""
+        """This node no longer leads the partition as of `leader_epoch`. Pending requests fail with NOT_COORDINATOR."""
         self._runtime.unload(partition_index, leader_epoch)
 
     # --- JoinGroup, SyncGroup, Heartbeat, LeaveGroup
@@ -106,7 +114,7 @@ class GroupCoordinator:
             reply(join_error(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id))
         else:
             try:
-                self._carry_out(request.group_id, self._shard(request.group_id).classic.join(request, caller, reply))
+                self._carry_out(request.group_id, self._shard(request.group_id).join(request, caller, reply))
             except CoordinatorError as error:
                 reply(join_error(error.kafka_error))
         return answer.take()
@@ -119,7 +127,7 @@ class GroupCoordinator:
             return sync_error(ErrorCode.INVALID_GROUP_ID)
         answer: _Reply[SyncGroupResponse] = _Reply()
         try:
-            self._carry_out(request.group_id, self._shard(request.group_id).classic.sync(request, answer.give))
+            self._carry_out(request.group_id, self._shard(request.group_id).sync(request, answer.give))
         except CoordinatorError as error:
             return sync_error(error.kafka_error)
         return answer.take()
@@ -128,7 +136,7 @@ class GroupCoordinator:
         if not request.group_id:
             return HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID)
         try:
-            error = self._shard(request.group_id).classic.heartbeat(request)
+            error = self._shard(request.group_id).heartbeat(request)
         except CoordinatorError as failure:
             error = failure.kafka_error
         if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
@@ -140,15 +148,47 @@ class GroupCoordinator:
             return LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
         is_one = caller.version < MANY_LEAVE_SINCE
         leaving = [MemberIdentity(member_id=request.member_id)] if is_one else request.members
+        answer: _Reply[LeaveGroupResponse] = _Reply()
+
+        def left(members: list[MemberResponse], error: ErrorCode) -> None:
+            if error is not ErrorCode.NONE:
+                answer.give(LeaveGroupResponse(error_code=error))
+            elif is_one:
+                answer.give(LeaveGroupResponse(error_code=members[0].error_code))
+            else:
+                answer.give(LeaveGroupResponse(error_code=ErrorCode.NONE, members=members))
+
         try:
-            records, left = self._shard(request.group_id).classic.leave(request.group_id, leaving)
+            self._carry_out(request.group_id, self._shard(request.group_id).leave(request.group_id, leaving, left))
         except CoordinatorError as error:
             return LeaveGroupResponse(error_code=error.kafka_error)
-        if is_one:
-            response = LeaveGroupResponse(error_code=left[0].error_code)
-        else:
-            response = LeaveGroupResponse(error_code=ErrorCode.NONE, members=left)
-        return self._after(request.group_id, records, response, lambda error: LeaveGroupResponse(error_code=error))
+        return answer.take()
+
+    # --- ConsumerGroupHeartbeat, ConsumerGroupDescribe
+
+    def consumer_group_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, caller: Caller, visible: Visible
+    ) -> NowOrLater[ConsumerGroupHeartbeatResponse]:
+        """`visible` says which topics the member may know of: an expression that it subscribes to matches no others."""
+        answer: _Reply[ConsumerGroupHeartbeatResponse] = _Reply()
+        try:
+            self._shard(request.group_id).consumer.heartbeat(request, caller, visible, answer.give)
+        except CoordinatorError as error:
+            return refused(error.kafka_error)
+        return answer.take()
+
+    def consumer_group_describe(self, group_id: str) -> NowOrLater[ConsumerGroupDescription]:
+        """As the group is now, told once that is committed."""
+        answer: _Reply[ConsumerGroupDescription] = _Reply()
+        try:
+            index = self.partition_for(group_id)
+            shard = self._runtime.shard(index)
+            described = describe_group(group_id, shard.groups.get(group_id), shard.consumer)
+            failed = partial(not_described, group_id)
+            self._runtime.when_settled(index, lambda error: answer.give(failed(error) if error else described))
+        except CoordinatorError as error:
+            return not_described(group_id, error.kafka_error)
+        return answer.take()
 
     # --- OffsetCommit, OffsetFetch, OffsetDelete
 
@@ -223,11 +263,15 @@ class GroupCoordinator:
         waiting = dict.fromkeys(self.partition_for(group.group_id) for group in asked) if request.require_stable else {}
         unsettled: set[int] = set()  # partitions whose commits did not get through in time
 
-        def stored(group_id: str) -> descriptions.StoredOffsets:
+        def stored(wanted: OffsetFetchRequestGroup) -> descriptions.StoredOffsets:
+            group_id = wanted.group_id
             index = self.partition_for(group_id)
             if index in unsettled:
                 raise NotCoordinator(OFFSETS_TOPIC, index)  # what older consumers understand as: try again
             shard = self._runtime.shard(index)
+            group = shard.groups.get(group_id)
+            if group is not None and (error := group.may_fetch_offsets(wanted.member_id, wanted.member_epoch)):
+                raise MemberRefused(error, group_id)
             unstable = shard.open_transactions.of(group_id) if request.require_stable else NONE_PENDING
             return shard.offsets.of(group_id), unstable
 

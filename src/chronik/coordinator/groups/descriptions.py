@@ -1,4 +1,4 @@
-"""What is told about groups: DescribeGroups, ListGroups, and the shapes of OffsetFetch answers. Never decides."""
+"""Descriptions of groups: DescribeGroups, ListGroups, and the structure of OffsetFetch responses. Read-only."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ StoredOffsets = tuple[dict[str, offsets.Partitions], Mapping[str, Container[int]
 
 
 def fetch_response(
-    asked: list[OffsetFetchRequestGroup], stored: Callable[[str], StoredOffsets], version: int
+    asked: list[OffsetFetchRequestGroup], stored: Callable[[OffsetFetchRequestGroup], StoredOffsets], version: int
 ) -> Work[OffsetFetchResponse]:
     groups = []
     for group in asked:
@@ -101,10 +101,10 @@ def fetch_response(
 
 
 def _fetch_group(
-    group: OffsetFetchRequestGroup, stored: Callable[[str], StoredOffsets], version: int
+    group: OffsetFetchRequestGroup, stored: Callable[[OffsetFetchRequestGroup], StoredOffsets], version: int
 ) -> Work[OffsetFetchResponseGroup]:
     try:
-        topics = yield from offsets.fetch(*stored(group.group_id), group.topics)
+        topics = yield from offsets.fetch(*stored(group), group.topics)
     except CoordinatorError as error:
         if version >= TOP_LEVEL_ERROR_SINCE:
             return OffsetFetchResponseGroup(group_id=group.group_id, topics=[], error_code=error.kafka_error)

@@ -1,4 +1,4 @@
-"""What every kind of group is to offsets, descriptions and lists. Each kind implements it in a package of its own.
+"""The interface of groups to offsets, descriptions and lists. Each kind implements it in a separate package.
 
 A group answers questions about itself and returns records. It never writes, waits or sets a timer.
 """
@@ -47,6 +47,9 @@ class Group(Protocol):
 
     def may_commit_in_transaction(self, request: OffsetCommitRequest) -> ErrorCode:
         """Whether a transaction may commit offsets on behalf of the member that it names, if it names one."""
+
+    def may_fetch_offsets(self, member_id: str | None, epoch: int) -> ErrorCode:
+        """Whether the sender may read offsets now; None and -1 are an operator, or a client that does not say."""
 
     def may_delete_offsets(self) -> ErrorCode:
         """Whether offsets of topics that nobody reads may be deleted."""

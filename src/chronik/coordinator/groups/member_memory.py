@@ -1,4 +1,4 @@
-"""How much the coordinator remembers of what members of groups have sent: one bound for a member, one for all of them.
+"""Limits the memory for data sent by group members: one bound per member, one for all of them.
 
 A member is remembered for its session time-out after its last sign of life, which may be half an hour, and anybody may
 join any number of groups. Only counts and answers; who has to be refused, and with which error, is `joining`'s and

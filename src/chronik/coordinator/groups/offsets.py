@@ -1,4 +1,4 @@
-"""Committed offsets: what groups have stored, and the decisions about them.
+"""Committed offsets of groups, and the decisions about them.
 
 The store changes by replay alone. Decisions read it and return records; nothing they say counts before it is committed.
 Retention: an offset of a group with members is kept while a member reads its topic. Otherwise it goes

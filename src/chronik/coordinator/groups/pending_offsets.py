@@ -1,4 +1,4 @@
-"""Offsets that open transactions have committed: they count when their transaction does.
+"""Offsets committed in open transactions: they take effect when their transaction commits.
 
 The newest record of a key wins, by its place in the log. So a pending offset counts only if no other commit of the same
 partition, which counts already, stands behind it. Instead of remembering where each stored offset stands in the log,
@@ -92,6 +92,9 @@ class PendingOffsets(OpenTransactions):
     def of(self, group_id: str) -> Mapping[str, Mapping[int, Producers]]:
         """The topics and partitions of which a transaction has committed offsets in the group."""
         return self._groups.get(group_id, NONE_PENDING)
+
+    def groups(self) -> list[str]:
+        return list(self._groups)
 
     # --- decisions
 

@@ -1,24 +1,38 @@
 """The state of one partition of `__consumer_offsets`: its groups and their offsets.
 
-Holds the groups and hands each record and each request to the protocol it belongs to; `classic` is the only one so far.
+Holds the groups and hands each record and each request to the protocol it belongs to: `classic` or `consumer`.
 Offsets, and the end of groups, are the same for all kinds. A group exists while it is in the log, has offsets, or has
 somebody who joins it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import cast
+from typing import Final, cast
 
 from chronik.coordinator.groups import offsets
+from chronik.coordinator.groups.classic.members import JoinReply, SyncReply, join_error
 from chronik.coordinator.groups.classic.protocol import ClassicProtocol
 from chronik.coordinator.groups.config import GroupsConfig
+from chronik.coordinator.groups.consumer.classic_members import ClassicMembers, LeaveReply
+from chronik.coordinator.groups.consumer.group import ConsumerGroup
+from chronik.coordinator.groups.consumer.protocol import ConsumerProtocol
+from chronik.coordinator.groups.consumer.records import RECORD_TYPES as CONSUMER_RECORD_TYPES
 from chronik.coordinator.groups.group import Group
 from chronik.coordinator.groups.member_memory import MemberMemory
 from chronik.coordinator.groups.pending_offsets import PendingOffsets
 from chronik.coordinator.groups.records import RECORD_TYPES, offset_removed
-from chronik.coordinator.shard import CoordinatorRecord, OnWritten, Writer, ignore
+from chronik.coordinator.groups.requests import Caller
+from chronik.coordinator.shard import (
+    NOTHING_TO_WRITE,
+    CoordinatorRecord,
+    Decision,
+    OnWritten,
+    RecordType,
+    Writer,
+    ignore,
+)
 from chronik.coordinator.timers import Timers
 from chronik.metadata.delta import Changes
 from chronik.metadata.image import Image
@@ -32,6 +46,9 @@ from chronik.wire.messages.group_records import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+from chronik.wire.messages.heartbeat import HeartbeatRequest
+from chronik.wire.messages.join_group import JoinGroupRequest
+from chronik.wire.messages.leave_group import MemberIdentity
 from chronik.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from chronik.wire.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -39,13 +56,14 @@ from chronik.wire.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
+from chronik.wire.messages.sync_group import SyncGroupRequest
 
 REMOVALS_PER_BATCH = 1_000  # removals need not be one atomic batch, and a batch has a size limit
 OFFSETS_PER_SLICE = 2_000  # looked at before an expiry lets other work have its turn
 
 
 class GroupShard:
-    record_types = RECORD_TYPES
+    record_types: Final[Mapping[int, RecordType]] = {**RECORD_TYPES, **CONSUMER_RECORD_TYPES}
 
     def __init__(
         self,
@@ -62,7 +80,10 @@ class GroupShard:
         self.groups: dict[str, Group] = {}
         self.open_transactions = PendingOffsets(self._ensure_group)
         self.offsets = offsets.OffsetStore()
-        self.classic = ClassicProtocol(self.groups, config, clock, randomness, writer, timers, memory or MemberMemory())
+        memory = memory or MemberMemory()
+        self.classic = ClassicProtocol(self.groups, config, clock, randomness, writer, timers, memory)
+        self.consumer = ConsumerProtocol(self.groups, config, clock, randomness, writer, timers, memory, self.classic)
+        self.classic_members = ClassicMembers(self.consumer)
 
     # --- what the runtime asks for
 
@@ -78,6 +99,8 @@ class GroupShard:
         elif type(key) is GroupMetadataKey:
             metadata = cast("GroupMetadataValue | None", record.value)
             self.classic.replay(key.group, metadata, has_offsets=self._has_offsets(key.group))
+        else:
+            self.consumer.replay(key.group_id, record)  # type: ignore[attr-defined]
 
     def _has_offsets(self, group_id: str) -> bool:
         return bool(self.offsets.of(group_id) or self.open_transactions.of(group_id))
@@ -88,13 +111,18 @@ class GroupShard:
             self.classic.add(group_id)
 
     def loaded(self) -> None:
+        for group_id in [*self.offsets.groups(), *self.open_transactions.groups()]:
+            self._ensure_group(group_id)  # a group that had these offsets was removed, and they were not
         self.classic.loaded()
+        self.consumer.loaded()
 
     def unloaded(self) -> None:
         self.classic.unloaded()
+        self.consumer.unloaded()
 
     def image_changed(self, image: Image, changes: Changes) -> None:
         """Forgets what was committed for topics that were deleted."""
+        self.consumer.image_changed(image, changes)
         for topic in changes.topics_removed:
             # After what is on its way: a commit that was admitted before the deletion is not seen otherwise.
             self._writer.when_settled(partial(self._forget_topic, topic.name, topic.topic_id))
@@ -114,6 +142,45 @@ class GroupShard:
             is_last = start + REMOVALS_PER_BATCH >= len(records)
             part = records[start : start + REMOVALS_PER_BATCH]
             self._writer.write(part, written if is_last else ignore)
+
+    # --- members of the classic protocol, in a group of either kind
+
+    def join(self, request: JoinGroupRequest, caller: Caller, reply: JoinReply) -> Decision:
+        group = self.groups.get(request.group_id)
+        if type(group) is ConsumerGroup and (group.members or request.member_id):
+            if group.members:
+                self.classic_members.join(group, request, caller, reply)
+            else:
+                reply(join_error(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id))
+            return NOTHING_TO_WRITE
+        if type(group) is ConsumerGroup and not self._writer.write(group.removal(), ignore):
+            reply(join_error(ErrorCode.COORDINATOR_NOT_AVAILABLE, request.member_id))
+            return NOTHING_TO_WRITE
+        return self.classic.join(request, caller, reply)
+
+    def sync(self, request: SyncGroupRequest, reply: SyncReply) -> Decision:
+        group = self.groups.get(request.group_id)
+        if type(group) is not ConsumerGroup:
+            return self.classic.sync(request, reply)
+        self.classic_members.sync(group, request, reply)
+        return NOTHING_TO_WRITE
+
+    def heartbeat(self, request: HeartbeatRequest) -> ErrorCode:
+        group = self.groups.get(request.group_id)
+        if type(group) is ConsumerGroup:
+            return self.classic_members.heartbeat(group, request)
+        return self.classic.heartbeat(request)
+
+    def leave(self, group_id: str, leaving: Sequence[MemberIdentity], reply: LeaveReply) -> Decision:
+        group = self.groups.get(group_id)
+        if type(group) is ConsumerGroup:
+            self.classic_members.leave(group, leaving, reply)
+            return NOTHING_TO_WRITE
+        records, left = self.classic.leave(group_id, leaving)
+        if not records:
+            reply(left, ErrorCode.NONE)
+            return NOTHING_TO_WRITE
+        return Decision(records, partial(reply, left))
 
     # --- offsets
 
@@ -221,6 +288,8 @@ class GroupShard:
                 commits.setdefault(key.group, set()).add((key.topic, key.partition))
             elif isinstance(key, GroupMetadataKey):
                 busy.add(key.group)
+            else:
+                busy.add(key.group_id)  # type: ignore[attr-defined]
         return busy, commits
 
 

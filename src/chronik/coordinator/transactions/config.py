@@ -1,4 +1,4 @@
-"""The limits of the transaction coordinator, as the broker's settings give them."""
+"""The limits of the transaction coordinator, from the broker's settings."""
 
 from __future__ import annotations
 

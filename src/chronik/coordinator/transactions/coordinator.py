@@ -1,4 +1,4 @@
-"""The transaction coordinator as the broker's handlers see it: one method per API.
+"""The transaction coordinator's interface for the broker's handlers: one method per API.
 
 A method never raises for what a client did: every error is a code. A transactional id lives in the partition of
 `__transaction_state` that `partition_for` says. If this node does not lead it, the answer is NOT_COORDINATOR; while it

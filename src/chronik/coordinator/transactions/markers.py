@@ -1,4 +1,4 @@
-"""The markers that end a transaction in its partitions, as the coordinator orders them.
+"""The markers that the coordinator requests to end a transaction in its partitions.
 
 The coordinator decides first and writes markers afterwards. A decision in the log is final, so every partition must get
 its marker. `broker/transaction_markers.py` finds the leaders, retries until each marker is committed, and reports each

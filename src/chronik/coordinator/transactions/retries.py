@@ -1,4 +1,4 @@
-"""What the log of a shard refused, tried again: one at a time, until the log takes something.
+"""Retries writes that a shard's log refused: one at a time, until the log accepts one.
 
 A log refuses for a reason that holds for all ids of the shard, such as too few replicas or a full disk. If each of many
 thousand ids tried again by itself, the node would do little else, and the replicas that the log waits for could not

@@ -1,4 +1,4 @@
-"""What each request makes of a transaction. Pure functions: a value and a request in, a new value or an error out.
+"""The effect of each request on a transaction. Pure functions: a value and a request in, a new value or an error out.
 
 The order of the checks is Kafka's, because clients react to the first error. `is_pending` says that the transaction
 waits for its own last transition: a record that is not committed yet, or markers that are being written. The caller

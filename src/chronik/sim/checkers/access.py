@@ -1,12 +1,12 @@
-"""Invariant 24: every request is allowed or denied as the ACLs say, every login accepted or refused as the users
-and delegation tokens are, and a produce is slowed down as the quotas say.
+"""Invariant 24: every request is allowed or denied according to the ACLs, every login accepted or refused according to
+the users and delegation tokens, and every produce throttled according to the quotas.
 
-Judged twice, by a model that shares no code with the product (`access_model`). What a node answers must follow from
-metadata that the node had while it was asked. And it must follow from metadata that the cluster had then, or at most a
-session timeout earlier: so old may a node's metadata become before it asks the quorum's leader.
+Judged twice, by a model that shares no code with the product (`access_model`). A node's answer must follow from
+metadata that the node had during the request. It must also follow from metadata that the cluster had then, or at most a
+session timeout earlier: a node's metadata may become that old before the node asks the quorum's leader.
 
-Clients note their questions in the history: kind `ask`, value an Asked, OK if the node did not deny, REFUSED if it did;
-for a produce the result is a Produced. Logins: kind `log in`, value a Tried, OK or REFUSED.
+Clients record their requests in the history: kind `ask`, value an Asked, OK if the node did not deny, REFUSED if it
+did; for a produce the result is a Produced. Logins: kind `log in`, value a Tried, OK or REFUSED.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ from chronik.sim.world import World
 
 ASK: Final = "ask"
 LOG_IN: Final = "log in"
-TINY_RATE: Final = 100  # bytes per second; of the two rates of the scenario one is far below it, one far above
+TINY_RATE: Final = 100  # bytes per second; one of the scenario's two rates is far below, one far above
 SESSION_MS: Final = 3000  # broker.session.timeout.ms of the scenario
-# A change counts from when a first node shows it, and holds for all who have a lease when it is acknowledged, which is
-# a round trip later. Nodes look at their lease ten times a second.
+# A change counts from when a first node shows it, and applies to all lease holders once it is acknowledged, a round
+# trip
+# later. Nodes check their lease ten times a second.
 SLACK_MS: Final = 1500
-CLOCK_NS: Final = 2_000 * NS_PER_MS  # by which clocks of nodes differ from the world's
+CLOCK_NS: Final = 2_000 * NS_PER_MS  # maximum difference between node clocks and the world's
 
 
 class Asked(NamedTuple):
@@ -45,7 +46,7 @@ class Asked(NamedTuple):
 
 
 class Tried(NamedTuple):
-    """A login: the name, and the key that is stored for the password that was tried."""
+    """A login: the user name, and the stored key that belongs to the password used."""
 
     user: str
     password: str
@@ -53,7 +54,7 @@ class Tried(NamedTuple):
 
 
 class TriedToken(NamedTuple):
-    """A login with a delegation token and its right secret."""
+    """A login with a delegation token and its correct secret."""
 
     token_id: str
 
@@ -64,11 +65,11 @@ class Produced(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """What decides about requests and logins, as plain values."""
+    """The metadata that decides requests and logins, as plain values."""
 
     rules: AccessRules
     stored_keys: Mapping[str, bytes]  # by user
-    rates: Mapping[str | None, float]  # of produce, by user; None: of users without a rate of their own
+    rates: Mapping[str | None, float]  # produce quota by user; None: users without their own quota
     token_ends_ms: Mapping[str, int]  # by id, wall time
 
 
@@ -76,7 +77,7 @@ NO_FACTS: Final = Facts(NO_ACCESS_RULES, {}, {}, {})
 
 
 class Held(NamedTuple):
-    """Facts, and from when on they held."""
+    """Facts, and the time from which they applied."""
 
     since_ns: int
     facts: Facts
@@ -87,7 +88,7 @@ class AsTheNodeKnew(Checker):
 
     def __init__(self, world: World, cluster: SimCluster, history: History) -> None:
         super().__init__(world, cluster, history)
-        self._held: dict[str, list[Held]] = {}  # by host
+        self._held: dict[str, list[Held]] = {}  # host: its facts
         self._seen: dict[str, tuple[object, ...]] = {}
 
     def saw_image(self, machine: SimMachine, image: Image) -> None:
@@ -110,7 +111,7 @@ class AsTheClusterSays(Checker):
     def __init__(self, world: World, cluster: SimCluster, history: History) -> None:
         super().__init__(world, cluster, history)
         self._held = [Held(0, NO_FACTS)]
-        self._version = 0  # of the newest image that any node has shown
+        self._version = 0  # version of the newest image seen on any node
 
     def saw_image(self, machine: SimMachine, image: Image) -> None:
         if image.version <= self._version:
@@ -142,7 +143,7 @@ def judged(history: History) -> Iterable[Operation]:
 
 
 def during(held: list[Held], since_ns: int, until_ns: int) -> list[Facts]:
-    """All facts that held at some moment of that time, both ends included."""
+    """All facts that applied at some moment of the interval, both ends included."""
     ends = [*(each.since_ns for each in held[1:]), None]
     return [
         each.facts
@@ -169,8 +170,8 @@ def judge(checker: Checker, operation: Operation, candidates: list[Facts]) -> No
 
 
 def token_answers(facts: Facts, operation: Operation) -> set[bool]:
-    """Whether a token that these facts hold has expired is decided by the clock of the node, so near its end both will
-    do."""
+    """The allowed answers. The node's clock decides whether a known token has expired, so near its end both are
+    allowed."""
     ends_ms = facts.token_ends_ms.get(operation.value.token_id)
     if ends_ms is None:
         return {False}
@@ -181,7 +182,7 @@ def token_answers(facts: Facts, operation: Operation) -> set[bool]:
 
 
 def judge_wait(checker: Checker, operation: Operation, candidates: list[Facts]) -> None:
-    """A user without a quota never waits. One whose quota is a byte per second always does, once a batch is stored."""
+    """A user without a quota is never throttled. A quota of one byte per second always throttles a stored batch."""
     if not isinstance(operation.result, Produced):
         return
     user = operation.value.principal.removeprefix("User:")

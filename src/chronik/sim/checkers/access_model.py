@@ -1,6 +1,6 @@
-"""Who may do what, from rules, in the plainest way: every rule is looked at for every question.
+"""Authorization by rules, as simple as possible: evaluates every rule for every question.
 
-A second opinion on `chronik.security.deciding`, written from Kafka's documentation and sharing nothing with that code.
+Cross-checks `chronik.security.deciding`. Written from Kafka's documentation, and shares no code with it.
 """
 
 from __future__ import annotations

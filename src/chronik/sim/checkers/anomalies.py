@@ -1,15 +1,15 @@
-"""What can be wrong with a history of transactions: the anomalies of Jepsen's Kafka workload, found by pure functions.
+"""Anomalies in a history of transactions, as defined by Jepsen's Kafka workload. Pure functions.
 
-A history is a plain value. The simulator or processes of real clients record it. It says what each
-transaction sent and read, how it ended, what readers of committed records got, and what the partitions hold in the end.
-Every value is sent once, so a value names its writer.
+A history is a plain value, recorded by the simulator or by processes of real clients. It holds what each transaction
+sent and read, how it ended, what readers of committed records received, and the final contents of the partitions. Every
+value is sent once, so a value identifies its writer.
 
-Kafka does not isolate writers from each other: records of two transactions may alternate in a partition, and do so in
-different orders in two partitions. So two kinds are found and allowed: cycles of write-write dependencies (G0), and
-cycles of write-read dependencies that need a write-write one (G1C_WITH_WW). Two others are not looked for. Records of
-another transaction between those that one has sent (Jepsen's int-send-skip) are normal. A reader whose partitions are
-assigned by a group may skip and go back between its polls (poll-skip, nonmonotonic-poll), because of rebalances; so a
-poll without a known start is judged by itself.
+Kafka does not isolate writers from each other: records of two transactions may alternate in a partition, in different
+orders in two partitions. So two anomalies are detected but allowed: cycles of write-write dependencies (G0), and cycles
+of write-read dependencies that need a write-write one (G1C_WITH_WW). Two others are not checked. Records of another
+transaction between those of one transaction (Jepsen's int-send-skip) are normal. A reader whose partitions a group
+assigns may skip and go back between polls (poll-skip, nonmonotonic-poll) because of rebalances; so a poll without a
+known start is judged by itself.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ WW, WR = "ww", "wr"
 
 
 class Outcome(Enum):
-    COMMITTED = "committed"  # and acknowledged
+    COMMITTED = "committed"  # committed and acknowledged
     ABORTED = "aborted"
-    UNKNOWN = "unknown"  # the answer was lost: all of it counts, or nothing
+    UNKNOWN = "unknown"  # the answer was lost: all of it is visible, or nothing
 
 
 class Kind(Enum):
@@ -60,28 +60,28 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True)
 class Poll:
-    """What one call gave to a reader of committed records."""
+    """The records that one poll returned to a reader of committed records."""
 
     reader: str
     records: Sequence[Seen]
-    begins: Mapping[str, int] | None = None  # by partition: the offset that was asked for; None: a group's choice
-    returned: int | None = None  # when, on the clock of `Transacted.commit_asked`; None: not recorded
+    begins: Mapping[str, int] | None = None  # partition: requested offset; None: chosen by a group
+    returned: int | None = None  # time, on the clock of `Transacted.commit_asked`; None: not recorded
 
 
 @dataclass(frozen=True)
 class Transacted:
     name: str
     outcome: Outcome
-    sent: Sequence[str]  # in the order of sending
-    polls: Sequence[Poll] = ()  # inside of the transaction
-    commit_asked: int | None = None  # when the commit was first asked for; None: never, or not recorded
+    sent: Sequence[str]  # in sending order
+    polls: Sequence[Poll] = ()  # inside the transaction
+    commit_asked: int | None = None  # when the commit was first requested; None: never, or not recorded
 
 
 @dataclass(frozen=True)
 class TransactionHistory:
     transactions: Sequence[Transacted]
-    logs: Mapping[str, Mapping[int, str]]  # by partition and offset: what readers of committed records find in the end
-    polls: Sequence[Poll] = ()  # outside of transactions
+    logs: Mapping[str, Mapping[int, str]]  # partition: {offset: value} for readers of committed records, at the end
+    polls: Sequence[Poll] = ()  # outside transactions
 
     @property
     def all_polls(self) -> Iterator[Poll]:
@@ -99,7 +99,7 @@ class Anomaly(NamedTuple):
 
 
 def anomalies(history: TransactionHistory) -> list[Anomaly]:
-    """All that are not allowed."""
+    """All anomalies that are not allowed."""
     return [each for each in every_anomaly(history) if each.kind not in ALLOWED]
 
 
@@ -193,7 +193,7 @@ def _cycles(history: TransactionHistory, writers: Mapping[str, Transacted]) -> I
 
 
 def _write_edges(history: TransactionHistory, writers: Mapping[str, Transacted]) -> Iterator[Edge]:
-    """Of each partition: from a transaction to the one whose record stands next."""
+    """For each partition: edges from a transaction to the one with the next record."""
     for partition, values in sorted(history.logs.items()):
         before: tuple[int, Transacted] | None = None
         for offset, value in sorted(values.items()):
@@ -207,7 +207,7 @@ def _write_edges(history: TransactionHistory, writers: Mapping[str, Transacted])
 
 
 def _read_edges(history: TransactionHistory, writers: Mapping[str, Transacted]) -> Iterator[Edge]:
-    """From the writer of a record to each transaction that read it and counts."""
+    """Edges from the writer of a record to each transaction that read it and is visible."""
     standing = {value for values in history.logs.values() for value in values.values()}
     for reader in history.transactions:
         counts = reader.outcome is Outcome.COMMITTED or any(value in standing for value in reader.sent)

@@ -1,8 +1,7 @@
 """23: a node holds no more memory for its clients than its budget, whatever they send and however slowly they read.
 
-What it holds is counted by itself, except for what it has written to connections whose peers do not read: that is
-counted here, by the simulated sockets. How long a callback may hold the loop, the other half of 23, is the machine's to
-tell (`cluster`): its meter knows.
+The node counts its own memory, except for data written to connections whose peers do not read: the simulated sockets
+count that. The other half of 23, how long a callback may block the loop, is checked by the machine's meter (`cluster`).
 """
 
 from __future__ import annotations
@@ -12,8 +11,8 @@ from chronik.sim.checkers.interface import Checker
 from chronik.sim.checkers.partitions import node_of
 from chronik.sim.cluster import SimMachine
 
-BESIDE_BYTES = 8 << 20  # beside the budget: what a socket takes before its writer is told to stop, a frame, a batch
-OBJECTS_BYTES = HUGE_AT_ONCE * REQUEST_OBJECT_BYTES_MAX  # what large requests are decoded into before it is counted
+BESIDE_BYTES = 8 << 20  # beyond the budget: what a socket accepts before its writer pauses, a frame, a batch
+OBJECTS_BYTES = HUGE_AT_ONCE * REQUEST_OBJECT_BYTES_MAX  # objects decoded from large requests before they are counted
 
 
 class MemoryBounds(Checker):

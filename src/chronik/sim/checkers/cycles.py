@@ -1,7 +1,7 @@
 """Cycles in a graph of dependencies between transactions. Pure functions; edges carry the words that explain them.
 
-Components are found by Tarjan's algorithm, without recursion, because a history has thousands of transactions. Of each
-component one short cycle is told, not all of them: one is enough to look into.
+Tarjan's algorithm finds the components, without recursion, because a history has thousands of transactions. Each
+component is reported by one short cycle, which is enough to investigate.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ class Edge(NamedTuple):
     words: str  # why the target depends on the source
 
 
-Graph = Mapping[str, Sequence[Edge]]  # by source
+Graph = Mapping[str, Sequence[Edge]]  # source: edges
 
 
 def graph_of(edges: Iterable[Edge]) -> dict[str, list[Edge]]:
-    """At most one edge of each kind between two transactions, the first one. Those to itself are no dependencies."""
+    """At most one edge of each kind between two transactions, the first one. Self-edges are not dependencies."""
     made: dict[str, dict[tuple[str, str], Edge]] = {}
     for edge in edges:
         if edge.source != edge.target:
@@ -31,12 +31,12 @@ def graph_of(edges: Iterable[Edge]) -> dict[str, list[Edge]]:
 
 
 def cycles(graph: Graph) -> list[list[Edge]]:
-    """A short cycle of each strongly connected component, as the edges around it."""
+    """A short cycle of each strongly connected component, as its edges."""
     return [_around(graph, component) for component in components(graph) if len(component) > 1]
 
 
 def cycles_with(graph: Graph, kind: str) -> list[list[Edge]]:
-    """As `cycles`, of the components that have a cycle through an edge of this kind."""
+    """Like `cycles`, for components that have a cycle through an edge of this kind."""
     found = []
     for component in components(graph):
         inside = (edge for node in sorted(component) for edge in graph.get(node, ()) if edge.target in component)
@@ -48,7 +48,7 @@ def cycles_with(graph: Graph, kind: str) -> list[list[Edge]]:
 
 def components(graph: Graph) -> Iterator[set[str]]:
     """The strongly connected components (Tarjan 1972), single transactions included."""
-    numbers: dict[str, int] = {}  # in the order of discovery
+    numbers: dict[str, int] = {}  # discovery order
     lowest: dict[str, int] = {}  # the earliest one on the stack that can be reached
     stack: list[str] = []
     on_stack: set[str] = set()
@@ -99,7 +99,7 @@ def _around(graph: Graph, component: set[str]) -> list[Edge]:
 
 
 def _way(graph: Graph, start: str, end: str, within: set[str]) -> list[Edge]:
-    """The shortest way from one to the other, of at least one edge. There is one in a strongly connected component."""
+    """The shortest path of at least one edge. A strongly connected component always has one."""
     reached: dict[str, Edge] = {}
     queue = deque([start])
     while queue:

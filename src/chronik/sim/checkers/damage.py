@@ -1,7 +1,7 @@
-"""Invariant 22: a batch whose CRC does not hold is never served, and never cut in silence where it was committed.
+"""Invariant 22: a batch with an invalid CRC is never served, and never truncated silently if it was committed.
 
-The first by what readers were given. The second by what a process finds when it starts: of every log at least as much
-as the process before it held durably and knew to be committed, damaged or not.
+The first is judged by what readers received. The second by what a process finds at its start: at least as much of every
+log as the previous process held durably and knew to be committed, damaged or not.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ class DamageIsNotServed(Checker):
 
 
 class DamageIsReal(Checker):
-    """Whoever takes a sound log for a damaged one gives up a good copy, and the bug that made it look so is mended
-    before anybody sees it."""
+    """A node that mistakes a sound log for a damaged one discards a good copy, and repair hides the bug behind it."""
 
     name = "22 only what was damaged counts as damaged"
 
@@ -50,18 +49,18 @@ class CommittedIsKept(Checker):
 
     def __init__(self, world: World, cluster: SimCluster, history: History) -> None:
         super().__init__(world, cluster, history)
-        self._marks: dict[int, dict[tuple[bytes, int], int]] = {}  # by node and partition: committed and durable there
-        self._starts: dict[int, int] = {}  # by node: which start was looked at
+        self._marks: dict[int, dict[tuple[bytes, int], int]] = {}  # node: {partition: committed and durable end}
+        self._starts: dict[int, int] = {}  # node: last start examined
         self._wipes: dict[int, int] = {}
-        self._images: dict[int, Image] = {}  # by node: the last that was looked at
-        self._versions: dict[bytes, int] = {}  # by topic: the earliest version of the image that is known to have it
+        self._images: dict[int, Image] = {}  # node: last image examined
+        self._versions: dict[bytes, int] = {}  # topic id: earliest image version known to have it
 
     def ending(self, machine: SimMachine) -> None:
-        self._see_image(machine)  # it may end in the middle of what a new image made it do
+        self._see_image(machine)  # it may be killed while it applies a new image
         marks = self._marks.setdefault(machine.node_id, {})
         for key, replica in replicas_of(machine).items():
             mark = min(replica.high_watermark, replica.log.durable_offset)
-            # A damaged log is cut on purpose, once the cluster relies on others; it may end before all is copied again.
+            # A damaged log is truncated on purpose once others hold everything; it may end before all is copied again.
             marks[key] = mark if replica.mended_count else max(mark, marks.get(key, 0))
 
     def starting(self, machine: SimMachine) -> None:
@@ -94,8 +93,8 @@ class CommittedIsKept(Checker):
         self._forget_gone(machine.node_id, image)
 
     def _forget_gone(self, node_id: int, image: Image) -> None:
-        """A replica that a node was told to give up may be gone, and begin anew when it is to come back. So may those
-        of a topic that was deleted; an image that lacks it and is older tells nothing of that."""
+        """A replica that was removed from a node may be deleted, and restart empty when it is added again. The same
+        applies to deleted topics; an older image that lacks a topic proves nothing."""
         marks = self._marks.get(node_id, {})
         for topic_id, index in list(marks):
             topic = image.topic(topic_id)

@@ -1,10 +1,10 @@
-"""Invariant 3: what any node takes for committed is on the platters of a majority at that moment, or was until a disk
-was lost; it is one entry, no other is ever committed at its index; and a leader commits by an entry of its own term.
+"""Invariant 3: an entry that a node considers committed is on the platters of a majority at that moment, or was until a
+disk was lost. No other entry is ever committed at its index. A leader commits by an entry of its own term.
 
-Whose majority: that of the members in force. A change of members is in force once it is applied, so it is committed by
-those before it. What is committed together with it may be so by either: a look does not show which came first. A leader
-that has begun again may not know yet that the last change was committed: its term's first entry may be committed by
-those before that change, and any two such majorities have a node in common.
+The majority is that of the current members. A membership change takes effect when it is applied, so the previous
+members commit it. Entries committed together with it may have either majority, since one observation does not show the
+order. A restarted leader may not know that the last change was committed: the previous members may then commit the
+first entry of its term. Any two such majorities share a node.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ class DurableCommit(Checker):
 
     def __init__(self, world: World, cluster: SimCluster, history: History) -> None:
         super().__init__(world, cluster, history)
-        self._committed: dict[int, tuple[int, int]] = {}  # by index: term and checksum of the entry
-        self._members: dict[int, Membership] = {}  # by node: in force when it was last looked at
-        self._before: dict[Membership, Membership] = {}  # of each that a change led to
+        self._committed: dict[int, tuple[int, int]] = {}  # index: (term, checksum) of the entry
+        self._members: dict[int, Membership] = {}  # node: members when last observed
+        self._before: dict[Membership, Membership] = {}  # members: the members before the change to them
 
     def started(self, machine: SimMachine, raft: RaftNode, now: Quorum) -> None:
-        # One that leads at the first look was the only voter when it began; it may have let others in since.
+        # A leader at the first observation was the only voter when it started; it may have added members since.
         began_alone = Membership(voters=(machine.node_id,), learners=())
         self._members[machine.node_id] = began_alone if now.role is Role.LEADER else raft.members
 
@@ -41,7 +41,7 @@ class DurableCommit(Checker):
             return
         entries = raft._core.log.entries(before.committed + 1, 1 << 62, now.committed + 1)
         if not entries:
-            return  # by a snapshot: its entries were judged when somebody first committed them
+            return  # by a snapshot: its entries were checked when a node first committed them
         newest = change = None
         for entry in entries:
             found = (entry.term, zlib.crc32(entry.data))
@@ -58,7 +58,7 @@ class DurableCommit(Checker):
         if newest is None:
             return
         if now.role is Role.LEADER and newest.term != now.term:
-            # Counted by itself it could still be overwritten by a later leader; only one of the own term carries it.
+            # Counting alone does not commit it: a later leader could overwrite it. An own-term entry after it does.
             self.violated(f"node {machine.node_id} leads term {now.term} and commits an entry of term {newest.term}")
         if change is not None:
             self._require_majority(machine, change, members)

@@ -1,4 +1,4 @@
-"""Invariant 2: what the disk holds of term and commit never goes back, whatever happens to the process."""
+"""Invariant 2: the durable term and commit index never decrease, whatever happens to the process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class DurableProgress(Checker):
     def starting(self, machine: SimMachine) -> None:
         if machine.wipes > self._wipes.get(machine.node_id, 0):
             self._wipes[machine.node_id] = machine.wipes
-            self._seen.pop(machine.node_id, None)  # there is nothing left to go back from
+            self._seen.pop(machine.node_id, None)  # the disk is empty, so nothing can decrease
 
     def started(self, machine: SimMachine, raft: RaftNode, now: Quorum) -> None:
         term, commit = self._seen.get(machine.node_id, (0, 0))

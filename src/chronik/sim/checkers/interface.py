@@ -1,6 +1,6 @@
-"""What a checker is: something that looks on while a world runs, or judges its history in the end, and never acts.
+"""The interface of checkers: they observe a running world, or judge its history at the end, and never act.
 
-A checker that finds its invariant broken tells the world, which ends the run.
+A checker whose invariant is broken reports it to the world, which ends the run.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from chronik.sim.world import World
 
 
 class Quorum(NamedTuple):
-    """What can be seen of one node's part in the quorum at one moment."""
+    """The observable Raft state of one node at one moment."""
 
     term: int
     vote: int
@@ -30,34 +30,34 @@ NOTHING_SEEN = Quorum(0, 0, Role.FOLLOWER, 0, 0, 0)
 
 
 class Checker:
-    """Base of all: each overrides what it needs to see."""
+    """Base of all checkers; override the events that you need."""
 
     name: str
-    judges_unfinished = False  # `finish` may also be called for a run that ended early, in the middle of anything
+    judges_unfinished = False  # `finish` also works for a run that ended early, at any point
 
     def __init__(self, world: World, cluster: SimCluster, history: History) -> None:
         self.world, self.cluster, self.history = world, cluster, history
 
     def starting(self, machine: SimMachine) -> None:
-        """A process is about to start: the disk is as the last one, or a power cut, left it."""
+        """A process is about to start. The disk is as the last process or a power cut left it."""
 
     def ending(self, machine: SimMachine) -> None:
-        """Its process is about to be gone, perhaps in the middle of what it does; it can still be looked at."""
+        """Its process is about to be killed, at any point; its state can still be read."""
 
     def started(self, machine: SimMachine, raft: RaftNode, now: Quorum) -> None:
-        """A process has recovered its part in the quorum; `now` is what it begins with."""
+        """A process has recovered its Raft state; `now` is its initial state."""
 
     def changed(self, machine: SimMachine, raft: RaftNode, before: Quorum, now: Quorum) -> None:
-        """Something of it is different after a callback of this process."""
+        """The Raft state changed in a callback of this process."""
 
     def saw_image(self, machine: SimMachine, image: Image) -> None:
-        """A callback has replaced the metadata image of this process. Also called for its first image."""
+        """A callback replaced the metadata image of this process. Also called for its first image."""
 
     def looked(self, machine: SimMachine) -> None:
-        """After every callback of a process, whatever it did. Only who overrides this is called, so it may be dear."""
+        """Called after every callback of a process, but only if overridden, so it may be expensive."""
 
     def finish(self) -> None:
-        """The run is over: every machine is up, all is healed, nobody asks any more."""
+        """The run is over: every machine is up, all faults are healed, clients are done."""
 
     def violated(self, what: str) -> None:
         self.world.violated(self.name, what)

@@ -1,8 +1,8 @@
-"""Invariant 6, the part that nodes show: nobody is elected while another may still answer by its lease. That reads by a
-lease show all that was acknowledged is seen by clients, see `linearizability`.
+"""Invariant 6, as visible on nodes: no leader is elected while another may still answer by its lease. `linearizability`
+checks the clients' side: lease reads return everything acknowledged.
 
-Whoever counts its votes so late that a majority has gone on to a later term leads nobody: what it says is refused, so
-it can commit nothing and gets no lease. Such an election takes nothing from the lease of the later term.
+A candidate that counts its votes after a majority has moved on to a later term leads no node: its messages are refused,
+so it can commit nothing and gets no lease. Such an election does not affect the lease of the later term.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Of the quorum by itself: in the end all ledgers are equal, with everything acknowledged in them, and once."""
+"""Checks the quorum by itself: at the end all ledgers are equal and hold every acknowledged proposal, once."""
 
 from __future__ import annotations
 

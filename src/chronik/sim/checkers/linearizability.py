@@ -1,10 +1,10 @@
-"""Is a history linearizable: is there one order of the operations, each at some moment between its call and its answer,
-that a machine doing one thing at a time could have gone through?
+"""Checks that a history is linearizable: some order of the operations, each between its call and its answer, must be
+possible for a machine that executes one operation at a time.
 
-Wing and Gong's search with the memory of states already tried. An operation without an answer may stand anywhere behind
-its call, or nowhere. Of such operations many do the same as far as anybody was told: of those that do, the one called
-first is tried first, as it may stand wherever a later one may. Without that, each of them doubles the search.
-Keys are judged one by one, as a history is linearizable when each of its objects is.
+Wing and Gong's search, with a memory of tried states. An operation without an answer may take effect at any time after
+its call, or never. Among unanswered operations with the same effect, the one called first is tried first, because it
+may take effect wherever a later one may; otherwise each would double the search. Keys are checked independently,
+because a history is linearizable when each of its objects is.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from chronik.sim.history import OK, REFUSED, UNKNOWN, Operation
 
 State = TypeVar("State", bound=Hashable)
 NEVER = 1 << 62
-NEVER_TOLD = "(never told)"  # in place of every value that no answer speaks of
-STEPS_MAX = 2_000_000  # beyond it a history is too entangled to judge, which is an error of the workload
+NEVER_TOLD = "(never told)"  # replaces every value that occurs in no answer
+STEPS_MAX = 2_000_000  # beyond this the history is too concurrent to judge: a workload error
 
-# The states in which a machine may be after it did the operation, with the answer given, in a state; none: impossible.
+# The possible states after an operation with the given answer, from a state; empty: impossible.
 Model = Callable[[State, Operation], Sequence[State]]
 
 
@@ -39,7 +39,7 @@ def find_order(operations: Iterable[Operation], model: Model[State], initial: St
     ends = [NEVER if op.returned_ns is None else op.returned_ns for op in ops]
     answered = sum(1 << at for at, op in enumerate(ops) if op.returned_ns is not None)
     tried: set[tuple[int, State]] = set()
-    # One frame per operation placed: what is placed, the state then, and the choices not tried yet.
+    # One frame per placed operation: the placed set, the state then, and the choices not yet tried.
     stack: list[tuple[int, State, list[tuple[int, State]]]] = [
         (0, initial, _choices(ops, ends, twins, 0, initial, model))
     ]
@@ -65,7 +65,7 @@ def find_order(operations: Iterable[Operation], model: Model[State], initial: St
 
 
 def _earlier_twins(ops: Sequence[Operation]) -> list[int]:
-    """Of each open operation the bit of the one called before it that does the same; 0: there is none."""
+    """For each open operation, the bit of the earliest one with the same effect; 0: none."""
     last: dict[tuple[str, Hashable], int] = {}
     found = [0] * len(ops)
     for at, op in enumerate(ops):
@@ -83,7 +83,7 @@ def _choices(
     state: State,
     model: Model[State],
 ) -> list[tuple[int, State]]:
-    """Who may come next: whoever was called before the first answer among those not placed yet."""
+    """The possible next operations: those called before the first answer among the operations not yet placed."""
     first_end = NEVER
     candidates = []
     for at, op in enumerate(ops):
@@ -95,13 +95,13 @@ def _choices(
             candidates.append(at)
         first_end = min(first_end, ends[at])
     found = [(at, after) for at in candidates if ops[at].invoked_ns <= first_end for after in model(state, ops[at])]
-    # Last is tried first: answered ones early in the history explain most, open ones are tried when nothing else does.
+    # The last one is tried first: answered operations early in the history explain most; open ones come last.
     found.sort(key=lambda choice: (ends[choice[0]] != NEVER, -choice[0]))
     return found
 
 
 def topic(state: str | None, op: Operation) -> Sequence[str | None]:
-    """A topic by name: absent (None), or present with one config whose value tells who wrote it."""
+    """Model of a topic: absent (None), or present with one config whose value identifies its writer."""
     return TOPIC_STEPS[op.kind, op.status](state, op)
 
 
@@ -116,14 +116,14 @@ TOPIC_STEPS: dict[tuple[str, str], Callable[[str | None, Operation], Sequence[st
     ("set", REFUSED): lambda state, op: (None,) if state is None else (),
     ("set", UNKNOWN): lambda state, op: () if state is None else (op.value,),
     ("read", OK): lambda state, op: (state,) if state == op.result else (),
-    ("read", UNKNOWN): lambda state, op: (),  # says nothing
+    ("read", UNKNOWN): lambda state, op: (),  # no information
 }
 
 
 class LinearizableMetadata(Checker):
-    """Invariant 5: what clients were told about topics, through any node, fits one order; each write happens once.
+    """Invariant 5: all answers about topics, from any node, fit one order, and each write happens once.
 
-    Reads by a lease are part of that order, which is invariant 6 as clients see it.
+    Lease reads are part of that order, which is invariant 6 as clients see it.
     """
 
     name = "5 metadata is linearizable"
@@ -140,7 +140,7 @@ class LinearizableMetadata(Checker):
 
 
 def _shortest_bad(operations: list[Operation]) -> list[Operation]:
-    """The history up to the first answer that cannot be explained."""
+    """The shortest prefix of the history with an answer that cannot be explained."""
     moments = sorted({op.returned_ns for op in operations if op.returned_ns is not None})
     low, high = 0, len(moments) - 1
     while low < high:
@@ -153,7 +153,7 @@ def _shortest_bad(operations: list[Operation]) -> list[Operation]:
 
 
 def _up_to(operations: list[Operation], moment_ns: int) -> list[Operation]:
-    """What was known at that moment: answers that came later are not there yet."""
+    """The history as known at that moment: later answers are removed."""
     known = []
     for op in operations:
         if op.invoked_ns > moment_ns:

@@ -1,4 +1,4 @@
-"""Looks at a process after each of its callbacks and tells the checkers what is different. It changes nothing there."""
+"""Observes a process after each callback and reports changes to the checkers. Read-only."""
 
 from __future__ import annotations
 
@@ -51,6 +51,6 @@ def look_at(machine: SimMachine, checkers: Sequence[Checker]) -> Callable[[], No
 
 
 def _seen(raft: RaftNode) -> tuple[int, int, Role, int, int, int]:
-    """A `Quorum`'s fields. Most looks find nothing new, and a plain tuple is the cheapest way to see that."""
+    """The fields of a `Quorum`. Most observations find no change, and comparing plain tuples is the cheapest check."""
     core = raft._core
     return core.term, core.vote, core.role, core.log.committed, raft._applied_index, raft._lease.until_ns

@@ -1,5 +1,5 @@
-"""Majorities before and after a change of members overlap, which is what invariants 1 and 3 rest on: one voter comes or
-goes at a time, and a leader takes no change into its log before it has applied the one before."""
+"""Majorities before and after a membership change overlap, which invariants 1 and 3 depend on: one voter changes at a
+time, and a leader accepts no change before it has applied the previous one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class OneChange(Checker):
 
     def __init__(self, world: World, cluster: SimCluster, history: History) -> None:
         super().__init__(world, cluster, history)
-        self._members: dict[int, Membership] = {}  # by node: in force when it was last looked at
+        self._members: dict[int, Membership] = {}  # node: members when last observed
 
     def started(self, machine: SimMachine, raft: RaftNode, now: Quorum) -> None:
         self._members[machine.node_id] = raft.members
@@ -24,7 +24,7 @@ class OneChange(Checker):
     def changed(self, machine: SimMachine, raft: RaftNode, before: Quorum, now: Quorum) -> None:
         earlier, self._members[machine.node_id] = self._members[machine.node_id], raft.members
         if before.role is not Role.LEADER or before.term != now.term:
-            return  # a follower may catch up by many changes at once
+            return  # a follower may apply many changes at once
         if len(set(earlier.voters) ^ set(raft.members.voters)) > 1:
             self.violated(f"node {machine.node_id} leads and goes from {earlier} to {raft.members}")
         log = raft._core.log

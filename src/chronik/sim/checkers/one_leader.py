@@ -1,8 +1,8 @@
-"""Invariant 1: a term has one leader, and a node gives one vote in a term, restarts included.
+"""Invariant 1: a term has one leader, and a node gives one vote per term, across restarts.
 
-A disk that was lost took the vote on it along; the node must not give another one in that term all the same.
-A vote counts from when it is on the platter: before, nobody may have heard of it. So a leader must have a majority of
-votes on platters when it begins to lead; a voter that moved on to a later term since is believed.
+A lost disk takes the vote with it, but the node still must not vote again in that term. A vote counts once it is on the
+platter: before that it has not been sent. So a leader must have a majority of votes on platters when it starts to lead;
+a voter that has moved on to a later term is assumed to have voted for it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ class OneLeader(Checker):
 
     def __init__(self, world: World, cluster: SimCluster, history: History) -> None:
         super().__init__(world, cluster, history)
-        self._leaders: dict[int, int] = {}  # by term
-        self._votes: dict[tuple[int, int], int] = {}  # by node and term: whom
-        self._lost: dict[int, tuple[int, int]] = {}  # by node: wipes, and the last term it voted in before them
+        self._leaders: dict[int, int] = {}  # term: leader
+        self._votes: dict[tuple[int, int], int] = {}  # (node, term): candidate
+        self._lost: dict[int, tuple[int, int]] = {}  # node: (wipes, last term it voted in before them)
 
     def starting(self, machine: SimMachine) -> None:
         node_id = machine.node_id

@@ -1,7 +1,7 @@
-"""Invariant 18: in a generation of a group a partition has one owner, and generations only go up.
+"""Invariant 18: a partition has one owner per generation of a group, and generations only increase.
 
-From what members were told: a member owns what an answer to its SyncGroup gave it. That an owner of the past commits
-nothing over its successor is seen by invariant 17.
+Judged by the members' answers: a member owns the partitions in its SyncGroup response. Invariant 17 detects a former
+owner that commits over its successor.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ class OneOwner(Checker):
 
     def finish(self) -> None:
         owners: dict[tuple[int, object], tuple[str, Operation]] = {}
-        newest: Operation | None = None  # of those answered so far, the one with the highest generation
+        newest: Operation | None = None  # the answered one with the highest generation
         told = [each for each in self.history.operations if each.kind == "own" and each.status == OK]
         for operation in told:
             generation, member_id, partitions = operation.result

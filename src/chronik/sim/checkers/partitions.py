@@ -1,4 +1,4 @@
-"""Invariants 9, 10 and 11, from what the nodes themselves hold. They are looked at between callbacks, never asked."""
+"""Invariants 9, 10 and 11, from the state of the nodes themselves, observed between callbacks. Read-only."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from chronik.wire.batches import split
 from chronik.wire.records import iterate
 
 READ_BYTES = 1 << 30
-INTERNAL = "__"  # how the names of internal topics begin
+INTERNAL = "__"  # prefix of internal topic names
 NOT_SEEN = (None, 0)
 
 
@@ -24,21 +24,22 @@ def node_of(machine: SimMachine) -> Node | None:
 
 
 def replicas_of(machine: SimMachine) -> dict[tuple[bytes, int], Replica]:
-    """Those that were touched; looking touches none."""
+    """The replicas that were already used; observing creates none."""
     node = node_of(machine)
     return {} if node is None else node.replicas._replicas
 
 
 class Watermarks(Checker):
-    """Invariant 10: a leader's high watermark is at most what every in-sync replica holds durably, and in the life of
-    a process it never goes back, unless the replica was taken away in between."""
+    """Invariant 10: a leader's high watermark is at most what every in-sync replica holds durably. During a process's
+    lifetime it never decreases, unless the replica was removed in between."""
 
     name = "10 the high watermark is durable on all in sync"
 
     def __init__(self, world: World, cluster: SimCluster, history: History) -> None:
         super().__init__(world, cluster, history)
-        self._seen: dict[Replica, tuple[int, int]] = {}  # watermark, and how often it was mended by then
-        self._durable: dict[tuple[int, bytes, int], int] = {}  # by node and partition: as its last process ended
+        self._seen: dict[Replica, tuple[int, int]] = {}  # (watermark, repairs so far)
+        # (node, topic id, partition): durable end when its last process ended.
+        self._durable: dict[tuple[int, bytes, int], int] = {}
         self._wipes: dict[int, int] = {}
 
     def ending(self, machine: SimMachine) -> None:
@@ -51,7 +52,7 @@ class Watermarks(Checker):
             self._durable = {key: end for key, end in self._durable.items() if key[0] != machine.node_id}
 
     def _held_durably(self, machine: SimMachine, key: tuple[bytes, int], replica: Replica) -> int:
-        """A process that has just begun cannot say of all that was synced before it that it was."""
+        """A process that has just started does not know which of its records are already durable."""
         log = replica.log
         before = 0 if log.generation else self._durable.get((machine.node_id, *key), 0)
         return max(log.durable_offset, min(log.end_offset, before))
@@ -64,7 +65,7 @@ class Watermarks(Checker):
             if mark == before:
                 continue
             self._seen[replica] = (mark, replica.mended_count)
-            # Nobody counts on a replica that drops damaged records, so its watermark may go back then.
+            # No node relies on a replica that drops damaged records, so its watermark may decrease then.
             if before is not None and mark < before and mended_count == replica.mended_count:
                 self.violated(f"{machine}: {replica.name} went from {before} to {mark}")
             if replica.is_leader:
@@ -75,7 +76,7 @@ class Watermarks(Checker):
             other = self.cluster.machines[member]
             held = replicas_of(other).get(key)
             if held is None or other.loop is None:
-                continue  # it is down: what it holds is seen when it is back
+                continue  # it is down: checked again when it is back
             durable = self._held_durably(other, key, held)
             if held.state.leader_epoch == replica.leader_epoch and durable < replica.high_watermark:
                 self.violated(
@@ -85,14 +86,14 @@ class Watermarks(Checker):
 
 
 class Followers(Checker):
-    """Invariant 9, while things happen: what a follower takes over stands in the log of the leader that it follows, in
-    the same epoch. What a leader of the past still says is not that."""
+    """Invariant 9, at every step: records that a follower appends are in the log of the leader it follows, in the same
+    epoch. Answers of a former leader do not count."""
 
     name = "9 a follower takes over what its leader holds"
 
     def __init__(self, world: World, cluster: SimCluster, history: History) -> None:
         super().__init__(world, cluster, history)
-        self._ends: dict[tuple[int, int], dict[tuple[bytes, int], int]] = {}  # by node and start: by partition
+        self._ends: dict[tuple[int, int], dict[tuple[bytes, int], int]] = {}  # (node, start): {partition: end}
 
     def looked(self, machine: SimMachine) -> None:
         replicas = replicas_of(machine)
@@ -112,10 +113,10 @@ class Followers(Checker):
         leader = self.cluster.machines.get(replica.state.leader)
         held = replicas_of(leader).get(key) if leader is not None and leader.loop is not None else None
         if held is None or not held.is_leader or held.leader_epoch != replica.leader_epoch:
-            return  # it is down, or does not know yet that it leads
+            return  # the leader is down, or does not know yet that it leads
         last = replica.log.end_offset - 1
         if last < held.log.start_offset:
-            return  # the leader has let it go since it gave it away
+            return  # the leader has deleted the record since it sent it
         ours, theirs = replica.log.epochs.epoch_of(last), held.log.epochs.epoch_of(last)
         if last >= held.log.end_offset or ours != theirs:
             self.violated(
@@ -125,14 +126,14 @@ class Followers(Checker):
 
 
 class Elections(Checker):
-    """Invariant 11: leaders come from the in-sync set, an epoch has one leader, and epochs only go up."""
+    """Invariant 11: leaders come from the in-sync set, an epoch has one leader, and epochs only increase."""
 
     name = "11 leaders from the in-sync set, epochs up"
 
     def __init__(self, world: World, cluster: SimCluster, history: History) -> None:
         super().__init__(world, cluster, history)
-        self._images: dict[int, tuple[int, Image]] = {}  # by node: start, image
-        self._leaders: dict[tuple[bytes, int, int], int] = {}  # by partition and epoch
+        self._images: dict[int, tuple[int, Image]] = {}  # node: (start, image)
+        self._leaders: dict[tuple[bytes, int, int], int] = {}  # (topic id, partition, epoch): leader
 
     def saw_image(self, machine: SimMachine, image: Image) -> None:
         start, before = self._images.get(machine.node_id, (0, None))
@@ -158,17 +159,17 @@ class Elections(Checker):
             self.violated(f"{where}: epochs went from {before} to {now}")
         is_next = now.partition_epoch == before.partition_epoch + 1
         eligible = before.isr + before.elr
-        if before.removing:  # the leader was to go, and with the last that it took into the in-sync set it does
+        if before.removing:  # the reassignment removes the leader, and ended when the last added replica got in sync
             eligible += now.isr
         if is_next and now.leader not in (NO_LEADER, before.leader, *eligible):
             self.violated(f"{where}: {now.leader} was elected, {before.isr} were in sync")
 
 
 class IdenticalReplicas(Checker):
-    """Invariant 9: below the lowest high watermark all replicas of a partition are byte for byte the same.
+    """Invariant 9: below the lowest high watermark all replicas of a partition are byte for byte identical.
 
-    What one node has compacted another may still hold. Of an internal topic, whose keys come again and again, the
-    records of one offset are the same wherever there is one, and nothing is missing where nothing was compacted.
+    Compaction may differ between nodes. In an internal topic, whose keys repeat, records at the same offset are equal
+    wherever they exist, and none is missing where nothing was compacted.
     """
 
     name = "9 replicas are identical below the high watermark"
@@ -205,7 +206,7 @@ class IdenticalReplicas(Checker):
                 self.violated(f"{replica.name}: {first_machine} and {machine} differ at {where}")
 
     def _read(self, machine: SimMachine, replica: Replica, start: int, end: int) -> bytes:
-        replica.log.on_lost = None  # nothing runs any more that could mend what is found here
+        replica.log.on_lost = None  # no process runs that could repair the damage found here
         try:
             return _bytes(replica, start, end)
         except (StorageError, OSError) as error:

@@ -1,8 +1,8 @@
-"""Invariants 7, 8, 12 and 13, from what clients were told and what is readable in the end.
+"""Invariants 7, 8, 12 and 13, judged by answers to clients and by the records readable at the end.
 
-7: every record that was acknowledged is readable at its offset with its value. 8: an offset has one value for ever,
-whoever read it, whenever, from whichever node. 12: what one producer had acknowledged stands in the order of sending;
-13: and nothing stands there twice.
+7: every acknowledged record is readable at its offset with its value. 8: an offset has one value forever, whichever
+client reads it from whichever node. 12: acknowledged records of one producer are in sending order; 13: and there are
+no duplicates.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class AcknowledgedIsReadable(Checker):
                     self.violated(f"{operation} was acknowledged, {found!r} is readable there")
 
     def is_kept(self, produced: Operation) -> bool:
-        """Whether nobody asked for it to be gone."""
+        """Whether no deletion of the record was requested."""
         return True
 
 
@@ -63,7 +63,7 @@ class ProducerOrder(Checker):
 
 
 class CommitsStay(Checker):
-    """Invariant 17. What is committed in one place only goes up here, so what is found there later is never less."""
+    """Invariant 17. Committed offsets only increase in this workload, so a later lookup never finds a lower one."""
 
     name = "17 an acknowledged commit is never lost"
     judges_unfinished = True
@@ -91,7 +91,7 @@ def _claims(operation: Operation) -> list[tuple[int, str]]:
 
 
 def audited(operations: list[Operation]) -> dict[str, dict[int, str]]:
-    """By partition: what the last, complete reading found."""
+    """By partition: the records of the last complete read."""
     final: dict[str, dict[int, str]] = defaultdict(dict)
     for operation in operations:
         if operation.client == AUDITOR and operation.kind == "read" and operation.status == OK:

@@ -1,7 +1,7 @@
-"""What a node begins with is what its disk holds: an entry per index as last written, the last term and vote.
+"""A node starts with what its disk holds: an entry per index as last written, the last term and vote.
 
-Part of invariants 1 and 2, and of any promise that a restart must keep. The disk is read before the process starts, by
-a reader that is not the product's, with all that its page cache kept; a power cut has torn what it would by then.
+Part of invariants 1 and 2, and of any promise across a restart. An independent reader reads the disk before the process
+starts, including the page cache; a power cut has already torn unsynced writes by then.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Recovery(Checker):
 
     def __init__(self, world: World, cluster: SimCluster, history: History) -> None:
         super().__init__(world, cluster, history)
-        self._found: dict[int, tuple[HardState, int, list[int]]] = {}  # by node: state, base, terms behind it
+        self._found: dict[int, tuple[HardState, int, list[int]]] = {}  # node: (state, base, terms after it)
 
     def starting(self, machine: SimMachine) -> None:
         log = machine.found_log()
@@ -29,14 +29,14 @@ class Recovery(Checker):
         state, base, terms = self._found[machine.node_id]
         if state == HardState():
             return  # a new node
-        # The only voter leads at once, in the next term, before anybody has looked. No other could lead so soon.
+        # A single voter leads at once, in the next term, before the first observation. No other could lead so soon.
         leads_alone = now.role is Role.LEADER
         kept = (state.term + 1, machine.node_id) if leads_alone else (state.term, state.vote)
         if (now.term, now.vote) != kept:
             self.violated(f"{machine} begins with {now}, its disk held {state}")
         log = raft._stable
         if log.base_index < base or log.base_index > base + len(terms):
-            return  # the snapshot is ahead of the journal: the log begins behind it
+            return  # the snapshot is ahead of the journal: the log begins after it
         expected = terms[log.base_index - base :]
         last_index = log.base_index + len(expected) if leads_alone else log.last_index
         found = [log.term(index) for index in range(log.base_index + 1, last_index + 1)]

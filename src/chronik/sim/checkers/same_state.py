@@ -1,7 +1,7 @@
-"""Invariant 4: nodes that have applied the log up to the same index have the same state, by log or by snapshot, and the
-same members; and in the end all who belong to the quorum agree who does.
+"""Invariant 4: nodes that have applied the log up to the same index have the same state and members, whether by log or
+by snapshot; and at the end all members agree on the membership.
 
-The hash of a whole image is dear, so it is taken at every fourth version, which all nodes agree on, and in the end.
+Hashing a whole image is expensive, so it is done at every fourth version, on all nodes, and at the end.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class SameState(Checker):
 
     def __init__(self, world: World, cluster: SimCluster, history: History) -> None:
         super().__init__(world, cluster, history)
-        self._hashes: dict[int, tuple[str, int]] = {}  # by version: hash, and who had it first
+        self._hashes: dict[int, tuple[str, int]] = {}  # version: (hash, first node with it)
         self._last: dict[int, int] = {}
-        self._members: dict[int, tuple[Membership, int]] = {}  # by applied index: members, and who had them first
+        self._members: dict[int, tuple[Membership, int]] = {}  # applied index: (members, first node with them)
 
     def changed(self, machine: SimMachine, raft: RaftNode, before: Quorum, now: Quorum) -> None:
         if now.applied != before.applied:
@@ -58,6 +58,6 @@ class SameState(Checker):
 
 
 class SameStateAtEveryVersion(SameState):
-    """For runs in which a node may have forgotten entries: those that replace them may be few."""
+    """For runs in which a node may have forgotten entries: the entries that replace them may be few."""
 
     every = 1

@@ -1,4 +1,4 @@
-"""Which checkers look on together."""
+"""Sets of checkers that run together."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from chronik.sim.checkers.bounds import MemoryBounds
 from chronik.sim.checkers.damage import CommittedIsKept, DamageIsNotServed, DamageIsReal
 from chronik.sim.checkers.durable_commit import DurableCommit
 from chronik.sim.checkers.durable_progress import DurableProgress
+from chronik.sim.checkers.holders import OneHolder
 from chronik.sim.checkers.leases import Leases
 from chronik.sim.checkers.linearizability import LinearizableMetadata
 from chronik.sim.checkers.one_change import OneChange
@@ -39,13 +40,13 @@ RECORD_CHECKERS = (
     OneValuePerOffset, AcknowledgedIsReadable, ProducerOrder, CommitsStay, DamageIsNotServed, DamageIsReal,
     CommittedIsKept,
 )  # fmt: skip
-# What a node that has lost something believes of itself is not judged: only what clients see, and what all agree on.
+# The state of a node that has lost data is not judged: only what clients see, and what all nodes agree on.
 LOSS_CHECKERS = (
     SameStateAtEveryVersion, Elections, IdenticalReplicas,
     OneValuePerOffset, AcknowledgedIsReadable, ProducerOrder, CommitsStay, DamageIsNotServed, MemoryBounds,
 )  # fmt: skip
 SWARM_CHECKERS = (*RECORD_CHECKERS, MemoryBounds)
-# Without those that look at every partition after every callback: there are hundreds of both.
+# Without the checkers that examine every partition after every callback: there are hundreds of partitions.
 OVERLOAD_CHECKERS = (
     *RAFT_CHECKERS, Silence, IdenticalReplicas,
     OneValuePerOffset, AcknowledgedIsReadable, ProducerOrder, CommitsStay, DamageIsNotServed, MemoryBounds,
@@ -60,3 +61,4 @@ TRANSACTION_CHECKERS = (
 )  # fmt: skip
 ACCESS_CHECKERS = (*RAFT_CHECKERS, Silence, AsTheNodeKnew, AsTheClusterSays)
 GROUP_CHECKERS = (*RECORD_CHECKERS, OneOwner)
+CONSUMER_GROUP_CHECKERS = (*RECORD_CHECKERS, OneHolder)

@@ -1,6 +1,6 @@
-"""Invariant 21: after a failed fsync a node tells its clients nothing more, until it is restarted.
+"""Invariant 21: after a failed fsync a node answers no client until it is restarted.
 
-Clients are those of the broker's port; what members of the quorum tell each other is judged by invariant 3.
+Clients are those of the broker's port; invariant 3 covers messages between quorum members.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What holds of topics that are deleted and created again by the same name. All is known by topic id, nothing by name.
+"""Invariants of topics that are deleted and created again with the same name. Identified by topic id, never by name.
 
-7: what was acknowledged for a topic id is readable while that id exists. 8: a topic serves what was sent to it and
-nothing else, least of all what an earlier one of its name held; a producer that sends in order is never out of order
-there, for nothing of an earlier sequence is there either. An id that was deleted never comes back, and none goes that
-nobody deleted; who asks by an id or a leader epoch of the past is refused.
+7: acknowledged records of a topic id are readable while that id exists. 8: a topic serves only records that were sent
+to it, never those of an earlier topic of its name. A producer that sends in order never gets an out-of-order error
+there, because no earlier sequence exists either. A deleted id never comes back, and none disappears without a deletion.
+Requests with a former id or leader epoch are refused.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from chronik.sim.topic_id_clients import OUT_OF_ORDER, topic_id_of
 from chronik.sim.topic_operators import CREATE, DELETE
 from chronik.sim.world import World
 
-STALE_READ, STALE_PRODUCE = "stale read", "stale produce"  # asked by what is of the past, when all is quiet
-LOG_START = "log start"  # where a log was found to start then
+STALE_READ, STALE_PRODUCE = "stale read", "stale produce"  # requests with former ids and epochs, when all is quiet
+LOG_START = "log start"  # log start offset found then
 
 
 def existing(cluster: SimCluster) -> Image:
-    """As the leader has it in the end."""
+    """The leader's image at the end."""
     leader = cluster.leader()
     assert leader is not None
     assert leader.program is not None
@@ -37,13 +37,13 @@ class AcknowledgedIsReadableById(AcknowledgedIsReadable):
         self._starts = {each.key: each.result for each in operations if each.kind == LOG_START and each.status == OK}
         creations = [each for each in operations if each.kind == CREATE]
         self._lasting = {each.result for each in creations if each.status == OK and not each.value.is_short_lived}
-        # Of creations whose answer was lost nobody knows the id.
+        # The ids of creations whose answer was lost are unknown.
         self._lost = {each.key for each in creations if each.status not in (OK, REFUSED) and each.value.is_short_lived}
         self._short = {each.result for each in creations if each.status == OK and each.value.is_short_lived}
         super().finish()
 
     def is_kept(self, produced: Operation) -> bool:
-        """Of topics that exist in the end; but those that keep nothing for long may have let it go."""
+        """Covers topics that exist at the end. Those with a short retention may have deleted the record."""
         topic_id = topic_id_of(produced.key)
         if topic_id is None:
             return True
@@ -72,15 +72,15 @@ class NothingFromElsewhere(Checker):
 
 
 class DeletedForEver(Checker):
-    """Looks at every image of every node: an id that one of a later version lacks is gone for all that follow."""
+    """Checks every image of every node: an id missing from a later version is missing from all versions after that."""
 
     name = "5 a deleted topic never comes back"
 
     def __init__(self, world: World, cluster: SimCluster, history: History) -> None:
         super().__init__(world, cluster, history)
         self._names: dict[bytes, str] = {}
-        self._seen: dict[bytes, tuple[int, int]] = {}  # by id: the first and the last version that has it
-        self._gone: dict[bytes, int] = {}  # by id: the first version behind those that is known to lack it
+        self._seen: dict[bytes, tuple[int, int]] = {}  # id: first and last version with it
+        self._gone: dict[bytes, int] = {}  # id: first later version known to lack it
         self._images: dict[int, Image] = {}
 
     def looked(self, machine: SimMachine) -> None:
@@ -117,7 +117,7 @@ class DeletedForEver(Checker):
                 self._explain(topic_id, name, deletions)
 
     def _explain(self, topic_id: bytes, name: str, deletions: list[Operation]) -> None:
-        """Somebody was told that it is deleted, or not told what became of the request."""
+        """Explains the deletion by an answered request, or by one whose answer was lost."""
         for deletion in deletions:
             if topic_id == (deletion.result if deletion.status == OK else deletion.value or topic_id) and (
                 deletion.key == name

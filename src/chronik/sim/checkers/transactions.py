@@ -1,10 +1,10 @@
-"""Invariants 13 to 17 for transactions, from what writers were told and what readers of committed records got.
+"""Invariants 13 to 17 for transactions, judged by the answers to writers and the records that readers received.
 
-13: a transaction whose commit was acknowledged is readable in full, each record once, in the order of sending; one
-with an unknown outcome is readable in full or not at all. 14: no reader gets a record of a transaction that was
-aborted or is not decided, nor one that is gone later, and none skips one; no two transactions read each other's
-records. 15: once a writer was initialized, no commit that an earlier life of its id asks for is acknowledged. 17: a
-group's offset is that of the last transaction whose records are readable.
+13: a transaction with an acknowledged commit is readable in full, each record once, in sending order; one with an
+unknown outcome is readable in full or not at all. 14: no reader receives a record of an aborted or undecided
+transaction, nor one that disappears later, and none skips one; no two transactions read each other's records. 15: once
+a writer has initialized, no commit by an earlier instance of its id is acknowledged. 17: a group's offset is that of
+the last transaction whose records are readable.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class FencedWriters(Checker):
     judges_unfinished = True
 
     def finish(self) -> None:
-        begun: dict[str, list[tuple[int, int]]] = defaultdict(list)  # by id: when a life was initialized, and which
+        begun: dict[str, list[tuple[int, int]]] = defaultdict(list)  # id: (time of initialization, instance)
         for operation in self.history.operations:
             if operation.kind == "init" and operation.status == OK and operation.returned_ns is not None:
                 begun[operation.key].append((operation.returned_ns, operation.value))
@@ -83,7 +83,7 @@ class OffsetsOfTransactions(Checker):
                 self.violated(f"{found}: the last committed transaction says {expected[found.key]}")
 
     def _check_look_ups(self) -> None:
-        """Whoever asks after a commit was acknowledged gets its offset or a later one."""
+        """A lookup after an acknowledged commit finds its offset or a later one."""
         commits: dict[str, list[Operation]] = defaultdict(list)
         for operation in _transactions(self.history.operations):
             if operation.result == COMMITTED and operation.value.offset is not None:
@@ -98,7 +98,7 @@ class OffsetsOfTransactions(Checker):
 
 
 def history_of(operations: list[Operation]) -> TransactionHistory:
-    """What clients have recorded, as the plain value that is judged."""
+    """The clients' operations as the plain value that is judged."""
     polls: dict[int, Poll] = {
         read.number: Poll(
             read.client,
@@ -128,7 +128,7 @@ def _transactions(operations: list[Operation]) -> list[Operation]:
 
 
 def _places(operations: list[Operation]) -> dict[str, list[tuple[str, int]]]:
-    """By value: where it stands in the end."""
+    """By value: its positions at the end."""
     places: dict[str, list[tuple[str, int]]] = defaultdict(list)
     for key, values in audited(operations).items():
         for offset, value in sorted(values.items()):

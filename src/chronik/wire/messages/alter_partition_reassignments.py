@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments (key 45): moves replicas of partitions to other brokers, or calls such a move off.
+"""AlterPartitionReassignments (key 45): moves replicas of partitions to other brokers, or cancels such a move.
 
 v1 allow_replication_factor_change. Flexible from the start.
 """
@@ -21,7 +21,7 @@ class ReassignableTopic(Struct):
 
 class ReassignablePartition(Struct):
     partition_index: int32
-    replicas: list[int32] | None = None  # null calls the move off
+    replicas: list[int32] | None = None  # null cancels the move
 
 
 class AlterPartitionReassignmentsResponse(Response, api_key=45, versions="0-1", flexible="0+"):

@@ -1,10 +1,10 @@
-"""ApiVersions (key 18): which keys and versions the broker serves, and the cluster's features.
+"""ApiVersions (key 18): the keys and versions that the broker serves, and the cluster's features.
 
 v1 throttle_time_ms; v2 the client waits out throttling; v3 flexible, client software, features; v4 a feature's
 min_version may be 0.
 
-The response header is v0 in every version: the client cannot know yet what the broker understands. A request that is
-too new is answered in v0 with UNSUPPORTED_VERSION and the range of this key.
+The response header is v0 in every version, because the client cannot know yet what the broker supports. A request with
+an unsupported version is answered in v0 with UNSUPPORTED_VERSION and the supported range of this key.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 v1 subscribed_topic_regex, and the member chooses its own member_id. Flexible from the start.
 
-In the request null and -1 mean: as last time.
+In the request, null and -1 mean unchanged.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What consumers of a classic group put in the opaque bytes of JoinGroup and SyncGroup, after an int16 version.
+"""The opaque bytes that consumers of a classic group put in JoinGroup and SyncGroup, after an int16 version.
 
-Subscription: v1 owned_partitions; v2 generation_id; v3 rack_id. The assignment is the same in all four. A reader takes
-a newer version as the newest it knows, and ignores the bytes that are left.
+Subscription: v1 owned_partitions; v2 generation_id; v3 rack_id. The assignment is the same in all four. A reader
+decodes a newer version as the newest it knows, and ignores the remaining bytes.
 """
 
 from __future__ import annotations

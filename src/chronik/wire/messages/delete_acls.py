@@ -1,4 +1,4 @@
-"""DeleteAcls (key 31): deletes the ACLs that match filters, and says which those were.
+"""DeleteAcls (key 31): deletes the ACLs that match filters, and lists them.
 
 v1 pattern types, the client waits out throttling; v2 flexible; v3 resource type user.
 """

@@ -1,4 +1,4 @@
-"""DeleteShareGroupOffsets (key 92): deletes where a share group starts to read in some topics.
+"""DeleteShareGroupOffsets (key 92): deletes a share group's start offsets in some topics.
 
 v0 only, flexible.
 """

@@ -1,4 +1,4 @@
-"""DeleteShareGroupState (key 86): a group coordinator has the share coordinator delete state.
+"""DeleteShareGroupState (key 86): a group coordinator makes the share coordinator delete state.
 
 v0 only, flexible.
 """

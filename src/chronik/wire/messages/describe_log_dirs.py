@@ -1,4 +1,4 @@
-"""DescribeLogDirs (key 35): what lies in a broker's log directories.
+"""DescribeLogDirs (key 35): the contents of a broker's log directories.
 
 v1 the client waits out throttling; v2 flexible; v3 error_code of the whole; v4 total_bytes and usable_bytes;
 v5 is_cordoned.

@@ -1,4 +1,4 @@
-"""FindCoordinator (key 10): which broker coordinates a group, a transactional id or a share partition.
+"""FindCoordinator (key 10): the broker that coordinates a group, a transactional id or a share partition.
 
 v1 key_type, throttle_time_ms, error_message; v2 the client waits out throttling; v3 flexible; v4 many keys in one
 request; v5 TRANSACTION_ABORTABLE; v6 key_type 2.

@@ -1,4 +1,4 @@
-"""GetTelemetrySubscriptions (key 71): which metrics the broker wants from a client, and how often.
+"""GetTelemetrySubscriptions (key 71): the metrics that the broker wants from a client, and how often.
 
 v0 only, flexible.
 """

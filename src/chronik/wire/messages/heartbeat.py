@@ -1,4 +1,4 @@
-"""Heartbeat (key 12): keeps a member of a classic group alive, and tells it of a rebalance.
+"""Heartbeat (key 12): keeps a member of a classic group alive, and informs it of a rebalance.
 
 v1 throttle_time_ms; v2 the client waits out throttling; v3 static members; v4 flexible.
 """

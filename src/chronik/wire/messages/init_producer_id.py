@@ -1,6 +1,6 @@
-"""InitProducerId (key 22): gives a producer its id and epoch; with a transactional id, fences the one before.
+"""InitProducerId (key 22): assigns a producer its id and epoch; with a transactional id, fences the previous producer.
 
-v1 the client waits out throttling; v2 flexible; v3 a producer may ask to go on with its id; v4 PRODUCER_FENCED;
+v1 the client waits out throttling; v2 flexible; v3 a producer may request to keep its id; v4 PRODUCER_FENCED;
 v5 TRANSACTION_ABORTABLE; v6 two-phase commit, which Kafka calls unstable.
 """
 

@@ -1,4 +1,4 @@
-"""InitializeShareGroupState (key 83): a group coordinator has the share coordinator start to keep state.
+"""InitializeShareGroupState (key 83): a group coordinator makes the share coordinator start to keep state.
 
 v0 only, flexible.
 """

@@ -1,7 +1,7 @@
-"""JoinGroup (key 11): joins a classic group; answered when the round of joining ends.
+"""JoinGroup (key 11): joins a classic group; answered when the join round ends.
 
-v1 rebalance_timeout_ms; v2 throttle_time_ms; v3 the client waits out throttling; v4 a first join is sent back with a
-member_id to come again with; v5 static members; v6 flexible; v7 protocol_type, protocol_name may be null; v8 reason;
+v1 rebalance_timeout_ms; v2 throttle_time_ms; v3 the client waits out throttling; v4 a first join gets a member_id and
+must be repeated with it; v5 static members; v6 flexible; v7 protocol_type, protocol_name may be null; v8 reason;
 v9 skip_assignment.
 """
 

@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (key 46): the moves of replicas that are under way.
+"""ListPartitionReassignments (key 46): the replica moves in progress.
 
 v0 only, flexible.
 """

@@ -1,9 +1,9 @@
-"""Metadata (key 3): brokers, topics and who leads each partition.
+"""Metadata (key 3): brokers, topics and the leader of each partition.
 
-v0 an empty list asks for all topics, from v1 null does and empty asks for none; v1 rack, controller_id, is_internal;
+v0 an empty list requests all topics, from v1 null does and empty requests none; v1 rack, controller_id, is_internal;
 v2 cluster_id; v3 throttle_time_ms; v4 allow_auto_topic_creation; v5 offline_replicas; v6 the client waits out
-throttling; v7 leader_epoch; v8 authorized operations; v9 flexible; v10 topic_id, not yet to look up by; v11 no
-operations of the cluster; v12 lookup by topic_id; v13 error_code of the whole.
+throttling; v7 leader_epoch; v8 authorized operations; v9 flexible; v10 topic_id, not yet for lookup; v11 no operations
+of the cluster; v12 lookup by topic_id; v13 error_code of the whole.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """OffsetFetch (key 9): reads a group's stored positions.
 
-v0 and v1 same bytes; v2 null topics asks for all, error_code of the whole; v3 throttle_time_ms; v4 the client waits out
+v0 and v1 same bytes; v2 null topics requests all, error_code of the whole; v3 throttle_time_ms; v4 the client waits out
 throttling; v5 committed_leader_epoch; v6 flexible; v7 require_stable; v8 many groups in one request; v9 member_id and
 member_epoch; v10 topic ids instead of names.
 """

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch (key 23): where a leader epoch ended, so that followers and consumers find where logs part.
+"""OffsetForLeaderEpoch (key 23): where a leader epoch ended, so that followers and consumers find where logs diverge.
 
 v1 leader_epoch in the answer; v2 current_leader_epoch, throttle_time_ms; v3 replica_id; v4 flexible.
 """

@@ -1,4 +1,4 @@
-"""RenewDelegationToken (key 39): makes a delegation token last longer.
+"""RenewDelegationToken (key 39): extends the life of a delegation token.
 
 v1 the client waits out throttling; v2 flexible.
 """

@@ -1,6 +1,6 @@
-"""SaslHandshake (key 17): picks the SASL mechanism.
+"""SaslHandshake (key 17): selects the SASL mechanism.
 
-v1 the tokens that follow travel in SaslAuthenticate; after v0 they follow bare. Never flexible.
+v1 the following tokens are sent in SaslAuthenticate; after v0 they are sent without framing. Never flexible.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ShareFetch (key 78): acquires records for a member of a share group, and takes its acknowledgements along.
+"""ShareFetch (key 78): acquires records for a member of a share group, and carries its acknowledgements.
 
 v0 early access; v1 stable, max_records and batch_size instead of partition_max_bytes, acquisition_lock_timeout_ms;
 v2 share_acquire_mode, is_renew_ack. Flexible from the start.

@@ -2,7 +2,7 @@
 
 v0 early access, same bytes; v1 stable. Flexible from the start.
 
-In the request null means: as last time.
+In the request, null means unchanged.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Records of __share_group_state: what is acquired, acknowledged and archived in a share partition.
+"""Records of __share_group_state: the acquired, acknowledged and archived records of a share partition.
 
 A snapshot holds the whole state, an update the change since. All v0, values flexible.
 """

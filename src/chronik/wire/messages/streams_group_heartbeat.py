@@ -2,7 +2,7 @@
 
 v0 only, flexible.
 
-In the request null and -1 mean: as last time.
+In the request, null and -1 mean unchanged.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""SyncGroup (key 14): the leader of a classic group hands in the assignments, every member gets its own.
+"""SyncGroup (key 14): the leader of a classic group submits the assignments, every member receives its own.
 
 v1 throttle_time_ms; v2 the client waits out throttling; v3 static members; v4 flexible; v5 protocol_type and
 protocol_name.

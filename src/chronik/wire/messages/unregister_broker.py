@@ -1,4 +1,4 @@
-"""UnregisterBroker (key 64): forgets a broker that will not come back.
+"""UnregisterBroker (key 64): removes a broker that will not come back.
 
 v0 only, flexible.
 """

@@ -1,4 +1,4 @@
-"""WriteTxnMarkers (key 27): a transaction coordinator has partition leaders write commit or abort markers.
+"""WriteTxnMarkers (key 27): a transaction coordinator makes partition leaders write commit or abort markers.
 
 v1 flexible; v2 transaction_version.
 """

@@ -164,10 +164,15 @@ public final class Driver {
         private RuntimeException failure;
 
         Member(JsonNode request) {
-            consumer = consumer(Map.of(
-                "group.id", request.get("group").asText(),
-                "session.timeout.ms", SESSION_MS,
-                "heartbeat.interval.ms", 100));
+            Map<String, Object> settings = new HashMap<>();
+            settings.put("group.id", request.get("group").asText());
+            if ("consumer".equals(System.getenv("CHRONIK_GROUP_PROTOCOL"))) {
+                settings.put("group.protocol", "consumer"); // then the coordinator decides about sessions
+            } else {
+                settings.put("session.timeout.ms", SESSION_MS);
+                settings.put("heartbeat.interval.ms", 100);
+            }
+            consumer = consumer(settings);
             consumer.subscribe(List.of(request.get("topic").asText()));
             poller.setDaemon(true);
             poller.start();

@@ -117,6 +117,13 @@ class ClassicGroup:
             ],
         )
 
+    def begin_as_stable(self) -> None:
+        """The group goes on where a consumer group ended: its members have an assignment and were not asked to join."""
+        self.state = GroupState.STABLE
+        self.protocol = self.select_protocol()
+        self.topics = self._subscribed_topics()
+        self._check_books()
+
     # --- state
 
     def transition(self, state: GroupState, now_ms: int) -> None:
@@ -131,7 +138,7 @@ class ClassicGroup:
         self.state_since_ms = now_ms
 
     def begin_generation(self, now_ms: int) -> None:
-        """Ends the round of joining: those who are here make up the next generation."""
+        """Ends the join round: the present members form the next generation."""
         check(
             self.state is GroupState.PREPARING,
             "18 a generation begins with a round of joining",
@@ -201,6 +208,9 @@ class ClassicGroup:
         if error := self.identify(request.member_id, request.group_instance_id):
             return error
         return ErrorCode.NONE if generation == self.generation else ErrorCode.ILLEGAL_GENERATION
+
+    def may_fetch_offsets(self, member_id: str | None, epoch: int) -> ErrorCode:
+        return ErrorCode.NONE
 
     def may_delete_offsets(self) -> ErrorCode:
         if self.state is GroupState.DEAD:
@@ -293,7 +303,7 @@ class ClassicGroup:
             self._join_no_longer_pending(member_id)
 
     def remove(self, member_id: str) -> Member | None:
-        """Forgets a member or a pending one. Whoever still waits for an answer gets UNKNOWN_MEMBER_ID."""
+        """Removes a member or a pending one. Its pending request fails with UNKNOWN_MEMBER_ID."""
         self._join_no_longer_pending(member_id)
         self.pending_syncs.pop(member_id, None)
         member = self.members.pop(member_id, None)

@@ -190,7 +190,8 @@ class Joining:
         if version >= SKIP_ASSIGNMENT_SINCE:
             response = group.joined(member.member_id, with_members=is_leader, skip_assignment=is_leader)
         else:
-            # An older client would assign anew if it saw its own id as the leader's; the old id keeps it from that.
+            # An older client would compute a new assignment if it saw its own id as the leader's; the old id prevents
+            # that.
             response = group.joined(member.member_id, with_members=False)
             response.leader = old_leader or ""
         group.answer_join(member, response)

@@ -1,4 +1,4 @@
-"""A member of a classic group, as the coordinator knows it between two rebalances.
+"""The coordinator's state of one member of a classic group.
 
 What it supports, how long it may be silent, what the leader assigned to it, and the request of its that is waiting for
 an answer, if any. Pure data; `classic` and `rebalance` decide what happens to it.

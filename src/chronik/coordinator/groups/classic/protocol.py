@@ -63,6 +63,8 @@ class ClassicProtocol:
 
     def replay(self, group_id: str, value: GroupMetadataValue | None, *, has_offsets: bool) -> None:
         group = self._group(group_id)
+        if group is None and group_id in self._groups:
+            return  # the group has been converted since: the records that say so are behind this one
         if value is not None:
             if group is None:
                 group = self.add(group_id)
@@ -81,6 +83,37 @@ class ClassicProtocol:
                 del self._groups[group_id]
                 if has_offsets:
                     self.add(group_id)
+
+    def release(self, group_id: str) -> None:
+        """The group's name is another kind's from now on. Members that wait are asked to join again."""
+        group = self._group(group_id)
+        if group is None:
+            return
+        del self._groups[group_id]
+        self._rebalancer.forget(group)
+        group.transition(GroupState.DEAD, self._clock.wall_ms())
+        for member in group.members.values():
+            group.answer_join(member, join_error(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+            group.answer_sync(member, sync_error(ErrorCode.REBALANCE_IN_PROGRESS))
+        group.let_go()
+
+    def take_over(self, group: ClassicGroup, rebalance_reason: str | None) -> None:
+        """Serves a group that a consumer group became. Its records are in the log; if they are committed already, the
+        group was made of them, without its members."""
+        replayed = self._groups.get(group.group_id)
+        check(
+            replayed is None or (type(replayed) is ClassicGroup and not replayed.members),
+            "18 a group is of one kind",
+            group=group.group_id,
+            generation=group.generation,
+        )
+        if type(replayed) is ClassicGroup:
+            group.stored = replayed.stored
+        self._groups[group.group_id] = group
+        for member in group.members.values():
+            self._rebalancer.keep_alive(group, member)
+        if rebalance_reason is not None:
+            self._rebalancer.write_unawaited(group, self._rebalancer.prepare(group, rebalance_reason))
 
     def loaded(self) -> None:
         for group in self._all():

@@ -44,10 +44,17 @@ class Rebalancer:
         self.timers = timers
         self._writer = writer
 
+    def forget(self, group: ClassicGroup) -> None:
+        """Nothing is waited for in this group any longer."""
+        for key in (join_key(group), sync_key(group), *(session_key(group, each) for each in group.members)):
+            self.timers.cancel(key)
+        for member_id in group.pending_joins:
+            self.timers.cancel(session_key(group, member_id))
+
     # --- gathering
 
     def prepare(self, group: ClassicGroup, reason: str) -> list[CoordinatorRecord]:
-        """Asks all members to join again. Those who wait for an assignment learn it from their answer."""
+        """Asks all members to join again. Members that wait for an assignment learn it from their response."""
         if group.state is GroupState.COMPLETING:
             self.fail_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS)
         group.pending_syncs.clear()

@@ -1,4 +1,4 @@
-"""What the members of a group of consumers read, from the metadata they join with.
+"""The topics that the members of a consumer group read, from the metadata in their join requests.
 
 The metadata is the clients' own business; the coordinator looks into it only to know which topics' offsets are in use.
 Every version of it begins like version 0, so version 0 is what is read, and what follows is not looked at.

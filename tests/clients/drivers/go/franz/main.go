@@ -122,7 +122,7 @@ func (f franz) Join(group, topic string) (protocol.Member, error) {
 	lost := func(_ context.Context, _ *kgo.Client, partitions map[string][]int32) {
 		joined.Lost(partitions[topic]...)
 	}
-	client, err := f.client(
+	settings := []kgo.Opt{
 		kgo.ConsumerGroup(group),
 		kgo.ConsumeTopics(topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
@@ -134,7 +134,11 @@ func (f franz) Join(group, topic string) (protocol.Member, error) {
 		}),
 		kgo.OnPartitionsRevoked(lost),
 		kgo.OnPartitionsLost(lost),
-	)
+	}
+	if os.Getenv("CHRONIK_GROUP_PROTOCOL") == "consumer" {
+		settings = append(settings, kgo.ServerSideBalancer())
+	}
+	client, err := f.client(settings...)
 	if err != nil {
 		return nil, err
 	}
