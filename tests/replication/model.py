@@ -73,7 +73,9 @@ class Model:
             assert now.leader_epoch == was.leader_epoch + 1, "an epoch belongs to one leader (11)"
             assert now.leader < 0 or now.leader in now.isr
             if now.leader >= 0 and not self.is_lossy:
-                assert now.leader in was.isr + was.elr, "a leader comes from the ISR (11)"
+                # The last newcomer of a move comes into the ISR and may lead by the same change.
+                newcomers = () if now.adding else was.adding
+                assert now.leader in was.isr + was.elr + newcomers, "a leader comes from the ISR (11)"
 
     def check(self) -> None:
         for node in self._world.nodes.values():

@@ -36,9 +36,22 @@ class Session:
 class Keeper:
     def __init__(self) -> None:
         self.caught: list[int] = []
+        self.without_space: list[Replica] = []
 
     def caught_up(self, replica: Replica, progress: FollowerProgress) -> None:
         self.caught.append(progress.broker_id)
+
+    def found_no_space(self, replica: Replica) -> None:
+        self.without_space.append(replica)
+
+
+class NobodyFull:
+    """In place of FullReplicas: there is always room."""
+
+    changed: object = None
+    keys: tuple[object, ...] = ()
+
+    def forget(self, key: object) -> None: ...
 
 
 class One:
@@ -59,7 +72,9 @@ class One:
         epoch: int = 1,
         min_insync: int = 1,
         isr: tuple[int, ...] = (1, 2, 3),
+        elr: tuple[int, ...] = (),
         is_from_before: bool = False,
+        is_elr_kept: bool = False,
     ) -> One:
         disk = SimDisk(0)
         runtime = machine(disk, 0)
@@ -69,12 +84,13 @@ class One:
         one.replica = Replica(
             log,
             1,
-            Partition(leader, epoch, epoch, (1, 2, 3), isr),
+            Partition(leader, epoch, epoch, (1, 2, 3), isr, elr),
             settings,
             clock=runtime.clock,
             keeper=one.keeper,
             followers=one.followers,
             is_from_before=is_from_before,
+            is_elr_kept=is_elr_kept,
         )
         return one
 
@@ -96,6 +112,7 @@ class One:
         if progress is None:
             progress = self.followers[broker_id] = FollowerProgress(KEY, Session(broker_id))  # type: ignore[arg-type]
         progress.end_offset = end_offset
+        progress.session.heard_ns = self.replica._clock.monotonic_ns()
         self.replica.count(progress)
         return progress
 

@@ -13,6 +13,7 @@ from chronik.replication.assignment import Replicas
 from chronik.replication.progress import Key
 from chronik.storage.leader_epochs import LeaderEpochs
 from tests.metadata.clusters import Cluster, cluster, create, new_topic, topic_id
+from tests.replication.small import NobodyFull
 
 NAMES = ["a", "b", "c", "d", "e"]
 
@@ -36,7 +37,9 @@ def beginning(followed: Followed, *, here: str) -> Replicas:
     """Of node 3, which leads nothing, and has a log of the topic `here`."""
     log = SimpleNamespace(topic_id=topic_id(here), partition=0, lost=None, epochs=LeaderEpochs())
     logs = SimpleNamespace(all=lambda: [log], get=lambda asked, index: log if asked == log.topic_id else None)
-    made = cast(Any, Replicas)(3, logs, None, clock=None, randomness=None, keeper=None, fetchers=followed, losses=None)
+    made = cast(Any, Replicas)(
+        3, logs, None, clock=None, randomness=None, keeper=None, fetchers=followed, losses=None, full=NobodyFull()
+    )
     return cast(Replicas, made)
 
 

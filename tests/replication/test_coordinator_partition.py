@@ -9,7 +9,7 @@ from chronik.coordinator.shard import CoordinatorRecord, StatePartition, Writer
 from chronik.coordinator.timers import Timers
 from chronik.metadata.delta import Changes
 from chronik.metadata.image import Image
-from chronik.replication.replica import CoordinatorPartition
+from chronik.replication.coordinator_partition import CoordinatorPartition
 from chronik.storage.errors import InvalidProducerEpoch
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.messages.group_records import OffsetCommitValue

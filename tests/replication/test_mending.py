@@ -18,6 +18,7 @@ from chronik.storage.errors import CorruptSegment
 from chronik.storage.logs import Logs
 from tests.metadata.clusters import cluster, create, new_topic, topic_id
 from tests.raft.virtual_time import machine
+from tests.replication.small import NobodyFull
 from tests.replication.test_beginning import Followed
 from tests.storage.driving import append, batch
 
@@ -89,7 +90,7 @@ def test_a_node_with_many_damaged_logs_syncs_for_one_cut_in_a_turn() -> None:
         losses = SimpleNamespace(report=reported.add, forget=reported.discard)
         replicas = cast(Any, Replicas)(
             3, logs, lambda image, topic: SETTINGS, clock=runtime.clock, randomness=None, keeper=None,
-            fetchers=followed, losses=losses,
+            fetchers=followed, losses=losses, full=NobodyFull(),
         )  # fmt: skip
         for index in range(PARTITIONS):
             log = logs.create("t", topic_id("t"), index, LogConfig())

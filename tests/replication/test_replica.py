@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
+from chronik.replication.coordinator_partition import CoordinatorPartition
 from chronik.replication.errors import (
     FencedEpoch,
+    NotCompared,
     NotEnoughReplicas,
     NotLeader,
     NotYetAvailable,
@@ -16,7 +19,7 @@ from chronik.replication.errors import (
     UnknownEpoch,
 )
 from chronik.replication.progress import FollowerProgress
-from chronik.replication.replica import PROVING_NS, CoordinatorPartition
+from chronik.replication.replica import PROVING_NS
 from chronik.runtime.invariants import InvariantBroken
 from chronik.storage.config import LogConfig
 from tests.raft.virtual_time import run
@@ -95,7 +98,7 @@ def test_nothing_is_committed_without_those_who_may_still_lead() -> None:
         one.change(isr=(1,), elr=(2,))
         await one.write_durably(b"b")
         assert one.replica.high_watermark == 1
-        one.replica.configure(one.replica.settings._replace(min_insync_replicas=1))
+        one.replica.configure(replace(one.replica.settings, min_insync_replicas=1))
         assert one.replica.high_watermark == 1, "2 is still counted on"
         one.change(elr=())
         assert one.replica.high_watermark == 2
@@ -174,7 +177,7 @@ def test_what_only_the_page_cache_had_may_be_cut_from_a_follower() -> None:
     async def story() -> None:
         one = await One.make(leader=2, isr=(2,))
         replica = one.replica
-        replica.configure(replica.settings._replace(log=LogConfig(durability="os")))
+        replica.configure(replace(replica.settings, log=LogConfig(durability="os")))
         replica.log.config = replica.settings.log
         replica.append_fetched(fetched([b"a"], offset=0, epoch=1))
         replica.append_fetched(fetched([b"b"], offset=1, epoch=1))
@@ -195,11 +198,11 @@ def test_a_new_minimum_takes_effect_at_once() -> None:
         one.replica.is_elr_kept = True
         await one.write_durably(b"a")
         assert one.replica.high_watermark == 0
-        one.replica.configure(one.replica.settings._replace(min_insync_replicas=1))
+        one.replica.configure(replace(one.replica.settings, min_insync_replicas=1))
         assert one.replica.high_watermark == 1
         one.change(isr=(1, 2))
         waiting = one.replica.when_committed(one.write(b"b"), 60_000)
-        one.replica.configure(one.replica.settings._replace(min_insync_replicas=3))
+        one.replica.configure(replace(one.replica.settings, min_insync_replicas=3))
         with pytest.raises(TooFewReplicasAfterAppend):
             await waiting  # type: ignore[misc]
 
@@ -383,6 +386,105 @@ def test_it_does_not_wait_for_ever_for_others_to_agree() -> None:
         await asyncio.sleep(PROVING_NS / 1e9 + 0.001)
         assert one.replica.is_end_known
         one.replica.require_readable(5)
+        assert one.write(b"a") == 1
+
+    run(story)
+
+
+@pytest.mark.parametrize(("isr", "elr"), [((1, 2), ()), ((1,), (2,))])
+def test_it_appends_nothing_before_it_was_compared(isr: tuple[int, ...], elr: tuple[int, ...]) -> None:
+    """What an old disk appends has a later epoch than what it lacks. After another crash that would make it the newer
+    log, and the other would have to truncate acknowledged records."""
+
+    async def story() -> None:
+        one = await One.make(isr=isr, elr=elr, is_from_before=True, is_elr_kept=bool(elr))
+        with pytest.raises(NotCompared, match=r"has just started, and compares its log with those of replicas \[2\]"):
+            one.write(b"a")
+        one.reports(2, 0)
+        assert one.write(b"a") == 1
+
+    run(story)
+
+
+def test_a_leader_without_others_that_may_know_better_appends_at_once() -> None:
+    async def story() -> None:
+        one = await One.make(isr=(1,), is_from_before=True)
+        assert one.write(b"a") == 1
+
+    run(story)
+
+
+def test_an_eligible_follower_that_was_compared_comes_in_at_once() -> None:
+    """After all nodes were killed every partition has one in-sync and one eligible replica, and serves no sooner."""
+
+    async def story() -> None:
+        one = await One.make(isr=(1,), elr=(2,), min_insync=2, is_from_before=True, is_elr_kept=True)
+        one.reports(3, 0)
+        assert one.keeper.caught == [], "node 2 may hold more, and would have to cut its log if 3 came in"
+        assert one.replica.awaits_proof
+        one.reports(2, 0)
+        assert set(one.keeper.caught) == {2, 3}
+        assert not one.replica.awaits_proof
+
+    run(story)
+
+
+def test_a_leader_waits_for_every_eligible_follower() -> None:
+    """The one that was compared may be the one that lost its records."""
+
+    async def story() -> None:
+        one = await One.make(isr=(1,), elr=(2, 3), min_insync=3, is_from_before=True, is_elr_kept=True)
+        one.reports(2, 0)
+        assert one.keeper.caught == []
+        one.change(leader_epoch=2)
+        one.reports(3, 0)
+        assert one.keeper.caught == [], "what was found in another epoch does not count"
+        one.reports(2, 0)
+        assert set(one.keeper.caught) == {2, 3}
+
+    run(story)
+
+
+@pytest.mark.parametrize("doubt", ["its session ends", "it says again where it stands"])
+def test_a_leader_compares_again_whoever_may_have_changed(doubt: str) -> None:
+    """Its disk may have been replaced since, or it stands elsewhere now."""
+
+    async def story() -> None:
+        one = await One.make(isr=(1,), elr=(2, 3), min_insync=3, is_from_before=True, is_elr_kept=True)
+        second = one.reports(2, 0)
+        if doubt == "its session ends":
+            del one.followers[2]
+        else:
+            second.named(start_offset=0, end_offset=3, last_epoch=0, leader_epoch=1, bytes_max=1, high_watermark=0)
+        one.reports(3, 0)
+        assert one.keeper.caught == []
+        assert one.replica.awaits_proof
+        one.reports(2, 0)
+        assert set(one.keeper.caught) == {2, 3}
+
+    run(story)
+
+
+def test_a_leader_is_compared_with_whoever_became_eligible_since() -> None:
+    async def story() -> None:
+        one = await One.make(isr=(1, 2), elr=(3,), min_insync=3, is_from_before=True, is_elr_kept=True)
+        one.reports(3, 0)
+        one.change(isr=(1,), elr=(2, 3))
+        assert one.keeper.caught == [], "node 2 held all that was acknowledged, and has not been heard of"
+        assert one.replica.awaits_proof
+        one.reports(2, 0)
+        assert set(one.keeper.caught) == {2, 3}
+
+    run(story)
+
+
+def test_a_leader_without_in_sync_and_eligible_followers_waits_for_others() -> None:
+    """Nobody is known to hold more, and nobody to hold as much."""
+
+    async def story() -> None:
+        one = await One.make(isr=(1,), min_insync=2, is_from_before=True, is_elr_kept=True)
+        one.reports(2, 0)
+        assert one.replica.awaits_proof
 
     run(story)
 
@@ -426,5 +528,35 @@ def test_only_a_leader_asks_for_its_log_to_stay_in_memory() -> None:
         assert not one.replica.log.is_read
         one.change(leader=1, leader_epoch=3)
         assert one.replica.log.is_read
+
+    run(story)
+
+
+def test_what_is_decided_once_for_all_requests_follows_every_change() -> None:
+    """`is_leader`, `leader_epoch` and `takes_all`: an old answer would take records that nobody replicates."""
+
+    async def story() -> None:
+        one = await One.make(epoch=5)
+        replica = one.replica
+        told = [(replica.is_leader, replica.leader_epoch, replica.takes_all)]
+        changes: tuple[dict[str, object], ...] = (
+            {"isr": (1, 2)},
+            {"isr": (1, 2, 3)},
+            {"leader": 2, "leader_epoch": 6},
+            {"leader": 1, "leader_epoch": 7},
+        )
+        for change in changes:
+            one.change(**change)
+            told.append((replica.is_leader, replica.leader_epoch, replica.takes_all))
+        replica.end()
+        told.append((replica.is_leader, replica.leader_epoch, replica.takes_all))
+        assert told == [
+            (True, 5, True),
+            (True, 5, False),
+            (True, 5, True),
+            (False, 6, False),
+            (True, 7, True),
+            (True, 7, False),
+        ]
 
     run(story)

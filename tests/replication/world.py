@@ -28,6 +28,7 @@ from chronik.metadata.records import FeatureLevelRecord, MetadataRecord
 from chronik.metadata.replay import replay_onto
 from chronik.replication.assignment import Replicas
 from chronik.replication.fetcher import FetchConfig, Fetcher, Fetchers
+from chronik.replication.full_replicas import FullReplicas
 from chronik.replication.isr_changes import IsrChanges
 from chronik.replication.lost_replicas import LostReplicas
 from chronik.replication.replica import Replica
@@ -113,6 +114,14 @@ class Node:
         world = self.world
         runtime = Runtime(LoopClock(), self.disk, world.wires.of(self.node_id), SeededRandomness(world.draw(1 << 30)))
         self.logs = await Logs.open(runtime, "/data", LogsConfig(), lambda failure: world.broke(failure))
+        full = FullReplicas(
+            runtime.clock,
+            node_id=self.node_id,
+            submit=self._submit,
+            broker_epoch=lambda: self.broker_epoch,
+            free_bytes=lambda: self.disk.free_bytes("/data"),
+            total_bytes=lambda: self.disk.total_bytes("/data"),
+        )
         isr_changes = IsrChanges(
             self.node_id,
             runtime.clock,
@@ -120,6 +129,7 @@ class Node:
             image=lambda: self.image,
             broker_epoch=lambda: self.broker_epoch,
             lag_ms_max=LAG_MS_MAX,
+            full=full,
         )
         config = FetchConfig(partition_bytes_max=world.choose([150, 400, 1 << 20]), retry_ms=100)
         fetchers = Fetchers(
@@ -143,7 +153,10 @@ class Node:
             keeper=isr_changes,
             fetchers=fetchers,
             losses=(losses := LostReplicas(self.node_id, submit=self._submit, broker_epoch=lambda: self.broker_epoch)),
+            full=full,
         )
+        self.tasks.start("without space", full.run())
+        self.tasks.start("space", full.watch())
         self.tasks.start("losses", losses.run())
         self.tasks.start("isr", isr_changes.run())
         self.tasks.start("lag", isr_changes.watch(self.replicas.all))

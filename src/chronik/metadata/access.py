@@ -1,26 +1,28 @@
-"""Access rules (Kafka's ACLs): who may or may not do what to which resource, as facts of the metadata image.
+"""Access rules (Kafka's ACLs): which principal may do what to which resource, as part of the metadata image.
 
-AccessRules never changes: `with_rule` and `without_rule` return the next one, which shares what they did not touch. Two
-images with the same object have the same rules, so its identity serves as the version of the rules. Rules are found by
-resource, principal and host in time that does not grow with their number: no more than two of each operation have all
-three in common. What they mean is decided in `security.deciding`.
+AccessRules is immutable: `with_rule` and `without_rule` return a new object that shares all unchanged parts. The same
+object means the same rules, so its identity serves as their version. Lookups by resource, principal and host take
+constant time however many rules exist: at most two rules per operation share all three. `security.deciding` evaluates
+the rules.
 
 Numbers are Kafka's ResourceType, PatternType, AclOperation and AclPermissionType.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from immutables import Map
+
+from chronik.runtime.pieces import ITEMS_PER_PIECE, Work, at_once, in_order
 
 ANY, MATCH, LITERAL, PREFIXED = 1, 2, 3, 4  # pattern types; ANY and MATCH only in filters
 DENY, ALLOW = 2, 3  # permission types; ANY is 1 in filters
 ALL: Final = 2  # of operations
 CLUSTER: Final = 4  # of resource types
 CLUSTER_RESOURCE: Final = "kafka-cluster"  # the one resource of the type CLUSTER
-WILDCARD: Final = "*"  # as the name of a literal pattern, or as a host: all of them
+WILDCARD: Final = "*"  # as the name of a literal pattern, or as a host: any
 EVERYBODY: Final = "User:*"
 
 
@@ -35,7 +37,7 @@ class AccessRule(NamedTuple):
 
 
 class RuleFilter(NamedTuple):
-    """None and ANY fit everything. MATCH fits the patterns that apply to the resource of this name."""
+    """None and ANY match everything. MATCH matches the patterns that apply to the resource of this name."""
 
     kind: int = ANY
     name: str | None = None
@@ -66,7 +68,7 @@ class RuleFilter(NamedTuple):
 
 
 class Who(NamedTuple):
-    """As a rule names them: User:* and * stand for all principals and hosts."""
+    """Principal and host as in a rule: User:* and * match all."""
 
     principal: str
     host: str
@@ -81,12 +83,12 @@ NOTHING: Final[RulesByPattern] = Map()
 
 
 class AccessRules:
-    """`resources` has the rules by (pattern type, resource type, name), then by principal and host; `patterns` has the
-    same rules by resource type, principal and host, then by pattern.
+    """`resources` holds the rules by (pattern type, resource type, name), then by principal and host; `patterns` holds
+    the same rules by resource type, principal and host, then by pattern.
 
-    `prefix_lengths` has, for each resource type, the lengths of its prefixes in ascending order, and `prefix_counts`
-    how many prefixes have a length. Prefixes are looked up by length: there may be thousands of prefixes, but their
-    lengths are few.
+    `prefix_lengths` holds, for each resource type, the lengths of its prefixes in ascending order, and `prefix_counts`
+    the number of prefixes of each length. Prefixes are looked up by length: there may be thousands of prefixes, but
+    only a few lengths.
     """
 
     __slots__ = ("count", "patterns", "prefix_counts", "prefix_lengths", "resources")
@@ -144,7 +146,7 @@ class AccessRules:
         return self._changed(rule, known, tuple(each for each in rules if each != rule), -1)
 
     def _changed(self, rule: AccessRule, known: RulesByWho, rules: Rules, change: int) -> AccessRules:
-        """With these `rules` instead of those that have resource, principal and host of `rule`, which came or went."""
+        """A copy with `rules` in place of those with `rule`'s resource, principal and host. `change` is +1 or -1."""
         resource, who = (rule.pattern, rule.kind, rule.name), Who(rule.principal, rule.host)
         named = self.patterns.get((rule.kind, who), NOTHING)
         left = known.set(who, rules) if rules else known.delete(who)
@@ -168,7 +170,7 @@ class AccessRules:
         )
 
     def applying_to(self, kind: int, name: str) -> Iterator[RulesByWho]:
-        """Of each pattern that the resource fits: the literal one, prefixes from the shortest, and the wildcard."""
+        """The rules of each matching pattern: the literal one, prefixes from the shortest, and the wildcard."""
         resources = self.resources
         if (literal := resources.get((LITERAL, kind, name))) is not None:
             yield literal
@@ -186,10 +188,25 @@ class AccessRules:
 
     def found(self, wanted: RuleFilter) -> list[AccessRule]:
         """In ascending order."""
-        if wanted.pattern in (LITERAL, PREFIXED) and wanted.kind != ANY and wanted.name is not None:
-            known = self.resources.get((wanted.pattern, wanted.kind, wanted.name), NOBODY)
-            return sorted(rule for rules in known.values() for rule in rules if wanted.fits(rule))
-        return sorted(rule for rule in self.unordered() if wanted.fits(rule))
+        return at_once(self.finding(wanted))
+
+    def finding(self, wanted: RuleFilter) -> Work[list[AccessRule]]:
+        """As `found`, in pieces. A filter that names all of a rule is found without looking at other rules."""
+        found = []
+        for count, rule in enumerate(self._candidates(wanted), 1):
+            if wanted.fits(rule):
+                found.append(rule)
+            if count % ITEMS_PER_PIECE == 0:
+                yield 1
+        return (yield from in_order(found))
+
+    def _candidates(self, wanted: RuleFilter) -> Iterable[AccessRule]:
+        if wanted.pattern not in (LITERAL, PREFIXED) or wanted.kind == ANY or wanted.name is None:
+            return self.unordered()
+        known = self.resources.get((wanted.pattern, wanted.kind, wanted.name), NOBODY)
+        if wanted.principal is not None and wanted.host is not None:
+            return known.get(Who(wanted.principal, wanted.host), NO_RULES)
+        return (rule for rules in known.values() for rule in rules)
 
 
 NO_ACCESS_RULES: Final = AccessRules(Map(), Map(), Map(), Map(), 0)

@@ -1,8 +1,8 @@
 """Runs the controller while this node leads the quorum: creates its writer, founds the cluster, fences silent brokers,
-removes delegation tokens that have expired.
+removes expired delegation tokens.
 
-A controller begins when everything that earlier leaders committed is applied here. It ends when another node leads. If
-a proposal fails while this node still leads, it begins again from what is applied.
+A controller starts when everything that earlier leaders committed is applied here. It ends when another node leads. If
+a proposal fails while this node still leads, it restarts from the applied state.
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ if TYPE_CHECKING:
     from chronik.metadata.image import DelegationToken
     from chronik.metadata.store import MetadataStore
 
-WATCH_S = 0.1  # how often the controller looks for brokers that have gone
-DEAF_SHARE = 2 / 3  # of a session, after which a broker that takes no metadata is fenced, whatever it says
+WATCH_S = 0.1  # how often the controller looks for dead brokers
+# Share of a session after which a broker that applies no metadata is fenced, even if it sends heartbeats.
+DEAF_SHARE = 2 / 3
 NEVER_MS = 1 << 62
-RETRY_S = 0.01  # before a leader that refuses all proposals begins again
+RETRY_S = 0.01  # before a leader that refuses all proposals restarts its controller
 
 
 class ActiveController:
-    """A part of the store. `writer` is set while this node is the controller."""
+    """Part of the store. `writer` is set while this node is the controller."""
 
     def __init__(self, store: MetadataStore, cluster_id: str | None) -> None:
         self.writer: Writer | None = None
@@ -44,11 +45,11 @@ class ActiveController:
         self._clock, self._config = store.runtime.clock, store.config
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
-        self._tokens: Map[str, DelegationToken] | None = None  # when the first of them expires
+        self._tokens: Map[str, DelegationToken] | None = None  # the tokens that `_token_expiry_ms` was computed from
         self._token_expiry_ms = NEVER_MS
 
     def begin_if_due(self, heard: BrokerSessions | None = None) -> None:
-        """The state is complete: everything that earlier leaders committed is applied."""
+        """Starts the controller once everything that earlier leaders committed is applied."""
         store = self._store
         if not store.leads or self.writer is not None or store.closed:
             return
@@ -75,18 +76,18 @@ class ActiveController:
         self.writer = None
 
     def _write_failed(self) -> None:
-        """Nothing that was decided since holds. If this node still leads, it begins again from what is applied."""
+        """Discards everything decided since. If this node still leads, it restarts from the applied state."""
         if self._timer:
-            self._timer.cancel()  # it watches for the writer that is gone; the next one sets its own
+            self._timer.cancel()  # it belongs to the failed writer; the next one sets its own
         heard = self.writer.controller.sessions if self.writer else None
         self.writer = None
-        if self._store.raft.refuses_all:  # it would begin again and again until another node leads
+        if self._store.raft.refuses_all:  # it would restart repeatedly until another node leads
             self._loop.call_later(RETRY_S, self.begin_if_due, heard)
         else:
             self.begin_if_due(heard)
 
     def watch_sessions(self) -> None:
-        """Fences brokers that fell silent or have died; not the one in this process, which runs this line."""
+        """Fences brokers that fell silent or died, except the one in this process, which is evidently alive."""
         self._timer = self._loop.call_later(WATCH_S, self.watch_sessions)
         assert self.writer is not None
         store, controller = self._store, self.writer.controller
@@ -101,13 +102,13 @@ class ActiveController:
                 request = store.submitter.next_request()
                 try:
                     done = self.writer.submit(FenceBroker(broker_id=broker_id, broker_epoch=broker.epoch), request)
-                except MetadataRefused:  # too many commands wait; the next look finds the broker as silent as this one
+                except MetadataRefused:  # too many commands wait; the next check finds the broker just as silent
                     del store.submitter.unanswered[request.sequence]
                     return
                 done.add_done_callback(partial(self._answered, request.sequence))
 
     def _remove_expired_tokens(self, tokens: Map[str, DelegationToken]) -> None:
-        """Those that expired an interval ago: until then, their owners are told that they have expired."""
+        """Removes tokens one interval after they expired: until then, logins with them fail as expired, not unknown."""
         if tokens is not self._tokens:
             self._tokens = tokens
             self._token_expiry_ms = min(
@@ -122,17 +123,17 @@ class ActiveController:
         except MetadataRefused:  # too many commands wait
             del self._store.submitter.unanswered[request.sequence]
             return
-        self._token_expiry_ms = NEVER_MS  # until the tokens are others
+        self._token_expiry_ms = NEVER_MS  # until the set of tokens changes
         done.add_done_callback(partial(self._answered, request.sequence))
 
     def deaf(self) -> set[int]:
-        """Brokers that send heartbeats and take no metadata, or whose disks hang: they would lead by an old image."""
+        """Brokers that send heartbeats but apply no metadata, or whose disks hang: they would lead by an old image."""
         deaf_ms = self._config.broker_session_timeout_ms * DEAF_SHARE
         lags_ms = self._store.raft.lag_ms()
         return {peer for peer, lag_ms in lags_ms.items() if lag_ms > deaf_ms} - {self._store.node_id}
 
     def _answered(self, sequence: int, done: asyncio.Future[Reply]) -> None:
-        """If it failed, this node no longer leads, and the next controller watches sessions of its own."""
+        """After a failure this node no longer leads, and the next controller keeps its own sessions."""
         del self._store.submitter.unanswered[sequence]
         if not done.cancelled():
             done.exception()

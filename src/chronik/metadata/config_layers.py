@@ -1,7 +1,7 @@
 """Where the value of a topic's key comes from. The keys themselves are in `chronik.catalogue.topic_keys`.
 
 A topic's value is the first of: the topic's own; the broker's dynamic value of a synonym; the dynamic default of all
-brokers; the broker's configuration file; the default. `layers` lists them, `resolve` gives the one that holds.
+brokers; the broker's configuration file; the default. `layers` lists all of them, `resolve` returns the effective one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from chronik.metadata.image import ResourceType, View
 
 
 class ConfigSource(IntEnum):
-    """By Kafka's numbers in DescribeConfigs."""
+    """The numbers that Kafka uses in DescribeConfigs."""
 
     TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -27,7 +27,7 @@ class ConfigSource(IntEnum):
 
 
 class Layer(NamedTuple):
-    """One place where a key has a value. `key` is the synonym under which it is set there."""
+    """One source of a key's value. `key` is the synonym that is set there."""
 
     key: str
     value: str  # in the topic key's unit
@@ -35,7 +35,7 @@ class Layer(NamedTuple):
 
 
 class BrokerConfigs(NamedTuple):
-    """What one broker has to say on topic defaults."""
+    """The configs of one broker that provide defaults for topics."""
 
     dynamic: Mapping[str, str]
     dynamic_default: Mapping[str, str]
@@ -47,7 +47,7 @@ class BrokerConfigs(NamedTuple):
 
 
 def layers(definition: Definition, own: Mapping[str, str], broker: BrokerConfigs) -> Iterator[Layer]:
-    """Every value the key has, the one that holds first. Ends with the default, if there is one."""
+    """Every value of the key, the effective one first, the default last if there is one."""
     if definition.name in own:
         yield Layer(definition.name, own[definition.name], ConfigSource.TOPIC)
     for source, values in (
@@ -65,7 +65,7 @@ def layers(definition: Definition, own: Mapping[str, str], broker: BrokerConfigs
 
 
 def resolve(name: str, own: Mapping[str, str], broker: BrokerConfigs) -> Any:
-    """The value that holds, as a Python value; None for an internal key that is not set."""
+    """The effective value as a Python value; None for an internal key that is not set."""
     definition = TOPIC_CONFIGS.get(name) or INTERNAL_TOPIC_CONFIGS[name]
     first = next(layers(definition, own, broker), None)
     return None if first is None else definition.parse(first.value)

@@ -1,11 +1,11 @@
-"""Decides commands in order, each on the newest state, including what is proposed but not yet committed.
+"""Decides commands in order, each on the newest state, including proposed but uncommitted changes.
 
-The working state is the last committed image with the records of all commands decided since. It lasts for one
+The working state is the last committed image plus the records of all commands decided since. It lasts for one
 leadership; if a proposal fails, it is discarded with everything decided on top of it. The controller never waits and
 never uses the quorum. It sends no replies: `writer` proposes its decisions and releases the replies when they are
 committed.
 
-A request that was applied before, by this controller or an earlier one, is not decided again: the state has its reply.
+A request that this or an earlier controller applied is not decided again: the state holds its reply.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from chronik.wire.error_codes import ErrorCode
 
 
 class Controller:
-    """Good for one leadership. `now_ns` of the methods is the monotonic clock's, for brokers' sessions only."""
+    """Serves one leadership. `now_ns` is the monotonic clock, used only for broker sessions."""
 
     def __init__(self, image: Image, rules: Rules, *, session_timeout_ns: int, now_ns: int) -> None:
         self.rules = rules
@@ -36,11 +36,11 @@ class Controller:
 
     @property
     def newest(self) -> View:
-        """The state that the next command will be decided on."""
+        """The state on which the next command will be decided."""
         return self._delta
 
     def handle(self, command: ControllerCommand[Any], request: RequestId, now_ns: int) -> Decision[Reply]:
-        """Decides, and takes the decision as made. Raises MetadataRefused; then nothing changed."""
+        """Decides a command and adopts the result. Raises MetadataRefused and changes nothing."""
         if (earlier := self._reply_to(command, request)) is not None:
             return Decision([], earlier)
         decision = self._decide(command, now_ns)
@@ -67,18 +67,18 @@ class Controller:
         return decision
 
     def has_decided(self, request: RequestId) -> bool:
-        """Whether this very request changed the newest state, and its reply is there to be given again."""
+        """Whether this request already changed the newest state, so that its reply is available."""
         applied = self._delta.applied.get(request.node_id)
         return (
             applied is not None and applied.incarnation == request.incarnation and request.sequence in applied.replies
         )
 
     def assume(self, records: list[MetadataRecord]) -> None:
-        """Goes on from a state in which these records hold."""
+        """Adds these records to the working state."""
         replay(self._delta, records)
 
     def settle(self) -> None:
-        """Lets go of what older states are not needed for; call it now and then, for example with each proposal."""
+        """Frees data that only older states need; call it periodically, for example with each proposal."""
         before = self._delta
         self._delta = Delta(before.finish(0)[0])
         if len(self._delta.topics_by_name) != len(self._delta.topics) or self._delta.brokers != before.brokers:
@@ -92,7 +92,7 @@ class Controller:
         return decision
 
     def _reply_to(self, command: Command[Any], request: RequestId) -> Reply | None:
-        """The reply given when this very request was applied; None when it is new."""
+        """The reply given when this request was applied; None for a new request."""
         applied = self._delta.applied.get(request.node_id)
         if applied is None or request.incarnation > applied.incarnation:
             return None

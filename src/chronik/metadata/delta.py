@@ -1,8 +1,8 @@
-"""Changes on their way from one image to the next. Only `replay` writes to a delta; decisions read it like an image.
+"""Uncommitted changes between one image and the next. Only `replay` writes to a delta; decisions read it like an image.
 
-A delta starts from an image and leaves it alone. `finish` gives the next image and what changed; the delta is used up.
-Topics under change are kept open, partitions in a list, until `seal` puts them back: after each command's records, so
-that the next command is decided on what they say.
+A delta starts from an image and does not change it. `finish` returns the next image and the changes, and ends the
+delta's use. Topics under change keep their partitions in a mutable list until `seal`, which runs after each command's
+records, so that the next command is decided on them.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from chronik.runtime.invariants import broken, check
 
 
 class Changes(NamedTuple):
-    """The difference between two images. A topic that was made and removed in between is in none of the lists."""
+    """The difference between two images. A topic that was created and removed in between is in none of the lists."""
 
     topics_added: tuple[Topic, ...] = ()
     topics_removed: tuple[Topic, ...] = ()
     topics_changed: tuple[tuple[Topic, Topic], ...] = ()  # (before, after): partitions were added or changed
     brokers: tuple[int, ...] = ()
-    configs: tuple[ConfigResource, ...] = ()  # also those of topics added and removed
+    configs: tuple[ConfigResource, ...] = ()  # including those of added and removed topics
     features: bool = False
     quotas: bool = False
     access: bool = False
 
 
 def lookalike(name: str) -> str | None:
-    """What metrics make of a topic's name; None when no other name could be mistaken for it."""
+    """A topic's name as metrics write it; None when no other name can collide with it."""
     return name.replace(".", "_") if "." in name or "_" in name else None
 
 
@@ -85,7 +85,7 @@ class Delta(View):
         self.scram_secret = base.scram_secret
         self.tokens = base.tokens
         self._open: dict[bytes, tuple[str, list[Partition]]] = {}
-        # Keys of dicts, for a set has no order.
+        # Keys of a dict: a set has no defined order.
         self._topics_touched: dict[bytes, None] = {}
         self._brokers_touched: dict[int, None] = {}
         self._configs_touched: dict[ConfigResource, None] = {}
@@ -98,12 +98,12 @@ class Delta(View):
         return [topic for _, topic in sorted(frozen.items())]
 
     def add_topic(self, topic_id: bytes, name: str) -> None:
-        """Its partitions are put into `open_partitions` before the next `seal`."""
+        """Add its partitions to `open_partitions` before the next `seal`."""
         self._begin_topic(topic_id, name)
         self._open[topic_id] = name, []
 
     def put_new_topic(self, topic: Topic) -> None:
-        """One that comes complete."""
+        """Adds a complete topic."""
         self._begin_topic(topic.topic_id, topic.name)
         self.topics[topic.topic_id] = self.topics_by_name[topic.name] = topic
 
@@ -117,7 +117,7 @@ class Delta(View):
             self.lookalikes[alike] = (*self.lookalikes.get(alike, ()), name)
 
     def open_partitions(self, topic_id: bytes) -> list[Partition]:
-        """The topic's partitions, to be changed in place before the next `seal`."""
+        """The topic's partitions; change them in place before the next `seal`."""
         if opened := self._open.get(topic_id):
             return opened[1]
         topic = self.topics.get(topic_id)
@@ -129,7 +129,7 @@ class Delta(View):
         return partitions
 
     def seal(self) -> None:
-        """Makes the open topics readable."""
+        """Publishes the changed topics to readers."""
         for topic_id, (name, partitions) in self._open.items():
             if not partitions:
                 broken("29 a topic comes with its partitions", topic=topic_id, name=name)
@@ -229,7 +229,7 @@ class Delta(View):
         self.applied = {**self.applied, node_id: applied}
 
     def finish(self, version: int) -> tuple[Image, Changes]:
-        """The next image, with the Raft index it stands for. The delta may not be used any more."""
+        """The next image, for the Raft index `version`. Do not use the delta afterwards."""
         self.seal()
         image = Image()
         image.version = version

@@ -1,16 +1,16 @@
-"""What the metadata store may answer instead of a reply.
+"""The errors of the metadata store.
 
 MetadataError
-├── MetadataRefused    the asker's fault: the command breaks a rule, and the Kafka code says which
-├── NotController      this node cannot decide now; the same command, with the same request id, may be sent again
-├── StoreClosed        ours: the node is stopping
-├── WrongCluster       the operator's: this directory belongs to another cluster
-├── ForeignMetadata    the operator's: this directory belongs to another node
-├── MetadataMissing    the operator's: the metadata of a cluster that is in use is gone
-├── MetadataOutdated   the operator's: it ends before what this node has applied
-├── NotANumber         the operator's: a file that holds a number holds something else
-└── DamagedMetadata    the operator's: bytes in the metadata log or a snapshot are not what we wrote
-    └── NewerMetadata  the operator's: a newer release wrote them
+├── MetadataRefused    caller error: the command breaks a rule, and the Kafka code says which
+├── NotController      this node cannot decide now; retry the command with the same request id
+├── StoreClosed        internal: the node is stopping
+├── WrongCluster       operator error: this directory belongs to another cluster
+├── ForeignMetadata    operator error: this directory belongs to another node
+├── MetadataMissing    operator error: the metadata of a cluster in use is missing
+├── MetadataOutdated   operator error: the metadata ends before what this node has applied
+├── NotANumber         operator error: a file that holds a number holds something else
+└── DamagedMetadata    operator error: bytes in the metadata log or a snapshot were altered
+    └── NewerMetadata  operator error: a newer release wrote them
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from chronik.wire.error_codes import ErrorCode
 
 
 class MetadataError(Exception):
-    """Base of everything this package raises."""
+    """Base of all errors of this package."""
 
     kafka_error = ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 class MetadataRefused(MetadataError):
-    """A rule says no. `message` is written for the person whose request it was."""
+    """A rule refuses the command. `message` addresses the user who sent it."""
 
     def __init__(self, error_code: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -39,7 +39,7 @@ class MetadataRefused(MetadataError):
 
 
 class NotController(MetadataError):
-    """Whether the command was applied is unknown when it was already proposed: repeat it with the same request id."""
+    """If the command was already proposed, whether it was applied is unknown: repeat it with the same request id."""
 
     kafka_error = ErrorCode.NOT_CONTROLLER
 
@@ -113,5 +113,5 @@ class NewerMetadata(DamagedMetadata):
 
 
 def refuse(error_code: ErrorCode, message: str) -> NoReturn:
-    """How a decision says no."""
+    """Refuses a command; decisions call this."""
     raise MetadataRefused(error_code, message)

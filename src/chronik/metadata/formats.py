@@ -1,10 +1,10 @@
-"""What an older release cannot read is not written while a node of that release is in the cluster.
+"""Prevents a node from writing what an older release in the cluster cannot read.
 
-The level of the feature `chronik.format` says what nodes may write: to the metadata log, to data directories, and to
+The level of the feature `chronik.format` limits what nodes may write: to the metadata log, to data directories, and to
 each other. Every release reads all levels up to its own. A new cluster begins with the newest level. An upgraded
-cluster keeps its level, and can go back to the release before, until somebody first uses something that is newer. Then
-the controller raises the level, if every registered broker knows it, and otherwise refuses. From there on, a broker
-that does not know the level cannot register.
+cluster keeps its level, and can go back to the previous release, until something newer is first used. Then the
+controller raises the level if every registered broker supports it, and otherwise refuses. From then on, a broker that
+does not support the level cannot register.
 
 A new kind of record, or a new meaning of a file, takes the next level here.
 """
@@ -31,7 +31,7 @@ from chronik.wire.error_codes import ErrorCode
 
 FORMAT_FEATURE = "chronik.format"
 
-FIRST = 1  # also of a cluster that names no level
+FIRST = 1  # also the level of a cluster that names none
 SECURITY_AND_TRANSACTIONS = 2  # users, access rules, quotas, tokens; transactions, with their markers and indexes
 NEWEST = SECURITY_AND_TRANSACTIONS
 
@@ -52,7 +52,7 @@ def level_of(view: View) -> int:
 
 
 def raised_for(view: View, records: Iterable[MetadataRecord]) -> list[MetadataRecord]:
-    """What must come before these records, so that no node is asked to read what it does not know.
+    """The records to write before these, so that every node can read them.
 
     Raises MetadataRefused if a registered broker is too old.
     """

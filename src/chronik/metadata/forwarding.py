@@ -1,14 +1,14 @@
-"""Commands of this node carried to the controller, and answers carried back, over the quorum's own streams.
+"""Carries this node's commands to the controller, and the replies back, over the quorum's own streams.
 
-A waiter is registered before its command leaves, so no answer can come too early. Nothing is resent here: whoever asked
-hears NotController when the leader changes, the stream breaks or time is up, and asks again under the same request id,
-which the controller applies once however often it comes.
+A waiter is registered before its command is sent, so no reply can arrive too early. Nothing is resent here: the caller
+gets NotController when the leader changes, the stream breaks or the timeout ends, and retries with the same request id.
+The controller applies each id once.
 
-A note is a kind, the number of the question, then what the kind says below. An older or newer release may not know a
-command: a note that cannot be read is refused, never guessed at. A node speaks for itself only: its request ids, and
-the broker that a command is about where a command is one broker's own, must be its own. A node that is not a member
-of the quorum may ask one thing, whether it is still registered; see `raft.admission`. Its question changes nothing.
-Only the controller knows the current members, so other nodes do not refuse requests: they name the leader.
+A note is a kind, the number of the question, then a body that depends on the kind. An older or newer release may not
+know a command: a note that cannot be read is refused, never guessed at. A node speaks only for itself: the request id
+must be its own, and so must the broker in a command that only that broker may send. A node that is not a member of the
+quorum may ask only whether it is still registered; see `raft.admission`. Its question changes nothing. Only the
+controller knows the current members, so other nodes do not refuse requests: they name the leader.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ logger = logging.getLogger("chronik.metadata")
 
 ASK, DONE, REFUSED, ELSEWHERE = range(1, 5)
 _HEAD = struct.Struct(">BQ")  # kind, number of the question
-_REQUEST = struct.Struct(">qqqqB")  # the request id's four, then which command; its bytes follow
-_VERSION = struct.Struct(">Q")  # of the image that shows what was done; the reply's bytes follow
+_REQUEST = struct.Struct(">qqqqB")  # the four numbers of the request id, then the command's number; its bytes follow
+_VERSION = struct.Struct(">Q")  # of the image that reflects the command; the reply's bytes follow
 _REFUSAL = struct.Struct(">Qh")  # version of the image that was decided on, error code; the message follows
-_LEADER = struct.Struct(">q")  # who leads, as far as the asked one knows; -1 nobody
+_LEADER = struct.Struct(">q")  # the leader that the answering node knows; -1: none
 
-# So many questions a process may ask before its numbers meet those of the next: its incarnation counts milliseconds.
+# Questions that one process can ask before its numbers reach those of the next: its incarnation is in milliseconds.
 QUESTIONS_BITS = 20
 
-NOT_A_MEMBER = ErrorCode.CLUSTER_AUTHORIZATION_FAILED  # the answer to a node that is not, or not any more, a member
+NOT_A_MEMBER = ErrorCode.CLUSTER_AUTHORIZATION_FAILED  # the answer to a node that is not, or no longer, a member
 
 Decide = Callable[[Command[Any], RequestId], asyncio.Future[Reply]]
-ForwardedReply = tuple[Reply | MetadataError, int]  # what was said, and the version of the image it holds in
+ForwardedReply = tuple[Reply | MetadataError, int]  # the answer, and the version of the image that reflects it
 
 
 class _Question(NamedTuple):
@@ -58,7 +58,8 @@ class _Question(NamedTuple):
 
 
 class Forwarding:
-    """`decide` and `newest` are the controller's, and raise NotController elsewhere; `version` is the own image's."""
+    """`decide` and `newest` are the controller's, and raise NotController elsewhere; `version` is this node's
+    image's."""
 
     def __init__(
         self,
@@ -71,12 +72,12 @@ class Forwarding:
     ) -> None:
         self._notes, self._decide, self._newest, self._version = notes, decide, newest, version
         self._loop = asyncio.get_running_loop()
-        # Not from 0 in every process: an answer to the last one's question may come late, and must find nobody.
+        # Each process starts at its own number: a late answer to an earlier process must find no waiter.
         self._count = incarnation << QUESTIONS_BITS
         self._waiting: dict[int, _Question] = {}  # by number
 
     async def ask(self, to: int, command: Command[Any], request: RequestId, timeout_s: float) -> ForwardedReply:
-        """Raises NotController when there will be no answer; the command may have been applied all the same."""
+        """Raises NotController when no answer will come; the command may still have been applied."""
         self._count += 1
         number = self._count
         check(number not in self._waiting, "27 a question has a number of its own", number=number)
@@ -98,7 +99,7 @@ class Forwarding:
             del self._waiting[number]
 
     def leader_changed(self, leader_id: int | None) -> None:
-        """Whoever waits for another node's answer asks the new one."""
+        """Fails all questions to other nodes, so that callers ask the new leader."""
         for question in self._waiting.values():
             if question.to != leader_id and not question.answered.done():
                 question.answered.set_exception(NotController(leader_id))
@@ -150,7 +151,7 @@ class Forwarding:
         elif isinstance(error, MetadataError):
             self._send(peer, number, error)
         else:
-            raise error  # a bug of ours: the loop tells the node
+            raise error  # a bug: the loop reports it to the node
 
     def _send(self, peer: int, number: int, error: MetadataError) -> None:
         if isinstance(error, MetadataRefused):
@@ -161,12 +162,12 @@ class Forwarding:
             body = _LEADER.pack(-1 if leader is None else leader)
             self._notes.send_note(peer, _HEAD.pack(ELSEWHERE, number) + body)
 
-    # The asker's side
+    # The caller's side
 
     def _take_answer(self, kind: int, peer: int, number: int, body: memoryview) -> None:
         question = self._waiting.get(number)
         if question is None or question.answered.done() or question.to != peer:
-            return  # it took too long, or the question went elsewhere since
+            return  # the question timed out, or was sent to another node since
         if ANSWER_LOST.is_on and ANSWER_LOST.fires():
             return
         if kind == DONE:

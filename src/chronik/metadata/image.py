@@ -1,12 +1,12 @@
-"""The metadata of a cluster at one moment: topics, brokers, configs, features, quotas, users, tokens, access rules,
-requests already applied.
+"""The metadata of a cluster at one log index: topics, brokers, configs, features, quotas, users, tokens, access rules,
+applied requests.
 
-An image never changes. Replaying a batch makes the next one, which shares all it did not touch; whoever holds an image
-may read it for as long as it likes, without a lock, and compare two by identity. Two nodes whose images have the same
-version have the same `state_hash`, whatever way they got there (log or snapshot).
+An image is immutable. Replaying a batch creates the next image, which shares all unchanged parts. You can keep and read
+an image as long as you like, without a lock, and compare two by identity. Two nodes whose images have the same version
+have the same `state_hash`, whether they got there by log or by snapshot.
 
-Maps that grow with the number of topics are persistent (a change costs under a microsecond at any size, against 100 us
-for copying two dicts of 10,000). Their order means nothing and differs between processes: sort where order shows.
+Maps that grow with the number of topics are persistent: a change costs under a microsecond at any size, while copying
+two dicts of 10,000 costs 100 us. Their order has no meaning and differs between processes: sort where order shows.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NO_LEADER = -1
 
 
 class ResourceType(IntEnum):
-    """What a config belongs to, by Kafka's numbers."""
+    """What a config belongs to, with Kafka's numbers."""
 
     TOPIC = 2
     BROKER = 4
@@ -37,24 +37,24 @@ class ResourceType(IntEnum):
 
 class ConfigResource(NamedTuple):
     type: int
-    name: str  # of a broker: its id, or "" for the default of all brokers
+    name: str  # for a broker: its id, or "" for the default of all brokers
 
 
-# What a quota belongs to: types with names, ascending by type. A type is `user`, `client-id` or `ip`; the name None
-# stands for all that have no quota of their own. For example (("client-id", None), ("user", "alice")).
+# What a quota applies to: (type, name) pairs, ascending by type. A type is `user`, `client-id` or `ip`; the name None
+# means every entity without a quota of its own. For example (("client-id", None), ("user", "alice")).
 QuotaEntity = tuple[tuple[str, str | None], ...]
 
 
 class Partition(NamedTuple):
     leader: int  # NO_LEADER while no in-sync replica is alive
-    leader_epoch: int  # up by one whenever the leader changes or starts anew
-    partition_epoch: int  # up by one with every change
+    leader_epoch: int  # increases whenever the leader changes or restarts
+    partition_epoch: int  # increases with every change
     replicas: tuple[int, ...]  # the first is the preferred leader
     isr: tuple[int, ...]  # empty only when the last member lost its disk; then there is no leader either
-    elr: tuple[int, ...] = ()  # not in sync, yet known to hold everything below the high watermark (KIP-966)
+    elr: tuple[int, ...] = ()  # not in sync, but hold everything below the high watermark (KIP-966)
     last_known_elr: tuple[int, ...] = ()
-    adding: tuple[int, ...] = ()  # of `replicas`: those that a reassignment under way brings
-    removing: tuple[int, ...] = ()  # of `replicas`: those that it takes away once all that it brings are in sync
+    adding: tuple[int, ...] = ()  # subset of `replicas`: added by the current reassignment
+    removing: tuple[int, ...] = ()  # subset of `replicas`: removed once all added ones are in sync
 
     @property
     def is_reassigning(self) -> bool:
@@ -84,7 +84,7 @@ class FeatureRange(NamedTuple):
 
 class Broker(NamedTuple):
     broker_id: int
-    epoch: int  # a new one with each registration, higher than any before in the cluster
+    epoch: int  # increases across the cluster with each registration
     incarnation_id: bytes  # of the process
     fenced: bool
     in_controlled_shutdown: bool
@@ -95,7 +95,7 @@ class Broker(NamedTuple):
 
     @property
     def live(self) -> bool:
-        """May lead and be in an ISR."""
+        """Not fenced and not shutting down: may lead and join ISRs."""
         return not self.fenced and not self.in_controlled_shutdown
 
     def endpoint(self, listener: str) -> Endpoint | None:
@@ -107,7 +107,7 @@ class Applied(NamedTuple):
 
     incarnation: int
     answered_below: int
-    replies: Map[int, bytes]  # by sequence; as many as the node keeps in flight
+    replies: Map[int, bytes]  # by sequence; at most the node's requests in flight
 
 
 class ScramKey(NamedTuple):
@@ -128,15 +128,15 @@ class ScramCredential(NamedTuple):
 class DelegationToken(NamedTuple):
     """Times are milliseconds of the wall clock. Principals are written as User:alice."""
 
-    owner: str  # as whom it logs in
+    owner: str  # the principal it logs in as
     requester: str  # who created it
     renewers: tuple[str, ...]  # who may change its expiry, besides the owner
     issue_ms: int
     expiry_ms: int
-    max_ms: int  # beyond which it cannot be renewed
+    max_ms: int  # it cannot be renewed beyond this time
 
     def belongs_to(self, principal: str) -> bool:
-        """Whether the principal may renew, expire and describe it without further permission."""
+        """Whether the principal may renew, expire and describe it without another permission."""
         return principal == self.owner or principal in self.renewers
 
     def is_expired(self, now_ms: int) -> bool:
@@ -144,7 +144,7 @@ class DelegationToken(NamedTuple):
 
 
 class Lookup(Protocol[K, V]):
-    """What persistent maps and their mutations have in common."""
+    """What persistent maps and their mutations share."""
 
     def get(self, key: K) -> V | None: ...
     def __contains__(self, key: object) -> bool: ...
@@ -152,7 +152,7 @@ class Lookup(Protocol[K, V]):
 
 
 class View:
-    """What may be asked of an image and of a delta alike, so that a decision runs on either."""
+    """The read interface of images and deltas, so that a decision runs on either."""
 
     __slots__ = (
         "access",
@@ -175,9 +175,9 @@ class View:
     cluster_id: str  # "" before the first controller
     topics: Lookup[bytes, Topic]
     topics_by_name: Lookup[str, Topic]
-    lookalikes: Lookup[str, tuple[str, ...]]  # names with '.' or '_', by what metrics make of them
+    lookalikes: Lookup[str, tuple[str, ...]]  # topic names with '.' or '_', by their name in metrics
     brokers: Mapping[int, Broker]  # ascending
-    broker_epoch_last: int  # the highest ever given
+    broker_epoch_last: int  # the highest ever assigned
     configs: Lookup[ConfigResource, Map[str, str]]
     features: Mapping[str, int]
     quotas: Map[QuotaEntity, Map[str, float]]
@@ -185,7 +185,7 @@ class View:
     access: AccessRules
     applied: Mapping[int, Applied]  # by node id
     scram: Lookup[ScramKey, ScramCredential]
-    scram_secret: bytes  # b"" until there was a credential
+    scram_secret: bytes  # b"" until the first credential
     tokens: Map[str, DelegationToken]  # by id
 
     def topic(self, topic_id: bytes) -> Topic | None:
@@ -195,7 +195,7 @@ class View:
         return self.topics_by_name.get(name)
 
     def config(self, resource_type: int, name: str) -> Mapping[str, str]:
-        """The keys set on the resource; no defaults."""
+        """The keys set on the resource, without defaults."""
         return self.configs.get(ConfigResource(resource_type, name)) or NO_CONFIG
 
     def is_live(self, broker_id: int) -> bool:
@@ -203,12 +203,12 @@ class View:
         return broker is not None and broker.live
 
     def all_topics(self) -> list[Topic]:
-        """By name, ascending."""
+        """Sorted by name."""
         raise NotImplementedError
 
 
 class Image(View):
-    """One moment. `version` is the Raft index of the last entry in it, `live_brokers` ascend by id."""
+    """One version of the metadata. `version` is the Raft index of its last entry; `live_brokers` is sorted by id."""
 
     __slots__ = ("live_brokers", "version")
 

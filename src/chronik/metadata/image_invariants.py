@@ -1,7 +1,7 @@
-"""What holds in every image, checked for what a batch of records has changed, before the image is used.
+"""Invariants of every image, checked for everything that a batch of records changed, before the image is used.
 
-`replay` checks each record against the state before it. This checks the state behind it, whichever records led there:
-two ways to the same promise. Costs as much as the change is large, not as the image is.
+`replay` checks each record against the state before it. This module checks the state after it, whichever records led
+there. The cost depends on the size of the change, not of the image.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from chronik.runtime.invariants import broken, check
 
 
 def check_image(image: Image, base: Image, touched: Collection[bytes], *, has_touched_brokers: bool) -> None:
-    """`touched` are the ids of the topics that came, changed or went since `base`."""
+    """`touched` are the ids of the topics added, changed or removed since `base`."""
     for topic_id in touched:
         topic = image.topics.get(topic_id)
         if topic is not None:
@@ -42,7 +42,7 @@ def check_image(image: Image, base: Image, touched: Collection[bytes], *, has_to
                 topic=gone.name,
             )
     if image.brokers is base.brokers and image.live_brokers is base.live_brokers:
-        return  # as they were found to be before
+        return  # unchanged brokers were checked before
     check(
         len(image.live_brokers) == sum(broker.live for broker in image.brokers.values()),
         "11 live brokers are those that may lead",
@@ -57,7 +57,7 @@ def _check_topic(image: Image, topic: Topic, before: Topic | None) -> None:
     checked: Partition | None = None
     for index, partition in enumerate(topic.partitions):
         known = before.partitions[index] if before is not None and index < len(before.partitions) else None
-        if partition is known or partition is checked:  # most are one object
+        if partition is known or partition is checked:  # most share one object
             continue
         _check_partition(topic, index, partition)
         checked = partition
@@ -71,7 +71,7 @@ def _check_partition(topic: Topic, index: int, partition: Partition) -> None:
         broken("29 a partition's replicas are different brokers", topic=topic.name, index=index, replicas=replicas)
     if partition.leader != NO_LEADER and partition.leader not in isr:
         broken("11 a leader is in its ISR", topic=topic.name, index=index, partition=partition)
-    if isr != replicas:  # else it is what was just checked
+    if isr != replicas:  # otherwise they are the replicas just checked
         if not set(isr) <= set(replicas):
             broken("29 the ISR is made of replicas", topic=topic.name, index=index, partition=partition)
         if len(set(isr)) != len(isr):

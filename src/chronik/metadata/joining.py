@@ -1,7 +1,7 @@
 """A node without metadata in a cluster that has some: it is new, or has lost its disk. It does not vote until it has
 caught up, because it may have forgotten a vote.
 
-This is kept in a file, so that it holds after a restart halfway.
+A file records this state, so that it survives restarts.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ class JoiningNode:
         self._catching_up: asyncio.Task[None] | None = None
 
     async def done(self) -> None:
-        """Returns when this node has a vote again."""
+        """Returns when this node may vote again."""
         if self._catching_up is not None:
             await asyncio.shield(self._catching_up)
 
     def met(self, cluster_id: str) -> None:
-        """A peer belongs to a cluster of which this node knows nothing."""
+        """A peer belongs to a cluster that this node does not know."""
         self._cluster_met = cluster_id
         try:
             self.abstain_if_new()
-        except (OSError, DiskFull) as error:  # it must not vote, and cannot record that
+        except (OSError, DiskFull) as error:  # the node must not vote, and cannot record that
             self._store.raft.abstain()
             self._store.fail(error)
 
     def abstain_if_new(self) -> None:
-        """Also after a restart halfway: what it has by then is not yet what it forgot."""
+        """Also applies after a restart halfway: the node may still lack entries that it acknowledged."""
         store = self._store
         if not store.is_open or self._catching_up is not None:
             return
         had_to_join = self._files.is_joining
         if not had_to_join:
             if not self._cluster_met or store.image.cluster_id or store.raft.has_taken_part:
-                return  # a founder may hear of the cluster before it hears that what it voted for is committed
+                return  # a founder may learn of the cluster before it learns that its founding is committed
             self._files.begin_joining()
         level = logging.WARNING if had_to_join else logging.INFO
         logger.log(level, "this node is new, or has lost its metadata: it does not vote until it has caught up")
@@ -69,7 +69,7 @@ class JoiningNode:
                 await self._store.submitter.pause()
             else:
                 break
-        # Before the leader hears that this node votes: after a power cut it must not wait for a leader once more.
+        # Before the leader learns that this node votes: after a power cut it must not wait for a leader again.
         self._files.end_joining()
         raft.take_part()
 

@@ -1,7 +1,7 @@
-"""Decides whether this node may answer metadata reads without asking: a leader by its own lease, a follower by a grant.
+"""Decides whether this node may answer metadata reads by itself: a leader by its own lease, a follower by a grant.
 
-The rules are in `leases`; this connects them to the quorum's node, its notes and the clock. A node that uses its lease
-asks for the next one three times in a lease's time, so that one lost note costs nothing.
+The rules are in `leases`; this module connects them to the Raft node, its notes and the clock. A node that uses its
+lease renews it three times per lease duration, so that a lost note has no effect.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ASKS_PER_LEASE = 3
 
 
 class LeasedReads:
-    """Made when the quorum's node is open; `close` ends its timer."""
+    """Created once the Raft node is open; `close` ends its timer."""
 
     def __init__(self, raft: RaftNode, notes: Notes, clock: Clock, config: RaftConfig, *, incarnation: int) -> None:
         self._raft, self._notes, self._clock, self._config = raft, notes, clock, config
@@ -45,10 +45,10 @@ class LeasedReads:
         self._turn()
 
     def may_read(self) -> bool:
-        """Whether the applied state shows everything that was acknowledged anywhere before this call."""
+        """Whether the applied state contains everything acknowledged anywhere before this call."""
         raft, now_ns = self._raft, self._clock.monotonic_ns()
         if self.grants is not None:
-            # Followers apply what two of them hold; a leader whose own disk is slow has not applied it yet.
+            # A majority of followers may commit before a leader with a slow disk has applied.
             return raft.holds_lease(now_ns) and raft.applied_index >= raft.commit_index
         if FOLLOWER_LEASE_UNUSED.is_on and FOLLOWER_LEASE_UNUSED.fires():
             return False
@@ -64,7 +64,7 @@ class LeasedReads:
             self._ask()
 
     async def drain(self) -> None:
-        """Before the leadership is handed over: grants nothing more, and returns when nobody holds a lease."""
+        """Before a leadership transfer: stops granting, and returns when all leases have expired."""
         while self.grants is not None:
             self.grants.is_closed = True
             if not self.grants.holders(self._clock.monotonic_ns()):
@@ -102,10 +102,11 @@ class LeasedReads:
             self._notes.send_note(leader, LEASE_ASK + encode_ask(self.lease.ask(self._clock.monotonic_ns())))
 
     def _answer(self, peer: int, number: int) -> None:
-        """A leader of one voter could be back from a crash before a grant is over, so it gives none.
+        """Grants a lease, unless commits could then wait too long or a holder could become stale.
 
-        Nor does anybody to a node that was removed: it gets no entries, and commits would wait for it for ever. So they
-        would for one whose disk is full or stalled: who has lacked an entry for as long as a lease lasts gets none.
+        A single voter grants none: it could be back from a crash before a grant expires. A removed node gets none: it
+        receives no entries, and commits would wait for it. A node that has lacked an entry for a whole lease gets none:
+        its disk is probably full or stalled.
         """
         raft, now_ns = self._raft, self._clock.monotonic_ns()
         if (
@@ -123,6 +124,6 @@ class LeasedReads:
         if duration_ns:
             holders = self.grants.holders(now_ns)
             check(peer in holders, "6 who is granted a lease is waited for", peer=peer, holders=sorted(holders))
-            raft.require(holders)  # before the holder hears of it
+            raft.require(holders)  # before the holder receives the grant
             grant = Grant(number, raft.term, raft.commit_index, duration_ns)
             self._notes.send_note(peer, LEASE_GRANT + encode_grant(grant))

@@ -1,14 +1,16 @@
 """Read leases of followers: how long a node may answer metadata reads by itself, and why that is never stale.
 
-A follower asks, the leader grants. While a grant runs, the leader commits nothing that its holder does not have on
-disk, so no node can have seen, and nobody can have been told of, what a holder lacks. A holder answers only when it has
-applied all that it holds. Each grant ends before the leader's own lease does, so no later leader can commit behind it,
-and the holder counts from when it ASKED, which is before the leader granted; the rates of two clocks may differ by the
-drift that is taken off. A holder that is known to be dead is not waited for; one that is cut off delays commits by what
-is left of its grant, and no more; one that asks on though its disk is stalled, by two leases: it may lack an entry for
-one, since what is on its way is no stall, and for another its last grant runs.
+A follower asks, the leader grants. While a grant is valid, the leader commits only entries that its holder has on disk,
+so no node or client can know of anything that a holder lacks. A holder answers only when it has applied all its
+entries. Each grant ends before the leader's own lease does, so no later leader can commit during a grant. The holder
+counts from when it ASKED, which is before the leader granted, and the duration is shortened by the possible drift
+between two clocks.
 
-Knows no clock: every time is monotonic ns of the node that calls.
+A holder that is known to be dead does not delay commits. An unreachable one delays them for the rest of its grant. One
+that keeps asking although its disk is stalled delays them by two leases: it may lack an entry for one lease before it
+counts as stalled, and its last grant lasts for another.
+
+Reads no clock: every time is monotonic ns of the calling node.
 """
 
 from __future__ import annotations
@@ -21,14 +23,15 @@ from chronik.runtime.invariants import check
 _ASK = struct.Struct(">Q")  # round
 _GRANT = struct.Struct(">QQQQ")  # round, term, index that must be applied, duration in ns
 
-ASKS_BITS = 20  # so many asks a process has before its numbers meet the next one's: incarnations count milliseconds
-ASKED_MAX = 16  # rounds without an answer that are remembered
+# Questions that one process can ask before its numbers reach those of the next one: incarnations are milliseconds.
+ASKS_BITS = 20
+ASKED_MAX = 16  # unanswered rounds that are remembered
 
 
 class Grant(NamedTuple):
-    number: int  # of the round that was asked for
+    number: int  # of the requested round
     term: int
-    commit_index: int  # of the leader when it gave it
+    commit_index: int  # the leader's, when it granted
     duration_ns: int
 
 
@@ -50,15 +53,15 @@ def decode_grant(body: bytes | memoryview) -> Grant:
 
 
 class Grants:
-    """The leader's books, of one leadership."""
+    """The grants of one leadership, kept by the leader."""
 
     def __init__(self, *, lease_ns: int, drift_permille: int) -> None:
         self._lease_ns, self._drift_permille = lease_ns, drift_permille
         self._until_ns: dict[int, int] = {}  # by holder
-        self.is_closed = False  # before a hand-over nothing more is granted
+        self.is_closed = False  # set before a transfer of leadership: no new grants
 
     def grant_ns(self, node_id: int, now_ns: int, leader_until_ns: int) -> int:
-        """How long the node may read from now on; 0: not at all."""
+        """How long the node may read from now on; 0: it may not."""
         duration_ns = min(self._lease_ns, leader_until_ns - now_ns)
         if duration_ns <= 0 or self.is_closed:
             return 0
@@ -77,22 +80,22 @@ class Grants:
         return frozenset(self._until_ns)
 
     def forget(self, node_id: int) -> None:
-        """It is dead, so it reads nothing."""
+        """The node is dead, so it reads nothing."""
         self._until_ns.pop(node_id, None)
 
 
 class FollowerLease:
-    """The holder's side."""
+    """The lease as its holder sees it."""
 
     def __init__(self, *, incarnation: int = 0) -> None:
-        self.expirations = 0  # how often one ran out before the next came
-        # Not from 0 in every process: a late grant to the last one's ask would be counted from this one's.
+        self.expirations = 0  # leases that expired before their renewal
+        # Each process starts at its own number: a late grant must not answer a question of this process.
         self._count = incarnation << ASKS_BITS
         self._asked_ns: dict[int, int] = {}  # by round
         self._term = self._index = self._until_ns = 0
 
     def ask(self, now_ns: int) -> int:
-        """The number of the round that is asked for now."""
+        """The number of the round to ask for now."""
         self._count += 1
         check(
             self._count not in self._asked_ns and len(self._asked_ns) <= ASKED_MAX,
@@ -116,11 +119,11 @@ class FollowerLease:
             self._term, self._index, self._until_ns = grant.term, grant.commit_index, until_ns
 
     def drop(self) -> None:
-        """The leader is another, or none."""
+        """The leader has changed or is unknown."""
         self._until_ns = 0
 
     def holds(self, *, term: int, applied_index: int, last_index: int, now_ns: int) -> bool:
-        """Whether the applied state may be read: nothing that was acknowledged anywhere can be missing in it."""
+        """Whether the applied state may be read: it contains everything acknowledged anywhere."""
         return (
             now_ns < self._until_ns
             and term == self._term

@@ -1,8 +1,8 @@
-"""A topic as most begin, in one record: every replica live and in sync, the first of each partition leading, epoch 0.
+"""A new topic in one record, in the usual case: every replica live and in sync, first replicas leading, epoch 0.
 
-Few brokers stand in few orders, so thousands of topics begin alike. What the record says of replicas is one run of
-bytes, and who has read those bytes before need not read them again: such topics share one tuple of partitions. Topics
-that begin otherwise, or with very many partitions, take a TopicRecord and a PartitionRecord each.
+Few brokers allow few replica orders, so thousands of topics start alike. The record encodes the replicas as one byte
+string, and decoded strings are cached: topics with the same string share one tuple of partitions. Topics that start
+differently, or with very many partitions, use a TopicRecord and a PartitionRecord for each partition.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from chronik.runtime.invariants import broken
 
 Placement = tuple[tuple[int, ...], ...]  # replicas by partition, the preferred leader first
 
-PARTITIONS_MAX = 64  # of one record: what is remembered stays small
-REMEMBERED_MAX = 1_024  # orders of replicas; a megabyte at most
+PARTITIONS_MAX = 64  # per record: keeps cached values small
+REMEMBERED_MAX = 1_024  # cached replica orders; at most a megabyte
 ID_BYTES = 4
 
 
 def fits(placement: Placement) -> bool:
-    """Of a placement with as many replicas for each partition."""
+    """Whether the placement fits one record. All its partitions must have the same number of replicas."""
     return len(placement) <= PARTITIONS_MAX
 
 
@@ -34,12 +34,12 @@ def new_topic_record(topic_id: bytes, name: str, placement: Placement) -> NewTop
 
 
 def begun(record: NewTopicRecord) -> Topic:
-    """The topic that the record makes."""
+    """The topic that the record creates."""
     return Topic(record.topic_id, record.name, _partitions(record.replication_factor, bytes(record.replicas)))
 
 
 def record_of(topic: Topic) -> NewTopicRecord | None:
-    """The one record that makes this topic, if one does: if nothing has happened to it yet."""
+    """The one record that creates this topic; None if no single record does, for example after a change."""
     placement = tuple([partition.replicas for partition in topic.partitions])
     if not fits(placement) or len({len(replicas) for replicas in placement}) > 1:
         return None

@@ -1,12 +1,12 @@
-"""Where replicas go: evenly over brokers, each partition over as many racks as there are, leaders evenly too.
+"""Replica placement: evenly over brokers, each partition over as many racks as possible, leaders evenly too.
 
-A pure function of the brokers and a seed (the topic's id), so every controller places alike. It never looks at load:
-what it spreads is counts, and the seed spreads the starting points of many small topics.
+A pure function of the brokers and a seed (the topic's id), so every controller places alike. It ignores load: it
+balances counts, and the seed spreads the starting points of many small topics.
 
-Live brokers stand in a circle in which neighbours are of different racks where the racks' sizes allow. Partition p is
-led at place start + p. Its followers stand behind the leader at a distance that grows with each full turn, so that a
-broker that fails hands its leaderships to many others and not to one neighbour. Fenced brokers take a replica only
-where the live ones are too few, and lead nothing.
+Live brokers form a circle in which neighbours are in different racks where the rack sizes allow. Partition p is led by
+place start + p. Its followers are at a distance from the leader that grows with each full turn, so that the leaderships
+of a failed broker go to many brokers, not to one neighbour. Fenced brokers get a replica only if there are too few live
+ones, and lead nothing.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from chronik.wire.error_codes import ErrorCode
 
 
 class Circle:
-    """The brokers of one moment, arranged; good for any number of topics."""
+    """The brokers at one moment, arranged in a circle; usable for any number of topics."""
 
     def __init__(self, brokers: Iterable[Broker]) -> None:
         everyone = sorted(brokers)
         self.racks = _racks([broker for broker in everyone if broker.live])
-        # Of the live ones alone: who is in it is live.
+        # Live brokers only: membership in this map means that a broker is live.
         self.rack_of = {broker_id: at for at, rack in enumerate(self.racks) for broker_id in rack}
         self.live = _mix(self.racks)
         self._rows: dict[tuple[int, int, int], tuple[int, ...]] = {}
@@ -40,7 +40,7 @@ class Circle:
         size = len(self.live)
         if len(self.racks) < size or replication_factor > size:
             return self._place(partition_count, replication_factor, start, shift, first_index)
-        # Nobody shares a rack, so what matters of the numbers is where on the circle they point.
+        # Each broker is its own rack, so only the positions on the circle matter.
         seen = (partition_count, replication_factor, start % size, shift % max(size - 1, 1), first_index)
         placement = self._placements.get(seen)
         if placement is None:
@@ -53,7 +53,7 @@ class Circle:
         self, partition_count: int, replication_factor: int, start: int, shift: int, first_index: int
     ) -> Placement:
         live, size = self.live, len(self.live)
-        dealt = [start] * len(self.racks)  # per rack, who of it comes next
+        dealt = [start] * len(self.racks)  # per rack, the next broker to use
         count = min(replication_factor, size) - 1
         placed = []
         for index in range(first_index, first_index + partition_count):
@@ -73,7 +73,7 @@ class Circle:
         return tuple(placed)
 
     def _behind(self, at: int, turn: int, count: int) -> list[int]:
-        """A leader and so many others, when nobody shares a rack. There are few such rows, and many partitions."""
+        """A leader and `count` followers when each broker is its own rack. Cached: few rows serve many partitions."""
         row = self._rows.get((at, turn, count))
         if row is None:
             live, size = self.live, len(self.live)
@@ -82,7 +82,7 @@ class Circle:
         return list(row)
 
     def _followers(self, leader: int, count: int, turn: int, dealt: list[int]) -> list[int]:
-        """One from each other rack before a second from any; within a rack, whoever is next."""
+        """One from each other rack before a second from any; within a rack, the next in turn."""
         if not count:
             return []
         home, others = self.rack_of[leader], len(self.racks) - 1
@@ -100,7 +100,7 @@ class Circle:
                         return chosen[1:]
 
     def are_live(self, placement: Placement) -> bool:
-        """Whether every replica of it is on a live broker."""
+        """Whether every replica of the placement is on a live broker."""
         return not self.fenced or all(broker_id in self.rack_of for replicas in placement for broker_id in replicas)
 
     def require(self, replication_factor: int) -> None:
@@ -127,7 +127,7 @@ def _racks(brokers: list[Broker]) -> list[list[int]]:
 
 
 def _mix(racks: list[list[int]]) -> list[int]:
-    """All brokers; next comes one of the fullest rack, but not of the rack just used."""
+    """All brokers; each next one is from the fullest rack other than the previous broker's."""
     left = [list(rack) for rack in racks]
     mixed: list[int] = []
     last: list[int] = []

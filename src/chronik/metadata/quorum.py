@@ -1,7 +1,7 @@
-"""Carries out commands about the quorum itself, on its leader: descriptions and changes of its members.
+"""Executes commands about the quorum itself, on its leader: descriptions and membership changes.
 
 These commands write no records: members are in the log as entries of their own. One change runs at a time. A request
-that is repeated while it runs, or soon after, is the same request.
+that is repeated while it runs, or soon after, is executed once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from chronik.runtime.interfaces import Clock
 from chronik.runtime.invariants import check
 from chronik.wire.error_codes import ErrorCode
 
-REMEMBERED_MAX = 64  # answers that a node may ask for again
+REMEMBERED_MAX = 64  # answers kept for repeated requests
 
 
 class QuorumDuties:
@@ -49,7 +49,7 @@ class QuorumDuties:
 
     def _ended(self, key: tuple[int, int, int], done: asyncio.Future[Reply]) -> None:
         """NotController is not remembered: this node may lead again when the request is repeated."""
-        error = None if done.cancelled() else done.exception()  # read here: the asker may have gone
+        error = None if done.cancelled() else done.exception()  # read it here: the caller may have given up
         if (done.cancelled() or isinstance(error, NotController)) and self._answers.get(key) is done:
             del self._answers[key]
 
@@ -69,8 +69,8 @@ class QuorumDuties:
 
 
 async def _confirm(raft: RaftNode) -> None:
-    """A leader that was deposed without knowing it would describe, or refuse by, an outdated state: an operator who is
-    told that a node is no voter throws its disk away."""
+    """A leader that was deposed without knowing it would answer from an outdated state, and an operator who reads that
+    a node is not a voter may erase its disk."""
     await raft.read_index()
     if raft.role is not Role.LEADER:
         raise NotController(raft.leader_id)

@@ -1,8 +1,8 @@
-"""Entries and snapshots that another node sent: read before they are stored, so that all that is stored can be read.
+"""Decodes entries and snapshots from other nodes before they are stored, so that everything stored can be read.
 
-Once committed, bytes that are no records would stop every node that applies them, again after each start. What was read
-is kept until it is applied, up to a bound, so that a follower decodes once. Whether records make sense is not asked
-here: that is up to the leader that wrote them.
+Once committed, undecodable bytes would stop every node that applies them, at each start. Decoded records are kept until
+they are applied, up to a bound, so that a follower decodes once. Whether the records are valid is not checked here: the
+leader that wrote them is responsible.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from chronik.metadata.records import MetadataRecord, decode_batch
 from chronik.metadata.snapshot import decode_snapshot
 from chronik.runtime.invariants import check
 
-KEPT_MAX = 256  # entries on their way to the disk are few
-KEPT_BYTES_MAX = 64 << 10  # of one entry; decoding a larger one again costs less than its records in memory
+KEPT_MAX = 256  # few entries wait for the disk
+KEPT_BYTES_MAX = 64 << 10  # per entry; larger ones are decoded twice rather than kept in memory
 
 
 class Received:
     def __init__(self) -> None:
-        self._records: dict[bytes, list[MetadataRecord]] = {}  # by the entry's bytes, the oldest first
+        self._records: dict[bytes, list[MetadataRecord]] = {}  # entry bytes: records; oldest first
 
     def refusal(self, data: bytes) -> str | None:
-        """Why the bytes are no entry; None when they are one."""
+        """Why the bytes are not an entry; None when they are."""
         try:
             if len(data) > KEPT_BYTES_MAX:
                 for _ in decode_batch(data):
@@ -42,17 +42,17 @@ class Received:
         return None
 
     def records(self, data: bytes) -> Iterable[MetadataRecord]:
-        """Of an entry that is applied now."""
+        """The records of an entry that is applied now."""
         kept = self._records.pop(data, None)
         return decode_batch(data) if kept is None else kept
 
 
 def snapshot_refusal(data: bytes) -> str | None:
-    """Why the bytes are no snapshot; None when they are one."""
+    """Why the bytes are not a snapshot; None when they are."""
     try:
         decode_snapshot(data)
     except DamagedMetadata as fault:
         return str(fault)
     except Exception as fault:  # noqa: BLE001 - records that do not fit each other, which no node writes
-        return f"its records do not fit each other: {type(fault).__name__}: {fault}"
+        return f"its records contradict each other: {type(fault).__name__}: {fault}"
     return None

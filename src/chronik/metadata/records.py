@@ -1,11 +1,11 @@
-"""What the metadata log says: one class per kind of fact, and the bytes of a batch of them.
+"""The records of the metadata log: one class per kind of fact, and the encoding of a batch of them.
 
-A Raft entry holds one batch: the records that one or many commands were decided into. A batch is a format byte, then
-per record one byte of type, one of version, and its body, until the end; bodies know their own length. All or nothing:
-a batch with a record that this program does not know is refused as a whole, since half of it would fork the state.
+A Raft entry holds one batch: the records that one or many commands produced. A batch is a format byte, then for each
+record a type byte, a version byte and its body; bodies know their own length. All or nothing: a batch with an unknown
+record is refused as a whole, because applying part of it would make nodes diverge.
 
-Records state outcomes (`leader 2 in epoch 7`), never intentions, so that replaying them needs no rules. New fields are
-tagged ones, or come with a new version. Type numbers are for ever.
+Records state outcomes (`leader 2 in epoch 7`), never intentions, so replaying them needs no rules. New fields are
+tagged fields or come with a new version. Type numbers never change.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from chronik.wire.notation import (
 
 FORMAT = b"\x01"
 
-NOBODY: list[int] = []  # the usual ELR, one object for all records; never changed
+NOBODY: list[int] = []  # the usual ELR, one shared object; never changed
 
 
 class MetadataRecord(Data, versions="0", flexible="0+"):
@@ -43,21 +43,21 @@ class MetadataRecord(Data, versions="0", flexible="0+"):
 
 
 class ClusterRecord(MetadataRecord):
-    """Written once, by the first controller, and at the head of a snapshot."""
+    """Written once by the first controller, and first in a snapshot."""
 
     cluster_id: string
-    broker_epoch_last: int64 = 0  # the highest ever given, also to brokers long gone
+    broker_epoch_last: int64 = 0  # the highest ever assigned, including to removed brokers
 
 
 class FeatureLevelRecord(MetadataRecord):
-    """A feature's level for the whole cluster; 0 takes the feature away."""
+    """A feature's level for the whole cluster; 0 removes the feature."""
 
     name: string
     level: int16
 
 
 class RegisterBrokerRecord(MetadataRecord):
-    """A broker process joined. It replaces what was known of an earlier process under the same id."""
+    """A broker process joined. It replaces an earlier process with the same id."""
 
     broker_id: int32
     epoch: int64
@@ -98,14 +98,14 @@ class UnregisterBrokerRecord(MetadataRecord):
 
 
 class TopicRecord(MetadataRecord):
-    """A topic exists from now on; its partitions follow in the same batch."""
+    """Creates a topic; its partitions follow in the same batch."""
 
     topic_id: uuid
     name: string
 
 
 class PartitionRecord(MetadataRecord):
-    """A new partition of a topic, complete. Indexes come in order, without gaps."""
+    """A new partition of a topic, complete. Indexes are in order, without gaps."""
 
     topic_id: uuid
     index: int32
@@ -121,17 +121,17 @@ class PartitionRecord(MetadataRecord):
 
 
 class NewTopicRecord(MetadataRecord):
-    """A topic and all its partitions, where nothing is to be said of them but their replicas: see `new_topics`."""
+    """A topic and all its partitions, if their replicas are all there is to say: see `new_topics`."""
 
     topic_id: uuid
     name: string
     replication_factor: int16
-    replicas: binary  # four bytes each, partition by partition; the first of each leads, and all are in sync
+    replicas: binary  # four bytes each, by partition; the first of each leads, and all are in sync
 
 
 class PartitionChangeRecord(MetadataRecord):
-    """A partition's leader, ISR, ELR or replicas changed. Always the whole new state: only the replicas may be left
-    out."""
+    """A partition's leader, ISR, ELR or replicas changed. The complete new state, except that unchanged replicas may be
+    omitted."""
 
     topic_id: uuid
     index: int32
@@ -147,26 +147,26 @@ class PartitionChangeRecord(MetadataRecord):
 
 
 class PartitionsChangeRecord(MetadataRecord):
-    """The same change of many partitions with the same replicas, none of which is being moved. Whole new state."""
+    """The same change of many partitions that share their replicas and are not being reassigned. Complete new state."""
 
     leader: int32
     leader_epoch: int32
     partition_epoch: int32
     replicas: list[int32]
     isr: list[int32]
-    partitions: binary  # a topic's id and an index of it, 16 and 4 bytes, for each
+    partitions: binary  # topic id and partition index, 16 and 4 bytes, for each
     elr: list[int32] = field(tag=0)
     last_known_elr: list[int32] = field(tag=1)
 
 
 class RemoveTopicRecord(MetadataRecord):
-    """The topic, its partitions and its configs are gone."""
+    """Removes the topic, its partitions and its configs."""
 
     topic_id: uuid
 
 
 class ConfigRecord(MetadataRecord):
-    """One key of one resource; null takes it away, and the default holds again."""
+    """One key of one resource; null removes it, so that the default applies again."""
 
     resource_type: int8
     resource_name: string
@@ -192,7 +192,7 @@ class QuotaValueField(Struct):
 
 
 class ProducerIdsRecord(MetadataRecord):
-    """All producer ids below `next_producer_id` are given out."""
+    """All producer ids below `next_producer_id` are allocated."""
 
     broker_id: int32
     broker_epoch: int64
@@ -200,7 +200,7 @@ class ProducerIdsRecord(MetadataRecord):
 
 
 class AccessRuleRecord(MetadataRecord):
-    """An access rule holds from now on. Numbers and texts are Kafka's; the rule is its own key."""
+    """Adds an access rule. Numbers and texts are Kafka's; the rule is its own key."""
 
     resource_type: int8
     resource_name: string
@@ -212,7 +212,7 @@ class AccessRuleRecord(MetadataRecord):
 
 
 class RemoveAccessRuleRecord(MetadataRecord):
-    """The rule no longer holds."""
+    """Removes an access rule."""
 
     resource_type: int8
     resource_name: string
@@ -224,9 +224,9 @@ class RemoveAccessRuleRecord(MetadataRecord):
 
 
 class AppliedRequestRecord(MetadataRecord):
-    """Stands behind the records of one command: whoever sends the same request again gets this reply.
+    """Follows the records of one command: a repetition of the same request gets this reply.
 
-    A node counts its requests. It says with each below which number it has all its answers; those are forgotten.
+    A node numbers its requests. With each it reports the number below which it has all replies; those are dropped.
     """
 
     node_id: int32
@@ -237,7 +237,7 @@ class AppliedRequestRecord(MetadataRecord):
 
 
 class ScramCredentialRecord(MetadataRecord):
-    """What the cluster keeps of a user's password for one mechanism. It replaces the one before."""
+    """The verifier of a user's password for one mechanism. It replaces the previous one."""
 
     user: string
     mechanism: int8  # 1 SCRAM-SHA-256, 2 SCRAM-SHA-512
@@ -256,7 +256,7 @@ class RemoveScramCredentialRecord(MetadataRecord):
 
 
 class ScramSecretRecord(MetadataRecord):
-    """Written once, with the first credential: salts for users that do not exist are made of it."""
+    """Written once, with the first credential: salts for unknown users are derived from it."""
 
     secret: binary
 
@@ -265,7 +265,7 @@ class ScramSecretRecord(MetadataRecord):
 
 
 class DelegationTokenRecord(MetadataRecord):
-    """A delegation token, complete; it replaces what was known of it. Principals are written as User:alice.
+    """A delegation token, complete; it replaces the previous record. Principals are written as User:alice.
 
     The token's secret is not here: nodes compute it from the id and delegation.token.secret.key.
     """
@@ -283,7 +283,7 @@ class RemoveDelegationTokenRecord(MetadataRecord):
     token_id: string
 
 
-# (type, version) as written; older versions stay readable for as long as a log may hold them.
+# (type, version) as written. Older versions stay readable as long as a log may hold them.
 WRITTEN: dict[type[MetadataRecord], tuple[int, int]] = {
     ClusterRecord: (1, 0),
     FeatureLevelRecord: (2, 0),
@@ -326,10 +326,10 @@ def encode_batch(records: Iterable[MetadataRecord]) -> bytes:
 
 
 def decode_batch(data: bytes | memoryview) -> Iterator[MetadataRecord]:
-    """One record after the other, so that each can be forgotten before the next: a batch may be large.
+    """Yields one record at a time, so that each can be freed before the next: a batch may be large.
 
-    Raises DamagedMetadata, perhaps after some records: these bytes passed the log's checksum, so what is wrong with
-    them is wrong everywhere, and nothing of the batch may be kept.
+    Raises DamagedMetadata, perhaps after some records. The bytes passed the log's checksum, so they are invalid on
+    every node; discard the whole batch.
     """
     view = memoryview(data)
     if view[:1] != FORMAT:

@@ -1,7 +1,7 @@
-"""The only code that changes metadata: committed records, one by one, on leader, follower and recovery alike.
+"""The only code that changes metadata: it applies committed records one by one, on leader, follower and in recovery.
 
-Replay decides nothing and forgives nothing. A record that does not fit the state is a bug of ours on some node, and a
-node that went on would differ from the others: it stops. Nothing here reads a clock, a config file or randomness.
+Replay decides nothing. A record that does not fit the state is a bug on some node, and a node that continued would
+diverge from the others: it stops. Nothing here reads a clock, a config file or random numbers.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ from chronik.runtime.invariants import broken, check
 
 
 def replay(delta: Delta, records: Iterable[MetadataRecord]) -> None:
-    """Writes one command's records into the delta, readable afterwards."""
+    """Writes one command's records into the delta, and makes them readable."""
     for record in records:
         REPLAYS[type(record)](delta, record)
     delta.seal()
 
 
 def replay_onto(image: Image, version: int, records: Iterable[MetadataRecord]) -> tuple[Image, Changes]:
-    """The image after a committed batch, and what the batch changed."""
+    """The image after a committed batch, and the changes of the batch."""
     if version < image.version:
         broken("4 an image's version never goes back", before=image.version, now=version)
     delta = Delta(image)
@@ -177,7 +177,7 @@ def _partition(delta: Delta, record: PartitionRecord) -> None:
             record.leader_epoch,
             record.partition_epoch,
             replicas,
-            replicas if record.isr == record.replicas else tuple(record.isr),  # one object for the usual case
+            replicas if record.isr == record.replicas else tuple(record.isr),  # shares one object in the usual case
             tuple(record.elr),
             tuple(record.last_known_elr),
             tuple(record.adding),
@@ -230,7 +230,7 @@ def _partitions_change(delta: Delta, record: PartitionsChangeRecord) -> None:
         if not 0 <= index < len(partitions):
             broken("29 only a known partition changes", topic=topic_id, index=index, count=len(partitions))
         before = partitions[index]
-        if before is not checked:  # most are one object
+        if before is not checked:  # most share one object
             check(
                 before.replicas == replicas and not before.is_reassigning,
                 "29 these partitions keep their replicas",

@@ -1,8 +1,8 @@
-"""Which brokers the controller has heard from lately. Soft state: it is not in the log and dies with the controller.
+"""The brokers that the controller has recently heard from. Soft state: not in the log, and lost with the controller.
 
-A new controller knows nobody's last sign of life. It waits a full session before it fences a silent broker, so that one
-that is alive is never fenced; but it takes none for alive that it has not heard itself, so that a broker that restarts
-together with the controller may register at once.
+A new controller does not know when each broker last reported. It waits a full session before it fences a silent broker,
+so it never fences a live one. But it considers a broker alive only after hearing from it, so a broker that restarts
+together with the controller can register immediately.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class BrokerSessions:
         self._heard.add(broker_id)
 
     def go_on_from(self, earlier: BrokerSessions) -> None:
-        """Of the same leadership, whose last decisions did not come to be: who was heard was heard all the same."""
+        """Continues sessions of the same leadership whose last decisions failed: the heartbeats were real."""
         for broker_id in earlier._heard & self._since_ns.keys():
             self.heard(broker_id, earlier._since_ns[broker_id])
 
@@ -34,7 +34,7 @@ class BrokerSessions:
         return broker_id in self._heard and not self._is_over(broker_id, now_ns)
 
     def watched(self) -> list[int]:
-        """Those that count as alive."""
+        """The brokers that count as alive."""
         check(self._heard <= self._since_ns.keys(), "25 who was heard is watched", heard=sorted(self._heard))
         return sorted(self._since_ns)
 

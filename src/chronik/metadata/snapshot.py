@@ -1,7 +1,7 @@
-"""An image as bytes, and back; and the hash by which two nodes are compared.
+"""Encodes an image as bytes and back, and hashes it to compare two nodes.
 
-A snapshot is the shortest log that gives the image: a version, then one batch of records in a fixed order, replayed as
-any other. So there is no second format to keep, and two nodes with equal images write equal bytes.
+A snapshot is the shortest log that produces the image: a version, then one batch of records in a fixed order, replayed
+like any other. So there is no second format, and two nodes with equal images write equal bytes.
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ def state_hash(image: Image) -> str:
 
 
 class StateHash:
-    """The hash of a snapshot's bytes, some records at a time: a large image would keep a loop busy for too long."""
+    """The hash of a snapshot's bytes, computed in steps: hashing a large image at once would block the loop."""
 
     def __init__(self, image: Image) -> None:
         self._records = records_of(image)
         self._hash = hashlib.blake2b(_VERSION.pack(image.version) + FORMAT, digest_size=16)
 
     def step(self, records_max: int = 500) -> bool:
-        """Whether there is more to do."""
+        """Hashes some more records. False when finished."""
         some = list(islice(self._records, records_max))
         self._hash.update(memoryview(encode_batch(some))[len(FORMAT) :])
         return bool(some)
@@ -127,7 +127,7 @@ def records_of(image: Image) -> Iterator[MetadataRecord]:
 
 
 def in_order(entity: QuotaEntity) -> tuple[tuple[str, bool, str], ...]:
-    """A key for sorting: defaults have no name to compare."""
+    """A sort key: defaults have no name to compare."""
     return tuple((kind, name is not None, name or "") for kind, name in entity)
 
 
@@ -182,7 +182,7 @@ def _topic_records(topic: Topic) -> Iterator[MetadataRecord]:
 
 
 def difference(before: Image, after: Image) -> Changes:
-    """What changed between two images of which neither was made from the other."""
+    """The changes between two images that were not derived from each other."""
     shared = [topic_id for topic_id in after.topics if topic_id in before.topics]
     resources = sorted({*before.configs, *after.configs})
     brokers = sorted({*before.brokers, *after.brokers})

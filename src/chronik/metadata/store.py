@@ -1,11 +1,11 @@
 """The cluster's metadata on this node: the newest image, and commands that return when they hold cluster-wide.
 
-To read is to take `image`, an immutable attribute: no lock, no await. `read` or `barrier` before it makes the read
-linearizable. To write is to `submit` a command: it returns when the command is committed by a majority, applied here,
-and seen by the listeners, so a client that was told "created" finds it in `image`. Nothing else changes metadata.
+To read, use `image`, an immutable attribute: no lock, no await. Call `read` or `barrier` first for a linearizable read.
+To write, `submit` a command: it returns when a majority has committed the command, it is applied here, and the
+listeners have run. So a client that got "created" finds the topic in `image`. Nothing else changes metadata.
 
-Its parts: `submitter` brings commands to the controller, `control` is the controller while this node leads, `joining`
-keeps a node that has lost its metadata from voting.
+Its parts: `submitter` sends commands to the controller, `control` is the controller while this node leads, `joining`
+prevents a node that has lost its metadata from voting.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ class MetadataStore:
         is_used: bool = False,
         index_min: int = 0,
     ) -> MetadataStore:
-        """Recovers what the directory holds, or founds a cluster in an empty one; without a cluster id it draws one.
+        """Recovers the directory, or founds a cluster in an empty one; without a cluster id it generates one.
 
         A quorum of one is ready when this returns. In a larger one, `ready` waits for the first leader.
         `is_used` says that this node was in a cluster before, `index_min` how far it had applied the log. If the log is
-        gone or ends before that, the node does not vote until it has caught up; a quorum of one raises instead.
+        missing or ends before that, the node does not vote until it has caught up; a quorum of one raises instead.
         """
         files = OwnFiles(runtime, directory, node_id)
         files.require_own()
@@ -75,7 +75,7 @@ class MetadataStore:
         if files.has_lost_its_log(is_used=is_used):
             if is_alone:
                 raise MetadataMissing(directory)
-            files.begin_joining()  # before there is a log again, which would hide the loss from the next process
+            files.begin_joining()  # before a new log exists, which would hide the loss from the next process
         if notes is not None:
             submitter = store.submitter
             submitter.forwarding = Forwarding(
@@ -91,7 +91,7 @@ class MetadataStore:
             runtime,
             files.log_directory,
             node_id=node_id,
-            # A node that forgot founds nothing: founders ask for votes, and another new node would give its own.
+            # A node that lost its log does not found: founders ask for votes, and another new node would grant one.
             voters=None if files.is_joining else config.voters,
             transport=transport or Alone(),
             machine=_Machine(store),
@@ -134,7 +134,7 @@ class MetadataStore:
         self.submit = self.submitter.submit
         self.control = ActiveController(self, cluster_id)
         self.joining = JoiningNode(self, files)
-        self._raft: RaftNode | None = None  # until it is open; it may lead before
+        self._raft: RaftNode | None = None  # None until it is open; it may lead before that
         self._leased: LeasedReads | None = None
         self._received = Received()
         self._listeners: list[Listener] = []
@@ -150,22 +150,23 @@ class MetadataStore:
 
     @property
     def lease_expirations(self) -> int:
-        """How often a read lease of this node ran out before the next came."""
+        """Read leases of this node that expired before their renewal."""
         return self._leased.lease.expirations if self._leased is not None else 0
 
     @property
     def is_open(self) -> bool:
-        """False while `open` recovers: the quorum's node may call back before that has returned."""
+        """False while `open` recovers: the Raft node may call back before it returns."""
         return self._raft is not None
 
     @property
     def raft(self) -> RaftNode:
         """For modules that show the quorum's state or change its members."""
-        assert self._raft is not None, "open() returns the store only when it has it"
+        assert self._raft is not None, "open() sets it before it returns the store"
         return self._raft
 
     def found_at(self, address: Address) -> None:
-        """Sets where nodes that join later can reach this one. A quorum of one does not know it otherwise."""
+        """Sets the address at which nodes that join later reach this one. A quorum of one does not know it
+        otherwise."""
         self.submitter.quorum.own_address = address
 
     def subscribe(self, listener: Listener) -> None:
@@ -180,7 +181,7 @@ class MetadataStore:
         await asyncio.shield(self._ready)
 
     def current(self) -> Image | None:
-        """The image, if it is known to show everything that was acknowledged anywhere before this call.
+        """The image, if it is known to contain everything acknowledged anywhere before this call.
 
         None if only the leader can tell; then await `read`.
         """
@@ -201,11 +202,11 @@ class MetadataStore:
             raise NotController(self.leader_id) from None
 
     async def joined(self) -> None:
-        """Returns when this node votes. A node that has lost its disk votes only when it has caught up."""
+        """Returns when this node may vote. After losing its disk, a node votes only once it has caught up."""
         await self.joining.done()
 
     async def barrier(self) -> Image:
-        """An image that shows everything that was acknowledged anywhere before this call. Always asks the leader."""
+        """An image with everything acknowledged anywhere before this call. Always asks the leader."""
         try:
             await self.raft.read_index()
         except Stopped as error:
@@ -221,18 +222,18 @@ class MetadataStore:
         elif self.submitter.forwarding is not None:
             try:
                 self.submitter.forwarding.receive(peer, note)
-            except InvariantBroken as error:  # otherwise only the peer's stream would end, and this node would go on
+            except InvariantBroken as error:  # otherwise only the peer's stream would end, and this node would continue
                 self.fail(error)
 
     def majority_is_dead(self) -> bool:
-        """Whether so many voters' processes are gone that nothing can be committed until some are back."""
+        """Whether too many voter processes are dead to commit anything."""
         voters, notes = self.raft.members.voters, self.notes
         if notes is None:
             return False
         return sum(notes.has_died(voter) for voter in voters if voter != self.node_id) > (len(voters) - 1) // 2
 
     async def hand_over(self) -> None:
-        """Before a clean stop: hands the leadership to another voter, if there is one."""
+        """Before a clean stop: transfers the leadership to another voter, if there is one."""
         others = [voter for voter in self.raft.members.voters if voter != self.node_id]
         if not self.is_controller or not others:
             return
@@ -290,7 +291,7 @@ class MetadataStore:
             self.control.begin_if_due()
 
     def fail(self, error: BaseException) -> None:
-        """The quorum's node has stopped by itself. Nobody waits for what can no longer come."""
+        """The Raft node has stopped: fails all waiting callers."""
         self.closed = True
         self.control.step_down(StoreClosed())
         self.submitter.failed()

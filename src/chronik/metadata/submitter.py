@@ -1,8 +1,8 @@
 """Submits this node's commands to the controller, and retries until it has replied.
 
-A command gets a request id, which makes it harmless to repeat: it is applied once, however often it arrives. If this
-node is the controller, the command is decided here. Otherwise it is forwarded, and its reply is returned only when this
-node's own image shows what the reply says.
+A command gets a request id, so it is applied once however often it arrives. If this node is the controller, it decides
+the command itself. Otherwise it forwards the command, and returns the reply only when this node's own image reflects
+it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from chronik.wire.error_codes import ErrorCode
 if TYPE_CHECKING:
     from chronik.metadata.store import MetadataStore
 
-PAUSE_S = 0.05  # before a command looks for a controller again, unless one is elected meanwhile
+PAUSE_S = 0.05  # before a command looks for a controller again; an election ends the pause
 
 R = TypeVar("R", bound=Reply)
 
@@ -43,7 +43,8 @@ class Submitter:
         self._elected = asyncio.Event()  # set when the leader changes, and cleared by its waiters
 
     async def submit(self, command: Command[R]) -> R:
-        """Raises NotController, or MetadataRefused if all of it is refused; items carry error codes of their own."""
+        """Raises NotController, or MetadataRefused if the whole command is refused; items carry their own error
+        codes."""
         if self._store.closed:
             raise StoreClosed
         command.draw_ids(self._store.runtime.randomness)
@@ -71,12 +72,13 @@ class Submitter:
             except NotController as error:
                 leader_id = self._store.leader_id
                 if not self._may_forward(command) or self._loop.time() > give_up_s:
-                    raise NotController(leader_id) from error  # not the one it names: the last one asked need not lead
+                    # Without its hint: the last node asked may not be the leader.
+                    raise NotController(leader_id) from error
                 await self.pause()
                 asked = self._next_to_ask(asked, error.leader_id)
 
     def decide(self, command: Command[Any], request: RequestId) -> asyncio.Future[Reply]:
-        """What a node, this one or another, asks of this node as the controller."""
+        """Decides a command of any node, as the controller."""
         control = self._store.control
         if control.writer is None:
             raise NotController(self._store.leader_id)
@@ -88,16 +90,16 @@ class Submitter:
         return control.writer.submit(command, request)
 
     def newest(self) -> View:
-        """What this node, as the controller, has decided so far."""
+        """The controller's working state."""
         writer = self._store.control.writer
         if writer is None:
             raise NotController(self._store.leader_id)
         return writer.controller.newest
 
     def _next_to_ask(self, asked: int | None, named: int | None) -> int | None:
-        """The leader, as far as this node knows. If that one was asked in vain: the one it named, or else the next.
+        """The leader, as far as this node knows. If that node did not answer: the one it named, or else the next.
 
-        This is the only way to find the leader for a node that the cluster has forgotten, because no leader sends it
+        This is the only way for a node that was removed from the quorum to find the leader, because no leader sends it
         anything.
         """
         leader_id = self._store.leader_id
@@ -119,7 +121,7 @@ class Submitter:
         timeout_s = self._config.answer_timeout_ms / 1000
         answer, version = await self.forwarding.ask(leader_id, command, request, timeout_s)
         if isinstance(answer, MetadataError) and command.needs_no_image:
-            raise answer  # no client sees it, and a node that the cluster has forgotten will never catch up
+            raise answer  # no client sees it, and a removed node will never catch up
         try:
             async with asyncio.timeout(timeout_s):
                 await self.caught_up(version)
@@ -130,7 +132,7 @@ class Submitter:
         return answer
 
     async def pause(self) -> None:
-        """Waits for a moment, or until a leader is elected."""
+        """Waits for a short time, or until a leader is elected."""
         if self._store.closed:
             raise StoreClosed
         self._elected.clear()
@@ -145,7 +147,7 @@ class Submitter:
             self.behind[waits] = version
             try:
                 await waits
-            finally:  # also after a timeout: a node that gets replies and applies nothing would keep all waiters
+            finally:  # also after a timeout: otherwise a stalled node would accumulate waiters
                 self.behind.pop(waits, None)
 
     def leader_changed(self, leader_id: int | None) -> None:
@@ -173,7 +175,7 @@ class Submitter:
     def next_request(self) -> RequestId:
         applied = self._store.image.applied.get(self._store.node_id)
         if self._sequence == 0 and applied is not None:
-            # A node that lost its disk counts by the clock, which may have gone back since its last process.
+            # After losing its disk a node numbers by the clock, which may be behind that of its last process.
             self.incarnation = max(self.incarnation, applied.incarnation + 1)
         self._sequence += 1
         self.unanswered[self._sequence] = None

@@ -1,11 +1,11 @@
-"""The controller's side of writing: decides commands as they come and carries them to the quorum, many in one entry.
+"""The controller's write path: decides commands as they arrive and proposes them to the quorum, many in one entry.
 
-All that is decided while one entry is on its way to a majority's disks becomes the next entry (group commit). One entry
-at a time is on its way, because the next is decided on top of it: if it does not come to be, nothing after it may.
+Everything decided while one entry is being replicated becomes the next entry (group commit). Only one entry is in
+flight, because the next is decided on top of it: if it fails, nothing after it may succeed.
 
-A reply, and a refusal too, is given only once the state it was decided on is committed and applied here. A batch that
-changes nothing proves that with a read index instead of an entry: a controller deposed without knowing would otherwise
-refuse, or confirm, from a past that is no longer true. Good for one leadership; after `stop` it answers nothing.
+A reply or refusal is sent only once the state it was decided on is committed and applied here. A batch without changes
+proves that with a read index instead of an entry: otherwise a controller that was deposed without knowing could refuse
+or confirm based on outdated state. Serves one leadership; after `stop` it answers nothing.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from chronik.runtime.interfaces import Clock
 from chronik.runtime.invariants import broken, check
 from chronik.wire.error_codes import ErrorCode
 
-WAITING_MAX = 10_000  # commands; past it the asker is told to come again, so that a slow disk costs no memory
-# Closes a batch, by records and the partitions that they make: it is applied in well under 100 ms.
+WAITING_MAX = 10_000  # commands; more are refused, so that a slow disk cannot exhaust memory
+# Limits a batch, in records plus the partitions that they create: it is applied in well under 100 ms.
 BATCH_SIZE = 5_000
 
 
 class Batch:
-    """Commands decided together, and who waits for them."""
+    """Commands decided together, and their callers."""
 
     __slots__ = ("answers", "data", "records", "size")
 
@@ -42,7 +42,7 @@ class Batch:
         self.records: list[MetadataRecord] = []
         self.size = 0
         self.answers: list[tuple[asyncio.Future[Reply], Reply | MetadataRefused]] = []
-        self.data = b""  # the entry, once it is proposed
+        self.data = b""  # the entry, once proposed
 
     def add(self, records: list[MetadataRecord]) -> None:
         self.records += records
@@ -55,21 +55,22 @@ class Writer:
     def __init__(
         self, controller: Controller, raft: RaftNode, clock: Clock, *, batching: bool, on_failure: Callable[[], None]
     ) -> None:
-        """`on_failure` is called after a proposal failed and everybody who waited was told."""
+        """`on_failure` is called after a proposal failed and all its callers got an error."""
         self.controller = controller
         self._raft, self._clock, self._batching, self._on_failure = raft, clock, batching, on_failure
         self._loop = asyncio.get_running_loop()
-        self._batches: deque[Batch] = deque()  # the last is open
+        self._batches: deque[Batch] = deque()  # the last one accepts commands
         self._under_way: Batch | None = None
         self._waiting = 0
         self._flush_is_due = False
         self._stopped = False
 
     def submit(self, command: ControllerCommand[Any], request: RequestId) -> asyncio.Future[Reply]:
-        """Decided before this returns. Cancelling the future does not take the command back."""
+        """Decides before it returns. Cancelling the future does not undo the command."""
         is_full = self._waiting >= WAITING_MAX or (WRITER_FULL.is_on and WRITER_FULL.fires())
         if is_full and not self.controller.has_decided(request):
-            # Never a copy of what waits here itself: its asker would take for undone what is about to be done.
+            # A repetition of a command that waits here is still accepted: refusing it would tell its caller that
+            # nothing happens, while the command is about to be applied.
             refuse(ErrorCode.REQUEST_TIMED_OUT, f"{WAITING_MAX} metadata commands are waiting already: try again later")
         done: asyncio.Future[Reply] = self._loop.create_future()
         self._waiting += 1
@@ -87,17 +88,17 @@ class Writer:
         return done
 
     def write(self, records: list[MetadataRecord]) -> None:
-        """Records that no command stands for: those of a new cluster."""
+        """Records of a new cluster, which belong to no command."""
         self.controller.assume(records)
         self._open_batch().add(records)
 
     def records_in(self, data: bytes) -> list[MetadataRecord] | None:
-        """The records of the entry under way, if it is this one: it need not be decoded where it was encoded."""
+        """The records of the entry in flight, if `data` is that entry, so that its encoder need not decode it."""
         batch = self._under_way
         return batch.records if batch is not None and batch.data is data else None
 
     def stop(self, error: MetadataError) -> None:
-        """Fails everybody who waits."""
+        """Fails all waiting callers."""
         if self._stopped:
             return
         self._stopped = True
@@ -159,7 +160,7 @@ class Writer:
 
 
 def _parts_of(decision: Decision[Reply]) -> list[list[MetadataRecord]]:
-    """The records by entry: one, unless the decision is large and may come true step by step."""
+    """The records by entry: one entry, unless the decision is large and divisible."""
     if not decision.divisible:
         return [decision.records]
     parts: list[list[MetadataRecord]] = [[]]

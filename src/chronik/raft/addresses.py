@@ -31,13 +31,13 @@ class Address(NamedTuple):
 Book = dict[int, Address]
 
 _PORT = struct.Struct(">H")
-_HEAD = struct.Struct(">BH?")  # format, addresses, whether state follows
+_HEAD = struct.Struct(">BH?")  # format, address count, whether state follows
 _ADDRESS = struct.Struct(">QH")
 _FORMAT = 1
 
 
 def encode_image(book: Mapping[int, Address], state: bytes | None) -> bytes:
-    """The data of a snapshot. Without state: of a quorum that has just been founded, when no machine has any yet."""
+    """The data of a snapshot. Without state: a quorum that was just founded, whose machine has no state yet."""
     parts = [_HEAD.pack(_FORMAT, len(book), state is not None)]
     for node_id, address in sorted(book.items()):
         packed = address.encode()

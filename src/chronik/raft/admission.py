@@ -17,14 +17,14 @@ from collections.abc import Iterable
 from chronik.raft.errors import MalformedMessage
 from chronik.raft.framing import Hello
 
-VOUCHED_MAX = 64  # beyond a quorum's size, and the oldest goes
+VOUCHED_MAX = 64  # larger than a quorum; the oldest is dropped
 
 
 class Admission:
     def __init__(self, node_id: int, configured: Iterable[int] = ()) -> None:
         self._node_id = node_id
         self._configured = frozenset(configured) - {node_id}
-        self._members: frozenset[int] = frozenset()  # by this node's log; with itself
+        self._members: frozenset[int] = frozenset()  # according to this node's log; includes itself
         self._vouched: dict[int, None] = {}
 
     def update(self, members: Iterable[int]) -> None:
@@ -36,7 +36,7 @@ class Admission:
             del self._vouched[next(iter(self._vouched))]
 
     def vouches_for(self, node_id: int) -> bool:
-        """What this node answers others who ask: only what its own log says."""
+        """What this node answers other nodes: only what its own log says."""
         return node_id in self._members and node_id != self._node_id
 
     def knows(self, node_id: int) -> bool:
@@ -47,7 +47,7 @@ class Admission:
         return not self._configured and self._node_id not in self._members
 
     def is_member(self, node_id: int) -> bool:
-        """Of somebody whose hello was admitted."""
+        """For a node whose hello was admitted."""
         return node_id in self._members or self.knows(node_id) or self.waits_to_be_added
 
     def check(self, hello: Hello, own: Hello) -> None:

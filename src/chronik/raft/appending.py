@@ -1,7 +1,7 @@
-"""Replicating the log: a leader's proposals, appends and heartbeats, a follower's answers, and what gets committed.
+"""Log replication: a leader's proposals, appends and heartbeats, a follower's answers, and what gets committed.
 
-An entry is committed when a majority of voters has it on disk and it is of the leader's own term. The leader counts
-itself by an answer to itself that comes back after its own fsync, like anybody else's.
+An entry is committed when it has the leader's own term and a majority of voters has it on disk. The leader counts
+itself by an answer to itself that arrives after its own fsync, like any other voter's.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def propose(core: Core, message: Message) -> Refusal | None:
         if may_propose(core, entry):
             core.pending_change_index = core.log.last_index + position + 1
         else:
-            entries[position] = Entry(0, 0)  # its place in the log is kept, so that the others keep theirs
+            entries[position] = Entry(0, 0)  # an empty entry keeps the positions of the others
     if not append_own(core, entries):
         return Refusal.PROPOSAL_DROPPED
     broadcast(core)
@@ -55,7 +55,7 @@ def drop(core: Core, message: Message) -> Refusal:
 
 
 def append_own(core: Core, entries: Sequence[Entry]) -> bool:
-    """Adds a leader's entries to its log. False: too much is uncommitted already."""
+    """Adds a leader's entries to its log. False: too much is uncommitted."""
     if core.role is not Role.LEADER:
         broken("1 only a leader adds entries of its own", term=core.term, role=core.role)
     size_bytes = sum([len(entry.data) for entry in entries])
@@ -86,7 +86,7 @@ def broadcast(core: Core) -> None:
 
 
 def send_append(core: Core, to: int, *, even_if_empty: bool = True) -> bool:
-    """Sends what the peer lacks, as far as its pace allows, or a snapshot. False: nothing was sent."""
+    """Sends the entries that the peer lacks, within its limits, or a snapshot. False: nothing was sent."""
     peer, log = core.progress[to], core.log
     if peer.paused:
         return False
@@ -111,7 +111,7 @@ def send_append(core: Core, to: int, *, even_if_empty: bool = True) -> bool:
 
 
 def _send_snapshot(core: Core, to: int) -> bool:
-    """False: nothing was sent, as the peer is silent or there is no snapshot just now. It is tried again later."""
+    """False: nothing was sent, because the peer is silent or no snapshot is available now. It is retried later."""
     peer = core.progress[to]
     if not peer.recently_active:
         return False
@@ -138,7 +138,7 @@ def on_append_reply(core: Core, message: Message) -> None:
     if message.reject:
         agrees_at = message.hint
         if message.log_term:
-            # Both sides skip whole terms, so a long divergence takes one round per term, not per entry.
+            # Both sides skip whole terms, so a long divergence takes one round trip per term, not per entry.
             agrees_at, _ = core.log.agreement(message.hint, message.log_term)
         if peer.reject(message.index, agrees_at):
             if peer.pace is ProgressState.REPLICATE:
@@ -146,7 +146,7 @@ def on_append_reply(core: Core, message: Message) -> None:
             send_append(core, message.sender)
         return
     if message.index > core.log.last_index:
-        return  # no honest peer holds what this leader never sent
+        return  # a correct peer holds only what this leader sent
     if not peer.acknowledge(message.index) and not (peer.match == message.index and peer.pace is ProgressState.PROBE):
         return
     if peer.match > core.log.last_index:
@@ -154,10 +154,10 @@ def on_append_reply(core: Core, message: Message) -> None:
     if peer.pace is ProgressState.PROBE:
         peer.become_replicate()
     elif peer.pace is ProgressState.SNAPSHOT and peer.match + 1 >= core.log.first_index:
-        # The log reaches back to the peer again, whichever snapshot brought it there.
+        # The log now covers the peer's end again, whichever snapshot brought it there.
         peer.become_replicate()
     elif peer.pace is ProgressState.SNAPSHOT and peer.match >= peer.pending_snapshot:
-        # It has what it was sent, and meanwhile the log was cut behind that: the next snapshot is for it.
+        # The peer installed the snapshot, but the log was compacted past it meanwhile: it needs the next one.
         peer.become_probe()
     elif peer.pace is ProgressState.REPLICATE:
         peer.inflights.free_to(message.index)
@@ -166,7 +166,7 @@ def on_append_reply(core: Core, message: Message) -> None:
     if message.sender == core.id:
         return
     while send_append(core, message.sender, even_if_empty=False):
-        pass  # freed window: one append each until it is full or the peer has all
+        pass  # send until the window is full or the peer has everything
     if message.sender == core.transferee and peer.match == core.log.last_index:
         core.send(MessageKind.TIMEOUT_NOW, message.sender)
 
@@ -184,12 +184,12 @@ def advance_commit(core: Core) -> bool:
     voters, progress = core.members.voters, core.progress
     index = committed_index(voters, lambda voter: progress[voter].match)
     if any(progress[voter].may_vote is False for voter in voters):
-        # By whom another may have been elected, and committed something else: that is not known of those who forgot.
+        # A voter that forgot its votes may have elected another leader, which may have committed something else.
         index = min(
             index, remembered_index(voters, lambda voter: progress[voter].match if progress[voter].may_vote else 0)
         )
     for holder in core.lease_holders:
-        # One that was removed reads until its lease is over: it gets nothing more, so nothing is committed.
+        # A removed holder still reads until its lease expires. It receives nothing more, so nothing is committed.
         index = min(index, core.progress[holder].match if holder in core.progress else 0)
     if not (core.log.matches(index, core.term) and core.log.commit_to(index)):
         return False
@@ -205,7 +205,7 @@ def tick_leader(core: Core) -> None:
         core.election_elapsed = 0
         if core.config.check_quorum:
             _check_quorum(core)
-        core.transferee = NOBODY  # it took too long: take proposals again
+        core.transferee = NOBODY  # it took too long: accept proposals again
     if core.role is Role.LEADER and core.heartbeat_elapsed >= core.config.heartbeat_ticks:
         core.heartbeat_elapsed = 0
         heartbeats.broadcast(core, core.reads.newest_context)
@@ -232,7 +232,7 @@ def on_heartbeat_reply(core: Core, message: Message) -> None:
 
 
 def _takes_part(core: Core, peer: Progress, *, votes: bool) -> None:
-    """As each answer says. What the peer acknowledged while it caught up counts from its first word that it votes."""
+    """Tracks whether the peer takes part, from each answer. Once it votes, its earlier acknowledgements count too."""
     begins = votes and peer.may_vote is False
     peer.may_vote = votes
     if begins:
@@ -266,7 +266,7 @@ def on_append(core: Core, message: Message) -> None:
         broken("3 a follower holds what it acknowledges", end=log.last_index, acknowledged=last_index)
     log.commit_to(min(message.commit, last_index))
     if last_index >= message.commit and log.matches(message.commit, message.term):
-        core.probation = None  # a leader that has committed in its own term knows of all that was committed before
+        core.probation = None  # a leader with a commit in its own term has all earlier commits
     answer(core, message.sender, index=last_index)
 
 

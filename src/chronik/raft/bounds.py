@@ -1,4 +1,4 @@
-"""What a peer's message may claim. Pure: takes a message and this node's position, returns the reason to refuse it.
+"""Limits on what a peer's message may claim. Pure: a message and this node's position in, a reason to refuse out.
 
 Terms and indexes increase by one, so a number far ahead of this node's is not real. If accepted, it would be permanent:
 a term near the end of its range leaves no room for the next election.
@@ -12,7 +12,7 @@ from chronik.raft.errors import MalformedMessage
 from chronik.raft.messages import NOBODY, Entry, EntryKind, Message, MessageKind, Snapshot
 
 # One election takes an election timeout, 0.75 s by default: a node that was away for a hundred years may come back. A
-# liar who repeats this needs 2**30 elections to use up the terms that a message can carry.
+# malicious peer that repeats this needs 2**30 elections to use up the terms that a message can carry.
 TERM_RISE_MAX = 1 << 32
 INDEX_RISE_MAX = 1 << 48  # a million entries a second for eight years
 MEMBERS_MAX = 1024
@@ -22,7 +22,8 @@ DENIALS = (MessageKind.VOTE_REPLY, MessageKind.PRE_VOTE_REPLY)
 
 
 def implausible(message: Message, *, term: int, last_index: int) -> str | None:
-    """Why no node of this quorum can have sent the message; None when one can. `term` and `last_index` are our own."""
+    """Why no node of this quorum can have sent the message; None when one can. `term` and `last_index` are this
+    node's."""
     if message.kind is MessageKind.PROPOSE:
         return "a proposal; nodes of this release forward commands, never entries"
     if not message.term and not _has_no_term(message):
@@ -41,8 +42,8 @@ def implausible(message: Message, *, term: int, last_index: int) -> str | None:
 
 
 def _has_no_term(message: Message) -> bool:
-    """What is passed on for another has none, nor have comparisons of logs, nor has a node that has heard of no leader
-    yet; it grants no vote."""
+    """Forwarded messages and log comparisons have no term. Nor has a message of a node that knows no leader yet; it
+    grants no vote."""
     return message.kind in PASSED_ON + COMPARISONS or (message.kind in DENIALS and message.reject)
 
 

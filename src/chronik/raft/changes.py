@@ -1,7 +1,7 @@
-"""Membership changes as values: their bytes in the log, what they make of the members, and whether one may be proposed.
+"""Membership changes as values: their bytes in the log, their effect on the members, and whether one may be proposed.
 
-Old and new majorities overlap when at most one voter differs, so both may decide at once; a change that differs by more
-is refused when proposed and passed over when committed. Learners come and go in any number.
+Old and new majorities overlap when at most one voter differs, so either may decide. A change that differs by more is
+refused when proposed and ignored when committed. Learners may be added and removed in any number.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class Action(IntEnum):
-    ADD_VOTER = 1  # a new node, or a learner that may vote from now on
-    ADD_LEARNER = 2  # a new node, or a voter that only listens from now on
+    ADD_VOTER = 1  # adds a node, or promotes a learner
+    ADD_LEARNER = 2  # adds a node, or demotes a voter
     REMOVE = 3
-    UPDATE = 4  # same members; for a caller that changes what it knows of one
+    UPDATE = 4  # same members; for a caller that updates a member's data
 
 
 class Change(NamedTuple):
@@ -38,8 +38,8 @@ _FORMAT = 1
 
 class ChangeSet(NamedTuple):
     changes: tuple[Change, ...]
-    context: bytes = b""  # the caller's own, applied with it
-    is_single: bool = False  # proposed as one change; only the entry's kind differs
+    context: bytes = b""  # opaque to the core, applied with the change
+    is_single: bool = False  # proposed as a single change; only the entry's kind differs
 
     @property
     def entry_kind(self) -> EntryKind:
@@ -66,7 +66,7 @@ class ChangeSet(NamedTuple):
 
     @property
     def address(self) -> Address | None:
-        """Where the first node of the change listens, if the context says it. Raises MalformedMessage."""
+        """Address of the change's first node, if the context holds one. Raises MalformedMessage."""
         if not self.context or not self.changes:
             return None
         try:
@@ -76,7 +76,7 @@ class ChangeSet(NamedTuple):
 
 
 def changed(members: Membership, changes: tuple[Change, ...]) -> Membership | None:
-    """The members after the changes; None when that is not one step away or would leave nobody to vote."""
+    """The members after the changes; None when that is more than one step away or leaves no voter."""
     voters, learners = set(members.voters), set(members.learners)
     for action, node_id in changes:
         if node_id == NOBODY or action is Action.UPDATE:
@@ -99,7 +99,7 @@ def changed(members: Membership, changes: tuple[Change, ...]) -> Membership | No
 
 
 def may_propose(core: Core, entry: Entry) -> bool:
-    """Whether a leader takes the change into its log: one at a time, one step away."""
+    """Whether a leader accepts the change into its log: one at a time, one step away."""
     try:
         changes = ChangeSet.of(entry).changes
     except MalformedMessage:

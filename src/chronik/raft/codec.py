@@ -1,8 +1,8 @@
-"""Values as bytes: entries, snapshots and messages, for the journal and for the wire between nodes.
+"""Encodes entries, snapshots and messages, for the journal and for the wire between nodes.
 
-Big-endian, fixed fields first, variable ones counted before anything is allocated. Indices of entries in an append
-follow from the message's own, so a peer cannot send a log with holes. Bytes that are no message raise MalformedMessage
-and nothing else. The first byte of a message is the format: raise it when a field changes its meaning.
+Big-endian; fixed fields first; counts are checked before anything is allocated. Indices of an append's entries follow
+from the message's own index, so a peer cannot send a log with holes. Invalid bytes raise MalformedMessage and nothing
+else. The first byte of a message is the format: increase it when the meaning of a field changes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from chronik.raft.errors import MalformedMessage
 from chronik.raft.messages import Entry, EntryKind, Membership, Message, MessageKind, Snapshot
 
 MESSAGE_FORMAT = 1
-NUMBER_MAX = 1 << 62  # a term or index near the end of its field could not be counted on
+NUMBER_MAX = 1 << 62  # leaves room to increase a term or index
 _REJECT, _SNAPSHOT = 1, 2  # bits of the flags
 
 # format, kind, flags, to, sender, term, log_term, index, commit, hint, context size, entry count
@@ -66,7 +66,7 @@ def decode_message(data: bytes | memoryview) -> Message:
         at += context_bytes
         if count > (len(view) - at) // _ENTRY.size:
             raise MalformedMessage(f"{count} entries cannot be in {len(view) - at} bytes")
-        # A forwarded proposal has no place in the log yet: its entries carry index 0.
+        # A forwarded proposal has no log position yet: its entries carry index 0.
         first_index, step = (0, 0) if kind == MessageKind.PROPOSE else (index + 1, 1)
         entries = []
         for position in range(count):
@@ -97,7 +97,7 @@ def decode_message(data: bytes | memoryview) -> Message:
             context,
         )
     except (struct.error, ValueError) as error:
-        raise MalformedMessage(f"{len(view)} bytes are no message: {error}") from error
+        raise MalformedMessage(f"{len(view)} bytes are not a message: {error}") from error
 
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:
@@ -118,5 +118,5 @@ def decode_snapshot(view: memoryview, at: int) -> tuple[Snapshot, int]:
 
 def _take(view: memoryview, at: int, size_bytes: int) -> bytes:
     if size_bytes > len(view) - at:
-        raise MalformedMessage(f"{size_bytes} bytes announced, {len(view) - at} there")
+        raise MalformedMessage(f"{size_bytes} bytes announced, {len(view) - at} received")
     return bytes(view[at : at + size_bytes])

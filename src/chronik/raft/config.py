@@ -1,4 +1,4 @@
-"""What can be set about the quorum, with the relations between the settings that safety rests on."""
+"""Settings of the quorum, and the relations between them that safety depends on."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ class RaftConfig:
     tick_ms: int = 50
     heartbeat_ticks: int = 2
     election_ticks: int = 15  # the shortest election timeout; jitter adds up to as much again
-    drift_permille: int = 10  # by how much the rates of two clocks may differ
-    lease_ms: int = 350  # half of what a follower promises, and less than all of it less the drift
+    drift_permille: int = 10  # the largest difference between the rates of two clocks
+    lease_ms: int = 350  # half of a follower's promise; must be less than the promise minus drift
     message_bytes_max: int = MIB  # entries in one append
     inflight_messages_max: int = 64
     inflight_bytes_max: int = 16 * MIB
-    committed_bytes_max: int = 8 * MIB  # applied in one go
+    committed_bytes_max: int = 8 * MIB  # applied in one step
     uncommitted_bytes_max: int = 64 * MIB
     snapshot_every_bytes: int = 16 * MIB  # of journal
-    snapshot_ticks_max: int = 600  # a peer that says nothing for so long after a snapshot is asked again
-    trailing_entries: int = 5_000  # kept behind a snapshot, so that a peer a little behind needs none
+    snapshot_ticks_max: int = 600  # a peer silent for this long after a snapshot is probed again
+    trailing_entries: int = 5_000  # kept after a snapshot, so that a slightly lagging peer does not need one
 
     def __post_init__(self) -> None:
-        # The first tick may come right after the heartbeat, so one tick of the timeout is not worth anything.
+        # The first tick may follow the heartbeat immediately, so one tick of the timeout does not count.
         promise_ms = (self.election_ticks - 1) * self.tick_ms
         safe_ms = promise_ms * (1000 - self.drift_permille) // 1000
         check(

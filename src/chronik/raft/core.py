@@ -1,11 +1,11 @@
 """The consensus core: messages and ticks in; messages, entries to persist and entries to apply out.
 
-Touches no clock, disk, socket, thread or randomness: time is `tick`, jitter comes with the configuration. The caller
-does what `Ready` asks (see messages.py) and reports back by `persisted` and `applied`, or by `advance` when it does
-everything before asking for the next Ready.
+Never touches a clock, disk, socket, thread or random numbers: time is `tick`, jitter comes with the configuration. The
+caller does what `Ready` asks (see messages.py) and reports back by `persisted` and `applied`, or by `advance` if it
+does everything before it asks for the next Ready.
 
-This file holds the state, the rule of terms that comes before everything else, and the table of who handles what. The
-work itself: election.py, appending.py, snapshots.py, membership.py, reads.py.
+This file holds the state, the term rule that precedes everything else, and the dispatch table. The handlers are in
+election.py, appending.py, snapshots.py, membership.py and reads.py.
 """
 
 from __future__ import annotations
@@ -53,19 +53,20 @@ class CoreConfig(NamedTuple):
     heartbeat_ticks: int = 1
     pre_vote: bool = True
     check_quorum: bool = True
-    async_writes: bool = False  # True: the next Ready may be asked for before the last one is durable
+    async_writes: bool = False  # True: the caller may take the next Ready before the last one is durable
     read_mode: ReadMode = ReadMode.QUORUM
     message_bytes_max: int = UNLIMITED  # entries in one append
     committed_bytes_max: int = UNLIMITED  # entries handed out for applying and not applied yet
-    uncommitted_bytes_max: int = UNLIMITED  # proposals beyond it are dropped, so a cut-off leader does not grow
+    uncommitted_bytes_max: int = UNLIMITED  # further proposals are dropped, so an isolated leader does not grow
     inflight_messages_max: int = 256
     inflight_bytes_max: int = 0  # 0: not limited
     step_down_on_removal: bool = False
     validates_changes: bool = True
     forwards_proposals: bool = True
-    guards_promises: bool = False  # with check_quorum, a promise to a leader outlives its term: others may read by it
-    may_have_promised: bool = False  # just before this start, which forgot it
-    compares_logs: bool = False  # after a restart with the others', before it votes: see probation.py
+    # With check_quorum, a promise to a leader outlives its term: lease reads depend on it.
+    guards_promises: bool = False
+    may_have_promised: bool = False  # before the restart, which forgot it
+    compares_logs: bool = False  # after a restart, before it votes: see probation.py
 
 
 class Core:
@@ -90,21 +91,22 @@ class Core:
         self.term, self.vote = hard_state.term, hard_state.vote
         self.role, self.leader = Role.FOLLOWER, NOBODY
         self.members = NO_MEMBERS
-        self.progress: dict[int, Progress] = {}  # in order of id, so that what is sent does not depend on history
+        # Ordered by id, so that the order of sending does not depend on history.
+        self.progress: dict[int, Progress] = {}
         self.votes: dict[int, bool] = {}
         self.reads = PendingReads()
-        self.transferee = NOBODY  # who the leadership is being handed to
+        self.transferee = NOBODY  # target of a leadership transfer
         self.pending_change_index = 0  # no second change is accepted before this index is applied
         self.uncommitted_bytes = 0
-        self.lease_holders: frozenset[int] = frozenset()  # as leader: nothing is committed that one of them lacks
+        self.lease_holders: frozenset[int] = frozenset()  # as leader: commits wait for these nodes too
         self.election_elapsed = self.heartbeat_elapsed = 0
-        self.election_timeout_ticks = 0  # election_ticks and jitter, drawn anew each time
-        # Since this node last let a leader, itself included, count on it; no change of role or term touches it.
+        self.election_timeout_ticks = 0  # election_ticks plus jitter, redrawn for each election
+        # Since this node last allowed a leader, itself included, to rely on it; independent of role and term.
         self.promised_ticks_ago = 0 if config.may_have_promised else config.election_ticks
         may_have_lost = config.compares_logs and config.may_have_promised
         self.probation = Probation(config.election_ticks) if may_have_lost else None
-        self.abstains = False  # it lost its disk, so it may have voted and acknowledged what it does not know of
-        self.cannot_write = False  # the disk takes nothing just now: a leader could commit nothing, nor apply it
+        self.abstains = False  # it lost its disk, and with it the record of its votes and acknowledgements
+        self.cannot_write = False  # the disk refuses writes: as leader it could neither commit nor apply
         self.outbox: list[Message] = []
         self.outbox_after_persist: list[Message] = []
         self.read_states: list[ReadState] = []
@@ -122,25 +124,25 @@ class Core:
             self.log.applied_to(applied, 0)
         membership.switch(self, members)
         roles.become_follower(self, self.term, NOBODY)
-        self._soft_state = SoftState(self.leader, self.role)  # as it was handed out last
+        self._soft_state = SoftState(self.leader, self.role)  # as last handed out
         self._hard_state = HardState(self.term, self.vote, self.log.committed)
 
     @property
     def promotable(self) -> bool:
-        """Whether this node may lead: a voter whose log is not waiting for a snapshot, nor for space on the disk."""
+        """Whether this node may lead: a voter that does not wait for a snapshot or for disk space."""
         own = self.progress.get(self.id)
         is_voter = own is not None and not own.is_learner
         return is_voter and self.log.snapshot is None and not self.abstains and not self.cannot_write
 
     @property
     def awaiting_snapshot(self) -> list[int]:
-        """As leader: the peers that were sent a snapshot and have not answered yet."""
+        """As leader: the peers that have not answered the snapshot they were sent."""
         return [peer for peer, progress in self.progress.items() if progress.pace is ProgressState.SNAPSHOT]
 
     # In
 
     def step(self, message: Message) -> Refusal | None:
-        """Takes one message of a peer, or of `Ready.after_persist` to itself. Nothing a peer sends makes it raise."""
+        """Handles a message from a peer, or from `Ready.after_persist` to this node. No peer message makes it raise."""
         if message.kind in REPLIES and message.sender not in self.progress:
             return Refusal.UNKNOWN_PEER
         return self._take(message)
@@ -156,24 +158,24 @@ class Core:
         return STEPS[message.kind][self.role](self, message)
 
     def _take_newer_term(self, message: Message) -> bool:
-        """False: the message is not to be handled."""
+        """False: do not handle the message."""
         if message.kind in (MessageKind.VOTE, MessageKind.PRE_VOTE):
             if message.context != FORCED and (self.keeps_promise() or self._hears_leader()):
                 return False
             if message.kind is MessageKind.PRE_VOTE:
-                return True  # it asks about a term that nobody holds yet
+                return True  # it asks about a term that no node has entered yet
         if message.kind is MessageKind.PRE_VOTE_REPLY and not message.reject:
-            return True  # granted for the term asked about, which this node enters only if enough agree
+            return True  # granted for the requested term, which this node enters only with a majority
         roles.become_follower(self, message.term, message.sender if message.kind in FROM_LEADER else NOBODY)
         return True
 
     def keeps_promise(self) -> bool:
-        """Whether a leader, of whatever term, may still count on this node to elect nobody else."""
+        """Whether a leader of any term may still rely on this node to elect no other."""
         config = self.config
         return config.check_quorum and config.guards_promises and self.promised_ticks_ago < config.election_ticks
 
     def _hears_leader(self) -> bool:
-        """Whether the leader of this term was heard from within the shortest election timeout."""
+        """Whether the leader of this term sent a message within the shortest election timeout."""
         in_time = self.election_elapsed < self.config.election_ticks
         return self.config.check_quorum and in_time and self.leader != NOBODY
 
@@ -181,19 +183,19 @@ class Core:
         if message.kind in (MessageKind.HEARTBEAT, MessageKind.APPEND) and (
             self.config.check_quorum or self.config.pre_vote
         ):
-            # An old leader back from a cut would go on, and this node could not follow it: show it the term.
+            # After a partition an old leader would continue, and this node could not follow it: show it the term.
             self.send(MessageKind.APPEND_REPLY, message.sender)
         elif message.kind is MessageKind.PRE_VOTE:
-            # Without an answer two nodes of different terms could wait for each other.
+            # Without an answer two nodes of different terms could block each other.
             self.send(MessageKind.PRE_VOTE_REPLY, message.sender, term=self.term, reject=True)
 
     def tick(self) -> None:
-        """One step of time. The caller decides how long it is."""
+        """Advances time by one step. The caller chooses its length."""
         self.election_elapsed += 1
         self.promised_ticks_ago += 1
         check_core(self)
         if self.role is Role.LEADER:
-            self.promised_ticks_ago = 0  # its lease, and those that it grants, count on its own voice too
+            self.promised_ticks_ago = 0  # its lease, and those it grants, rely on its own vote too
             appending.tick_leader(self)
             return
         if self.probation is not None:
@@ -203,11 +205,11 @@ class Core:
             self.campaign()
 
     def campaign(self) -> None:
-        """Stands for election, unless this node leads, may not lead, or has promised not to for a while."""
+        """Starts an election, unless this node leads, may not lead, or still keeps a promise to a leader."""
         election.stand(self)
 
     def propose(self, data: Sequence[bytes]) -> None:
-        """Asks for entries with these bytes, all or none. Raises Dropped; what is forwarded to a leader may be lost."""
+        """Proposes entries with these bytes, all or none. Raises Dropped. A forwarded proposal may be lost."""
         self.propose_entries(tuple(Entry(0, 0, EntryKind.NORMAL, each) for each in data))
 
     def propose_entries(self, entries: tuple[Entry, ...]) -> None:
@@ -218,16 +220,16 @@ class Core:
         self.propose_entries((Entry(0, 0, changes.entry_kind, changes.encode()),))
 
     def apply_change(self, changes: ChangeSet) -> Membership:
-        """To be called for every committed change, in the order of the log, before it is reported as applied."""
+        """Call this for every committed change, in log order, before reporting it as applied."""
         return membership.apply(self, changes)
 
     def read_index(self, context: bytes) -> None:
-        """Asks for a point from which a read is linearizable; the answer comes as a ReadState, or never."""
+        """Requests a linearizable read point. The answer is a ReadState, and may never come."""
         self._take(Message(MessageKind.READ_INDEX, self.id, self.id, context=context))
 
     @property
     def heir(self) -> int:
-        """As leader: who has most of the log, if the others can elect it without this node; else NOBODY."""
+        """As leader: the node with the longest log, if the others can elect it without this node; else NOBODY."""
         peers = {voter: self.progress[voter] for voter in self.members.voters if voter != self.id}
         able = {voter: peer.match for voter, peer in peers.items() if peer.recently_active and peer.may_vote}
         return max(able, key=able.__getitem__) if len(able) >= majority(len(self.members.voters)) else NOBODY
@@ -241,23 +243,23 @@ class Core:
             self.leader = NOBODY
 
     def hurry(self) -> None:
-        """The leader's process is known to be gone: stand as soon as all promises to it are over, one after the other.
+        """The leader's process is known to be dead: campaign as soon as all promises to it have expired, one by one.
 
-        Two ticks later than the promise, because the others may have heard from the leader a little later.
+        Two ticks after the promise, because other nodes may have received the leader's last heartbeat a little later.
         """
         if self.role is Role.FOLLOWER and self.promotable:
             rank = self.members.voters.index(self.id)
             self.election_timeout_ticks = min(self.election_timeout_ticks, self.config.election_ticks + 2 + rank)
 
     def require(self, lease_holders: frozenset[int]) -> None:
-        """Who reads without asking, beyond the majority. Fewer of them than before may commit something."""
+        """Nodes that read by lease; a commit needs them beyond the majority. Shrinking the set may commit entries."""
         if lease_holders != self.lease_holders:
             self.lease_holders = lease_holders
             if self.role is Role.LEADER:
                 appending.commit_and_tell(self)
 
     def report_unreachable(self, peer: int) -> None:
-        """What was sent to the peer may be lost: find out where it stands before sending more."""
+        """Messages to the peer may be lost: probe its log end before sending more."""
         appending.probe_again(self, peer)
 
     def report_snapshot(self, peer: int, *, delivered: bool) -> None:
@@ -279,7 +281,7 @@ class Core:
         )
 
     def ready(self) -> Ready:
-        """All that is to be done now. Each thing is handed out once."""
+        """Everything to do now. Each item is handed out once."""
         log, include_unstable = self.log, not self.config.async_writes
         soft_state, hard_state = SoftState(self.leader, self.role), HardState(self.term, self.vote, log.committed)
         entries, snapshot = tuple(log.unwritten), log.unwritten_snapshot
@@ -310,16 +312,16 @@ class Core:
     def _to_report(self, snapshot_index: int) -> Persisted | None:
         log = self.log
         if log.unstable:
-            # Entries handed out before count too: a change of term voids their own report, this one replaces it.
+            # Covers entries handed out before too: a change of term voids their own report, and this one replaces it.
             return Persisted(self.term, log.last_index, log.last_term, snapshot_index)
         return Persisted(self.term, snapshot_index=snapshot_index) if snapshot_index else None
 
     def persisted(self, report: Persisted) -> None:
-        """The disk holds what the Ready with this report asked for, and everything asked for before it."""
+        """Everything up to the Ready with this report is durable."""
         if report.term > self.term:
             broken("2 nothing was written in a later term than this node's", report=report.term, term=self.term)
         if report.index and report.term == self.term:
-            # In an older term the same index may have been written with another leader's entry since: wait for that.
+            # In an older term another leader's entry may have replaced this index since: wait for that report.
             self.log.stable_to(report.index, report.log_term)
         if report.snapshot_index:
             self.log.stable_snapshot_to(report.snapshot_index)
@@ -332,7 +334,7 @@ class Core:
             )
 
     def applied(self, entries: Sequence[Entry]) -> None:
-        """The state machine has these entries of a Ready."""
+        """The state machine has applied these entries of a Ready."""
         if entries:
             self._applied_to(entries[-1].index, sum([entry.size_bytes for entry in entries]))
             self.uncommitted_bytes = max(0, self.uncommitted_bytes - sum([len(entry.data) for entry in entries]))
@@ -341,7 +343,7 @@ class Core:
         self.log.applied_to(max(index, self.log.applied), size_bytes)
 
     def advance(self, ready: Ready) -> None:
-        """Everything in the Ready is durable, sent and applied."""
+        """Reports that everything in the Ready is durable, sent and applied."""
         for message in ready.after_persist:
             if message.to == self.id:
                 self._take(message)
@@ -349,14 +351,14 @@ class Core:
             self.persisted(ready.persisted)
         self.applied(ready.committed)
 
-    # For the modules beside this one
+    # For the other modules of the core
 
     @property
     def log_end(self) -> LogEnd:
         return LogEnd(self.log.last_term, self.log.last_index)
 
     def allows(self, end: LogEnd) -> bool:
-        """Whether this node may support a candidate whose log ends there, by what it has heard since its restart."""
+        """Whether this node may support a candidate whose log ends there, given the answers since its restart."""
         others = [voter for voter in self.members.voters if voter != self.id]
         return self.probation is None or self.probation.allows(end, others)
 
@@ -384,7 +386,7 @@ class Core:
 
 
 def ignore(core: Core, message: Message) -> None:
-    """Meant for another role, or late: nothing to do."""
+    """Meant for another role, or late: ignore it."""
 
 
 Handler = Callable[[Core, Message], "Refusal | None"]

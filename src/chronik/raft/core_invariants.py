@@ -1,6 +1,6 @@
-"""What holds of the consensus core between two events, whatever its peers have sent. Checked at every tick.
+"""Invariants of the consensus core between two events, whatever its peers send. Checked at every tick.
 
-Relations between fields that different modules change: election, appending, membership and reads each keep their part.
+They relate fields that different modules change: election, appending, membership and reads.
 """
 
 from __future__ import annotations

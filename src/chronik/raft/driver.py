@@ -1,10 +1,10 @@
-"""One node of the quorum: the core, its journal on a lane, its peers by a transport, ticks by the loop.
+"""One node of the quorum: connects the core to its journal, its peers and the clock.
 
-Order is kept here and nowhere else: promises leave after the round that holds them is durable; entries are applied in
-order on the loop; a proposal is answered when it is committed and applied here. Proposals of one turn of the loop share
-one append, one replication round and, with all that arrives while the disk is busy, one fsync.
+This module alone enforces the order: promises leave after the write that holds them is durable; entries are applied in
+order on the loop; a proposal is answered when it is committed and applied here. Proposals of one loop iteration share
+one append, one replication round and, with everything that arrives while the disk is busy, one fsync.
 
-After a failed write other than a full disk the node stops by itself and acknowledges nothing more.
+After a failed write other than a full disk the node stops and acknowledges nothing more.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ from chronik.runtime.interfaces import Lane, Runtime
 from chronik.runtime.invariants import broken, check
 
 logger = logging.getLogger("chronik.raft")
-REFUSALS_MAX = 5  # rounds in a row that a full disk refuses, before a leader hands over: about a second
-FOUNDING_TICKS = 40  # for so long the first founder asks for votes at every tick
+REFUSALS_MAX = 5  # consecutive writes that a full disk refuses before a leader hands over: about a second
+FOUNDING_TICKS = 40  # during these the first founder campaigns at every tick
 
 
 class RaftNode:
-    """Made by `open`. All methods belong to the loop that opened it."""
+    """Created by `open`. All methods belong to the loop that opened it."""
 
     @classmethod
     async def open(
@@ -64,11 +64,11 @@ class RaftNode:
         config: RaftConfig,
         recovered_to: Callable[[int], None] = lambda last_index: None,
     ) -> RaftNode:
-        """Recovers the directory, or founds a quorum of `voters` in an empty one; None waits to be added by a leader.
+        """Recovers the directory, or founds a quorum of `voters` in an empty one; None waits for a leader to add it.
 
-        Every founder must be given the same voters. Where the directory holds a log, its own members count. Returns
-        when all that is known to be committed is applied, and if this node is the only voter, when it leads.
-        `recovered_to` hears where the log ends before the node does anything with it; if it raises, nothing is done.
+        All founders must get the same voters. If the directory holds a log, the log's members count instead. Returns
+        when everything known to be committed is applied, and a single voter also leads. `recovered_to` receives the
+        last log index before the node does anything with it; an exception from it aborts the start.
         """
         lane = runtime.disk.lane("raft", is_prompt=True)
         journal = RaftJournal(runtime.disk, directory)
@@ -109,7 +109,7 @@ class RaftNode:
         self._runtime, self._transport, self._machine, self._config = runtime, transport, machine, config
         self._loop = asyncio.get_running_loop()
         self.refusals = Refusals(logger)
-        self.health = Health()  # for operators, and for who may be counted on; no safety rests on it
+        self.health = Health()  # for operators and for liveness estimates; safety does not depend on it
         self._book: Book = {}
         self._configured = configured
         self._applied_index = recovered.snapshot.index if recovered.snapshot else 0
@@ -142,17 +142,17 @@ class RaftNode:
         self._lease = Lease(config.lease_ms * 1_000_000)
         self._reads = ReadPoints(self._core, runtime.randomness.bytes(8), retry_ticks=config.election_ticks)
         self._proposals = Proposals(self._core)
-        self._announced: tuple[int, int] | None = None  # leader and term, as the machine knows them
-        self._snapshot_ticks: dict[int, int] = {}  # by peer: how long a snapshot has been under way
-        # Founders know that there is no leader yet: the first of them asks at once and often instead of waiting.
+        self._announced: tuple[int, int] | None = None  # leader and term last reported to the machine
+        self._snapshot_ticks: dict[int, int] = {}  # peer: ticks since its snapshot was sent
+        # Founders know that there is no leader yet: the first one campaigns immediately instead of waiting.
         self._founding_ticks = FOUNDING_TICKS if is_founder and node_id == self._core.members.voters[0] else 0
         self._pump_is_due = False
         self.handing_over = HandingOver(self._core)
         self._timer: asyncio.TimerHandle | None = None
-        self.disk_hangs = False  # set by whoever watches the disk: this node should not lead meanwhile
+        self.disk_hangs = False  # set by the disk monitor: this node should not lead meanwhile
         self._led = self._loop.create_future()  # resolves when this node first leads
         self._failure: BaseException | None = None
-        self.on_failure: Callable[[BaseException], None] | None = None  # hears why the node stopped by itself
+        self.on_failure: Callable[[BaseException], None] | None = None  # called with the error that stopped the node
 
     async def _begin(self) -> None:
         self._transport.attach(self._receive, self._unreachable)
@@ -168,16 +168,16 @@ class RaftNode:
         if self._failure:
             raise self._failure
 
-    # What others see
+    # State for callers
 
     @property
     def durable_index(self) -> int:
-        """Up to here entries are applied, and on this node's own disk: what is committed may be on others' alone."""
+        """Entries up to here are applied and on this node's own disk. Committed entries may be on other disks only."""
         return min(self._applied_index, self._stable.last_index)
 
     @property
     def is_log_in_place(self) -> bool:
-        """False if somebody removed or replaced the log's file under this process."""
+        """False if the log's file was removed or replaced under this process."""
         return self._rounds.is_log_in_place
 
     @property
@@ -194,7 +194,7 @@ class RaftNode:
 
     @property
     def refuses_all(self) -> bool:
-        """As leader: it takes no proposals, as it hands over."""
+        """As leader: it accepts no proposals, because it hands over."""
         return self._core.transferee != NOBODY
 
     @property
@@ -219,7 +219,7 @@ class RaftNode:
 
     @property
     def last_index(self) -> int:
-        """Of all entries that this node has, durable or not."""
+        """Index of this node's last entry, durable or not."""
         return self._core.log.last_index
 
     @property
@@ -237,27 +237,27 @@ class RaftNode:
         return self._core.role is Role.LEADER and self._lease.holds(self._core.term, now_ns)
 
     def match_indexes(self) -> dict[int, int]:
-        """As leader: how far each member is known to hold the log durably. Empty elsewhere."""
+        """As leader: the index up to which each member is known to hold the log durably. Otherwise empty."""
         if self._core.role is not Role.LEADER:
             return {}
         return {node_id: progress.match for node_id, progress in self._core.progress.items()}
 
     def may_vote(self, node_id: int) -> bool:
-        """As leader: whether the member said that it would vote, were it asked to. False elsewhere."""
+        """As leader: whether the member reported that it takes part in elections. Otherwise False."""
         peer = self._core.progress.get(node_id) if self._core.role is Role.LEADER else None
         return peer is not None and peer.may_vote is True
 
     @property
     def has_taken_part(self) -> bool:
-        """Whether this node remembers a vote, or entries of a leader: then it knows what it promised."""
+        """Whether this node remembers a vote, or entries of a leader. If so, it knows its promises."""
         return self._core.vote != NOBODY or self._core.log.last_index > FOUNDING.base_index
 
     def lag_ms(self) -> dict[int, int]:
-        """As leader: since when each member lacks an entry that this log holds. Empty elsewhere."""
+        """As leader: for each member, since when it lacks an entry that this log holds. Otherwise empty."""
         now_ns = self._runtime.clock.monotonic_ns()
         return {peer: self.health.lag_ns(match, now_ns) // 1_000_000 for peer, match in self.match_indexes().items()}
 
-    # What others ask
+    # Requests from callers
 
     def propose(self, data: bytes) -> asyncio.Future[int]:
         """Resolves with the entry's index once it is committed and applied here.
@@ -269,36 +269,41 @@ class RaftNode:
         return self._propose(Entry(0, 0, EntryKind.NORMAL, data))
 
     async def read_index(self) -> int:
-        """A point from which reads are linearizable, once applied here; returns when it is."""
+        """Returns the index from which reads are linearizable, once it is applied here."""
         if self._failure is not None:
             raise Stopped(f"the node has stopped: {self._failure}")
         done = self._reads.ask()
         self._schedule_pump()
         return await done
 
+    @property
+    def abstains(self) -> bool:
+        """Whether it votes for nobody, because it lost its disk or is new."""
+        return self._core.abstains
+
     def abstain(self) -> None:
-        """This node lost its disk: it votes for nobody, itself included, until it is told to take part."""
+        """This node lost its disk: it gives no votes, not even to itself, until `take_part`."""
         self._core.abstains = True
 
     def take_part(self) -> None:
-        """To be called when a read point was confirmed here, so that this node has all that was committed before.
+        """Call this when a read point was confirmed here, so that this node has everything committed before its loss.
 
-        Votes it gave before its loss are the past by then: the leader that confirmed it has a term of its own.
+        Votes from before the loss no longer matter: the leader that confirmed the read point has a later term.
         """
         self._core.abstains = False
 
     def require(self, lease_holders: frozenset[int]) -> None:
-        """As leader: from now on commits only what these nodes have too; see metadata.leases."""
+        """As leader: from now on commits only what these nodes hold too; see metadata.leases."""
         self._guarded(lambda: self._core.require(lease_holders))
         self._schedule_pump()
 
     def transfer_leadership(self, to: int) -> None:
-        """Asks for it; look at `leader_id` to see whether it came to be."""
+        """Requests a transfer; `leader_id` shows whether it succeeded."""
         self._core.transfer_leadership(to)
         self._schedule_pump()
 
     async def change_membership(self, change: Change, address: Address | None = None) -> Membership:
-        """Returns the members once the change is applied here, for good. A node to add needs its address."""
+        """Returns the members once the change is committed and applied here. A node to add needs its address."""
         if change.action in (Action.ADD_VOTER, Action.ADD_LEARNER) and address is None:
             address = self._book.get(change.node_id)
             if address is None:
@@ -308,7 +313,7 @@ class RaftNode:
         return self._core.members
 
     async def stop(self) -> None:
-        """Ends ticks and answers, waits for the disk. What was not acknowledged may or may not come to be."""
+        """Stops ticks and answers, then waits for the disk. Unacknowledged proposals may or may not commit."""
         self._end(Stopped("the node was stopped"))
         await self._rounds.close()
 
@@ -319,7 +324,7 @@ class RaftNode:
         self._schedule_pump()
         return done
 
-    # What moves it
+    # Events
 
     def _receive(self, message: Message) -> None:
         if message.to == self._core.id:
@@ -332,11 +337,11 @@ class RaftNode:
             self.health.received(message, self._core, self._runtime.clock.monotonic_ns())
             self._guarded(lambda: self._core.step(message))
             if self._core.leader != NOBODY:
-                self._founding_ticks = 0  # the quorum is founded: from now on this node waits like all others
+                self._founding_ticks = 0  # the quorum exists: use the normal election timeout
             self._schedule_pump()
 
     def _unreadable(self, message: Message) -> str | None:
-        """Once stored, what the machine cannot read would stop this node at every start."""
+        """Why the machine cannot read the message. A stored unreadable entry would stop this node at every start."""
         for entry in message.entries:
             if entry.data and entry.kind is EntryKind.NORMAL and (why := self._machine.refusal(entry.data)):
                 return why
@@ -379,7 +384,7 @@ class RaftNode:
                 self._core.campaign()
 
     def _guarded(self, work: Callable[[], object]) -> None:
-        """The edge of the node: whatever goes wrong inside, it stops rather than goes on."""
+        """Runs `work`; any exception stops the node."""
         if self._failure is not None:
             return
         try:
@@ -425,7 +430,7 @@ class RaftNode:
             if message.to == self._core.id:
                 broken("3 a node counts itself only after its own sync", kind=message.kind.name, term=message.term)
             if message.kind is MessageKind.TIMEOUT_NOW:
-                self._lease.revoke(self._core.term)  # before it leaves: it breaks the promises the lease rests on
+                self._lease.revoke(self._core.term)  # before it is sent: it breaks the promises behind the lease
             self._transport.send(message.to, message)
         for read_state in ready.read_states:
             if not self._lease.confirmed(read_state.context):
@@ -457,7 +462,7 @@ class RaftNode:
             self._restore(ready.snapshot)
             self._applied_index = ready.snapshot.index
             self._transport.update_peers(self._peers())
-            self._reads.leader_changed()  # a node that did not know its leader for a member has not heard the answers
+            self._reads.leader_changed()  # a node that did not know its leader as a member ignored the answers
         if ready.entries and self._stable.last_index < ready.entries[-1].index:
             broken("3 a promise leaves once what it promises is durable", end=self._stable.last_index)
         for message in ready.after_persist:
@@ -477,7 +482,7 @@ class RaftNode:
         for entry in committed:
             if entry.index != self._applied_index + 1:
                 broken("4 entries are applied in the order of the log", applied=self._applied_index, index=entry.index)
-            self._applied_index = entry.index  # first: applying a change may send a snapshot that includes it
+            self._applied_index = entry.index  # set first: applying a change may send a snapshot that includes it
             if entry.kind is not EntryKind.NORMAL:
                 self._apply_change(entry)
                 self._proposals.hold(entry)
@@ -505,7 +510,7 @@ class RaftNode:
         self._transport.update_peers(self._peers())
 
     def _peers(self) -> Book:
-        """Where to find them: what the operator wrote down for this start is newer than what the log remembers."""
+        """The peers' addresses. The operator's configuration for this start overrides what the log recorded."""
         return {node_id: self._configured.get(node_id, address) for node_id, address in self._book.items()}
 
     def _leadership_changed(self, leader: int) -> None:
@@ -534,7 +539,7 @@ class RaftNode:
     # Snapshots
 
     def _fresh_snapshot(self) -> Snapshot | None:
-        """Of the applied state, for a peer that the log no longer reaches."""
+        """Of the applied state, for a peer that needs compacted entries."""
         index = self._applied_index
         term = self._core.log.term(index)
         if term is None or index == 0:
@@ -555,7 +560,8 @@ class RaftNode:
             return
         held = self._applied_index - self._stable.base_index
         check(held >= 0, "28 the log begins at or before what is applied", applied=self._applied_index, held=held)
-        kept = min(self._config.trailing_entries, held // 2)  # of few large ones half, so that the log shrinks at all
+        # If entries are few and large, half, so that the log does shrink.
+        kept = min(self._config.trailing_entries, held // 2)
         if NOTHING_TRAILS.is_on and NOTHING_TRAILS.fires():
             kept = 0
         snapshot = self._fresh_snapshot() if held > kept else None

@@ -1,7 +1,7 @@
-"""Changing roles: standing for election, giving and counting votes, handing the leadership over.
+"""Role changes: campaigning, granting and counting votes, transferring leadership.
 
-Decides nothing about entries. A vote is a promise: it leaves only after the disk holds it (`Ready.after_persist`), and
-that goes for a candidate's vote for itself too.
+Decides nothing about entries. A vote is a promise: it leaves only after it is durable (`Ready.after_persist`). That
+includes a candidate's vote for itself.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def _become_leader(core: Core) -> None:
     own = core.progress[core.id]
     own.become_replicate()
     own.recently_active = True
-    # Any change left in the log counts as pending, whether or not it is there: looking for one would cost a scan.
+    # Any change left in the log counts as pending, without a scan for one.
     core.pending_change_index = core.log.last_index
-    # Entries of older terms are never committed by counting; this one carries them along.
+    # Entries of older terms are never committed by counting; committing this one commits them.
     check(appending.append_own(core, (Entry(0, 0),)), "3 an empty entry fits every limit", term=core.term)
     check(
         core.log.last_term == core.term and core.log.last_index == core.pending_change_index + 1,
@@ -50,13 +50,13 @@ def _become_leader(core: Core) -> None:
 
 
 def stand(core: Core, *, forced: bool = False) -> None:
-    """Starts a campaign, by a pre-vote first where configured; forced ones skip it, as the old leader agrees."""
+    """Starts a campaign, with a pre-vote first where configured. A forced one skips it, as the old leader agrees."""
     if core.role is Role.LEADER or not core.promotable:
         return
     if core.log.holds_change(core.log.applied + 1, core.log.committed):
-        return  # it would count votes by members that are known to be outdated
+        return  # it would count votes by an outdated membership
     if core.keeps_promise() and not forced and core.members.voters != (core.id,):
-        return  # its own vote would break the promise as much as one for another; alone it owes nobody one
+        return  # a vote for itself would break the promise too; a single voter has made none
     if core.config.pre_vote and not forced:
         roles.become_pre_candidate(core)
         _ask(core, MessageKind.PRE_VOTE, core.term + 1, context=b"")
@@ -84,19 +84,19 @@ REPLY_TO = {MessageKind.VOTE: MessageKind.VOTE_REPLY, MessageKind.PRE_VOTE: Mess
 def on_vote(core: Core, message: Message) -> None:
     """Answers a vote or pre-vote. Learners answer too: the candidate's members may be newer than this node's."""
     may = (
-        core.vote == message.sender  # asked again
+        core.vote == message.sender  # repeated request
         or (core.vote == NOBODY and core.leader == NOBODY)
         or (message.kind is MessageKind.PRE_VOTE and message.term > core.term)
     )
     if core.keeps_promise() and message.context != FORCED:
-        may = False  # to the leader of an older term: the candidate's own term is known here by another message
+        may = False  # promised to an older term's leader; another message brought the candidate's term here
     elif message.context != FORCED and not core.allows(LogEnd(message.log_term, message.index)):
         may = False
     reply = REPLY_TO[message.kind]
     if core.abstains or not may or not core.log.is_behind_or_equal(message.log_term, message.index):
         core.send(reply, message.sender, term=core.term, reject=True)
         return
-    # A pre-vote is granted for the term asked about: an answer in this node's term could be too old to be heard.
+    # A pre-vote is granted for the requested term: an answer in this node's term could be ignored as outdated.
     core.send(reply, message.sender, term=message.term)
     if message.kind is MessageKind.VOTE:
         check(
@@ -118,7 +118,7 @@ def on_vote_reply(core: Core, message: Message) -> None:
 def _count(core: Core) -> None:
     outcome = verdict(core.members.voters, core.votes)
     if outcome is Verdict.LOST:
-        # A lost pre-vote may carry a later term, but only a real message of that term proves it.
+        # A lost pre-vote may name a later term, but only a real message of that term proves that it exists.
         roles.become_follower(core, core.term, NOBODY)
     elif outcome is Verdict.WON and core.role is Role.PRE_CANDIDATE:
         if core.allows(core.log_end):
@@ -143,12 +143,12 @@ def on_compare(core: Core, message: Message) -> None:
 
 
 def on_compared(core: Core, message: Message) -> None:
-    """The last answer that a pre-candidate waited for may have come after the last vote."""
+    """The last answer that a pre-candidate needed may arrive after the last vote."""
     _count(core)
 
 
 def yield_to(core: Core, message: Message) -> None:
-    """Somebody leads the term this node stands in: follow, then take the message."""
+    """Another node leads this term: follow it, then handle the message."""
     roles.become_follower(core, core.term, message.sender)
     FOLLOWER_STEPS[message.kind](core, message)
 
@@ -161,14 +161,15 @@ FOLLOWER_STEPS = {
 
 
 def on_transfer(core: Core, message: Message) -> None:
-    """Hands the leadership to the sender: brings its log up to date, then tells it to stand at once."""
+    """Transfers leadership to the sender: brings its log up to date, then asks it to campaign immediately."""
     peer = core.progress.get(message.sender)
     if peer is None or peer.is_learner or message.sender == core.transferee:
         return
     if message.sender == core.id:
-        core.transferee = NOBODY  # asked to keep it: a transfer under way is given up, unless by one that must go
+        # A request to stay leader: cancels a pending transfer, unless this node must hand over.
+        core.transferee = NOBODY
         return
-    core.election_elapsed = 0  # the transfer must be over within one election timeout
+    core.election_elapsed = 0  # the transfer must end within one election timeout
     core.transferee = message.sender
     if peer.match == core.log.last_index:
         core.send(MessageKind.TIMEOUT_NOW, message.sender)
@@ -177,7 +178,7 @@ def on_transfer(core: Core, message: Message) -> None:
 
 
 def forward_transfer(core: Core, message: Message) -> None:
-    """Passes on what was asked of this node; what another passed on goes no further, or it could go in circles."""
+    """Forwards this node's own request. A request from another node is not forwarded, so it cannot go in circles."""
     if core.leader != NOBODY and not message.term:
         core.post(replace(message, to=core.leader, term=core.term))
 

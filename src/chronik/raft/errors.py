@@ -1,4 +1,4 @@
-"""Errors for callers of the quorum. A peer's message raises none of these: `Core.step` returns a Refusal."""
+"""Errors for callers of the quorum. A peer's message raises none of these: `Core.step` returns a Refusal instead."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ class RaftError(Exception):
 
 
 class Refusal(Enum):
-    """Why `Core.step` took no notice of a message. The caller may log it; nothing changed."""
+    """Why `Core.step` ignored a message. The caller may log it; no state changed."""
 
     PROPOSAL_DROPPED = "proposal dropped"
-    UNKNOWN_PEER = "an answer from a node that is no member"
+    UNKNOWN_PEER = "an answer from a node that is not a member"
 
 
 class Dropped(RaftError):
@@ -28,11 +28,11 @@ class NotLeader(Dropped):
 
 
 class OutcomeUnknown(RaftError):
-    """The proposal entered the log, yet this node cannot say whether it will commit: look before repeating it."""
+    """The proposal entered the log, but this node cannot say whether it will commit. Check before you repeat it."""
 
 
 class Stopped(RaftError):
-    """The node stops, by request or because its disk failed."""
+    """The node is stopping, by request or because its disk failed."""
 
 
 class MembershipRefused(RaftError):
@@ -40,7 +40,8 @@ class MembershipRefused(RaftError):
 
 
 class LogDamaged(RaftError):
-    """Bytes that were durable once are gone or altered. Nothing was cut: restore the directory or rejoin empty."""
+    """Durable bytes are missing or altered. Nothing was truncated: restore the directory, or rejoin with an empty
+    one."""
 
     def __init__(self, path: str, position: int, what: str) -> None:
         self.path, self.position = path, position
@@ -52,4 +53,4 @@ class LogDamaged(RaftError):
 
 
 class MalformedMessage(RaftError):
-    """A peer sent bytes that are no message of ours."""
+    """A peer sent bytes that are not a valid message."""

@@ -1,4 +1,4 @@
-"""How a quorum starts: every founder writes the same first snapshot, so their logs agree without communication."""
+"""How a quorum starts: every founder writes the same first snapshot, so their logs agree without any communication."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from chronik.raft.journal import RaftJournal, Recovered
 from chronik.raft.journal_format import Base
 from chronik.raft.messages import NOBODY, HardState, Membership, Snapshot
 
-FOUNDING = Base(1, 1)  # not 0: a node that joins empty must see that the log does not reach back to it
+FOUNDING = Base(1, 1)  # not 0: an empty node that joins must see that it needs a snapshot
 
 
 def found(journal: RaftJournal, voters: Mapping[int, Address]) -> Recovered:
-    """Blocks: it belongs on the journal's lane. A crash halfway leaves nothing, or a snapshot that will do."""
+    """Blocks: call it on the journal's lane. A crash halfway leaves nothing, or a usable snapshot."""
     members = Membership(tuple(sorted(voters)))
     snapshot = Snapshot(FOUNDING.base_index, FOUNDING.base_term, members, encode_image(voters, None))
     hard_state = HardState(FOUNDING.base_term, NOBODY, FOUNDING.base_index)

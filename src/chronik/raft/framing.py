@@ -1,11 +1,11 @@
-"""Frames between the nodes of a quorum, and the hello that opens a connection. Bytes in, frames out; no I/O.
+"""Frames between quorum nodes, and the hello that opens a connection. Pure: bytes in, frames out.
 
-A frame is its size, a CRC-32 of its body, the body. The CRC finds accidents and proves nothing about the sender.
-The first frame in either direction is a hello: magic, format, the sender's id, the id it looks for, a nonce, the
-cluster's id. A node that belongs to no cluster yet sends an empty cluster id. `greeting` says who sends what when.
+A frame is a size, a CRC-32 of the body, and the body. The CRC detects corruption; it does not authenticate the sender.
+The first frame in each direction is a hello: magic, format, sender id, expected peer id, nonce, cluster id. The cluster
+id is empty while a node belongs to no cluster. `greeting` defines the order of the handshake.
 
-A frame may be as large as its kind needs: the first two bytes of a body name the kind, so a peer cannot announce a
-large frame of a kind that is small.
+The first two bytes of a body name its kind, and each kind has its own size limit, so a peer cannot announce a large
+frame of a small kind.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from chronik.raft.messages import NOBODY, MessageKind
 from chronik.runtime.units import KIB, MIB
 
 _FRAME = struct.Struct(">II")  # body size, CRC
-_HELLO = struct.Struct(">4sBqq16s")  # magic, format, sender, wanted, nonce; the cluster's id follows
+_HELLO = struct.Struct(">4sBqq16s")  # magic, format, sender, wanted, nonce; then the cluster id
 MAGIC = b"CRQ1"
 FORMAT = 2
 NONCE_BYTES = 16
 
-# First byte of a body that is no message; that of a message is its format.
-NOTE = b"N"  # of the layer above
+# First byte of a body that is not a message. A message starts with its format instead.
+NOTE = b"N"  # carries bytes of the layer above
 WHO = b"W"  # the sender asks whether a node is a member
-MEMBER = b"V"  # the answer: it is one
-ABOUT = struct.Struct(">q")  # behind WHO and MEMBER: the node's id
+MEMBER = b"V"  # the answer: it is a member
+ABOUT = struct.Struct(">q")  # the node id that follows WHO and MEMBER
 
-HELLO_BYTES_MAX = 512  # a stranger may not cost more
-SMALL_BYTES_MAX = 66 * KIB  # any message without entries and snapshot: its context is at most 64 KiB
-LARGE_BYTES_MAX = 128 * MIB  # an append or a note: the largest request of a client, and what belongs to it
+HELLO_BYTES_MAX = 512  # bounds the memory an unauthenticated peer can use
+SMALL_BYTES_MAX = 66 * KIB  # any message without entries or snapshot: the context is at most 64 KiB
+LARGE_BYTES_MAX = 128 * MIB  # an append or a note: fits the largest client request and its overhead
 FRAME_BYTES_MAX = 256 * MIB  # a snapshot is one frame
-KIND_BYTES = 2  # of a body, that name its kind
+KIND_BYTES = 2  # leading bytes of a body that name its kind
 LARGE_KINDS = {MessageKind.APPEND: LARGE_BYTES_MAX, MessageKind.SNAPSHOT: FRAME_BYTES_MAX}
 
 
@@ -44,28 +44,28 @@ def frame(body: bytes) -> bytes:
 
 
 def bytes_max_of(kind: bytes) -> int:
-    """How large a body may be that begins with these two bytes."""
+    """The size limit of a body that begins with these two bytes."""
     if kind[:1] == NOTE:
         return LARGE_BYTES_MAX
     return LARGE_KINDS.get(kind[1], SMALL_BYTES_MAX)  # type: ignore[call-overload, no-any-return]
 
 
 class FrameReader:
-    """Raise `bytes_max`, and set `bytes_max_of`, once the peer is known."""
+    """Splits a byte stream into frames. Raise `bytes_max`, and set `bytes_max_of`, once the peer is known."""
 
     def __init__(self, bytes_max: int, bytes_max_of: Callable[[bytes], int] | None = None) -> None:
         self.bytes_max = bytes_max
-        self.bytes_max_of = bytes_max_of  # by the first bytes of the body; asked for bodies above SMALL_BYTES_MAX
+        self.bytes_max_of = bytes_max_of  # limit by kind; applied above SMALL_BYTES_MAX
         self._unread = bytearray()
 
     @property
     def unread_bytes(self) -> int:
-        """What is held of a frame that is not whole yet."""
+        """Bytes buffered for an incomplete frame."""
         return len(self._unread)
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """The frames that are whole by now. Raises MalformedMessage; nothing behind that is to be trusted."""
-        if not self._unread:  # as mostly: whole small frames need not be gathered
+        """Yields complete frames. After MalformedMessage the rest of the stream cannot be trusted."""
+        if not self._unread:  # the common case: complete small frames need no buffer
             at, data_bytes = 0, len(data)
             while data_bytes - at >= _FRAME.size:
                 size_bytes, crc = _FRAME.unpack_from(data, at)
@@ -107,7 +107,7 @@ class Hello(NamedTuple):
     sender: int
     wanted: int
     cluster_id: str
-    nonce: bytes = bytes(NONCE_BYTES)  # drawn by the sender, so that no proof is good for a second connection
+    nonce: bytes = bytes(NONCE_BYTES)  # random per connection, so that a proof cannot be replayed
 
     def encode(self) -> bytes:
         return _HELLO.pack(MAGIC, FORMAT, self.sender, self.wanted, self.nonce) + self.cluster_id.encode()
@@ -122,13 +122,13 @@ class Hello(NamedTuple):
             _, _, sender, wanted, nonce = _HELLO.unpack_from(body)
             return cls(sender, wanted, body[_HELLO.size :].decode(), nonce)
         except (struct.error, ValueError) as error:
-            raise MalformedMessage(f"no hello: {error}") from error
+            raise MalformedMessage(f"invalid hello: {error}") from error
 
     def is_of_another_cluster(self, own: Hello) -> bool:
         return bool(self.cluster_id and own.cluster_id) and self.cluster_id != own.cluster_id
 
     def check_answer_to(self, own: Hello) -> None:
-        """Raises MalformedMessage unless this is the node that `own` is for, in the same cluster."""
+        """Raises MalformedMessage unless this is the node that `own` expects, in the same cluster."""
         if self.is_of_another_cluster(own):
             raise MalformedMessage(f"it belongs to cluster {self.cluster_id!r}, this node to {own.cluster_id!r}")
         self.check_ids(own)

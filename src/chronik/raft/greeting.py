@@ -4,12 +4,12 @@ Without a secret:  connector HELLO          acceptor HELLO
 With a secret:     connector HELLO          acceptor CHALLENGE, with a nonce
                    connector PROOF          acceptor HELLO, then PROOF
 
-A proof is an HMAC-SHA-256 over everything said so far, under the secret, with the name of its side, so that neither a
-recorded proof nor one sent back to its author is worth anything. The acceptor names its cluster only after the
-connector's proof. A side that has a secret never goes on without the other's proof.
+A proof is an HMAC-SHA-256 under the secret over everything sent so far and the name of its side, so that neither
+replaying a proof nor sending it back to its author works. The acceptor names its cluster only after the connector's
+proof. A side that has a secret never continues without the other side's proof.
 
-It authenticates the connection, and does not encrypt or sign what follows: on a network where others can alter packets,
-put the quorum's listener into a tunnel.
+It authenticates the connection, but does not encrypt or sign what follows: on a network where others can alter packets,
+use TLS or put the quorum's listener into a tunnel.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CONNECTS, _ACCEPTS = b"chronik quorum connector", b"chronik quorum acceptor"
 
 
 def proof(secret: bytes, side: bytes, *said: bytes) -> bytes:
-    """Each part is counted, so that no two lists of parts give the same bytes."""
+    """Each part is preceded by its size, so that no two lists of parts give the same bytes."""
     made = hmac.new(secret, side, sha256)
     for part in said:
         made.update(len(part).to_bytes(4, "big") + part)
@@ -39,12 +39,12 @@ def check_proof(given: bytes, expected: bytes) -> None:
 
 
 class Connector:
-    """`begin` gives the first frame's body; `take` what to send next. `peer` is set when the greeting is over."""
+    """`begin` returns the first frame's body, `take` what to send next. `peer` is set when the greeting is complete."""
 
     def __init__(self, own: Hello, secret: bytes) -> None:
         self._own, self._secret = own, secret
-        self._nonce = b""  # of the challenge
-        self._answer: Hello | None = None  # whose proof is still to come
+        self._nonce = b""  # from the challenge
+        self._answer: Hello | None = None  # its proof has not arrived yet
         self._answer_body = b""
         self.peer: Hello | None = None
 
@@ -80,11 +80,11 @@ class Connector:
 
 
 class Acceptor:
-    """`admit` hears the connector's hello when its ids and its proof are right, and gives the own one or raises."""
+    """Calls `admit` with the connector's hello when ids and proof are valid; it returns this node's hello or raises."""
 
     def __init__(self, node_id: int, secret: bytes, nonce: bytes, admit: Callable[[Hello], Hello]) -> None:
         self._node_id, self._secret, self._nonce, self._admit = node_id, secret, nonce, admit
-        self._hello: Hello | None = None  # whose proof is still to come
+        self._hello: Hello | None = None  # its proof has not arrived yet
         self._hello_body = b""
         self.peer: Hello | None = None
 

@@ -1,6 +1,6 @@
-"""What must hold of a Ready before the caller acts on it: the last moment before bytes and messages leave.
+"""Invariants of a Ready, checked before the caller acts on it: the last moment before bytes and messages leave.
 
-Decides nothing and changes nothing. The core calls it while the Ready is made.
+Changes nothing. The core calls it while it builds the Ready.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""When a leader that cannot write hands the leadership over, and to whom.
+"""When a leader that cannot write transfers the leadership, and to which node.
 
-As long as it leads, nothing is applied here, so nobody is answered. First all leases run out that followers hold, and
-none is granted meanwhile (`metadata.leased_reads` looks at `is_due`): the next leader is elected before they are over,
-and would commit what their holders do not know.
+While such a node leads, nothing is applied here, so no client gets an answer. The node first lets all leases of
+followers expire and grants no new ones (`metadata.leased_reads` checks `is_due`). Otherwise the next leader could be
+elected before the leases expire, and would commit entries that the lease holders lack.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ logger = logging.getLogger("chronik.raft")
 class HandingOver:
     def __init__(self, core: Core) -> None:
         self._core = core
-        self.is_due = False  # somebody else is to lead as soon as no follower holds a lease
+        self.is_due = False  # another node should lead as soon as no follower holds a lease
 
     def tick(self, *, is_full: bool, hangs: bool) -> None:
-        """As leader; the arguments say what is wrong with its disk."""
+        """As leader; the arguments are the faults of its disk."""
         core, heir = self._core, self._core.heir
         cannot_write = "does not answer" if hangs else "is full" if is_full else ""
         if cannot_write or (LEADERSHIP_TRANSFER.is_on and LEADERSHIP_TRANSFER.fires()):

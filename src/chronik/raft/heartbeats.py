@@ -1,4 +1,4 @@
-"""Heartbeats: a leader's sign of life, with the commit index and the context of the newest read that waits for it."""
+"""Heartbeats: they keep a leader in office and carry the commit index and the context of the newest waiting read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def broadcast(core: Core, context: bytes) -> None:
     for node_id, peer in core.progress.items():
         if node_id != core.id:
-            # Not past what the peer is known to hold: behind that its log may still differ.
+            # At most what the peer is known to hold: after that its log may still differ.
             commit = min(peer.match, core.log.committed)
             if commit > core.log.last_index:
                 broken("3 no peer is told to commit what its leader lacks", peer=node_id, commit=commit)

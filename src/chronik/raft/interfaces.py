@@ -1,4 +1,4 @@
-"""What a node of the quorum is connected to: the state machine that its log drives, and the way to its peers."""
+"""What a quorum node depends on: the state machine that its log drives, and the transport to its peers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from chronik.raft.messages import Message
 
 
 class StateMachine(Protocol):
-    """What the log drives. Called on the loop, in the order of the log; an error of it stops the node."""
+    """Driven by the log. Called on the loop, in log order; an exception stops the node."""
 
     def apply(self, index: int, term: int, data: bytes) -> None: ...
 
@@ -21,17 +21,18 @@ class StateMachine(Protocol):
         """Replaces all state by that of a snapshot."""
 
     def refusal(self, data: bytes) -> str | None:
-        """Why the bytes cannot be an entry of this machine; None when they can. Asked of what a peer sends."""
+        """Why the bytes are not a valid entry of this machine; None when they are. Checked for entries from peers."""
 
     def snapshot_refusal(self, data: bytes) -> str | None:
-        """The same of a snapshot's state."""
+        """The same for a snapshot's state."""
 
     def leadership_changed(self, *, leader_id: int | None, term: int, is_self: bool) -> None:
-        """With `is_self` it comes once everything committed in earlier terms is applied here: decide from then on."""
+        """With `is_self`, called once everything committed in earlier terms is applied here: decide from then on."""
 
 
 class Transport(Protocol):
-    """Ordered and bounded per peer. What it cannot deliver it drops and reports; the core finds out what is missing."""
+    """Ordered and bounded per peer. It drops and reports what it cannot deliver; the core determines what is
+    missing."""
 
     def attach(self, receive: Callable[[Message], None], unreachable: Callable[[int], None]) -> None: ...
 
@@ -40,11 +41,11 @@ class Transport(Protocol):
     def update_peers(self, peers: Mapping[int, Address]) -> None: ...
 
     def has_died(self, peer: int) -> bool:
-        """Whether the peer's process is known to be gone; False when it may only be slow or cut off."""
+        """Whether the peer's process is known to be dead; False when it may only be slow or unreachable."""
 
 
 class Notes(Protocol):
-    """A way for bytes of the layer above, beside the quorum's messages. Dropped, never queued, when a peer is away."""
+    """Carries bytes of the layer above beside the quorum's messages. Dropped, never queued, when a peer is away."""
 
     def attach_notes(self, receive: Callable[[int, bytes], None], met: Callable[[str], None]) -> None: ...
 
@@ -53,7 +54,8 @@ class Notes(Protocol):
     def has_died(self, peer: int) -> bool: ...
 
     def is_member(self, peer: int) -> bool:
-        """Whether the peer may change anything. One that is no member may only ask whether it still belongs here."""
+        """Whether the peer may change state. A peer that is not a member may only ask whether it is still
+        registered."""
 
     def belongs_to(self, cluster_id: str) -> None:
-        """This node knows its cluster from now on."""
+        """Sets this node's cluster id."""

@@ -1,12 +1,12 @@
 """The Raft log on disk: one journal file and one snapshot file in a directory of their own.
 
-Every method but `append` may block for long: the driver calls them on a lane. Nothing is acknowledged here; a caller
-may do so when the file that `append` returned is synced. After an error other than DiskFull the journal is not to be
-used again.
+Every method but `append` may block for long: the driver calls them on a lane. The journal acknowledges nothing; a
+caller may do so when the file that `append` returned is synced. After an error other than DiskFull do not use the
+journal again.
 
-The journal is one live file, `journal-N`. It opens with a frame that holds all that counts at that moment, then takes a
-frame per round. Opening the directory, and compacting behind a snapshot, write the next file whole and remove the last
-one: what an earlier process wrote and could not sync is written again before anyone relies on it.
+The journal is one live file, `journal-N`. It opens with a frame that holds the whole current state, then gets one frame
+per write round. Opening the directory, and compacting after a snapshot, write the next file completely and remove the
+previous one: data that an earlier process wrote but could not sync is written again before anything relies on it.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from chronik.runtime.invariants import check
 logger = logging.getLogger("chronik.raft")
 SNAPSHOT_NAME = "snapshot"
 JOURNAL_PREFIX = "journal-"
-FIRST_NUMBER = 1  # of the journal of an empty directory
-AHEAD_BYTES = 256 << 10  # of zeros behind the end; a round in a thousand writes more of them
+FIRST_NUMBER = 1  # the first journal in an empty directory
+AHEAD_BYTES = 256 << 10  # zeros after the end; about one round in a thousand writes more
 
 
 class Recovered(NamedTuple):
@@ -45,7 +45,7 @@ class Recovered(NamedTuple):
     hard_state: HardState
     base: Base
     entries: Sequence[Entry]
-    was_cut: bool = False  # an incomplete write at the end was dropped; it may be a synced one that rotted
+    was_cut: bool = False  # an incomplete write at the end was truncated; it may be bit rot in a synced one
 
     @property
     def last_index(self) -> int:
@@ -53,7 +53,7 @@ class Recovered(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """Nobody has ever promised anything here. A term without entries counts: it is a node about to join."""
+        """No promise was ever made here. A term without entries counts as empty: the node is about to join."""
         return self.snapshot is None and not self.entries and self.hard_state == HardState()
 
 
@@ -65,7 +65,7 @@ class RaftJournal:
         self._was_cut = False
 
     def recover(self) -> Recovered:
-        """Reads everything, makes it durable anew, and is ready to write. Raises LogDamaged and changes nothing."""
+        """Reads everything, makes it durable again, and is ready to write. Raises LogDamaged and changes nothing."""
         self._disk.make_directory(self._directory)
         snapshot = self._read_snapshot()
         replayed, self._number = self._read_journal(has_snapshot=snapshot is not None)
@@ -95,7 +95,7 @@ class RaftJournal:
             if whole < len(data) and has_frame_behind(data, whole):
                 raise LogDamaged(path, whole, "a frame is broken and whole ones follow it")
             if whole == 0:
-                continue  # the crash came while it was being made; the one before it still counts
+                continue  # a crash interrupted its creation; the previous one still counts
             if bytes(data[whole:]).strip(b"\0"):
                 logger.info("%s: truncated an incomplete write at byte %d", path, whole)
                 self._was_cut = True
@@ -105,12 +105,12 @@ class RaftJournal:
             return replayed, numbers[-1]
         newest = numbers[-1] if numbers else 0
         if has_snapshot or (numbers and numbers[0] > FIRST_NUMBER):
-            # A snapshot is written, and a journal removed, only once a journal is durable: not all can have been torn.
+            # A snapshot is written, and a journal removed, only once a journal is durable: not all can be torn.
             raise LogDamaged(self._journal_path(newest), 0, "no whole frame is left of the journal")
         return replay(()), newest
 
     def _joined(self, snapshot: Snapshot | None, replayed: Replayed) -> Recovered:
-        """The log behind the snapshot. One taken over from a leader may be ahead of the journal or contradict it."""
+        """The log after the snapshot. A leader's snapshot may be ahead of the journal or contradict it."""
         hard_state, base, entries = replayed.hard_state, replayed.base, replayed.entries
         covered = Base(snapshot.index, snapshot.term) if snapshot else Base(0, 0)
         place = covered.base_index - base.base_index
@@ -131,18 +131,18 @@ class RaftJournal:
         return Recovered(snapshot, hard_state._replace(commit=commit), base, entries)
 
     def append(self, hard_state: HardState | None, entries: Sequence[Entry]) -> File:
-        """One round, durable once the returned file is synced; raises DiskFull when nothing of it was kept."""
+        """Writes one round, durable once the returned file is synced. Raises DiskFull when none of it was kept."""
         assert self._file is not None
         head: list[JournalItem] = [hard_state] if hard_state else []
         self._file.append([encode_frame(self._file.size_bytes(), [*head, *entries])])
         return self._file
 
     def write_snapshot(self, snapshot: Snapshot) -> None:
-        """Durable first: only then may the log forget what it covers."""
+        """Makes the snapshot durable; only then may the log drop what it covers."""
         self._disk.replace_file(self._path(SNAPSHOT_NAME), encode_snapshot_file(snapshot))
 
     def rewrite(self, hard_state: HardState, base: Base, entries: Sequence[Entry]) -> None:
-        """Goes on in a new file that begins with exactly this."""
+        """Continues in a new file that begins with exactly this."""
         check(
             not entries or entries[-1].index == base.base_index + len(entries),
             "28 a journal's entries follow its base without a hole",

@@ -1,8 +1,8 @@
-"""The bytes of the Raft journal: frames of records, and what a run of records amounts to. Pure functions.
+"""The bytes of the Raft journal: frames of records, and the state that a sequence of records describes. Pure functions.
 
-A frame is one round of writing: magic, CRC-32, body size, its own position in the file, then records. Its position
-proves that it stands where it was written, so leftovers of another file are never taken for a frame. A round starts
-only after the one before is durable; hence a whole frame behind a broken one means damage, not a torn tail.
+A frame is one write round: magic, CRC-32, body size, its own position in the file, then records. The position proves
+that the frame was written there, so leftovers of another file are never taken for a frame. A round starts only after
+the previous one is durable, so a complete frame after a broken one means damage, not a torn tail.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _HARD_STATE_RECORD, _BASE_RECORD, _ENTRY_RECORD = 1, 2, 3
 
 
 class Base(NamedTuple):
-    """The log begins behind this entry; everything written before is void."""
+    """The log begins after this entry; everything written before is void."""
 
     base_index: int
     base_term: int
@@ -51,7 +51,7 @@ def _encode_record(record: JournalItem) -> bytes:
 
 
 def frame_at(data: memoryview, position: int) -> memoryview | None:
-    """The body of the frame at a position; None when there is no whole frame."""
+    """The body of the frame at a position; None when there is no complete frame."""
     if len(data) - position < _FRAME.size:
         return None
     magic, crc, body_bytes, stated = _FRAME.unpack_from(data, position)
@@ -63,7 +63,7 @@ def frame_at(data: memoryview, position: int) -> memoryview | None:
 
 
 def frames(data: memoryview) -> Iterator[memoryview]:
-    """Frame after frame, up to the first position where none stands."""
+    """Consecutive frames, up to the first position without one."""
     position = 0
     while (body := frame_at(data, position)) is not None:
         yield body
@@ -75,7 +75,7 @@ def whole_bytes(data: memoryview) -> int:
 
 
 def has_frame_behind(data: memoryview, position: int) -> bool:
-    """Whether a whole frame stands anywhere at or behind the position."""
+    """Whether a complete frame exists anywhere at or after the position."""
     raw = bytes(data)
     while (position := raw.find(MAGIC, position)) >= 0:
         if frame_at(data, position) is not None:
@@ -85,7 +85,7 @@ def has_frame_behind(data: memoryview, position: int) -> bool:
 
 
 def records(body: memoryview) -> Iterator[JournalItem]:
-    """A frame's CRC is right, so a record that makes no sense was written by a newer program."""
+    """A frame's CRC is valid, so an unknown record was written by a newer version."""
     at = 0
     while at < len(body):
         kind = body[at]
@@ -107,13 +107,13 @@ def records(body: memoryview) -> Iterator[JournalItem]:
 class Replayed(NamedTuple):
     hard_state: HardState
     base: Base
-    entries: Sequence[Entry]  # exactly one per index, contiguous behind the base
-    record_count: int  # entry records read, overwritten ones too
-    hole_at: int  # index of a record that did not join on; 0: none
+    entries: Sequence[Entry]  # exactly one per index, contiguous after the base
+    record_count: int  # entry records read, including overwritten ones
+    hole_at: int  # index of a record that left a gap; 0: none
 
 
 def replay(stream: Iterable[JournalItem]) -> Replayed:
-    """What the records amount to. A later write at index i voids everything at or behind i, whatever the terms say."""
+    """The state after the records. A later write at index i voids everything at or after i, whatever the terms."""
     hard_state, base = HardState(), Base(0, 0)
     entries: list[Entry] = []
     record_count = 0

@@ -1,16 +1,16 @@
-"""The leader's lease: how long it may answer reads without asking. Knows no clock: every time comes in.
+"""The leader's lease: how long it may answer reads without a quorum round. Reads no clock: callers pass every time.
 
-A follower that answers a heartbeat votes for nobody else for at least (election_ticks - 1) of its ticks from then on.
-The lease is counted from when the heartbeat was SENT, which is earlier, and is shorter than that promise less the drift
-between two clocks; so it has run out before another leader can exist. Handing the leadership over breaks followers'
-promises on purpose: in a term in which that was begun there is no lease any more, however the transfer ends.
+A follower that answers a heartbeat votes for no other node for at least (election_ticks - 1) of its ticks. The lease
+starts when the heartbeat was SENT, which is earlier, and is shorter than that promise minus the clock drift. So it
+expires before another leader can exist. A leadership transfer deliberately breaks the followers' promises: once one
+begins, the term has no lease, whatever the outcome of the transfer.
 """
 
 from __future__ import annotations
 
 from chronik.runtime.invariants import broken, check
 
-ASKED_MAX = 64  # rounds under way; a leader that hears no quorum steps down long before
+ASKED_MAX = 64  # pending rounds; a leader without a quorum steps down long before this
 
 
 class Lease:
@@ -19,10 +19,10 @@ class Lease:
         self.until_ns = 0
         self._term = 0
         self._revoked_term = 0
-        self._sent_ns: dict[bytes, tuple[int, int]] = {}  # by context: term, time of sending
+        self._sent_ns: dict[bytes, tuple[int, int]] = {}  # context: (term, time sent)
 
     def asked(self, context: bytes, term: int, now_ns: int) -> None:
-        """A round of heartbeats with this context leaves now."""
+        """Records that a heartbeat round with this context is sent now."""
         if context in self._sent_ns:
             broken("6 a round of heartbeats has a context of its own", term=term)
         if term < self._term:
@@ -32,7 +32,7 @@ class Lease:
             del self._sent_ns[next(iter(self._sent_ns))]
 
     def confirmed(self, context: bytes) -> bool:
-        """A majority answered the round. False: the context is not one of ours."""
+        """A majority answered the round. False: the context is unknown."""
         asked = self._sent_ns.pop(context, None)
         if asked is None:
             return False

@@ -1,9 +1,9 @@
-"""A node's log as the core sees it: what the disk holds, behind it what the disk does not hold yet, and three marks.
+"""A node's log as the core sees it: durable entries, then entries that are not durable yet, and three marks.
 
-Touches no disk: it reads a `Stable` and remembers what was handed out for writing. Marks and their order:
+Never touches the disk: it reads a `Stable` and remembers what was handed out for writing. The marks are ordered:
     applied <= applying <= committed <= last_index
-`offset` is the first index that is not durable; entries from `in_progress` on were not handed out yet. A snapshot taken
-over from a leader waits the same way. Nothing behind it is applied until it is in.
+`offset` is the first index that is not durable; entries from `in_progress` on were not handed out yet. A snapshot from
+a leader waits the same way: nothing after it is applied until it is durable.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from chronik.runtime.invariants import broken, check
 
 
 class Stable(Protocol):
-    """What the disk holds. The caller appends to it before it reports a Ready as persisted."""
+    """The durable log. The caller appends to it before it reports a Ready as persisted."""
 
     @property
     def first_index(self) -> int: ...
@@ -31,11 +31,11 @@ class Stable(Protocol):
         """Entries low <= index < high; None when compacted meanwhile."""
 
     def snapshot(self) -> Snapshot | None:
-        """The newest one, to send to a peer; None when there is none just now."""
+        """The newest snapshot, to send to a peer; None when none is available now."""
 
 
 def within(entries: Sequence[Entry], size_bytes_max: int) -> Sequence[Entry]:
-    """As many from the front as fit, but at least one: a limit must not stop progress."""
+    """The longest prefix that fits, but at least one entry: a limit must not stop progress."""
     size_bytes = 0
     for count, entry in enumerate(entries):
         size_bytes += entry.size_bytes
@@ -48,7 +48,7 @@ class RaftLog:
     def __init__(self, stable: Stable, *, applying_bytes_max: int) -> None:
         self.stable = stable
         self.applying_bytes_max = applying_bytes_max
-        self.last_index = stable.last_index  # kept, not computed: it is asked for with every message
+        self.last_index = stable.last_index  # cached: every message needs it
         self.offset = self.in_progress = stable.last_index + 1
         self.unstable: list[Entry] = []
         self.snapshot: Snapshot | None = None
@@ -71,7 +71,7 @@ class RaftLog:
 
     @property
     def held_to(self) -> int:
-        """Where the entries held end, which is `last_index`."""
+        """Where the entries end; equals `last_index`."""
         if self.unstable:
             return self.offset + len(self.unstable) - 1
         return self.snapshot.index if self.snapshot else self.stable.last_index
@@ -81,7 +81,7 @@ class RaftLog:
         return self.term(self.last_index) or 0
 
     def term(self, index: int) -> int | None:
-        """None for what is compacted away or not there yet."""
+        """None when the entry is compacted or does not exist yet."""
         if index >= self.offset:
             position = index - self.offset
             return self.unstable[position].term if position < len(self.unstable) else None
@@ -93,7 +93,7 @@ class RaftLog:
         return self.term(index) == term
 
     def entries(self, low: int, size_bytes_max: int, high: int | None = None) -> Sequence[Entry] | None:
-        """From `low` up to `high` (not included) or the end, as many as fit, at least one; None when compacted."""
+        """From `low` up to `high` (exclusive) or the end, as many as fit, at least one; None when compacted."""
         high = self.last_index + 1 if high is None else high
         if low >= high:
             return ()
@@ -110,12 +110,12 @@ class RaftLog:
         return within(both, size_bytes_max)
 
     def is_behind_or_equal(self, last_term: int, last_index: int) -> bool:
-        """Whether a log that ends there is at least as complete as this one."""
+        """Whether a log that ends there is at least as up to date as this one."""
         own = self.last_term
         return last_term > own or (last_term == own and last_index >= self.last_index)
 
     def agreement(self, index: int, term: int) -> tuple[int, int]:
-        """The last index up to `index` whose term is not above `term`, with its term: no log can agree behind it."""
+        """The last index up to `index` whose term is at most `term`, with its term. No log can agree after it."""
         while index > 0:
             own = self.term(index)
             if own is None:
@@ -126,7 +126,7 @@ class RaftLog:
         return 0, 0
 
     def holds_change(self, low: int, high: int) -> bool:
-        """Whether a membership change stands between low and high (both included)."""
+        """Whether there is a membership change between low and high (both inclusive)."""
         while low <= high:
             page = self.entries(low, 1 << 20, high + 1)
             if not page:
@@ -139,7 +139,7 @@ class RaftLog:
     # Growing
 
     def append(self, entries: Sequence[Entry]) -> None:
-        """A leader's own entries, or a follower's once `first_conflict` cut off what it holds already."""
+        """Appends a leader's own entries, or the entries of a follower after `first_conflict`."""
         first = entries[0].index
         if first <= self.committed:
             broken("3 a committed entry is never replaced", first=first, committed=self.committed)
@@ -154,7 +154,7 @@ class RaftLog:
         else:
             del self.unstable[first - self.offset :]
             self.unstable.extend(entries)
-            # What was handed out from here on is void; the new entries must be handed out again.
+            # Entries handed out from here on are replaced; hand out the new ones.
             self.in_progress = min(self.in_progress, first)
             check(self.held_to == self.last_index, "28 a log ends with what was appended last", end=self.last_index)
             check(
@@ -165,21 +165,21 @@ class RaftLog:
             )
 
     def first_conflict(self, entries: Sequence[Entry]) -> int:
-        """Position of the first entry that this log lacks or holds with another term; len(entries) when none."""
+        """Position of the first entry that this log lacks or holds with another term; len(entries) if none."""
         for position, entry in enumerate(entries):
             if self.term(entry.index) != entry.term:
                 return position
         return len(entries)
 
     def commit_to(self, index: int) -> bool:
-        """Never goes back, and never past the end: a peer that claims more than this log has is not believed."""
+        """Never decreases and never passes the end of the log, whatever a peer claims."""
         if not self.committed < index <= self.last_index:
             return False
         self.committed = index
         return True
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Takes a leader's snapshot in place of everything."""
+        """Replaces the whole log by a leader's snapshot."""
         check(
             snapshot.index > self.committed,
             "2 a snapshot never takes the commit index back",
@@ -214,7 +214,7 @@ class RaftLog:
             self.snapshot_in_progress = True
 
     def stable_to(self, index: int, term: int) -> None:
-        """The disk holds entries up to (index, term). Replaced meanwhile: then it says nothing about the new ones."""
+        """Entries up to (index, term) are durable. If the entry was replaced meanwhile, the report is ignored."""
         if index < self.offset or not self.matches(index, term):
             return
         del self.unstable[: index + 1 - self.offset]
@@ -253,7 +253,7 @@ class RaftLog:
             )
         self.applying = index
         self.applying_bytes += size_bytes
-        # Cut off by the limit: hand out no more until some of it is applied, so that `Ready` stays bounded.
+        # Truncated by the limit: hand out the rest after some of it is applied, so that `Ready` stays bounded.
         cut_off = index < appliable
         self.applying_paused = cut_off or self.applying_bytes >= self.applying_bytes_max
 

@@ -1,6 +1,6 @@
-"""The members in force: applies committed changes, and does what the leader owes new members immediately.
+"""The current members: applies committed changes, and lets the leader act on them immediately.
 
-A change takes effect when it is applied, on every node at the same place of the log.
+A change takes effect when it is applied, on every node at the same log position.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def apply(core: Core, changes: ChangeSet) -> Membership:
-    """Every node decides alike, from the same members: what cannot be applied is passed over by all."""
+    """Every node decides the same from the same members: a change that cannot be applied is ignored everywhere."""
     members = changed(core.members, changes.changes)
     if members is not None:
         switch(core, members)
@@ -46,12 +46,12 @@ def switch(core: Core, members: Membership) -> None:
     if core.role is not Role.LEADER:
         return
     if core.id not in members.voters:
-        # Without the option a removed leader goes on until its followers elect another: it may still hold their commit.
+        # Without the option a removed leader continues until its followers elect another: they may need its commit.
         if core.config.step_down_on_removal:
             roles.become_follower(core, core.term, NOBODY)
         return
     if appending.advance_commit(core):
-        appending.broadcast(core)  # fewer voters may need fewer answers
+        appending.broadcast(core)  # with fewer voters, fewer answers may suffice
     else:
         for node_id in core.progress:
             if node_id != core.id:
@@ -70,5 +70,5 @@ def _followed(core: Core, node_id: int, *, is_learner: bool) -> Progress:
         next_index=max(core.log.last_index, 1),
         is_learner=is_learner,
         inflights=Inflights(core.config.inflight_messages_max, core.config.inflight_bytes_max),
-        recently_active=True,  # it had no chance to be heard; a quorum check right now must not count it as lost
+        recently_active=True,  # it had no chance to respond; a quorum check now must not count it as lost
     )

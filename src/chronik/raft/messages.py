@@ -1,6 +1,6 @@
-"""The values the consensus core takes and gives: entries, messages, snapshots, and `Ready` with the caller's duties.
+"""The inputs and outputs of the consensus core: entries, messages, snapshots, and `Ready` with the caller's duties.
 
-Values only: no behaviour, no I/O. Node ids start at 0; -1 means nobody. Index 0 is before the first entry.
+Values only: no behaviour, no I/O. Node ids start at 0; -1 means no node. Index 0 is before the first entry.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
-NOBODY = -1  # 0 is a node like any other: Kafka's configurations often begin with it
+NOBODY = -1  # 0 is a valid id: Kafka's configurations often begin with it
 
 
 class EntryKind(IntEnum):
@@ -27,14 +27,14 @@ class Entry:
 
     @property
     def size_bytes(self) -> int:
-        """What the entry counts against every size limit: its kind, term and index as tagged varints, and its data."""
+        """What the entry adds to every size limit: kind, term and index as tagged varints, and its data."""
         data_bytes = len(self.data)
         size_bytes = 4 + ((self.term.bit_length() + 6) // 7 or 1) + ((self.index.bit_length() + 6) // 7 or 1)
         return size_bytes + 1 + (data_bytes.bit_length() + 6) // 7 + data_bytes if data_bytes else size_bytes
 
 
 class Membership(NamedTuple):
-    """Who votes and who only listens; both sorted, no id in both."""
+    """Voters and learners; each sorted, and no id in both."""
 
     voters: tuple[int, ...] = ()
     learners: tuple[int, ...] = ()
@@ -42,7 +42,7 @@ class Membership(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The state machine after `index`, with the members of that moment: without them a restored node cannot vote."""
+    """The state machine after `index`, with the members at that index: a restored node needs them to vote."""
 
     index: int
     term: int
@@ -51,7 +51,7 @@ class Snapshot:
 
 
 class HardState(NamedTuple):
-    """What must survive a crash besides the entries. `commit` may lag: it is only a hint at restart."""
+    """What must survive a crash besides the entries. `commit` may lag: at restart it is only a lower bound."""
 
     term: int = 0
     vote: int = NOBODY
@@ -66,14 +66,14 @@ class Role(IntEnum):
 
 
 class SoftState(NamedTuple):
-    """What a caller may show or use for routing; it is lost at a crash."""
+    """What a caller may display or use for routing. Lost at a crash."""
 
     leader: int
     role: Role
 
 
 class MessageKind(IntEnum):
-    """Kinds of message. The numbers are those on the wire between nodes: never reuse one."""
+    """Kinds of message. The numbers are wire format: never reuse one."""
 
     PROPOSE = 1
     APPEND = 2
@@ -89,7 +89,7 @@ class MessageKind(IntEnum):
     TIMEOUT_NOW = 12
     READ_INDEX = 13
     READ_INDEX_REPLY = 14
-    COMPARE = 15  # a restarted voter tells where its log ends, and asks where the receiver's does
+    COMPARE = 15  # a restarted voter states where its log ends, and asks for the receiver's end
     COMPARE_REPLY = 16
 
 
@@ -98,24 +98,25 @@ PROMISES = frozenset(
     {MessageKind.APPEND_REPLY, MessageKind.VOTE_REPLY, MessageKind.PRE_VOTE_REPLY}
 )  # true once this node's disk says so
 REPLIES = PROMISES | {MessageKind.HEARTBEAT_REPLY, MessageKind.READ_INDEX_REPLY, MessageKind.COMPARE_REPLY}
-FORCED = b"transfer"  # context of a vote asked for by the old leader: the promise to it does not hold votes back
-ABSTAINS = b"abstains"  # context of an answer to an append: it is on disk, but its sender does not remember its votes
+FORCED = b"transfer"  # context of a vote that the old leader requested: the promise to it does not apply
+ABSTAINS = b"abstains"  # context of an append's answer: the sender has it on disk but does not remember its votes
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message. `index` and `log_term` name a log position: before the entries, a candidate's end, or answered."""
+    """One message. `index` and `log_term` are a log position: before the entries, a candidate's end, or
+    acknowledged."""
 
     kind: MessageKind
     to: int
     sender: int = NOBODY
-    term: int = 0  # 0: of no term (forwarded proposals and reads, transfers, comparisons)
+    term: int = 0  # 0: no term (forwarded proposals and reads, transfers, comparisons)
     log_term: int = 0
     index: int = 0
     entries: tuple[Entry, ...] = ()
     commit: int = 0
     snapshot: Snapshot | None = None
-    reject: bool = False  # of a heartbeat: not the leader, but to vote for anybody just now
+    reject: bool = False  # in a heartbeat's answer: refuses to vote now, does not refuse the leader
     hint: int = 0  # with reject: where the sender's log may still agree
     context: bytes = b""
 
@@ -130,21 +131,21 @@ class ReadState:
 
 @dataclass(frozen=True, slots=True)
 class Persisted:
-    """What to tell the core once a Ready's bytes are durable. The term tells a late report from a valid one."""
+    """Pass this to the core once a Ready's bytes are durable. The term distinguishes a late report from a valid one."""
 
     term: int
-    index: int = 0  # last entry of the log at that time; 0: no entry was waiting for the disk
+    index: int = 0  # last entry of the log at that time; 0: no entry to write
     log_term: int = 0
     snapshot_index: int = 0
 
 
 class Ready(NamedTuple):
-    """What the caller owes.
+    """What the caller must do.
 
-    At once: send `messages`. In order: make `snapshot`, `entries` and `hard_state` durable together, then send
-    `after_persist` (what is addressed to this node goes back into `step`) and report `persisted`. Sending a promise
-    before the disk holds it could vote twice after a crash, or lose an acknowledged entry.
-    Apply `committed` in order, then report it. Entries to persist void every entry at or behind their first index.
+    Immediately: send `messages`. In order: make `snapshot`, `entries` and `hard_state` durable together, then send
+    `after_persist` (messages to this node go back into `step`) and report `persisted`. Sending a promise before it is
+    durable could lead to a second vote after a crash, or lose an acknowledged entry.
+    Apply `committed` in order, then report it. `entries` replace every entry at or after their first index.
     """
 
     soft_state: SoftState | None
@@ -160,7 +161,7 @@ class Ready(NamedTuple):
 
     @property
     def commits_change(self) -> bool:
-        """Then the commit itself must be durable before anybody acts on it: a restart must not ask those who left."""
+        """If so, make the commit durable before acting on it: a restarted node must not ask removed members."""
         return any(entry.kind is not EntryKind.NORMAL for entry in self.committed)
 
     @property

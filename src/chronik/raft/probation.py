@@ -1,15 +1,15 @@
 """A restarted voter compares its log with the other voters' before it takes part in an election.
 
-Raft assumes that a voter still has everything it acknowledged. A disk may break this: an old image was restored, or a
-bit rotted in the last frame of the log, which then looks like a torn write and is cut. Together with a voter that was
-cut off, such a node would elect a leader without committed entries. The third voter has them and votes against it, but
-a majority does not need its vote.
+Raft assumes that a voter still has everything it acknowledged. A disk can break this: someone restored an old image, or
+bits rotted in the last frame of the log, which then looks like a torn write and is truncated. Such a voter, together
+with one that lagged behind, could elect a leader without committed entries. The third voter has the entries and votes
+against it, but a majority does not need that vote.
 
-So for a while after a restart a voter asks all others where their logs end. It supports a candidate, itself included,
-only if no log that it has heard of ends later. It waits for those that do not answer, but not for long: a quorum whose
-third member is dead must elect a leader. It is also over as soon as a leader has brought the log up to date.
+So after a restart a voter asks all others where their logs end. It supports a candidate, itself included, only if no
+reported log ends later. It waits a limited time for missing answers, because a quorum whose third member is dead must
+still elect a leader. Probation also ends as soon as a leader has brought the log up to date.
 
-Holds no I/O and no clock: `tick` is time.
+No I/O and no clock: `tick` is time.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-ANSWER_TIMEOUTS = 2  # election timeouts that a voter waits for the others' answers
-CUT_TIMEOUTS = 20  # the same if its log was cut at the end: that may have been a rotten entry and no torn write
-END_TIMEOUTS = 6  # after which it ignores the answers: whoever has the better log could not be elected
+ANSWER_TIMEOUTS = 2  # election timeouts a voter waits for the others' answers
+CUT_TIMEOUTS = 20  # the same if its log was truncated: the cause may be bit rot, not a torn write
+END_TIMEOUTS = 6  # then the answers are ignored: the node with the longer log could not win
 
 
 class LogEnd(NamedTuple):
-    """In Raft's order of logs: the term of the last entry decides, then the length."""
+    """Ordered as Raft compares logs: by the term of the last entry, then by length."""
 
     last_term: int
     last_index: int
@@ -34,10 +34,10 @@ class Probation:
         self._answer_ticks = ANSWER_TIMEOUTS * election_ticks
         self._end_ticks = END_TIMEOUTS * election_ticks
         self._ticks = 0
-        self._ends: dict[int, LogEnd] = {}  # by voter, as it last told
+        self._ends: dict[int, LogEnd] = {}  # voter: its last answer
 
     def doubt_more(self) -> None:
-        """The log was cut when it was read."""
+        """Waits longer: the log was truncated when it was read."""
         self._answer_ticks = self._end_ticks = self._answer_ticks // ANSWER_TIMEOUTS * CUT_TIMEOUTS
 
     def tick(self) -> None:

@@ -1,9 +1,9 @@
-"""What a leader knows of one peer's log, and how fast it may send. Owns all transitions; sends nothing itself.
+"""A leader's view of one peer's log, and how fast it may send. Owns all transitions; sends nothing itself.
 
 Invariant: 0 <= match < next. Three states:
-PROBE      the peer's end is a guess: one append at a time until it answers.
-REPLICATE  the peer follows: appends are sent ahead of the answers, up to the in-flight limits.
-SNAPSHOT   the log no longer reaches back to the peer: silence until the snapshot is in.
+PROBE      the peer's log end is a guess: one append at a time until it answers.
+REPLICATE  the peer is in step: appends are pipelined up to the in-flight limits.
+SNAPSHOT   the peer needs compacted entries: nothing is sent until the snapshot is installed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class ProgressState(IntEnum):
 
 
 class Inflights:
-    """Appends sent and not answered, oldest first: the last index of each and its bytes."""
+    """Unanswered appends, oldest first: last index and bytes of each."""
 
     __slots__ = ("_sent", "count_max", "size_bytes", "size_bytes_max")
 
@@ -66,21 +66,21 @@ class Progress:
     ) -> None:
         self.match, self.next = match, next_index
         self.is_learner, self.inflights = is_learner, inflights
-        self.recently_active = recently_active  # heard from since the last quorum check
-        # As it last answered; None: not yet. Who is new, or lost its disk, catches up first: it does not remember its
-        # votes, so until then its answers prove nothing about other leaders.
+        self.recently_active = recently_active  # responded since the last quorum check
+        # From its last answer; None: no answer yet. A new member, or one that lost its disk, catches up first. It does
+        # not remember its votes, so until then its answers prove nothing about other leaders.
         self.may_vote: bool | None = None
         self.pace = ProgressState.PROBE
-        self.paused_flow = False  # cleared by any answer, so that a lost append cannot stop the peer for ever
+        self.paused_flow = False  # cleared by any answer, so that a lost append cannot block the peer forever
         self.pending_snapshot = 0
-        self.sent_commit = 0  # highest commit index sent, as far as the peer could use it
+        self.sent_commit = 0  # highest commit index sent, limited to the entries that the peer has
 
     @property
     def paused(self) -> bool:
         return self.pace is ProgressState.SNAPSHOT or self.paused_flow
 
     def become_probe(self) -> None:
-        # After a snapshot the peer's end is the snapshot's, even if its answer is still under way.
+        # After a snapshot the peer's log ends at the snapshot, even if its answer has not arrived yet.
         reached = max(self.match, self.pending_snapshot if self.pace is ProgressState.SNAPSHOT else 0)
         self._enter(ProgressState.PROBE)
         self._turn_back_to(reached + 1)
@@ -99,7 +99,7 @@ class Progress:
         self._in_order()
 
     def acknowledge(self, index: int) -> bool:
-        """The peer holds everything up to `index`. False: an old answer that tells nothing new."""
+        """The peer holds everything up to `index`. False: an old answer without new information."""
         if index <= self.match:
             return False
         self.match = index
@@ -109,7 +109,7 @@ class Progress:
         return True
 
     def reject(self, rejected: int, agrees_at: int) -> bool:
-        """The peer refused an append behind `rejected` and may agree at `agrees_at`. False: the refusal is outdated."""
+        """The peer refused an append after `rejected` and may agree at `agrees_at`. False: the refusal is outdated."""
         if self.pace is ProgressState.REPLICATE:
             if rejected <= self.match:
                 return False
@@ -118,8 +118,8 @@ class Progress:
         if self.next - 1 != rejected:
             return False
         if rejected == self.match:
-            # It does not hold what it acknowledged: it lost its disk. Turning back no further would ask for ever; to
-            # count less than there may be is always safe.
+            # It lacks entries that it acknowledged, so it lost its disk. Not going back further would retry forever;
+            # a `match` that is too low is always safe.
             self.match = 0
         self._turn_back_to(max(min(rejected, agrees_at + 1), self.match + 1))
         self._in_order()
@@ -140,7 +140,7 @@ class Progress:
         self.paused_flow = self.inflights.full
 
     def commit_helps(self, commit: int) -> bool:
-        """Whether sending `commit` can move the peer: not when what it can use was sent before."""
+        """Whether sending `commit` gives the peer new information."""
         return commit > self.sent_commit and self.sent_commit < self.next - 1
 
     def _in_order(self) -> None:

@@ -1,7 +1,7 @@
-"""Commands on their way through the log: which callers wait for which index, and the result that each of them gets.
+"""Pending commands: which callers wait for which log index, and the result that each of them gets.
 
-A waiter hears one of four things: the index, once its entry is committed and applied here; Dropped or NotLeader, when
-the entry is certainly in no log; OutcomeUnknown, when it may or may not be committed later.
+A caller gets one of four results: the index, once its entry is committed and applied here; Dropped or NotLeader, when
+the entry is certainly in no log; OutcomeUnknown, when it may still be committed.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Proposals:
     def __init__(self, core: Core) -> None:
         self._core = core
         self.new: list[tuple[Entry, asyncio.Future[int]]] = []
-        self._committing: dict[int, _Waiter] = {}  # by index
-        self._held: dict[int, _Waiter] = {}  # by index: applied, and answered when it is durable that it is committed
+        self._committing: dict[int, _Waiter] = {}  # index: waiter
+        self._held: dict[int, _Waiter] = {}  # index: applied; answered when the commit is durable
 
     def add(self, entry: Entry) -> asyncio.Future[int]:
         done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -40,7 +40,7 @@ class Proposals:
         return done
 
     def take(self) -> None:
-        """Proposes all that came since, as one: they share an append, a round of the disk and of the network."""
+        """Proposes all new commands together: they share an append, a disk round and a network round."""
         if not self.new:
             return
         new, self.new = self.new, []
@@ -65,14 +65,14 @@ class Proposals:
             self._committing[index] = _Waiter(term, done, entry.kind is not EntryKind.NORMAL)
 
     def hold(self, entry: Entry) -> None:
-        """The entry is applied. Its answer waits for `durable`, even if the leadership is lost meanwhile."""
+        """The entry is applied. Its answer waits for `durable`, even if this node stops leading meanwhile."""
         waiter = self._committing.pop(entry.index, None)
         if waiter is not None:
             check(entry.index not in self._held, "27 one command waits for an index", index=entry.index)
             self._held[entry.index] = waiter
 
     def durable(self, entries: Sequence[Entry]) -> None:
-        """That these are committed will be known after any crash."""
+        """The commit of these entries survives any crash: answers their callers."""
         for entry in entries if self._held else ():
             self._answer(self._held.pop(entry.index, None), entry)
 
@@ -90,19 +90,19 @@ class Proposals:
             waiter.done.set_result(entry.index)
 
     def lose(self, error: Exception) -> None:
-        """What stands in the log has no known outcome any more."""
+        """The outcome of entries in the log is unknown from now on."""
         for waiter in self._committing.values():
             _fail(waiter.done, error)
         self._committing.clear()
 
     def end(self, error: Exception) -> None:
-        """Nothing becomes durable any more."""
+        """The node stops: nothing becomes durable after this."""
         self._committing |= self._held
         self._held.clear()
         self.lose(error)
 
     def refuse(self, error: Exception) -> None:
-        """What has not entered the log never will."""
+        """Fails commands that have not entered the log."""
         for _, done in self.new:
             _fail(done, error)
         self.new.clear()

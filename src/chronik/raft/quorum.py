@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 
-INDEX_UNBOUNDED = 1 << 63  # what an empty set of voters has committed: it restrains nobody
+INDEX_UNBOUNDED = 1 << 63  # the commit index of an empty voter set: no restriction
 
 
 class Verdict(Enum):
@@ -27,24 +27,24 @@ def committed_index(voters: Sequence[int], acknowledged: Callable[[int], int]) -
 
 
 def remembered_index(voters: Sequence[int], acknowledged: Callable[[int], int]) -> int:
-    """The highest index acknowledged by so many that every majority has one of them."""
+    """The highest index acknowledged by enough voters that every majority contains one of them."""
     if not voters:
         return INDEX_UNBOUNDED
     return sorted(map(acknowledged, voters))[majority(len(voters)) - 1]
 
 
 def confirmed(voters: Sequence[int], answers: Mapping[int, bool]) -> bool:
-    """Whether those who answered prove that nobody else was elected. An answer is True of a voter that remembers its
-    votes: of every majority that there may have been, one of these must be a member, whatever the others forgot.
+    """Whether the answers prove that no other node was elected. An answer is True if the voter remembers its votes.
+    Every possible majority must contain one of these, whatever the other voters forgot.
     """
     answered = [answers[voter] for voter in voters if voter in answers]
     return len(answered) >= majority(len(voters)) and sum(answered) > len(voters) - majority(len(voters))
 
 
 def verdict(voters: Sequence[int], votes: Mapping[int, bool]) -> Verdict:
-    """Decides once enough voters said yes, or once so many said no that the rest cannot win it any more.
+    """Decides once enough voters said yes, or once too many said no for the rest to win.
 
-    Votes of nodes that are no voters do not count. Without voters everything is won.
+    Votes of non-voters do not count. An empty voter set wins.
     """
     if not voters:
         return Verdict.WON

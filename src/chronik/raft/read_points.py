@@ -1,6 +1,6 @@
-"""Read points asked of the quorum: many waiting readers share one round, and a lost round is asked for again.
+"""Read points requested from the quorum: waiting readers share one round, and a lost round is requested again.
 
-Decides nothing about safety: the core answers, this keeps the books of who waits for what.
+Not responsible for safety: the core answers, and this module tracks which reader waits for which round.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from chronik.runtime.invariants import check
 if TYPE_CHECKING:
     from chronik.raft.core import Core
 
-_CONTEXT = struct.Struct(">Q8sQ")  # node, this start of it, count: unique in the cluster, as the leader keeps them all
+# Node, incarnation, count: unique in the cluster, because the leader stores them by context.
+_CONTEXT = struct.Struct(">Q8sQ")
 
 
 @dataclass(slots=True)
@@ -29,9 +30,9 @@ class ReadPoints:
     def __init__(self, core: Core, start: bytes, *, retry_ticks: int) -> None:
         self._core, self._start, self._retry_ticks = core, start, retry_ticks
         self._count = 0
-        self.new: list[asyncio.Future[int]] = []  # for `take`
+        self.new: list[asyncio.Future[int]] = []  # waiting for `take`
         self._asked: dict[bytes, _Round] = {}
-        self.unapplied: list[tuple[int, list[asyncio.Future[int]]]] = []  # confirmed, for `applied`
+        self.unapplied: list[tuple[int, list[asyncio.Future[int]]]] = []  # confirmed, waiting for `applied`
 
     def ask(self) -> asyncio.Future[int]:
         done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -43,7 +44,7 @@ class ReadPoints:
         return _CONTEXT.pack(self._core.id, self._start, self._count)
 
     def take(self) -> None:
-        """Asks for all that came since: their round starts after each of them began to wait."""
+        """Requests a round for all new readers. It starts after each of them began to wait."""
         if self.new:
             readers, self.new = self.new, []
             context = self.new_context()
@@ -52,7 +53,7 @@ class ReadPoints:
             self._core.read_index(context)
 
     def tick(self) -> None:
-        """The leader may have changed or a message be lost: then nobody answers, and it is asked anew."""
+        """Requests again what got no answer: the leader may have changed, or a message was lost."""
         for context, asked in list(self._asked.items()):
             asked.ticks += 1
             if asked.ticks >= self._retry_ticks:
@@ -60,7 +61,7 @@ class ReadPoints:
                 self.new.extend(reader for reader in asked.readers if not reader.done())
 
     def leader_changed(self) -> None:
-        """Whoever was asked does not lead any more, or nobody did: what waits is asked of the new one at once."""
+        """Requests all waiting reads from the new leader at once: the old one no longer answers."""
         for asked in self._asked.values():
             self.new.extend(reader for reader in asked.readers if not reader.done())
         self._asked.clear()

@@ -1,7 +1,7 @@
-"""Reading without writing: read points confirmed by a quorum, and the leader's lease. Knows no clock: times come in.
+"""Linearizable reads without a log write: read points confirmed by a quorum, and the leader's lease. Reads no clock.
 
-A leader may have been replaced without noticing. It answers a read with its commit index only after a majority
-acknowledged a heartbeat sent behind the request, and only once it committed an entry of its own term.
+A leader may have been replaced without noticing. So it answers a read with its commit index only after a majority
+acknowledged a heartbeat that it sent after the request, and only after it committed an entry of its own term.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from chronik.runtime.invariants import broken, check
 if TYPE_CHECKING:
     from chronik.raft.core import Core
 
-WAITING_READS_MAX = 4096  # requests before the first commit of a term; more would only grow with impatient clients
+WAITING_READS_MAX = 4096  # requests before the first commit of a term; retries could grow it without bound
 
 
 class ReadMode(Enum):
-    QUORUM = "quorum"  # each read point is confirmed by a round of heartbeats
-    LEASE = "lease"  # the leader's word counts while check_quorum keeps it in office; needs bounded clock drift
+    QUORUM = "quorum"  # a heartbeat round confirms each read point
+    LEASE = "lease"  # trusts the leader while check_quorum keeps it in office; needs bounded clock drift
 
 
 @dataclass(frozen=True, slots=True)
 class _Read:
     request: Message
     index: int
-    acknowledged: dict[int, bool]  # by whom, and whether it remembers its votes
+    acknowledged: dict[int, bool]  # peer: whether it remembers its votes
 
 
 class PendingReads:
@@ -45,11 +45,11 @@ class PendingReads:
 
     @property
     def newest_context(self) -> bytes:
-        """Heartbeats repeat it, so that a lost one does not keep a read waiting."""
+        """Repeated in every heartbeat, so that losing one does not delay a read."""
         return next(reversed(self.confirming), b"")
 
     def confirmed_to(self, context: bytes) -> list[_Read]:
-        """Removes and returns the read with this context and all before it: what confirms it confirms them."""
+        """Removes and returns the read with this context and all earlier ones: confirming one confirms those before."""
         check(context in self.confirming, "6 a read is confirmed once", context=context)
         done = []
         for each in list(self.confirming):
@@ -69,7 +69,7 @@ def on_read_index(core: Core, message: Message) -> None:
 
 
 def release_waiting(core: Core) -> None:
-    """The first commit of the term is there: requests that came before it may go on."""
+    """The term has its first commit: continues the requests that arrived before it."""
     if core.log.term(core.log.committed) != core.term:
         return
     waiting = list(core.reads.waiting)
@@ -113,7 +113,8 @@ def _answer(core: Core, request: Message, index: int) -> None:
 
 
 def forward(core: Core, message: Message) -> None:
-    """Passes on this node's own request. Two followers that take each other for the leader would play ping-pong."""
+    """Forwards this node's own requests only. Otherwise two followers that each take the other for the leader would
+    loop."""
     if core.leader != NOBODY and message.sender == core.id:
         core.post(replace(message, to=core.leader))
 

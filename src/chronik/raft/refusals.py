@@ -16,11 +16,12 @@ _value = re.compile(r"'[^']*'|\"[^\"]*\"|-?\d+")
 class Refusals:
     def __init__(self, logger: logging.Logger) -> None:
         self._logger = logger
-        self._counts: dict[tuple[str, str], int] = {}  # by peer and cause, the longest unused first
+        self._counts: dict[tuple[str, str], int] = {}  # (peer, cause): count, least recently used first
         self.count = 0
 
     def note(self, what: str, peer: str, reason: str) -> None:
-        """`what` is refused, from `peer`. Reasons that differ only in numbers and quoted text are one cause."""
+        """Logs that `what` from `peer` is refused. Reasons that differ only in numbers and quoted text are one
+        cause."""
         self.count += 1
         key = (peer, _value.sub("#", reason))
         times = self._counts.pop(key, 0) + 1

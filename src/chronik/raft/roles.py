@@ -1,4 +1,4 @@
-"""The transitions between roles, except to leader: what each forgets and what it keeps. Sends nothing."""
+"""The transitions between roles, except to leader: which state each clears and keeps. Sends nothing."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def become_follower(core: Core, term: int, leader: int) -> None:
 
 
 def heed(core: Core, leader: int) -> None:
-    """This node's answer lets the leader of its term count on it, from now on and for one election timeout."""
+    """This node's answer is a promise to the leader of its term, for one election timeout from now."""
     core.election_elapsed = core.promised_ticks_ago = 0
     core.leader = leader
 
 
 def become_pre_candidate(core: Core) -> None:
-    # Term and vote stay: a pre-vote only asks, so a node that cannot win disturbs nobody.
+    # Term and vote stay: a pre-vote is only a question, so a node that cannot win has no effect.
     check(core.role is not Role.LEADER, "1 a leader does not stand against itself", term=core.term)
     core.role, core.leader = Role.PRE_CANDIDATE, NOBODY
     core.votes.clear()

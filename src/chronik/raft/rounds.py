@@ -1,7 +1,7 @@
-"""Group commit: what several Readys ask of the disk becomes one round of writing, one round at a time, in order.
+"""Group commit: writes of several Readys become one write round; rounds run one at a time, in order.
 
-Owns the journal and the lane; tells nobody anything before the disk said so. A full disk is waited for, since nothing
-of the round was kept; any other error is final.
+Owns the journal and the lane. Reports nothing as durable before the disk confirms it. A round that fails because the
+disk is full is retried, since none of it was kept; any other error is final.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from chronik.runtime.invariants import broken, check
 
 DISK_FULL_RETRY_S = 0.2
 
-Work: TypeAlias = Callable[[], asyncio.Future[None]]  # begins a round of writing
+Work: TypeAlias = Callable[[], asyncio.Future[None]]  # starts a write round
 
 
 class Rounds:
@@ -38,13 +38,13 @@ class Rounds:
         failed: Callable[[BaseException], None],
         refused: Callable[[], None],
     ) -> None:
-        """`persisted` hears of each Ready in order, `settled` once behind all that one round made durable.
+        """`persisted` is called for each Ready in order, then `settled` once per round.
 
-        `refused` hears of every write that did not come to be, `failed` of the one that was the last.
+        `refused` is called for each write that failed on a full disk, `failed` for any other error, which is final.
         """
         self._journal, self._lane, self._stable = journal, lane, stable
         self._persisted, self._settled, self._failed, self._refused = persisted, settled, failed, refused
-        self._hard_state = hard_state  # newest asked for; a commit alone waits for the next round that must sync
+        self._hard_state = hard_state  # newest requested; a commit index alone waits for the next round that syncs
         self._durable_state = hard_state
         self._waiting: list[Ready] = []
         self._compaction: tuple[Snapshot, int] | None = None
@@ -52,12 +52,12 @@ class Rounds:
         self._closed = False
         self._loop = asyncio.get_running_loop()
         self._compacted_bytes = journal.size_bytes
-        self.grown_bytes = 0  # of journal since the last compaction
-        self.refusals = 0  # in a row, by a full disk, of what is under way
+        self.grown_bytes = 0  # journal growth since the last compaction
+        self.refusals = 0  # consecutive full-disk failures of the current write
 
     @property
     def is_log_in_place(self) -> bool:
-        """False if somebody removed or replaced the file that is written to."""
+        """False if the journal's file was removed or replaced."""
         return self._journal.is_in_place
 
     def submit(self, ready: Ready) -> None:
@@ -65,7 +65,7 @@ class Rounds:
         self._start()
 
     def compact(self, snapshot: Snapshot, up_to: int) -> None:
-        """Makes the snapshot durable, then forgets the log up to an index that it covers."""
+        """Makes the snapshot durable, then drops the log up to an index that it covers."""
         check(self._compaction is None, "30 one compaction of the log at a time", up_to=up_to)
         check(
             up_to <= snapshot.index,
@@ -81,7 +81,7 @@ class Rounds:
         return self._compaction is not None
 
     async def close(self) -> None:
-        """Returns when what is under way on the disk has ended; of what was not begun, only a commit that waits."""
+        """Returns when the current disk work has ended. Of the work not yet started, writes only a waiting commit."""
         self._closed = True
         self._waiting.clear()
         if not self._busy and self._hard_state != self._durable_state:
@@ -90,7 +90,7 @@ class Rounds:
         self._lane.close()
 
     def _write_commit(self) -> None:
-        """So that the next start knows it without a leader. Nobody was promised that it is there."""
+        """Records the commit index, so that the next start knows it without a leader. No caller depends on it."""
         with suppress(DiskFull, OSError):
             self._journal.append(self._hard_state, ()).sync()
 
@@ -109,7 +109,7 @@ class Rounds:
             self._write_compaction(*self._compaction)
 
     def _take(self) -> list[Ready]:
-        """All that waits, but a snapshot only by itself: it replaces what was written before it."""
+        """All waiting Readys, but a snapshot alone: it replaces everything written before it."""
         count = 1
         if self._waiting[0].snapshot is None:
             while count < len(self._waiting) and self._waiting[count].snapshot is None:
@@ -144,10 +144,10 @@ class Rounds:
         self._run(work, partial(self._written, taken))
 
     def _append(self, entries: list[Entry]) -> asyncio.Future[None]:
-        """On the loop, for it only fills the page cache; what takes time is the sync."""
+        """Runs on the loop, because it only fills the page cache; the sync takes the time."""
         try:
             return self._lane.sync([self._journal.append(self._hard_state, entries)])
-        except Exception as error:  # noqa: BLE001 - whoever waits for the round gets it
+        except Exception as error:  # noqa: BLE001 - passed on to the waiters of the round
             refused: asyncio.Future[None] = self._loop.create_future()
             refused.set_exception(error)
             return refused
@@ -169,7 +169,7 @@ class Rounds:
     def _write_compaction(self, snapshot: Snapshot, up_to: int) -> None:
         term = self._stable.term(up_to)
         if term is None or up_to > snapshot.index:
-            self._compaction = None  # overtaken by a snapshot of the leader
+            self._compaction = None  # superseded by a snapshot from the leader
             return
         kept = list(self._stable.entries(up_to + 1, self._stable.last_index + 1) or ())
         check(

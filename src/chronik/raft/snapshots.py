@@ -1,6 +1,6 @@
-"""Snapshots between peers: taking one over, and how sending one ended (appending.py sends it).
+"""Snapshots between peers: installing one, and the outcome of sending one (appending.py sends it).
 
-Makes no snapshot itself: the caller's state machine does, and `Stable.snapshot` offers the newest.
+Creates no snapshot itself: the caller's state machine does, and `Stable.snapshot` offers the newest.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def report(core: Core, peer_id: int, *, delivered: bool) -> None:
-    """The transport says how it ended. Either way the next append waits for a sign of life from the peer."""
+    """The transport reports the outcome. Either way the next append waits until the peer responds."""
     peer = core.progress.get(peer_id)
     if core.role is not Role.LEADER or peer is None or peer.pace is not ProgressState.SNAPSHOT:
         return
@@ -29,9 +29,9 @@ def report(core: Core, peer_id: int, *, delivered: bool) -> None:
 
 
 def give_up_lost(core: Core, ticks: dict[int, int], ticks_max: int) -> None:
-    """At each tick of a leader: a peer that took a snapshot and fell silent is probed again, or it would wait for ever.
+    """At each tick of a leader: probes a peer again that took a snapshot and fell silent; otherwise it would stall.
 
-    `ticks` says for each peer how long a snapshot has been under way; it is kept here.
+    `ticks` holds the ticks since each peer's snapshot was sent; this function updates it.
     """
     under_way = core.awaiting_snapshot
     for peer in ticks.keys() - set(under_way):
@@ -53,9 +53,9 @@ def _restore(core: Core, snapshot: Snapshot) -> bool:
     if snapshot.index <= log.committed:
         return False
     if core.id not in snapshot.membership.voters and core.id not in snapshot.membership.learners:
-        return False  # without a place among the members this node could not go on from there
+        return False  # a node that is not among the members could not continue from there
     if log.matches(snapshot.index, snapshot.term):
-        log.commit_to(snapshot.index)  # the log has it all: no need to throw entries away
+        log.commit_to(snapshot.index)  # the log already has everything: keep the entries
         return False
     check(
         log.applied <= log.committed < snapshot.index,

@@ -1,7 +1,7 @@
-"""The entries that the disk holds, kept in memory: the core reads them here, `journal` keeps their bytes.
+"""The durable entries, kept in memory: the core reads them here, and `journal` keeps their bytes.
 
-Holds no file. `base_index` and `base_term` name the entry just before the first one kept; it is what a snapshot or a
-compaction left. An append at index i voids everything at or behind i.
+Holds no file. `base_index` and `base_term` name the entry just before the first one kept, which a snapshot or
+compaction set. An append at index i voids everything at or after i.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class StableLog:
     def __init__(self, snapshot: Callable[[], Snapshot | None]) -> None:
         self._snapshot = snapshot
         self.base_index = self.base_term = 0
-        self.last_index = 0  # kept, not computed: it is asked for with every message
+        self.last_index = 0  # cached: every message needs it
         self._entries: list[Entry] = []
 
     @property
@@ -39,7 +39,7 @@ class StableLog:
         return self._snapshot()
 
     def append(self, entries: Sequence[Entry]) -> None:
-        """Entries at or before the base are passed over: a snapshot covers them already."""
+        """Skips entries at or before the base: a snapshot covers them already."""
         if not entries or entries[-1].index <= self.base_index:
             return
         entries = entries[max(0, self.first_index - entries[0].index) :]
@@ -53,7 +53,7 @@ class StableLog:
             broken("28 the log ends with what was appended last", end=self.last_index, held=len(self._entries))
 
     def compact(self, index: int) -> None:
-        """Forgets entries up to `index`. What is gone already, or not there yet, stays as it is."""
+        """Drops entries up to `index`. Indices outside the log change nothing."""
         term = self.term(index)
         if index <= self.base_index or term is None:
             return
@@ -68,7 +68,7 @@ class StableLog:
         )
 
     def restart_behind(self, index: int, term: int) -> None:
-        """Forgets everything: the log begins behind a snapshot."""
+        """Drops everything: the log begins after a snapshot."""
         check(index >= self.base_index, "2 a log never restarts before its base", index=index, base=self.base_index)
         self._entries.clear()
         self.base_index, self.base_term = index, term

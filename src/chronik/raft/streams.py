@@ -1,8 +1,8 @@
 """One connection between two nodes of the quorum, made by this node (`Link`) or by the other (`Incoming`).
 
-A stream is up when both have greeted each other. Until then it holds 512 bytes and waits 2 s. Whoever says nothing
-sensible is refused with one log line, and nothing changes. Never queues for an absent peer and never resends: see
-`transport`, which owns the streams and knows who is a member.
+A stream is up when both sides have sent a valid hello. Until then it buffers 512 bytes and waits 2 s. A peer that sends
+anything invalid is refused with one log line and changes no state. A stream never queues for an absent peer and never
+resends: see `transport`, which owns the streams and knows the members.
 """
 
 from __future__ import annotations
@@ -43,36 +43,36 @@ logger = logging.getLogger("chronik.raft")
 BACKOFF_MS_MIN, BACKOFF_MS_MAX = 50, 1000
 CONNECT_TIMEOUT_S = 2.0
 HELLO_TIMEOUT_S = 2.0
-QUEUE_BYTES_MAX = 64 * MIB  # unsent to one peer; a single larger snapshot may pass an empty queue
+QUEUE_BYTES_MAX = 64 * MIB  # unsent to one peer; an empty queue accepts one larger snapshot
 GUEST_QUEUE_BYTES_MAX = SMALL_BYTES_MAX
 VOTE_AGE_MS_MAX = 1000
 VOTES = frozenset({MessageKind.VOTE, MessageKind.VOTE_REPLY, MessageKind.PRE_VOTE, MessageKind.PRE_VOTE_REPLY})
-PASSED_ON = frozenset({MessageKind.TRANSFER_LEADER})  # its sender is who is to lead, not who asks for it
+PASSED_ON = frozenset({MessageKind.TRANSFER_LEADER})  # the sender field names the future leader, not the requester
 
 
 class Stream(asyncio.Protocol):
-    """Messages of one turn of the loop leave in one write."""
+    """One connection. Messages of one loop iteration leave in one write."""
 
     def __init__(self, owner: TcpTransport) -> None:
         self._owner = owner
-        self.peer = NOBODY  # until it said hello
-        self.is_up = False  # both have said hello
-        self.is_proven = False  # by the quorum's secret
+        self.peer = NOBODY  # until its hello
+        self.is_up = False  # both hellos are valid
+        self.is_proven = False  # it proved that it knows the quorum's secret
         self._stream: asyncio.Transport | None = None
         self._greeting: Connector | Acceptor | None = None
         self._reader = FrameReader(HELLO_BYTES_MAX)
         self._unsent: list[bytes] = []
         self._unsent_bytes = 0
-        self._held_bytes = 0  # as the owner counts them
-        self._deadline: asyncio.TimerHandle | None = None  # of the hello
+        self._held_bytes = 0  # as counted by the owner
+        self._deadline: asyncio.TimerHandle | None = None  # for the hello
 
     @property
     def is_members(self) -> bool:
-        """Whether what the peer sends counts. It may change while the stream is up: members come and go."""
+        """Whether the peer is a member, so that its messages count. This may change while the stream is up."""
         return self.is_up and (self.is_proven or self._owner.admission.is_member(self.peer))
 
     def send(self, message: Message) -> bool:
-        """False: dropped, as the peer is away or far behind."""
+        """False: dropped, because the peer is away or too far behind."""
         return self.is_up and self.send_frame(encode_message(message))
 
     def send_frame(self, body: bytes) -> bool:
@@ -80,7 +80,7 @@ class Stream(asyncio.Protocol):
             return False
         queued_bytes = self._stream.get_write_buffer_size() + self._unsent_bytes
         data = frame(body)
-        if queued_bytes and queued_bytes + len(data) > GUEST_QUEUE_BYTES_MAX:  # else there is room for anybody
+        if queued_bytes and queued_bytes + len(data) > GUEST_QUEUE_BYTES_MAX:  # below that, guests may queue too
             bytes_max = QUEUE_BYTES_MAX if self.is_members else GUEST_QUEUE_BYTES_MAX
             if queued_bytes + len(data) > bytes_max:
                 return False
@@ -101,9 +101,9 @@ class Stream(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._owner.opened(self)
-        self._stream = cast(asyncio.Transport, transport)  # uvloop's are no subclass of it
+        self._stream = cast(asyncio.Transport, transport)  # uvloop's transports do not subclass it
         self._reader = FrameReader(HELLO_BYTES_MAX)
-        # Either way round: a machine that lost power behind the handshake would be waited for for ever.
+        # In both directions: a peer that loses power after the TCP handshake would otherwise hold the stream forever.
         self._deadline = asyncio.get_running_loop().call_later(HELLO_TIMEOUT_S, self._refuse, "no hello in time")
         refusal = self._owner.why_refused(transport.get_extra_info("tls_subject"))
         if refusal is not None:
@@ -117,7 +117,7 @@ class Stream(asyncio.Protocol):
                 else:
                     self._greet(body)
                 if self._stream is None:
-                    return  # what was said closed it
+                    return  # handling the frame closed the stream
             if self._reader.unread_bytes != self._held_bytes:
                 self._hold(self._reader.unread_bytes)
         except MalformedMessage as error:
@@ -149,12 +149,12 @@ class Stream(asyncio.Protocol):
         self.allow_frames()
 
     def allow_frames(self) -> None:
-        """A guest has nothing large to say."""
+        """Only members may send large frames."""
         self._reader.bytes_max = FRAME_BYTES_MAX if self.is_members else SMALL_BYTES_MAX
         self._reader.bytes_max_of = bytes_max_of
 
     def became_member(self) -> None:
-        """Somebody vouched for the peer."""
+        """A member vouched for the peer."""
         self.allow_frames()
 
     def _take(self, body: bytes) -> None:
@@ -162,7 +162,7 @@ class Stream(asyncio.Protocol):
         if kind == NOTE:
             self._owner.receive_note(self.peer, body[1:])
         elif not self.is_members:
-            return  # not even looked at: the greeting has asked the members about it
+            return  # ignored: the greeting already asked the members about the peer
         elif kind in (WHO, MEMBER):
             self._take_word(kind, body[1:])
         else:
@@ -209,16 +209,16 @@ class Stream(asyncio.Protocol):
 
 
 class Link(Stream):
-    """The stream to one peer, made anew for ever."""
+    """The stream to one peer. It reconnects until it is closed."""
 
     def __init__(self, owner: TcpTransport, peer: int, address: Address, clock: Clock) -> None:
         super().__init__(owner)
         self.peer, self.address, self._clock = peer, address, clock
         self.task: asyncio.Task[None] | None = None
-        self._ended: asyncio.Future[str] | None = None  # resolves with the reason when the connection ends
-        self._votes: dict[MessageKind, tuple[int, Message]] = {}  # the newest of each kind, with its time
+        self._ended: asyncio.Future[str] | None = None  # result: why the connection ended
+        self._votes: dict[MessageKind, tuple[int, Message]] = {}  # newest of each kind: (time, message)
         self._backoff_ms = BACKOFF_MS_MIN
-        self.is_refused = False  # since the last connection ended, the peer's machine said that nobody listens
+        self.is_refused = False  # the peer's machine refused a connection since the last one ended
 
     async def run(self, network: Network) -> None:
         while True:
@@ -230,7 +230,7 @@ class Link(Stream):
             self._backoff_ms = min(2 * self._backoff_ms, BACKOFF_MS_MAX)
 
     async def _connect_once(self, network: Network) -> str:
-        """Returns when the connection has ended, with the reason."""
+        """Returns the reason when the connection has ended."""
         self._ended = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
@@ -242,7 +242,7 @@ class Link(Stream):
             return str(error)
         except TimeoutError:
             return "no answer to connecting"
-        except (ValueError, OverflowError) as error:  # a host name or a port that can be none; it may be changed yet
+        except (ValueError, OverflowError) as error:  # an invalid host name or port; an update may still correct it
             return str(error)
         return await self._ended
 
@@ -261,7 +261,7 @@ class Link(Stream):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         if self._stream is None:
-            return  # its certificate is no node's
+            return  # its certificate does not belong to a node
         self._greeting = Connector(self._owner.hello_to(self.peer, self._owner.draw(NONCE_BYTES)), self._owner.secret)
         self._stream.write(frame(self._greeting.begin()))
 
@@ -285,24 +285,24 @@ class Link(Stream):
 
 
 class Incoming(Stream):
-    """A stream from a peer, or from anybody until the hello is right."""
+    """An accepted stream. Its peer is unknown until the hello is valid."""
 
     def __init__(self, owner: TcpTransport) -> None:
         super().__init__(owner)
-        self.cluster_id = ""  # that the peer named
+        self.cluster_id = ""  # as the peer named it
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         owner = self._owner
         if self._stream is None:
-            return  # its certificate is no node's
+            return  # its certificate does not belong to a node
         self._greeting = Acceptor(owner.node_id, owner.secret, owner.draw(NONCE_BYTES), self._admit)
         owner.arrived(self)
 
     def _admit(self, hello: Hello) -> Hello:
         self._owner.check_cluster(hello)
         own = self._owner.hello_to(hello.sender, bytes(NONCE_BYTES))
-        if not self._owner.secret:  # else it has just proved that it belongs here
+        if not self._owner.secret:  # with a secret, the peer has just proved its membership
             self._owner.admission.check(hello, own)
         return own
 

@@ -1,13 +1,13 @@
-"""The quorum's messages over TCP: one ordered, bounded stream per peer and direction, reconnecting for ever.
+"""The quorum's messages over TCP: one ordered, bounded stream per peer and direction, with reconnects.
 
-Beside the quorum's messages a stream carries notes: bytes of the layer above, in order with everything else.
+Streams also carry notes: bytes of the layer above, in order with the messages.
 
-Never queues for an absent peer and never resends by itself: it reports the peer as unreachable, and the core finds out
-what is missing and sends that. Only votes wait for a connection that is just being made, or nodes started together
-would miss each other's first election; a vote older than VOTE_AGE_MS_MAX is dropped.
+Never queues for an absent peer and never resends: it reports the peer as unreachable, and the core determines what is
+missing and sends that. Only votes wait for a connection in progress; otherwise nodes started together would miss their
+first election. A vote older than VOTE_AGE_MS_MAX is dropped.
 
-What strangers can cost is bounded: connections that have not been greeted, guests (see `admission`), and the bytes of
-unfinished frames of all streams together.
+Limits bound what unknown peers can cost: connections without a hello, guests (see `admission`), and the total bytes of
+unfinished frames.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from chronik.runtime.tls import TlsServer
 
 logger = logging.getLogger("chronik.raft")
 TURNS_TO_CLOSE = 10
-UNGREETED_MAX = 64  # connections that have said no hello yet: the oldest makes room, as nodes greet at once
+UNGREETED_MAX = 64  # connections without a hello; the oldest is closed, as nodes send theirs at once
 GUESTS_MAX = 16
-HELD_BYTES_MAX = FRAME_BYTES_MAX + FRAME_BYTES_MAX // 2  # of unfinished frames: a snapshot, and others' appends
+HELD_BYTES_MAX = FRAME_BYTES_MAX + FRAME_BYTES_MAX // 2  # unfinished frames: one snapshot, plus appends
 
 Receive = Callable[[Message], None]
-WhyRefused = Callable[[str | None], str | None]  # of the subject of a peer's certificate; None: it may stay
-ReceiveNote = Callable[[int, bytes], None]  # from whom, what
+WhyRefused = Callable[[str | None], str | None]  # certificate subject of a peer -> reason; None: accepted
+ReceiveNote = Callable[[int, bytes], None]  # sender, note
 
 
 class TcpTransport:
-    """A Transport. `listen` makes it; the driver attaches to it and names the peers."""
+    """A Transport, created by `listen`. The driver attaches to it and names the peers."""
 
     def __init__(
         self,
@@ -61,16 +61,16 @@ class TcpTransport:
         self._tasks = Tasks(f"raft-{node_id}")
         self._links: dict[int, Link] = {}
         self._incoming: dict[int, Incoming] = {}
-        self._guests: dict[int, Incoming] = {}  # the longest here first
+        self._guests: dict[int, Incoming] = {}  # oldest first
         self._ungreeted: dict[Incoming, None] = {}
-        self._streams: dict[Stream, None] = {}  # all that are open, whoever is at the other end
+        self._streams: dict[Stream, None] = {}  # all open streams
         self._listener: Listener | None = None
         self._receive: Receive | None = None
         self._unreachable: Callable[[int], None] | None = None
         self._receive_note: ReceiveNote | None = None
         self._met: Callable[[str], None] | None = None
-        self.strangers: dict[int, str] = {}  # known peers that are of another cluster than this node, and of which
-        self.on_stranger: Callable[[], None] | None = None  # hears when one came
+        self.strangers: dict[int, str] = {}  # known peer: the other cluster it belongs to
+        self.on_stranger: Callable[[], None] | None = None  # called when one is added
 
     @classmethod
     async def listen(
@@ -85,9 +85,9 @@ class TcpTransport:
         tls: TlsServer | None = None,
         why_refused: WhyRefused = lambda subject: None,
     ) -> TcpTransport:
-        """`configured` are the voters that the configuration names; with a `secret` everybody must prove to know it.
+        """`configured` are the voters in the configuration. With a `secret`, every peer must prove that it knows it.
 
-        With `tls`, `why_refused` is asked about the subject of a peer's certificate, before anything is said to it.
+        With `tls`, `why_refused` checks the subject of a peer's certificate before anything is sent to the peer.
         """
         transport = cls(
             runtime,
@@ -120,11 +120,11 @@ class TcpTransport:
             self.lost(to)
 
     def attach_notes(self, receive: ReceiveNote, met: Callable[[str], None]) -> None:
-        """`met` hears the id of a cluster that a member belongs to, while this node knows of none."""
+        """`met` receives the cluster id of a member while this node knows no cluster."""
         self._receive_note, self._met = receive, met
 
     def send_note(self, to: int, note: bytes) -> bool:
-        """False: dropped, as the peer is away or far behind."""
+        """False: dropped, because the peer is away or too far behind."""
         way = self._way(to) or self._guests.get(to)
         return way is not None and way.send_frame(NOTE + note)
 
@@ -135,17 +135,17 @@ class TcpTransport:
         return link if link is not None and link.is_up else self._incoming.get(to, link)
 
     def is_member(self, peer: int) -> bool:
-        """Whether what the peer asks for may be done; a guest may only ask."""
+        """Whether the peer's requests may be served; a guest may only ask about its registration."""
         return any(
             stream is not None and stream.is_members for stream in (self._links.get(peer), self._incoming.get(peer))
         )
 
     def belongs_to(self, cluster_id: str) -> None:
-        """This node knows its cluster from now on, and says so in every hello."""
+        """Sets this node's cluster id, which every later hello names."""
         self.cluster_id = cluster_id
 
     def update_peers(self, peers: Mapping[int, Address]) -> None:
-        """Connects to who is new or has moved, and lets go of who has left."""
+        """Connects to new and moved peers, and disconnects removed ones."""
         self.admission.update(peers)
         for peer, link in list(self._links.items()):
             if peers.get(peer) != link.address:
@@ -172,7 +172,8 @@ class TcpTransport:
         return link is not None and link.is_up
 
     def has_died(self, peer: int) -> bool:
-        """Whether nobody listens where the peer should, and it has no stream to this node: it is not just slow."""
+        """Whether the peer's address refuses connections and the peer has no stream to this node, so it is not just
+        slow."""
         link = self._links.get(peer)
         return link is not None and link.is_refused and peer not in self._incoming
 
@@ -184,7 +185,7 @@ class TcpTransport:
         await self._tasks.stop()
         for stream in list(self._streams):
             stream.drop()
-        for _ in range(TURNS_TO_CLOSE):  # the loop must let go of the streams before anybody closes it
+        for _ in range(TURNS_TO_CLOSE):  # lets the loop finish closing the streams before it is closed itself
             if not self._streams:
                 break
             await asyncio.sleep(0)
@@ -192,7 +193,7 @@ class TcpTransport:
     # For the streams
 
     def draw(self, count: int) -> bytes:
-        """A nonce. Without a secret nobody proves anything by it."""
+        """A nonce. Only used with a secret."""
         return self._runtime.randomness.bytes(count) if self.secret else bytes(count)
 
     def hello_to(self, peer: int, nonce: bytes) -> Hello:
@@ -220,7 +221,7 @@ class TcpTransport:
             raise MalformedMessage(f"unfinished frames of all peers hold {HELD_BYTES_MAX} bytes already")
 
     def check_cluster(self, hello: Hello) -> None:
-        """Raises MalformedMessage for a node of another cluster, and keeps in mind a known one: it is misplaced."""
+        """Raises MalformedMessage for a node of another cluster; records a known one as misplaced."""
         own = Hello(self.node_id, hello.sender, self.cluster_id)
         if hello.is_of_another_cluster(own) and (self.secret or self.admission.knows(hello.sender)):
             self.strangers[hello.sender] = hello.cluster_id
@@ -248,7 +249,7 @@ class TcpTransport:
             check(len(self._guests) <= GUESTS_MAX, "23 guests are bounded", guests=len(self._guests))
 
     def _take_in(self, incoming: Incoming) -> None:
-        """A node has one stream to this one: a second is a restart of it, so the first is dead."""
+        """A node has one stream to this one. A second one means a restart, so the first is dead."""
         before = self._incoming.get(incoming.peer)
         self._incoming[incoming.peer] = incoming
         if before is not None:
@@ -261,7 +262,7 @@ class TcpTransport:
                 member.send_frame(WHO + ABOUT.pack(guest))
 
     def vouched_for(self, node_id: int) -> None:
-        """A member says that a node is one too. Only about those who are here, or anybody could fill the table."""
+        """A member says that a node is one too. Counts only for connected nodes, so the table stays bounded."""
         if node_id in self._guests:
             self.admission.vouched_for(node_id)
             self._admit_guests()
@@ -274,7 +275,7 @@ class TcpTransport:
                 incoming.became_member()
 
     def forget(self, incoming: Incoming) -> None:
-        """What was sent on it may be lost with it, a snapshot too."""
+        """Data sent on the stream may be lost with it, including a snapshot."""
         self._ungreeted.pop(incoming, None)
         if self._guests.get(incoming.peer) is incoming:
             del self._guests[incoming.peer]

@@ -1,8 +1,8 @@
-"""The replicas of this node: made when first touched, changed and removed as the image says.
+"""The replicas of this node: created on first use, changed and removed according to the image.
 
-A partition that the image places here has a replica as soon as somebody asks for it; nothing is opened before, so ten
-thousand idle topics cost nothing, led or followed. The image is the only source of what exists and who leads it, and it
-is believed only once it shows this node's own registration (`begin`): an older one may show a leader of the past.
+A partition that the image places here gets a replica on first use; nothing is opened before that, so ten thousand idle
+topics cost nothing, led or followed. The image is the only source of what exists and which node leads it. It is used
+only once it shows this node's own registration (`begin`): an older one may show a former leader.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from chronik.metadata.image import EMPTY, NO_LEADER, Image, Partition, Topic
 from chronik.replication.errors import ReplicationError
 from chronik.replication.fetcher import Fetchers
 from chronik.replication.follower import Follower
+from chronik.replication.full_replicas import FullReplicas
 from chronik.replication.lost_replicas import LostReplicas
 from chronik.replication.mending import Mending
 from chronik.replication.progress import FollowerProgress, Key
@@ -49,11 +50,14 @@ class Replicas:
         keeper: IsrKeeper,
         fetchers: Fetchers,
         losses: LostReplicas,
+        full: FullReplicas,
     ) -> None:
         self.node_id = node_id
         self.logs = logs
         logs.on_lost = self._log_lost
         self.losses = losses
+        self.full = full
+        full.changed = self._space_changed
         self.clock = clock
         self.image = EMPTY
         self.sessions = FollowerSessions(self)
@@ -239,7 +243,10 @@ class Replicas:
         is_lost = log is not None and log.lost is not None
         if is_lost:
             self._mend(key, partition)
-        if is_lost or partition.leader in (NO_LEADER, self.node_id):
+        is_full = key in self.full.keys
+        if is_full and self.node_id in partition.isr and len(partition.isr) > 1:
+            self.full.withdraw(key)
+        if is_lost or is_full or partition.leader in (NO_LEADER, self.node_id):
             if key in self._fetchers.leader_of:
                 self._fetchers.forget(key)
         else:
@@ -252,17 +259,25 @@ class Replicas:
         if log is not None:
             self._invite_absent(key, partition)
 
+    def _space_changed(self, key: Key) -> None:
+        """Deferred: the caller that found no space is still processing its request."""
+        asyncio.get_running_loop().call_soon(self._look_again, key)
+
+    def _look_again(self, key: Key) -> None:
+        topic = self.image.topics.get(key[0])
+        state = topic.partition(key[1]) if topic is not None else None
+        if self._has_begun and state is not None and self.node_id in state.replicas:
+            self._take(key, state)
+
     # --- replicas that lack what they acknowledged
 
     def _log_lost(self, log: Log) -> None:
-        """Not at once: whoever met the damage is in the middle of reading."""
+        """Deferred, because the caller that found the damage is in the middle of a read."""
         asyncio.get_running_loop().call_soon(self._look_at_lost, log)
 
     def _look_at_lost(self, log: Log) -> None:
-        topic = self.image.topics.get(log.topic_id)
-        state = topic.partition(log.partition) if topic is not None else None
-        if self._has_begun and state is not None and log.lost is not None and not log.deleted:
-            self._take((log.topic_id, log.partition), state)
+        if log.lost is not None and not log.deleted:
+            self._look_again((log.topic_id, log.partition))
 
     def _mend(self, key: Key, partition: Partition) -> None:
         """First nobody may count on the replica; then what is damaged goes, to be fetched from the leader.
@@ -305,7 +320,7 @@ class Replicas:
         try:
             self.logs.cut_lost(log, self.clock.wall_ms())
         except StorageFailed:
-            return  # whoever met it has told the node, which stops
+            return  # the error has already been reported to the node, which stops
         except (StorageError, OSError) as fault:
             logger.error("%s: cannot prepare for fetching lost records again, retrying: %s", replica.name, fault)
             asyncio.get_running_loop().call_later(MEND_AGAIN_S, self._look_at_lost, log)
@@ -317,6 +332,7 @@ class Replicas:
 
     def _leave(self, key: Key) -> list[Log]:
         self.losses.forget(key)
+        self.full.forget(key)
         self._mending.forget(key)
         self._reported.pop(key, None)
         self._fetchers.forget(key)

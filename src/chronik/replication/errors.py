@@ -4,6 +4,7 @@ ReplicationError
   NotLeader, FencedEpoch, UnknownEpoch                      ask another broker, or again with newer metadata
   NotEnoughReplicas, TooFewReplicasAfterAppend, TimedOut    too few replicas keep up with the leader
   NotYetAvailable                                           this replica does not know yet whether it is committed
+  NotCompared                                               this leader does not know yet whether it lacks records
   LeaderLost                                                a follower's connection to its leader ended
 """
 
@@ -71,6 +72,15 @@ class NotYetAvailable(ReplicationError):
 
     def __init__(self, name: str, high_watermark: int) -> None:
         super().__init__(f"{name} is known to be committed up to {high_watermark} here as yet: try again")
+
+
+class NotCompared(ReplicationError):
+    kafka_error = ErrorCode.NOT_ENOUGH_REPLICAS
+
+    def __init__(self, name: str, others: list[int]) -> None:
+        super().__init__(
+            f"the leader of {name} has just started, and compares its log with those of replicas {others}: try again"
+        )
 
 
 class LeaderLost(ReplicationError):

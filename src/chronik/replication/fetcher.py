@@ -1,13 +1,13 @@
 """Follows one leader: one connection, one fetch session, all partitions that this node follows from it.
 
-Order: an answer is appended, all it brought is made durable together, and only then is more asked for. So the offset in
-a request is what this node holds durably, and the leader counts it as that (with chronik.durability=os, what it holds
-in the page cache). A second request is sent before the first is answered only to say something new: a partition came,
-went or moved; the leader then answers the first at once.
+Order: a response is appended, all its data is made durable together, and only then is more requested. So the offset in
+a request is durable on this node, and the leader counts it as such (with chronik.durability=os, it is in the page
+cache). A second request is sent before the first is answered only to report changes: a partition was added, removed or
+moved; the leader then answers the first at once.
 
-A partition without a log here is expected, not followed, while this node is in sync: nobody has written in it, and the
-leader invites its followers when somebody does (an answer about a partition that was never named). So topics that are
-only created cost no requests, and a record of a new partition one more round trip.
+A partition without a log here is expected, not followed, while this node is in sync: it has no records, and the leader
+invites its followers when it gets some (a response about a partition that was never named). So topics that are only
+created cost no requests, and the first record of a new partition one more round trip.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from chronik.runtime.buggify import FETCHED_IGNORED, FEW_NAMED, LINK_CLOSED
 from chronik.runtime.interfaces import Network
 from chronik.runtime.invariants import InvariantBroken, broken, check
 from chronik.runtime.pieces import slice_of
-from chronik.storage.errors import StorageError, StorageFailed
+from chronik.storage.errors import LogFull, StorageError, StorageFailed
 from chronik.storage.log import Log
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.errors import WireError
@@ -191,7 +191,7 @@ class Fetcher:
         self._invited.clear()
         self._unnamed = dict.fromkeys(self._followers)
         for follower in self._followers.values():
-            follower.named_in = NOT_NAMED  # requests are counted anew
+            follower.named_in = NOT_NAMED  # request numbers restart
         self._settle()
         return link
 
@@ -298,7 +298,9 @@ class Fetcher:
         except StorageFailed:
             raise
         except (WireError, StorageError) as fault:
-            logger.error("partition %d of %s: %s", follower.key[1], uuid_text(follower.key[0]), fault)
+            # No space is an alarm of the whole node, and not one line for each partition.
+            level = logging.INFO if isinstance(fault, LogFull) else logging.ERROR
+            logger.log(level, "partition %d of %s: %s", follower.key[1], uuid_text(follower.key[0]), fault)
             outcome = Outcome.REFUSED
         log = follower.log
         if outcome is not Outcome.NOTHING and log is not None:

@@ -1,8 +1,8 @@
-"""One partition that this node follows: where it stands, and what an answer of its leader does to it.
+"""One partition that this node follows: its position, and the effect of a leader's response.
 
-An answer counts only if it answers a request in which the partition was named in the present leader epoch; anything
-older is left alone, whatever it says. Truncation goes by leader epochs (KIP-101, KIP-279): back to where the two
-histories part, and never below what is committed. Nothing is opened for a partition in which nobody has written.
+A response counts only if its request named the partition in the current leader epoch; older ones are ignored.
+Truncation uses leader epochs (KIP-101, KIP-279): back to where the two histories diverge, and never below what is
+committed. Nothing is opened for a partition without records.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Follower:
         if replica.is_leader or replica.leader_epoch != self.leader_epoch:
             return Outcome.NOTHING
         if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and answer.log_start_offset >= 0:
-            # The leader's log starts behind our end, or shares nothing with ours: everything is fetched anew.
+            # The leader's log starts after our end, or shares nothing with ours: everything is fetched again.
             replica.restart_at(answer.log_start_offset)
             return Outcome.MOVED
         if answer.error_code:
@@ -115,7 +115,7 @@ OUT_OF_RANGE = int(ErrorCode.OFFSET_OUT_OF_RANGE)
 
 
 def cuts(answer: PartitionData) -> bool:
-    """Whether the follower will truncate its log, or start it anew."""
+    """Whether the follower will truncate its log, or restart it."""
     return answer.diverging_epoch.end_offset >= 0 or answer.error_code == OUT_OF_RANGE
 
 

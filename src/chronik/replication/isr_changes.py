@@ -22,6 +22,7 @@ from chronik.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from chronik.metadata.image import Image
+    from chronik.replication.full_replicas import FullReplicas
     from chronik.replication.replica import Replica
     from chronik.runtime.interfaces import Clock
 
@@ -44,6 +45,7 @@ class IsrChanges:
         image: Callable[[], Image],
         broker_epoch: Callable[[], int],
         lag_ms_max: int,
+        full: FullReplicas,
     ) -> None:
         self._node_id = node_id
         self._clock = clock
@@ -51,7 +53,8 @@ class IsrChanges:
         self._image = image
         self._broker_epoch = broker_epoch
         self._lag_ms_max = lag_ms_max
-        self._wanted: dict[Replica, None] = {}  # whose `isr_pending` is to be sent
+        self._full = full
+        self._wanted: dict[Replica, None] = {}  # replicas with an `isr_pending` to send
         self._has_work = asyncio.Event()
 
     # --- what to ask for
@@ -77,8 +80,12 @@ class IsrChanges:
         members = {*state.isr, broker_id}
         self._ask(replica, tuple(each for each in state.replicas if each in members))
 
+    def found_no_space(self, replica: Replica) -> None:
+        if len(replica.state.replicas) > 1:
+            self._full.met((replica.log.topic_id, replica.log.partition))
+
     def look_at(self, replica: Replica, now_ns: int) -> None:
-        """Whoever lags behind is to leave, whoever has caught up may come in."""
+        """Removes followers that lag behind, and admits those that have caught up."""
         if not replica.is_leader or len(replica.state.replicas) == 1 or replica.isr_pending is not None:
             return
         replica.look_for_caught_up()
@@ -115,7 +122,7 @@ class IsrChanges:
         self._has_work.set()
 
     async def watch(self, replicas: Callable[[], Iterable[Replica]]) -> None:
-        """Looks for laggards, and for those who were refused, for ever."""
+        """Checks periodically for lagging followers, and for refused changes."""
         while True:
             await asyncio.sleep(min(self._lag_ms_max / 4, LOOK_MS) / 1000)
             for count, replica in enumerate(list(replicas())):
@@ -126,7 +133,7 @@ class IsrChanges:
     # --- asking
 
     async def run(self) -> None:
-        """Sends what is wanted, for ever."""
+        """Sends wanted changes until cancelled."""
         pause_ms = RETRY_MS_MIN
         while True:
             await self._has_work.wait()

@@ -80,7 +80,7 @@ class LeaderLink(PeerProtocol):
         """Ends the connection for a reason of any kind; `closed` has the first."""
         if not self.closed.done():
             self.closed.set_exception(LeaderLost(str(fault)) if isinstance(fault, PeerError) else fault)
-            self.closed.exception()  # read here: whoever ended it may not care why
+            self.closed.exception()  # read it here: the caller may not need the reason
         super().fail(fault if isinstance(fault, PeerError) else Closed(str(fault)))
 
     def _watch(self, number: int) -> None:
@@ -101,7 +101,7 @@ class LeaderLink(PeerProtocol):
         self.received_count = tag
         try:
             self._receive(cast(FetchResponse, response), tag)
-        except Exception as fault:  # noqa: BLE001 - the edge: whoever waits for `closed` judges it
+        except Exception as fault:  # noqa: BLE001 - the edge: the waiter of `closed` handles it
             self.fail(fault)
 
     def ended(self, tags: list[Any]) -> None:

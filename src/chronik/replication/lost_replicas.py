@@ -36,7 +36,7 @@ class LostReplicas:
         self._broker_epoch = broker_epoch
         self._loop = asyncio.get_running_loop()
         self._wanted: dict[Key, None] = {}
-        self._asked: dict[Key, None] = {}  # in the command that is under way, unless mended since
+        self._asked: dict[Key, None] = {}  # in the current command, unless repaired since
         self._has_work = asyncio.Event()
         self.last_copies: set[Key] = set()  # that the controller left as they are, as of its last answer
 
@@ -46,13 +46,13 @@ class LostReplicas:
         self._has_work.set()
 
     def forget(self, key: Key) -> None:
-        """It was mended, or is no longer here."""
+        """It was repaired, or is no longer on this node."""
         self._wanted.pop(key, None)
         self._asked.pop(key, None)
         self.last_copies.discard(key)
 
     async def run(self) -> None:
-        """Reports what is wanted, for ever."""
+        """Reports lost replicas until cancelled."""
         pause_ms = RETRY_MS_MIN
         while True:
             await self._has_work.wait()

@@ -1,11 +1,14 @@
-"""One partition on this node: who leads it, what is committed, and the log underneath.
+"""One partition on this node: its leader, what is committed, and its log.
 
-Invariants: the high watermark never goes back and never passes what the in-sync replicas hold durably; only a leader
-appends; a request of another leader epoch is refused, never guessed at. `append` runs without an await, so offsets are
-assigned in the order in which requests arrived.
+Invariants: the high watermark never decreases and never exceeds what the in-sync replicas hold durably; only a leader
+appends; a request with another leader epoch is refused. `append` runs without an await, so offsets are assigned in the
+order in which requests arrived.
 
 In-sync means here: in the ISR of the image, or on its way into it (`isr_pending`). A change that was asked for may
-already hold at the controller, so its members count before it is seen, and whoever it removes counts until it is.
+already hold at the controller. So added members count at once, and removed members count until the image shows it.
+
+What every request asks of a replica is decided once: when `state` or `is_gone` is set, `is_leader`, `leader_epoch` and
+`takes_all` are set with it. Nothing else sets these three, so they are never older than what they follow from.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from typing import Protocol
 from chronik.metadata.image import Partition
 from chronik.replication.errors import (
     FencedEpoch,
+    NotCompared,
     NotEnoughReplicas,
     NotLeader,
     NotYetAvailable,
@@ -33,15 +37,16 @@ from chronik.runtime.buggify import EARLY_TIMEOUT, SPURIOUS_WAKE
 from chronik.runtime.interfaces import Clock
 from chronik.runtime.invariants import broken, check
 from chronik.storage.answers import Appended, Verify
+from chronik.storage.errors import LogFull
 from chronik.storage.log import Log
 from chronik.storage.origins import Origin
 from chronik.storage.transaction_guards import Guard
-from chronik.wire.batches import BatchView, split
+from chronik.wire.batches import BatchView
 
 logger = logging.getLogger("chronik.replication")
 
-# A leader that has just started waits this long for eligible replicas, which may hold more than it does, before it lets
-# others into the ISR. Longer would keep a partition below its minimum whose eligible replica is gone for good.
+# A leader that has just started lets others into the ISR once it was compared with every in-sync and eligible replica.
+# It waits this long for them. Longer would keep a partition below its minimum whose eligible replica is gone for good.
 PROVING_NS = 5_000_000_000
 EPOCH_UNKNOWN = -1  # what a client says that does not track leader epochs
 NOBODY: tuple[int, ...] = ()
@@ -50,6 +55,9 @@ NOBODY: tuple[int, ...] = ()
 class IsrKeeper(Protocol):
     def caught_up(self, replica: Replica, progress: FollowerProgress) -> None:
         """A follower that is not in the ISR holds all that is committed."""
+
+    def found_no_space(self, replica: Replica) -> None:
+        """A record could not be appended to this replica, which leads or follows."""
 
 
 class Replica:
@@ -69,8 +77,8 @@ class Replica:
         """`is_from_before` says that the topic is older than this process."""
         self.log = log
         self.node_id = node_id
-        self.is_gone = False  # set when the topic is deleted or the partition moved away
-        self.state = state  # leader, epochs, replicas and isr as of the newest image
+        self._is_gone = False
+        self.state = state
         self.settings = settings  # what the topic's configuration says; replaced when it changes
         self.is_elr_kept = is_elr_kept  # the cluster relies on replicas that left a too small ISR (KIP-966)
         self.followers = followers  # by broker id: those that fetch from here
@@ -78,6 +86,7 @@ class Replica:
         self.epoch_start_offset = log.end_offset  # of a leader: where its epoch begins
         self.epoch_since_ns = 0  # when that was
         self.left_ns: dict[int, int] = {}  # by broker id: when a follower's session ended that named it in this epoch
+        self.out_ns: dict[int, int] = {}  # by broker id: when it was last seen to leave the ISR in this epoch
         self.isr_pending: tuple[int, ...] | None = None  # what the controller was asked to make the ISR
         self.isr_retry_ns = 0  # no sooner is it asked again
         self._clock = clock
@@ -100,12 +109,30 @@ class Replica:
         return f"{self.log.topic}-{self.log.partition}"
 
     @property
-    def is_leader(self) -> bool:
-        return self.state.leader == self.node_id
+    def state(self) -> Partition:
+        """Leader, epochs, replicas and ISR as of the newest image."""
+        return self._state
+
+    @state.setter
+    def state(self, state: Partition) -> None:
+        self._state = state
+        self.is_leader = state.leader == self.node_id
+        self.leader_epoch = state.leader_epoch
+        self._decide()
 
     @property
-    def leader_epoch(self) -> int:
-        return self.state.leader_epoch
+    def is_gone(self) -> bool:
+        """The topic was deleted, or the partition moved away."""
+        return self._is_gone
+
+    @is_gone.setter
+    def is_gone(self, is_gone: bool) -> None:
+        self._is_gone = is_gone
+        self._decide()
+
+    def _decide(self) -> None:
+        """Whether this node leads with all replicas in sync: then no producer is refused, whatever acks it asks for."""
+        self.takes_all = self.is_leader and not self._is_gone and len(self._state.isr) == len(self._state.replicas)
 
     def change(self, state: Partition) -> None:
         """Follows a new image."""
@@ -127,6 +154,8 @@ class Replica:
         if state.partition_epoch > before.partition_epoch:
             self.isr_pending = None  # it has come true, or never will
             self.isr_retry_ns = 0
+        for broker_id in set(before.isr) - set(state.isr):
+            self.out_ns[broker_id] = self._clock.monotonic_ns()
         if state.leader_epoch > before.leader_epoch:
             is_next = state.leader_epoch == before.leader_epoch + 1
             if not is_next or (state.leader >= 0 and state.leader not in before.isr + before.elr):
@@ -147,7 +176,8 @@ class Replica:
             self.epoch_start_offset = self.log.end_offset
             self.epoch_since_ns = self._clock.monotonic_ns()
             self.left_ns.clear()
-            self.log.epochs.assign(self.state.leader_epoch, self.log.end_offset)
+            self.out_ns.clear()
+            self.log.epochs.assign(self.leader_epoch, self.log.end_offset)
             self.log.on_durable = self._commit
             self.log.when_durable(self.log.end_offset)  # what recovery found behind the durable mark counts soon
         else:
@@ -157,7 +187,7 @@ class Replica:
         self._reckon_isr()
 
     def end(self) -> None:
-        """The partition is gone: whoever waits for it looks again and finds out."""
+        """The partition is gone: wakes all waiters, so that they check again."""
         check(not self.is_gone, "30 a replica ends once", partition=self.name)
         self.is_gone = True
         self.log.on_durable = None
@@ -185,8 +215,8 @@ class Replica:
             raise NotYetAvailable(self.name, self.high_watermark)
 
     def _require_epoch(self, epoch: int) -> None:
-        if epoch not in (EPOCH_UNKNOWN, self.state.leader_epoch):
-            current = self.state.leader_epoch
+        if epoch not in (EPOCH_UNKNOWN, self.leader_epoch):
+            current = self.leader_epoch
             raise (FencedEpoch if epoch < current else UnknownEpoch)(self.name, epoch, current)
 
     @property
@@ -195,7 +225,7 @@ class Replica:
         return min(self.settings.min_insync_replicas, len(self.state.replicas))
 
     def configure(self, settings: TopicSettings) -> None:
-        """What is to be in sync may be less now, or more."""
+        """The required number of in-sync replicas may change."""
         self.settings = settings
         if self.is_leader:
             self._reckon_isr()
@@ -203,7 +233,7 @@ class Replica:
     @property
     def is_below_minimum(self) -> bool:
         """Whether nothing can be acknowledged for all: too few are in sync, by what this node is configured to, or by
-        what the controller is: it then keeps those who left eligible."""
+        what the controller is: it then keeps replicas that left eligible."""
         return bool(self.state.elr) or len(self.state.isr) < self.isr_size_min
 
     def require_in_sync(self) -> None:
@@ -215,7 +245,6 @@ class Replica:
     def append(
         self,
         batches: list[BatchView],
-        *,
         now_ms: int,
         verify: Verify | None = None,
         origin: Origin = Origin.CLIENT,
@@ -223,22 +252,21 @@ class Replica:
         transaction_version: int = 0,
     ) -> Appended:
         """Assigns offsets and writes to the page cache, as `Log.append` does. `when_committed` tells what survives."""
-        if self.state.leader != self.node_id:
-            broken(
-                "11 only a leader appends", partition=self.name, leader=self.state.leader, epoch=self.state.leader_epoch
-            )
-        appended = self.log.append(
-            batches,
-            leader_epoch=self.state.leader_epoch,
-            now_ms=now_ms,
-            verify=verify,
-            origin=origin,
-            guard=guard,
-            transaction_version=transaction_version,
-        )
+        if not self.is_leader:
+            broken("11 only a leader appends", partition=self.name, leader=self.state.leader, epoch=self.leader_epoch)
+        # What a leader with an old disk appends has a later epoch than what it lacks. After another crash its log would
+        # count as the newer one, and the others would truncate acknowledged records.
+        if not self.is_proven and self.awaits_proof and (others := self._other_holders):
+            raise NotCompared(self.name, sorted(others))
+        log = self.log
+        try:
+            appended = log.append(batches, self.leader_epoch, now_ms, verify, origin, guard, transaction_version)
+        except LogFull:
+            self._keeper.found_no_space(self)
+            raise
         for progress in self.followers.values():
             progress.session.has_more(progress)
-        if self.log.config.durability == "os":
+        if log.config.durability == "os":
             self._commit()
         return appended
 
@@ -297,7 +325,27 @@ class Replica:
 
     @property
     def _is_proving(self) -> bool:
-        return self._clock.monotonic_ns() - self.epoch_since_ns < PROVING_NS
+        return self._clock.monotonic_ns() - self.epoch_since_ns < PROVING_NS and not self._is_compared
+
+    @property
+    def _is_compared(self) -> bool:
+        """Whether every in-sync and eligible replica was found, in this epoch, to hold a prefix of this log.
+
+        Then no other replica matters. Whatever was acknowledged is in the log of each of these that is intact: a
+        replica leaves both sets only while the others stay, and nothing is committed without all of the ISR. One of
+        them alone shows nothing, for it may be the one that lost records. With none besides this node there is nobody
+        to ask, and the time decides.
+        """
+        others = self._other_holders
+        return bool(others) and all(
+            (progress := self.followers.get(each)) is not None and progress.counted_epoch == self.state.leader_epoch
+            for each in others
+        )
+
+    @property
+    def _other_holders(self) -> set[int]:
+        """Replicas that may hold committed records which this one lacks."""
+        return {*self.state.isr, *self.state.elr} - {self.node_id}
 
     # --- waiting
 
@@ -325,13 +373,15 @@ class Replica:
                 offset=progress.end_offset,
                 end=self.log.end_offset,
             )
-        progress.counted_epoch = self.state.leader_epoch
+        progress.counted_epoch = self.leader_epoch
         if self._deletions:
             self._deletions.committed(self.low_watermark)
         if progress.broker_id in self._others:
             self._commit()
         else:
             self._consider(progress)
+        if not self.is_proven and self.state.elr and self._is_compared:
+            self.look_for_caught_up()  # this was the last that those waited for who were counted before
 
     def is_surpassed_by(self, progress: FollowerProgress) -> bool:
         """Whether a follower shows that this leader lacked committed records when its epoch began.
@@ -356,13 +406,15 @@ class Replica:
         if not self.is_leader or len(self._others) + 1 >= len(self.state.replicas):
             return
         for progress in list(self.followers.values()):
-            if progress.counted_epoch == self.state.leader_epoch and progress.broker_id not in self._others:
+            if progress.counted_epoch == self.leader_epoch and progress.broker_id not in self._others:
                 self._consider(progress)
 
     def _consider(self, progress: FollowerProgress) -> None:
         """With others in the ISR the eligible are no longer needed, and nobody would compare this log with theirs."""
         if not self.is_proven and self.state.elr and self._is_proving:
             return
+        if progress.session.heard_ns < self.out_ns.get(progress.broker_id, 0):
+            return  # it may have left by itself, for lack of space, and follow nobody: what it held says nothing
         if progress.end_offset >= self.high_watermark and progress.end_offset >= self.epoch_start_offset:
             self._keeper.caught_up(self, progress)
 
@@ -396,9 +448,9 @@ class Replica:
 
     def _commit(self) -> None:
         """Advances the high watermark to what every in-sync replica holds durably."""
-        state = self.state
-        if state.leader != self.node_id:
+        if not self.is_leader:
             return
+        state = self._state
         committed = self.log.durable_offset
         for broker_id in self._others:
             progress = self.followers.get(broker_id)
@@ -439,14 +491,18 @@ class Replica:
     def append_fetched(self, data: memoryview) -> None:
         """Takes over batches of the leader as they are."""
         if self.is_leader:
-            broken("11 a leader takes over nothing", partition=self.name, epoch=self.state.leader_epoch)
-        self.log.append_fetched(data, self.state.leader_epoch)
-        if self.log.epochs.latest > self.state.leader_epoch:
+            broken("11 a leader takes over nothing", partition=self.name, epoch=self.leader_epoch)
+        try:
+            self.log.append_fetched(data, self.leader_epoch)
+        except LogFull:
+            self._keeper.found_no_space(self)
+            raise
+        if self.log.epochs.latest > self.leader_epoch:
             broken(
                 "11 no batch is of a later epoch than its leader",
                 partition=self.name,
                 batch=self.log.epochs.latest,
-                epoch=self.state.leader_epoch,
+                epoch=self.leader_epoch,
             )
 
     def learn(self, leader_high_watermark: int, leader_start_offset: int) -> None:
@@ -487,7 +543,7 @@ class Replica:
 
     def was_cut(self) -> None:
         """What was damaged is gone from the log. Nobody counts on this replica, so its watermark may go back."""
-        check(not self.is_leader, "7 a leader gives up nothing", partition=self.name, epoch=self.state.leader_epoch)
+        check(not self.is_leader, "7 a leader gives up nothing", partition=self.name, epoch=self.leader_epoch)
         self.mended_count += 1
         check(
             self.log.damage is None,
@@ -515,7 +571,7 @@ class Replica:
         check_replica(self)
 
     def _give_up_from(self, offset: int) -> None:
-        check(not self.is_leader, "7 a leader gives up nothing", partition=self.name, epoch=self.state.leader_epoch)
+        check(not self.is_leader, "7 a leader gives up nothing", partition=self.name, epoch=self.leader_epoch)
         if offset >= self.high_watermark:
             return
         check(
@@ -532,57 +588,3 @@ class Replica:
     def _may_have_lost(self) -> bool:
         """Whether the leader may lack what is committed: by its election, or because nobody had it on disk."""
         return not self._is_committed_firm or self.log.config.durability == "os"
-
-
-class CoordinatorPartition:
-    """A led replica of an internal topic, as a coordinator uses it (coordinator.shard.StatePartition)."""
-
-    def __init__(self, replica: Replica, now_ms: Callable[[], int]) -> None:
-        self._replica = replica
-        self._now_ms = now_ms
-        self.index = replica.log.partition
-        # As of its loading: a later one is another partition to the coordinator.
-        self.leader_epoch = replica.leader_epoch
-
-    @property
-    def start_offset(self) -> int:
-        return self._replica.log.start_offset
-
-    @property
-    def end_offset(self) -> int:
-        return self._replica.log.end_offset
-
-    def guard_for(self, producer_id: int, epoch: int, *, is_tv2: bool) -> Guard | None:
-        """As `ProducerState.guard_for`; a coordinator's batches have no sequence."""
-        return self._replica.log.producers.guard_for(producer_id, epoch, 0, is_tv2=is_tv2)
-
-    def append(self, batch: bytes, transaction_version: int = 0, guard: Guard | None = None) -> int:
-        """A transactional batch needs its guard, unless the transaction is open in this partition."""
-        self._replica.require_leader(self.leader_epoch)
-        self._replica.require_in_sync()
-        batches = split(memoryview(batch))
-        appended = self._replica.append(
-            batches,
-            now_ms=self._now_ms(),
-            origin=Origin.COORDINATOR,
-            guard=guard,
-            transaction_version=transaction_version,
-        )
-        next_offset = appended.last_offset + 1
-        check(
-            next_offset == self._replica.log.end_offset,
-            "17 a coordinator's records stand at the end of the log",
-            partition=self._replica.name,
-            next=next_offset,
-            end=self._replica.log.end_offset,
-        )
-        return next_offset
-
-    def when_committed(self, offset: int) -> asyncio.Future[None] | None:
-        if self._replica.awaits_proof:
-            raise NotYetAvailable(self._replica.name, self._replica.high_watermark)
-        return self._replica.when_committed(offset)
-
-    def read(self, offset: int, bytes_max: int) -> list[memoryview]:
-        log = self._replica.log
-        return log.read(offset, bytes_max=bytes_max, offset_limit=log.end_offset, at_least_one=True).buffers

@@ -1,13 +1,13 @@
-"""Followers as the leader serves them: one fetch session each, with all partitions that it follows from this node.
+"""Followers from the leader's view: one fetch session each, with all partitions that it follows from this node.
 
-A follower names a partition when it joins the session and whenever it stands elsewhere than the leader was last told
-(KIP-227). A request costs what is named in it and what has changed, not what is in the session: replicas say when they
-have more, and only those are looked at. What a follower was sent is not sent again before it has said what became of
-it. Whether an offset counts towards the high watermark is decided here: leader, epoch and history must agree (KIP-101).
-A partition that this node does not lead yet, as far as its image shows, waits for the image; it is no error.
+A follower names a partition when it joins the session and whenever its position differs from what the leader last knew
+(KIP-227). The cost of a request depends on the partitions named or changed, not on the session's size: replicas report
+new data, and only those are examined. Records are not sent again before the follower has reported on them. Whether an
+offset counts for the high watermark is decided here: leader, epoch and history must agree (KIP-101). A partition that
+this node does not lead yet, according to its image, waits for the image; that is not an error.
 
-Followers that are in sync do not join for partitions in which nobody has written. They are invited when somebody does,
-or when their session begins later: an answer with nothing in it but the partition.
+In-sync followers do not join for partitions without records. They are invited when records arrive, or when their
+session starts later: a response with nothing in it but the partition.
 """
 
 from __future__ import annotations
@@ -276,10 +276,10 @@ class FollowerSession:
         if self._partitions.get(progress.key) is not progress:
             broken("9 a session answers for its own partitions", broker=self.broker_id, key=progress.key)
         replica = self._replicas.opened(progress.key)
-        if replica is None or progress.counted_epoch != replica.state.leader_epoch or not replica.is_leader:
+        if replica is None or progress.counted_epoch != replica.leader_epoch or not replica.is_leader:
             self._admit(progress)
             replica = self._replicas.opened(progress.key)
-            if replica is None or progress.counted_epoch != replica.state.leader_epoch:
+            if replica is None or progress.counted_epoch != replica.leader_epoch:
                 return None
         log = replica.log
         if progress.end_offset >= log.end_offset:
@@ -313,7 +313,7 @@ class FollowerSession:
         moved, self._committed = self._committed, {}
         for progress in moved:
             replica = self._replicas.opened(progress.key)
-            if replica is not None and progress.counted_epoch == replica.state.leader_epoch:
+            if replica is not None and progress.counted_epoch == replica.leader_epoch:
                 told = (progress.told_high_watermark, progress.told_start_offset)
                 if told != (replica.high_watermark, replica.log.start_offset):
                     answers.append((progress.key, self._data(progress, replica)))

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass, field
 
-from chronik.storage.config import LogConfig
+from chronik.storage.config import FOREVER, LogConfig
+
+AS_SENT = "producer"
 
 
-class TopicSettings(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class TopicSettings:
     log: LogConfig
     min_insync_replicas: int
-    compression_type: str  # "producer": as it was sent
+    compression_type: str  # AS_SENT, or a codec's name
     compression_level: int | None  # of that codec; None where it has none
+    # Whether records have rules that the header of a batch cannot show to be kept: on keys, or on early timestamps.
+    has_record_rules: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        has_rules = self.log.cleanup_policy != "delete" or self.log.message_timestamp_before_max_ms != FOREVER
+        object.__setattr__(self, "has_record_rules", has_rules)

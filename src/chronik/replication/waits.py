@@ -33,7 +33,7 @@ class _Wait:
 class Waits:
     def __init__(self, clock: Clock, overdue: Callable[[], Exception]) -> None:
         self._clock = clock
-        self._overdue = overdue  # what to tell those who have waited too long
+        self._overdue = overdue  # error for requests that have waited too long
         self._queue: deque[_Wait] = deque()  # by offset
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ns = NEVER_NS
@@ -49,10 +49,13 @@ class Waits:
         patient of them waits."""
         queue = self._queue
         deadline_ns = NEVER_NS if timeout_ms is None else self._clock.monotonic_ns() + timeout_ms * NS_PER_MS
-        if queue and shared and round_ is not None and queue[-1].round is round_ and queue[-1].offset <= offset:
-            queue[-1].offset = offset
-            queue[-1].deadline_ns = max(queue[-1].deadline_ns, deadline_ns)
-            return queue[-1].future
+        if queue and shared and round_ is not None:
+            last = queue[-1]
+            if last.round is round_ and last.offset <= offset:
+                last.offset = offset
+                if last.deadline_ns < deadline_ns:
+                    last.deadline_ns = deadline_ns
+                return last.future
         loop = asyncio.get_running_loop()
         if timeout_ms is not None and deadline_ns < self._timer_ns:
             self._set_timer(deadline_ns, timeout_ms)

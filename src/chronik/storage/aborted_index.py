@@ -1,14 +1,14 @@
-"""The aborted transactions whose markers are in one segment: a file beside it, read where it is needed.
+"""The aborted transactions whose markers are in one segment: a file beside it, read on demand.
 
-A reader of committed records needs the aborted transactions that overlap what it reads. Entries are in the order of
-their markers, so a search begins by bisection. It ends at the first entry that was written when everything below the
-reader's range was decided. In between a block of entries is skipped if all its transactions begin behind the range. So
-a search takes few reads also where one transaction stayed open while very many others were aborted.
+A reader of committed records needs the aborted transactions that overlap its range. Entries are in the order of their
+markers, so a search starts by bisection. It ends at the first entry that was written when everything below the reader's
+range was decided. In between it skips blocks whose transactions all begin after the range. So a search needs few reads
+even if one transaction stayed open while very many others were aborted.
 
 On disk a header of 24 bytes: the title, and the number of entries if compaction wrote the whole file, else -1. Then
 entries of 40 bytes: producer id, offset of the first record, offset of the marker, last stable offset as of the marker
-(i64 each), checksum of the entry u32, 4 zero bytes. A checksum begins with the file's name, so entries of another file
-do not pass. A growing file is written in chunks; the checkpoint says how many of its entries count. No file is kept
+(i64 each), checksum of the entry u32, 4 zero bytes. A checksum starts with the file's name, so entries of another file
+are invalid. A growing file is written in chunks; the checkpoint records its number of valid entries. No file is kept
 open, and a log without aborted transactions has none.
 """
 
@@ -33,18 +33,18 @@ GROWING = -1  # instead of the number of entries
 UNCHECKED = struct.Struct(">qqqq")  # an entry before its checksum
 ENTRY = struct.Struct(">qqqqI4x")
 BLOCK_ENTRIES = 64  # written, read and skipped together
-UNKNOWN = -1  # of a block that has not been read yet
-UNKNOWN_BLOCKS_MAX = 256  # that one search reads: about 15 ms
+UNKNOWN = -1  # for a block that has not been read yet
+UNKNOWN_BLOCKS_MAX = 256  # read by one search: about 15 ms
 ROWS_PER_WRITE = 1024  # of compaction
 SUFFIX = "aborted"
 
 
 class DamagedIndex(Exception):
-    """The file does not hold what was written. It is rebuilt from the log."""
+    """The file was altered. It is rebuilt from the log."""
 
 
 class NotReady(Exception):
-    """The answer takes long to find. The caller runs `aborted_mending.mending` in turns, then asks again."""
+    """The answer takes long to find. The caller runs `aborted_mending.mending` in steps, then retries."""
 
 
 class AbortedIndex:
@@ -64,23 +64,23 @@ class AbortedIndex:
 
     def __init__(self, disk: Disk, directory: str, base_offset: int) -> None:
         self.path = segment_path(directory, base_offset, SUFFIX)
-        self.written_count = 0  # entries in the file that count
-        self.unwritten: list[AbortedTransaction] = []  # that follow them
+        self.written_count = 0  # valid entries in the file
+        self.unwritten: list[AbortedTransaction] = []  # entries that follow them
         self.synced_count = 0
         self.entry_synced = False  # whether the file's name survives a power cut
-        self.last_offset = -1  # of the newest entry's marker, or above it
+        self.last_offset = -1  # at or above the newest entry's marker
         self._disk = disk
         self._salt = digests.beginning(self.path)
         self._least_first = array("q")  # of each whole block: the lowest first offset, or UNKNOWN
         self._stable = array("q")  # of each whole block: the last stable offset at its end
-        self._running_least = UNKNOWN  # of the last block, which is not whole; known only if all of it was added here
+        self._running_least = UNKNOWN  # of the incomplete last block; known only if all of it was added here
 
     def __len__(self) -> int:
         return self.written_count + len(self.unwritten)
 
     @classmethod
     def listed(cls, disk: Disk, directory: str, base_offset: int, count: int, end_offset: int) -> AbortedIndex:
-        """As a checkpoint says; all markers are below `end_offset`. The file is not looked at before it is needed."""
+        """As listed in a checkpoint; all markers are below `end_offset`. The file is opened when it is needed."""
         index = cls(disk, directory, base_offset)
         index._take(count)
         index.last_offset = end_offset - 1
@@ -112,7 +112,7 @@ class AbortedIndex:
         return index
 
     def _take(self, count: int) -> None:
-        """So many entries are in the file, and synced."""
+        """The file has this many entries, all synced."""
         self.written_count = self.synced_count = count
         self.entry_synced = True
         self._least_first = array("q", [UNKNOWN]) * (count // BLOCK_ENTRIES)
@@ -138,7 +138,7 @@ class AbortedIndex:
         self.last_offset = aborted.last_offset
 
     def write(self) -> None:
-        """Puts all entries into the file. After an error the next call tries it again."""
+        """Writes all entries to the file. After an error the next call retries."""
         if not self.unwritten:
             return
         file = self._disk.open(self.path, create=True)
@@ -169,16 +169,16 @@ class AbortedIndex:
         return b"".join(parts)
 
     def collect(self, first: int, end: int, found: list[AbortedTransaction]) -> bool:
-        """Adds to `found` all that have a record in first..end, `end` excluded. True: later segments have none.
+        """Adds to `found` all with a record in first..end, `end` exclusive. True: later segments have none.
 
-        Raises NotReady if too many blocks are unknown, which is so only if a transaction stayed open beside very many
-        others, and the file was written before the last start.
+        Raises NotReady if too many blocks are unknown. That requires a transaction that stayed open beside very many
+        others, and a file from before the last start.
         """
         if self.last_offset < first:
             return False
         file = self._open()
         at = 0
-        if len(self) > BLOCK_ENTRIES:  # else one read finds them all
+        if len(self) > BLOCK_ENTRIES:  # otherwise one read finds them all
             at = bisect_left(range(len(self)), first, key=lambda at: self._rows(file, at, at + 1)[0].last_offset)
         unknown_count = 0
         while at < len(self):
@@ -205,7 +205,7 @@ class AbortedIndex:
         return False
 
     def reading_blocks(self) -> Iterator[None]:
-        """Makes all blocks known, one at a time. In between, entries may be added and cut off."""
+        """Loads all blocks, one at a time. In between, entries may be added and truncated."""
         block = 0
         while block < len(self._least_first):
             if self._least_first[block] == UNKNOWN:
@@ -223,7 +223,7 @@ class AbortedIndex:
             yield from self._rows(file, at, min(len(self), at + BLOCK_ENTRIES))
 
     def truncate(self, offset: int) -> None:
-        """Drops those whose markers are at or above `offset`."""
+        """Drops entries whose markers are at or above `offset`."""
         if self.last_offset < offset:
             return
         file = self._open()

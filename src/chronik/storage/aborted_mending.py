@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from chronik.storage.log import Log
 
 BATCHES_PER_STEP: Final = 16
-PIECES_PER_BLOCK: Final = 6  # of entries that are read and checked
-CHECKED_BYTES: Final = 64 << 10  # of batches behind a marker, together with it
+PIECES_PER_BLOCK: Final = 6  # per block of entries read and checked
+CHECKED_BYTES: Final = 64 << 10  # batches after a marker that are checked with it
 END: Final = object()
 _base_offset = attrgetter("base_offset")
 
 
 def mending(log: Log) -> Work[None]:
-    """Ends when the log answers at once, or has nothing left to answer from."""
+    """Ends when the log can answer at once, or has nothing left to answer from."""
     aborted = log.aborted
     while log.segments and log.damage is None:
         if not aborted.is_whole:
@@ -48,7 +48,7 @@ def mending(log: Log) -> Work[None]:
 
 
 def _read_blocks(log: Log) -> Work[bool]:
-    """False: an index has changed meanwhile, so that some blocks may not be known."""
+    """False: an index has changed meanwhile, so some blocks may be unknown."""
     for base, index in list(log.aborted.indexes.items()):
         for _ in index.reading_blocks():
             yield PIECES_PER_BLOCK
@@ -58,7 +58,7 @@ def _read_blocks(log: Log) -> Work[bool]:
 
 
 class Rebuild:
-    """The way through a log from its first segment to its end."""
+    """Progress through a log from its first segment to its end."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -97,16 +97,16 @@ class Rebuild:
                     yield
 
     def _following(self, base_offset: int) -> Segment | None:
-        """The first segment behind this offset."""
+        """The first segment after this offset."""
         segments = self._log.segments
         index = bisect_right(segments, base_offset, key=_base_offset)
         return segments[index] if index < len(segments) else None
 
 
 def _batches_from(segment: Segment, at: int, stop: int, end_offset: int) -> Iterator[tuple[int, BatchView | None]]:
-    """Of each batch where it ends, and its header if a producer with an id wrote it; markers whole. `end_offset` is
-    that of the position `stop`. Continues behind damage at the next batch that the index knows: what is there is
-    served, so its transactions count."""
+    """For each batch its end, and its header if a producer with an id wrote it; markers completely. `end_offset` is
+    that of the position `stop`. After damage, continues at the next indexed batch: that part is served, so its
+    transactions count."""
     while at < stop:
         try:
             for position, header in segment.headers(at, stop):
@@ -128,7 +128,7 @@ def _batches_from(segment: Segment, at: int, stop: int, end_offset: int) -> Iter
 
 
 def _check_together(segment: Segment, position: int, header: BatchView, stop: int, end_offset: int) -> None:
-    """Checks a marker with the batches behind it. A single check reads and computes as much as that of many."""
+    """Checks a marker together with the batches after it, because a single check costs as much as that of many."""
     if not segment.is_checked(position, position + header.size_bytes):
-        with suppress(CorruptSegment):  # which may be another one's damage
+        with suppress(CorruptSegment):  # the damage may be in another batch
             segment.read_batches(position, stop, CHECKED_BYTES, offset_end=end_offset, at_least_one=True)

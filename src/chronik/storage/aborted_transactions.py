@@ -1,7 +1,7 @@
-"""The aborted transactions of one log: an index file for each segment that holds markers of some (`aborted_index`).
+"""The aborted transactions of one log: an index file for each segment that holds abort markers (`aborted_index`).
 
-Everything here follows from the log. The checkpoint lists the files and how many entries of each count; recovery adds
-those of the batches behind the checkpoint. If a file is missing or damaged, all of them are made again from the log
+Everything here is derived from the log. The checkpoint lists the files and their numbers of valid entries; recovery
+adds entries from batches after the checkpoint. If a file is missing or damaged, all of them are rebuilt from the log
 (`aborted_mending`).
 """
 
@@ -32,16 +32,16 @@ class AbortedTransactions:
         self._directory = directory
         self.indexes: dict[int, AbortedIndex] = {}  # by base offset of their segments, ascending
         self.last_offset = -1  # of the newest marker, or above it
-        self.is_whole = True  # False: a file is damaged, and all of them have to be made again
-        self.rebuild: Rebuild | None = None  # that is under way
+        self.is_whole = True  # False: a file is damaged, and all of them must be rebuilt
+        self.rebuild: Rebuild | None = None  # the current rebuild
 
     def add(self, base_offset: int, aborted: AbortedTransaction) -> None:
-        """Its marker is in the segment with this base offset. A replay of what is known already changes nothing."""
+        """Its marker is in the segment with this base offset. Replaying a known one has no effect."""
         if self.is_whole and aborted.last_offset > self.last_offset:
             self.put(base_offset, aborted)
 
     def put(self, base_offset: int, aborted: AbortedTransaction) -> None:
-        """As `add`, also while the index is made again."""
+        """Like `add`, also during a rebuild."""
         index = self.indexes.get(base_offset)
         if index is None:
             index = self.indexes[base_offset] = AbortedIndex(self._disk, self._directory, base_offset)
@@ -56,8 +56,8 @@ class AbortedTransactions:
                 return  # they stay in memory, and the next call or checkpoint tries again
 
     def between(self, first: int, end: int, base_offset: int) -> list[AbortedTransaction]:
-        """Those with a record in first..end, `end` excluded, by first offset. `base_offset` is that of the segment
-        that holds `first`: what is in earlier ones ended before it. Raises DamagedIndex, and NotReady if it would take
+        """Those with a record in first..end, `end` exclusive, by first offset. `base_offset` is that of the segment
+        that holds `first`: earlier ones hold only markers before it. Raises DamagedIndex, and NotReady if it would take
         long."""
         if end <= first or self.last_offset < first:
             return []
@@ -78,7 +78,7 @@ class AbortedTransactions:
         return found
 
     def truncate(self, offset: int) -> bool:
-        """Nothing at or above `offset` was written after all. True: a marker was."""
+        """Removes everything at or above `offset`. True: this removed a marker."""
         self.rebuild = None
         if self.last_offset < offset and self.is_whole:
             return False
@@ -94,18 +94,18 @@ class AbortedTransactions:
         return True
 
     def drop(self, base_offset: int) -> None:
-        """The segment is gone, and its files with it."""
+        """The segment was removed, and its files with it."""
         self.indexes.pop(base_offset, None)
 
     def begin(self, base_offset: int) -> None:
-        """A segment begins: a file of that name belongs to an earlier one."""
+        """A segment starts: an existing file of that name belongs to an earlier one."""
         self.drop(base_offset)
         path = segment_path(self._directory, base_offset, SUFFIX)
         if self._disk.exists(path):
             self._disk.remove(path)
 
     def clear(self) -> None:
-        """The log has no segment left, or all of it is read again."""
+        """The log has no segment left, or is read again completely."""
         self.indexes.clear()
         self.last_offset, self.is_whole, self.rebuild = -1, True, None
 
@@ -115,19 +115,19 @@ class AbortedTransactions:
         self.is_whole, self.rebuild = False, None
 
     def begin_rebuild(self, bases: list[int]) -> None:
-        """`bases` are those of all segments. What is added from now on is read from the log by the rebuild."""
+        """`bases` are those of all segments. The rebuild also reads later additions from the log."""
         for base in bases:
             self.begin(base)
         self.indexes.clear()
         self.last_offset, self.is_whole = -1, False
 
     def end_rebuild(self) -> None:
-        """Everything in the log was put here."""
+        """Everything in the log has been added."""
         self.is_whole, self.rebuild = True, None
 
     def restore(self, listed: dict[int, int], bases: list[int], end_offset: int) -> None:
-        """Takes the files as of a checkpoint at `end_offset`. `bases` are those of all segments. What is in a segment
-        behind the checkpoint is not looked at: recovery reads the segment, and adds what it finds."""
+        """Loads the files as of a checkpoint at `end_offset`. `bases` are those of all segments. Entries of segments
+        after the checkpoint are ignored: recovery reads these segments and adds what it finds."""
         for base in bases:
             if count := listed.get(base, 0):
                 self.indexes[base] = AbortedIndex.listed(self._disk, self._directory, base, count, end_offset)
@@ -149,7 +149,7 @@ class AbortedTransactions:
                 self.last_offset = max(self.last_offset, index.last_offset)
 
     def write(self) -> list[tuple[AbortedIndex, int, File]]:
-        """Puts all entries into the files, and returns what a checkpoint has to sync: index, number of entries, file.
+        """Writes all entries to the files, and returns what a checkpoint must sync: index, number of entries, file.
 
         Raises DiskFull, and DamagedIndex."""
         try:
@@ -168,7 +168,7 @@ class AbortedTransactions:
         return {base: index.written_count for base, index in self.indexes.items() if index.written_count}
 
     def replaced(self, old_bases: list[int], base_offset: int, count: int) -> None:
-        """Compaction has put one segment in the place of others, with an index file of `count` entries."""
+        """Compaction has replaced segments by one with an index file of `count` entries."""
         self.rebuild = None
         for base in old_bases:
             self.drop(base)

@@ -1,4 +1,4 @@
-"""What an append is given besides its batches, and the results of an append and of a read."""
+"""The additional inputs of an append, and the results of appends and reads."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from chronik.wire.batches import BatchView
 
-Verify = Callable[[BatchView], None]  # raises why a batch must not be appended
+Verify = Callable[[BatchView], None]  # raises if a batch must not be appended
 
 
 class Appended(NamedTuple):
@@ -18,8 +18,8 @@ class Appended(NamedTuple):
 
 
 class LogRead(NamedTuple):
-    """Whole batches. The first may start before the asked offset, which then lies inside it, as Kafka has it too."""
+    """Whole batches. As in Kafka, the first may start before the requested offset, which is inside it."""
 
-    buffers: list[Any]  # of bytes in memory; or Unread, for who asked for what is to be sent
+    buffers: list[Any]  # bytes in memory; or Unread, if requested for sending
     size_bytes: int
-    next_offset: int  # where to go on; the asked offset if nothing was read
+    next_offset: int  # where to continue; the requested offset if nothing was read

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from chronik.storage.log import Log
 
 TITLE = "chronik checkpoint 1"
+TEXT_BYTES = 3 << 14  # that become text at once; of three bytes four letters are made, without padding
 
 
 class LogPoint(NamedTuple):
@@ -53,7 +54,7 @@ class LogPoint(NamedTuple):
     aborted: dict[int, int] | None = None  # entries by segment in indexes of aborted transactions; None: in `producers`
 
     def require_sound(self) -> None:
-        """Of a point that is taken from a log. One that recovery reads anew has no offset yet."""
+        """Checks a point taken from a log. One that recovery reads again has no offset yet."""
         check(
             0 <= self.start_offset <= self.offset,
             "10 a log does not start behind its end",
@@ -94,9 +95,10 @@ class LogPoint(NamedTuple):
             bases=self.bases,
         )
 
-    def line(self) -> str:
+    def line(self, producers_text: str | None = None) -> str:
+        """`producers_text` is `as_text` of the producers, where that was computed elsewhere."""
         epochs = ",".join([f"{epoch}:{start}" for epoch, start in self.epochs]) or "-"
-        producers = b64encode(self.producers).decode() or "-"
+        producers = as_text(self.producers) if producers_text is None else producers_text
         bases = "-" if self.bases is None else ",".join(map(str, self.bases))
         return (
             f"{self.topic} {self.partition} {self.topic_id.hex()} {self.segment} {self.position} {self.offset} "
@@ -130,6 +132,12 @@ class LogPoint(NamedTuple):
             _number(fields[14:15]),
             _counts(fields[15:16]),
         )
+
+
+def as_text(data: bytes) -> str:
+    """In Base64. Piece by piece, so that other threads get their turn."""
+    pieces = [b64encode(data[at : at + TEXT_BYTES]) for at in range(0, len(data), TEXT_BYTES)]
+    return b"".join(pieces).decode() or "-"
 
 
 def state_of(log: Log) -> tuple[int, int, int, bool]:

@@ -26,7 +26,7 @@ from chronik.storage.manifest_writer import ManifestWriter
 from chronik.storage.recovery import LogKey
 from chronik.storage.reserve import Reserve
 
-CHECKPOINT_BYTES_MIN = 64 << 10  # free on the disk, besides twice the last checkpoint, before another is begun
+CHECKPOINT_BYTES_MIN = 64 << 10  # required free space, in addition to twice the last checkpoint
 
 
 class Checkpointer:
@@ -57,11 +57,11 @@ class Checkpointer:
         self.is_due = True
 
     def holds_state(self, key: LogKey) -> bool:
-        """Whether the log's line is up to date unless the log has changed since."""
+        """Whether the log's line is up to date, unless the log has changed since."""
         return key in self._states
 
     def recovered(self, key: LogKey, point: LogPoint) -> None:
-        """The last checkpoint has this line, or should have."""
+        """The last checkpoint has this line, or should have it."""
         self._lines[key] = point.line()
 
     def forget(self, log: Log) -> None:
@@ -71,15 +71,14 @@ class Checkpointer:
         self._states.pop(key, None)
 
     def compacted(self, log: Log) -> None:
-        """The log's line is written again, though no offset has changed: it lists aborted transactions, some of which
-        compaction has removed."""
+        """The log's line must be rewritten, though no offset has changed: compaction has removed some of the aborted
+        transactions that it lists."""
         self._states.pop((log.topic_id, log.partition), None)
         self.is_due = True
 
     async def write(self, deletions: Deletions) -> None:
         """Syncs every segment, writes the checkpoint, and removes the journals that it covers."""
-        # Checked before anything is done: a journal begun in vain has no preallocated room, in which retention could
-        # write its notes.
+        # Check first: an unnecessary new journal has no preallocated space, in which retention could write its notes.
         needed_bytes = CHECKPOINT_BYTES_MIN + 2 * sum(map(len, self._lines.values()))
         if self._disk.free_bytes(self._directory) < needed_bytes:
             text = f"no space for a checkpoint of {self._directory}, {needed_bytes} bytes: free some disk space"
@@ -94,14 +93,14 @@ class Checkpointer:
             if capture is not None:
                 capture.log.made_durable(capture)
         unnoted = deletions.unnoted()
-        data = checkpoint.encode(number, list(self._lines.values()))
-        await self.run_sync(lambda: self._disk.replace_file(f"{self._directory}/checkpoint", data))
+        lines, path = list(self._lines.values()), f"{self._directory}/checkpoint"
+        await self.run_sync(lambda: self._disk.replace_file(path, checkpoint.encode(number, lines)))
         last = self._manifest.checkpoint
         check(number >= last, "28 checkpoints go forward", number=number, last=last)
         self._manifest.checkpoint = number
         deletions.directory_synced()  # because replacing a file syncs the directory
         check(number <= self._journal.number, "28 a journal that is written to stays", number=number)
-        # Some journals hold records of a log whose own directory is elsewhere, and can be put back.
+        # Some journals hold records of a log whose own directory is missing, and can be restored.
         kept = {each for log in self._logs.values() if log.damage is not None for each in log.needed_journals}
         await self._lane.run(lambda: self._remove_journals(number, kept))
         await deletions.checkpointed(unnoted)
@@ -123,8 +122,8 @@ class Checkpointer:
         lost_logs.look_for_unsynced(log)
         if log.damage is not None:
             await self._sync(Capture.of_unsynced(log))
-        if log.damage is not None and not log.deleted:  # a note about a deleted log would bring it back
-            # Its line stays as it is, so the new journal must repeat all that the older ones say about it.
+        if log.damage is not None and not log.deleted:  # a note about a deleted log would recreate it
+            # Its line stays unchanged, so the new journal must repeat everything the older ones say about it.
             bases = sorted({*log.rolled, *[segment.base_offset for segment in log.segments]})
             first_unlisted = log.checkpointed_segment + 1 if key in self._lines else 0
             rolls = [(RecordKind.ROLL, base, 0, 0) for base in bases if base >= first_unlisted]
@@ -142,7 +141,6 @@ class Checkpointer:
                 await in_slices(mending(log))
                 continue
             log.producers.settle(log.high_watermark)
-            snapshot = (log.end_offset, log.producers.encode())
             segment = log.segments[-1]
             point = LogPoint(
                 log.topic,
@@ -154,23 +152,34 @@ class Checkpointer:
                 log.start_offset,
                 log.compacted_offset,
                 log.epochs.entries(),
-                snapshot[1],
+                b"",
                 log.expected_bases(),
                 log.end_offset if log.config.compacts else log.sparse_offset,  # it may be compacted before the next one
                 digest=segment.digest,
                 aborted=log.aborted.counts(),
             )
             point.require_sound()
+            producers = await in_slices(log.producers.encoding())  # as of now, however long that takes
+            if producers is None:
+                continue
+            text = await self._as_text(producers)
+            if _is_void(log, capture):
+                continue
             await self._sync(capture)
             if log.made_synced(capture):
-                log.snapshot = snapshot
+                log.snapshot = (point.offset, producers)
                 if not log.deleted:
-                    self._lines[key] = point._replace(is_named=log.is_named_durably).line()
+                    self._lines[key] = point._replace(is_named=log.is_named_durably).line(text)
                     if log.generation == generation:
                         self._states[key] = state
                         log.checkpointed_segment = point.segment
                 return capture
         return None
+
+    async def _as_text(self, data: bytes) -> str:
+        if len(data) <= checkpoint.TEXT_BYTES:
+            return checkpoint.as_text(data)
+        return await self._lane.run(lambda: checkpoint.as_text(data))
 
     async def _sync(self, capture: Capture) -> None:
         calls = capture.syncs(self._disk)
@@ -181,3 +190,8 @@ class Checkpointer:
         for name in self._disk.list(self._journal.directory):
             if name.endswith(".journal") and int(name[:20]) < number and int(name[:20]) not in kept:
                 self._disk.remove(f"{self._journal.directory}/{name}")
+
+
+def _is_void(log: Log, capture: Capture) -> bool:
+    """Whether the log was deleted or cut since: its files may not be what was to be synced."""
+    return log.deleted or log.generation != capture.generation

@@ -141,7 +141,7 @@ class _LogChanged(Exception):
 
 
 class _Turns:
-    """Gives the loop or the lane its turn. Whoever comes back from one finds the log as it was, or does not come."""
+    """Yields to the loop or the lane. Raises instead of returning if the log has changed meanwhile."""
 
     def __init__(self, log: Log, lane: Lane, fail: Callable[[OSError], StorageFailed]) -> None:
         self._log = log

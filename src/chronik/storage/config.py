@@ -19,7 +19,7 @@ DECOMPRESSED_BYTES_MAX = 64 << 20  # of one batch, when its records are read her
 class LogConfig:
     segment_bytes: int = of_topic("segment.bytes")
     segment_ms: int = of_topic("segment.ms")
-    retention_ms: int = of_topic("retention.ms")  # -1: for ever
+    retention_ms: int = of_topic("retention.ms")  # -1: forever
     retention_bytes: int = of_topic("retention.bytes")  # -1: without bound
     cleanup_policy: str = ",".join(of_topic("cleanup.policy"))  # "delete", "compact" or "delete,compact", as written
     delete_retention_ms: int = of_topic("delete.retention.ms")
@@ -44,8 +44,8 @@ class LogConfig:
 
 @dataclass(frozen=True, slots=True)
 class LogsConfig:
-    journal_bytes_max: int = 64 << 20  # a longer journal is cut: it bounds both the disk it takes and recovery
-    unsynced_bytes_max: int = 256 << 20  # more appended since the last checkpoint makes a new one, for recovery's sake
+    journal_bytes_max: int = 64 << 20  # bounds the journal's disk space and recovery time
+    unsynced_bytes_max: int = 256 << 20  # more since the last checkpoint triggers a new one, to bound recovery time
     producer_id_expiration_ms: int = of_broker("producer.id.expiration.ms")
     compacts: bool = of_broker("log.cleaner.enable")
     compaction_keys_max: int = 200_000  # keys held at once by a compaction, about 180 bytes each

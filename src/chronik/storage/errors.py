@@ -1,4 +1,4 @@
-"""What storage refuses, and why.
+"""The errors of storage.
 
 StorageError
   OffsetOutOfRange, RecordTooLarge, BatchTooLarge, InvalidRecord        the client's fault
@@ -74,13 +74,13 @@ class InvalidTransactionState(StorageError):
 
 
 class LogFull(StorageError):
-    """No space left, or no file descriptor: nothing was changed. The same call succeeds when there is some again."""
+    """No space left, or no file descriptor: nothing was changed. Retry when there is space or a descriptor."""
 
 
 class CorruptSegment(StorageError):
     """One log does not hold what it should from `offset` on. It is not served from there.
 
-    Where the offset was told by damaged bytes, it may be wrong: `lost_from` is at or before the damage in any case.
+    If damaged bytes supplied the offset, it may be wrong; `lost_from` is always at or before the damage.
     """
 
     def __init__(self, path: str, position: int, offset: int, reason: str, lost_from: int | None = None) -> None:
@@ -100,7 +100,7 @@ class ForeignDirectory(CorruptSegment):
 
 
 class CannotRecover(StorageError):
-    """The node cannot tell what it has acknowledged, so it must not serve as if it knew."""
+    """The node cannot determine what it has acknowledged, so it must not serve."""
 
 
 class DataMissing(CannotRecover):
@@ -138,7 +138,7 @@ class CorruptManifest(CannotRecover):
 
 
 class StorageFailed(StorageError):
-    """A sync failed: the kernel may have dropped bytes that nobody can write again. Only a restart helps."""
+    """A sync failed: the kernel may have dropped data that cannot be written again. Only a restart helps."""
 
     def __init__(self, cause: BaseException) -> None:
         super().__init__(f"the disk failed ({cause}): this node stops; check the disk, then restart it")

@@ -1,14 +1,14 @@
-"""A segment's sparse index: at which byte a batch starts, the largest timestamp before it, and the digest there.
+"""A segment's sparse index: where a batch starts, the largest timestamp before it, and the digest there.
 
 One entry for every `index_interval_bytes` of log, or every batch if batches are larger. For lookups an index only saves
-reading: what it points at is checked against the batch found there, and an index that is missing, short or wrong is
-rebuilt from the log. So it is synced with its segment and not before, and no position ever depends on it.
+reads: results are checked against the batch found there, and a missing, short or wrong index is rebuilt from the log.
+So it is synced together with its segment, and correctness never depends on it.
 
 On disk a header of 24 bytes, then entries of 24 bytes: offset above the segment's base u32, position u32, timestamp
 i64, digest of the batches before it u32, checksum of the entry u32. The index of a sealed segment ends with an entry
-for its end, which has the offset END. Entries are written in chunks; those not yet written are found again by reading
-the log behind the last written one. A digest is believed only if its entry's checksum holds, which begins with the
-segment's name: the entries of another index do not pass.
+for its end, which has the offset END. Entries are written in chunks; missing ones are recreated by reading the log
+after the last written one. A digest is trusted only if its entry's checksum is valid. The checksum starts with the
+segment's name, so entries of another index are invalid.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ from chronik.wire.checksums import crc32c
 HEADER = b"chronik index 2\n".ljust(24, b"\0")
 ENTRY = struct.Struct(">IIqII")
 UNCHECKED = struct.Struct(">IIqI")  # an entry before its checksum
-END = 2**32 - 1  # no batch is so far above the base of its segment
+END = 2**32 - 1  # above every possible relative offset
 CHUNK_ENTRIES = 64  # a write of 1 KiB for every 256 KiB of log or more
 
 
 class IndexEntry(NamedTuple):
-    offset: int  # of the batch at `position`, counted from the segment's base
+    offset: int  # of the batch at `position`, relative to the segment's base
     position: int
     timestamp_before_ms: int  # the largest timestamp of all batches before `position`; -1 if there is none
 
 
 class Index:
-    """`salt` is what the checksums of its entries begin with: a number that no other segment has."""
+    """`salt` is the start of its entries' checksums: a number that is unique to the segment."""
 
     def __init__(self, disk: Disk, path: str, salt: int = 0) -> None:
         self._disk = disk
         self.path = path
         self._salt = salt
         self._offsets = array("I")
-        self.positions = array("I")  # of the batches that have an entry
+        self.positions = array("I")  # positions of the batches with an entry
         self._timestamps = array("q")
         self._digests = array("I")
-        self._taken = 0  # entries that another process wrote: their checksums are looked at when they are used
+        self._taken = 0  # entries from an earlier process: their checksums are verified on use
         self._written = 0
-        self._ends_sealed = False  # the file has an entry for the end, behind `_written` others
+        self._ends_sealed = False  # the file has an entry for the end, after `_written` others
         self.file: File | None = None  # open since the first write or cut
 
     def __len__(self) -> int:
@@ -67,7 +67,7 @@ class Index:
         return self.positions[-1] if self.positions else -1
 
     def known_before(self, position: int) -> KnownDigest | None:
-        """The digest at the last entry at or before `position` that can be believed."""
+        """The digest at the last valid entry at or before `position`."""
         index = bisect_right(self.positions, position)
         while index:
             index -= 1
@@ -76,7 +76,7 @@ class Index:
         return None
 
     def known_after(self, position: int) -> KnownDigest | None:
-        """The digest at the first entry at or behind `position` that can be believed, or at the end if it is sealed."""
+        """The digest at the first valid entry at or after `position`, or at the end if the segment is sealed."""
         for index in range(bisect_left(self.positions, position), len(self.positions)):
             if index >= self._taken or self._holds(index):
                 return KnownDigest(self.positions[index], self._digests[index])
@@ -89,7 +89,7 @@ class Index:
         return found is not None and found[:2] == (self._offsets[index], self.positions[index])
 
     def _read_entry(self, index: int) -> tuple[int, ...] | None:
-        """As the file has it; None if its checksum does not hold, or it cannot be read."""
+        """The entry as in the file; None if its checksum is invalid, or it cannot be read."""
         try:
             if self.file is None:
                 self.file = self._disk.open(self.path)
@@ -109,7 +109,7 @@ class Index:
         self._digests.append(digest)
 
     def before_offset(self, offset: int) -> IndexEntry:
-        """The last entry at or before `offset`, from where a walk finds its batch."""
+        """The last entry at or before `offset`, where the search for its batch starts."""
         if INDEX_UNUSED.is_on and INDEX_UNUSED.fires():
             return IndexEntry(0, 0, -1)
         index = bisect_right(self._offsets, offset) - 1
@@ -120,15 +120,15 @@ class Index:
         return self.entry(index) if index >= 0 else IndexEntry(0, 0, -1)
 
     def before_timestamp(self, timestamp_ms: int) -> IndexEntry:
-        """An entry before which no record is as late as `timestamp_ms`."""
+        """An entry before which all records are earlier than `timestamp_ms`."""
         if TIME_INDEX_UNUSED.is_on and TIME_INDEX_UNUSED.fires():
             return IndexEntry(0, 0, -1)
         index = bisect_left(self._timestamps, timestamp_ms) - 1
         return self.entry(index) if index >= 0 else IndexEntry(0, 0, -1)
 
     def truncate(self, position: int) -> None:
-        """Forgets entries at or behind `position`, in the file too: a batch of another time may come to start at the
-        same byte and offset, and would agree with an entry that came back."""
+        """Drops entries at or after `position`, in the file too: a later batch may start at the same byte and offset,
+        and a stale entry would match it."""
         count = bisect_left(self.positions, position)
         del self._offsets[count:], self.positions[count:], self._timestamps[count:], self._digests[count:]
         self._taken = min(self._taken, count)
@@ -141,7 +141,7 @@ class Index:
         if self._written > count or self._ends_sealed:
             self._cut_file(count)
         elif not count and self.file is None:
-            self._remove_file()  # it may hold what was never loaded
+            self._remove_file()  # it may hold entries that were never loaded
 
     def _cut_file(self, count: int) -> None:
         file, self.file = self.file, None
@@ -151,7 +151,7 @@ class Index:
                 file = self._disk.open(self.path)
             file.truncate(_end_of(count))
         except (DiskFull, OSError):
-            self._remove_file()  # which takes neither space nor a descriptor
+            self._remove_file()  # needs neither space nor a descriptor
         else:
             self._written = count
             self.file = file
@@ -166,8 +166,9 @@ class Index:
         return len(self.positions) - self._written
 
     def write(self) -> None:
-        """Puts what is not yet in the file there. After an error the next call tries it all again."""
-        file, self.file = self.file, None  # if this fails, the file may end in half an entry: it is cut when reopened
+        """Writes missing entries to the file. After an error the next call retries all of them."""
+        # If this fails, the file may end in half an entry, which is truncated when reopened.
+        file, self.file = self.file, None
         start = self._written
         check(
             start <= len(self.positions),
@@ -186,9 +187,9 @@ class Index:
         self.file = file
 
     def write_end(self, position: int, digest: int) -> None:
-        """Of a sealed segment; everything else is written."""
+        """For a sealed segment, after all other entries are written."""
         if self._ends_sealed or self.unwritten or not self._written:
-            return  # there was no room for the others: nobody knows the digest at the end then
+            return  # there was no space for the others: the digest at the end stays unknown
         file, self.file = self.file, None
         if file is None:
             file = self._disk.open(self.path, create=True)
@@ -201,12 +202,12 @@ class Index:
         return data + crc32c(data, self._salt).to_bytes(4, "big")
 
     def load(self, size_bytes: int) -> None:
-        """Takes the file's entries as far as they are in order and point into a log of `size_bytes`; others go."""
+        """Loads the file's entries while they are in order and within a log of `size_bytes`; drops the others."""
         try:
             data = self._disk.read_file(self.path)
-        except OSError:  # missing, or not to be read: as good as empty
+        except OSError:  # missing or unreadable: treated as empty
             data = b""
-        entries = data[len(HEADER) :] if data.startswith(HEADER) else b""  # else it is of another release
+        entries = data[len(HEADER) :] if data.startswith(HEADER) else b""  # otherwise it is from another release
         entries = entries[: len(entries) // ENTRY.size * ENTRY.size]
         self._take(entries)
         if len(self) and self._offsets[-1] == END and self.positions[-1] == size_bytes:
@@ -258,7 +259,7 @@ class Index:
 
 
 def _rises(row: array[int]) -> bool:
-    """Equal neighbours are let through: a wrong entry is found out when it is used, a disordered search is not."""
+    """Accepts equal neighbours: a wrong entry is detected when used, a disordered search is not."""
     return all(map(le, row, row[1:]))
 
 
@@ -267,5 +268,5 @@ def _place(index: int) -> int:
 
 
 def _end_of(count: int) -> int:
-    """Of a file with so many entries. Without any it is empty: a header is written with the first."""
+    """File size for this many entries. Without entries it is empty: the header is written with the first."""
     return _place(count) if count else 0

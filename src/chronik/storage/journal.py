@@ -1,14 +1,14 @@
 """A node's journal: group commit for all its logs. It never reads: recovery does.
 
-Every append is in its segment, in the page cache, before anybody waits here. A round makes all logs that somebody waits
-for durable at once, and one round runs at a time, for everything that arrived during the one before (`commit_delay`):
+Every append is in its segment, in the page cache, before a caller waits here. A round makes all logs with waiters
+durable at once. One round runs at a time, for everything that arrived during the previous one (`commit_delay`):
 - logs with much new data: their segments are synced, so that no byte is written twice;
-- logs with little: their new bytes go into the journal together, which costs one sync for any number of logs. Also for
-  a single log that is the cheaper sync, because the journal is written ahead and a segment grows.
+- logs with little: their new bytes go into the journal together, which costs one sync for any number of logs. Even for
+  a single log this sync is cheaper, because the journal is pre-extended while a segment grows.
 
-Invariants. A round covers exactly what stood in the segments when it started. Notes (truncation, start, deletion) are
-written at once and synced with the next round, whatever it syncs besides, so nothing is acknowledged on top of a note
-that a power cut could take back. After a failed sync nothing is acknowledged any more, and nothing is tried again.
+Invariants. A round covers exactly the content of the segments at its start. Notes (truncation, start, deletion) are
+written immediately and synced with the next round, so nothing is acknowledged on top of a note that a power cut could
+undo. After a failed sync nothing more is acknowledged, and nothing is retried.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from chronik.runtime.buggify import SYNCED_BY_FILE
 from chronik.runtime.errors import DiskFull
 from chronik.runtime.interfaces import Disk, File
 from chronik.runtime.invariants import broken, check
-from chronik.runtime.units import OCTAVES
+from chronik.runtime.units import OCTAVES, US_PER_S
 from chronik.storage.capture import Capture, syncs_of
 from chronik.storage.commit_delay import CommitDelay
 from chronik.storage.errors import CorruptSegment, LogFull, StorageFailed
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from chronik.storage.log import Log
 
 AHEAD_BYTES = 512 << 10  # of zeros behind the end
-US_PER_S = 1_000_000
 
 
 def journal_path(directory: str, number: int) -> str:
@@ -40,10 +39,10 @@ def journal_path(directory: str, number: int) -> str:
 
 
 class Journal:
-    """`failed` is None until a sync fails; `on_failure` hears of it once.
+    """`failed` is None until a sync fails; `on_failure` is called once then.
 
-    `promise` is called with the number of each file that was begun, before anything is written to it, and returns when
-    it is durable that this file must exist.
+    `promise` is called with the number of each new file, before anything is written to it, and returns when it is
+    durable that this file must exist.
     """
 
     def __init__(
@@ -57,7 +56,7 @@ class Journal:
         self.directory = directory
         self.number = number
         self.failed: StorageFailed | None = None
-        self.running: asyncio.Future[None] | None = None  # resolves when the round under way has ended
+        self.running: asyncio.Future[None] | None = None  # resolves when the current round has ended
         self.round_count = 0
         self.sync_count = 0
         self.sync_octaves = [0] * (OCTAVES + 1)  # syncs by duration: slot n counts those below 2**n microseconds
@@ -69,10 +68,10 @@ class Journal:
         self._loop = asyncio.get_running_loop()
         self._lane = disk.lane("journal", is_prompt=True)
         self._file = self._create(number)
-        self._handles: dict[Log, int] = {}  # of the logs declared in this file
+        self._handles: dict[Log, int] = {}  # handles of the logs declared in this file
         self._handle_next = 0
         self._gathering: dict[Log, None] = {}
-        self._gathered: asyncio.Future[None] | None = None  # of the round that is next
+        self._gathered: asyncio.Future[None] | None = None  # for the next round
         self._commit_delay = CommitDelay(self._loop, self._start)
         self._captures: list[Capture] = []
         self._written_bytes = self._file.size_bytes()
@@ -91,11 +90,11 @@ class Journal:
 
     @property
     def is_in_place(self) -> bool:
-        """False if somebody removed or replaced the file that is written to."""
+        """False if the active file was removed or replaced."""
         return self._file.is_in_place()
 
     def when_durable(self, log: Log) -> asyncio.Future[None]:
-        """Resolves when all that `log` holds now is durable; shared by everybody who waits for the same round."""
+        """Resolves when the current content of `log` is durable; shared by all waiters of a round."""
         future = self._gathered
         if future is None:
             future = self._gathered = self._loop.create_future()
@@ -112,11 +111,11 @@ class Journal:
         return future
 
     def note(self, log: Log, kind: RecordKind, segment: int = 0, position: int = 0, offset: int = 0) -> None:
-        """Writes down what recovery could not see in the segments. Durable with the next round, or by `sync_notes`."""
+        """Records what recovery cannot derive from the segments. Durable with the next round, or by `sync_notes`."""
         self.note_all(log, [(kind, segment, position, offset)])
 
     def note_all(self, log: Log, notes: list[tuple[RecordKind, int, int, int]]) -> None:
-        """As `note` for each (kind, segment, position, offset), all or none."""
+        """Like `note` for each (kind, segment, position, offset), all or none."""
         if self.failed is not None:
             raise self.failed
         parts: list[bytes | memoryview] = []
@@ -133,7 +132,7 @@ class Journal:
         self._notes_unsynced = True
 
     def sync_notes(self) -> None:
-        """Blocks until the notes are durable: for the rare change to files that must not get ahead of its note."""
+        """Blocks until the notes are durable: for rare changes to files that must not precede their note."""
         try:
             self._file.sync()
         except OSError as error:
@@ -149,15 +148,15 @@ class Journal:
         self._notes_unsynced = False
 
     def forget(self, log: Log) -> None:
-        """A deleted log: nobody waits for it any more, and a round under way may end without it."""
+        """For a deleted log: it has no more waiters, and a running round may end without it."""
         self._gathering.pop(log, None)
         self._handles.pop(log, None)
 
     async def rotate(self) -> None:
-        """Goes on in a new file; everything written before stays in the files below `number`."""
+        """Continues in a new file; earlier records stay in the files below `number`."""
         if self.failed is not None:
             raise self.failed
-        if self._next_file is None:  # else one is ready, made for somebody who gave up waiting for it
+        if self._next_file is None:  # otherwise one is ready from a caller that gave up
             number = self.number + 1
             try:
                 file = await self._lane.run(lambda: self._create(number))
@@ -185,7 +184,7 @@ class Journal:
         self._file.close()
 
     def fail(self, cause: BaseException) -> StorageFailed:
-        """Ends all acknowledging, and returns what to raise."""
+        """Stops acknowledging, and returns the error to raise."""
         if self.failed is not None:
             return self.failed
         self.failed = StorageFailed(cause)
@@ -193,7 +192,7 @@ class Journal:
         for future in (self.running, self._gathered, switched):
             if future is not None and not future.done():
                 future.set_exception(self.failed)
-                future.exception()  # read here: a round that nobody waits for is no error of its own
+                future.exception()  # read it here: a round without waiters must not log an error
         self.running = self._gathered = None
         self._gathering.clear()
         self._on_failure(self.failed)
@@ -217,7 +216,7 @@ class Journal:
                     self._handle(capture.log, parts)
                 else:
                     self._collect(capture, parts)
-        except (CorruptSegment, LogFull) as error:  # bytes just written cannot be read again: this disk keeps nothing
+        except (CorruptSegment, LogFull) as error:  # bytes just written cannot be read again: the disk is unusable
             self.fail(error)
             return
         if parts:
@@ -225,11 +224,12 @@ class Journal:
             try:
                 self._write(parts)
             except DiskFull:
-                # The segments have their space already, so syncing them is what still works. Declarations are lost,
-                # which a log that was declared in an earlier file survives, and a new one had its note refused.
+                # The segments already have their space, so syncing them still works. Declarations are lost: a log
+                # declared
+                # in an earlier file survives that, and a new one had its note refused.
                 for capture in captures:
                     capture.sync_segments()
-                # Whatever is written of those logs later declares them first.
+                # Later records of those logs declare them first.
                 self._handles = {log: handle for log, handle in self._handles.items() if handle < first_new_handle}
         files: list[File] = []
         directories: list[str] = []
@@ -242,7 +242,7 @@ class Journal:
                 if capture.by_sync:
                     files += capture.files()
                     directories += capture.directories()
-        except (LogFull, OSError) as error:  # nobody would hear of a round that ends here
+        except (LogFull, OSError) as error:  # no caller would get an error raised here
             self.fail(error)
             return
         self.round_count += 1
@@ -255,7 +255,7 @@ class Journal:
         syncing.add_done_callback(self._finished)
 
     def _capture(self, logs: dict[Log, None]) -> list[Capture]:
-        """What each log has now, and who is made durable by syncing its segment."""
+        """The new content of each log, and which logs to make durable by syncing their segments."""
         captures = []
         for log in logs:
             capture = log.capture()
@@ -322,12 +322,12 @@ class Journal:
         self.running = None
         if marks:
             self._mark(marks)
-        future.set_result(None)  # before the next round begins: answers leave first
+        future.set_result(None)  # before the next round starts, so that answers leave first
         if self._gathered is not None:
             self._commit_delay.start_next()
 
     def _mark(self, marks: list[bytes | memoryview]) -> None:
-        """Tells recovery how far synced segments can be trusted. Not synced: it may be lost, never wrong."""
+        """Records how far synced segments are valid. Not synced: it may be lost, but never wrong."""
         try:
             self._write(marks)
         except DiskFull:
@@ -342,7 +342,7 @@ class Journal:
         except OSError as error:
             raise self.fail(error) from error
         finally:
-            self._written_bytes = self._file.size_bytes()  # also of what a full disk took in part
+            self._written_bytes = self._file.size_bytes()  # includes a partial write on a full disk
 
     def _create(self, number: int) -> File:
         file = self._disk.create_ahead(journal_path(self.directory, number), AHEAD_BYTES)
@@ -351,7 +351,7 @@ class Journal:
         return file
 
     def _switch_file(self) -> None:
-        """Between rounds only. Notes in the old file are synced with it before anything new is acknowledged."""
+        """Only between rounds. Syncs notes in the old file with it before anything new is acknowledged."""
         if self._next_file is None:
             return
         if self._notes_unsynced:

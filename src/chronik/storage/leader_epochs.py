@@ -30,10 +30,10 @@ class LeaderEpochs:
         return list(zip(self._epochs, self._starts, strict=True))
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """The batch at `start_offset` was written in `epoch`. Not later than what is known: nothing to learn."""
+        """The batch at `start_offset` was written in `epoch`. No effect unless it is later than the known epochs."""
         if epoch <= self.latest:
             return
-        while self._starts and self._starts[-1] >= start_offset:  # an epoch that wrote nothing
+        while self._starts and self._starts[-1] >= start_offset:  # an epoch without records
             self._starts.pop()
             self._epochs.pop()
         if self._epochs and self._epochs[-1] >= epoch:
@@ -48,18 +48,18 @@ class LeaderEpochs:
         return self._epochs[index] if index >= 0 else -1
 
     def end_of(self, epoch: int, log_end_offset: int) -> EpochEnd:
-        """The largest epoch not above the asked one, and where it ends: what OffsetForLeaderEpoch answers."""
+        """The largest epoch not above the requested one, and its end, as returned by OffsetForLeaderEpoch."""
         if epoch < 0 or not self._epochs or epoch > self.latest:
             return EpochEnd(-1, -1)
         if epoch == self.latest:
             return EpochEnd(epoch, log_end_offset)
         index = bisect_right(self._epochs, epoch)
-        if index == 0:  # older than everything kept: the follower may hold nothing of it that we know
+        if index == 0:  # older than all entries: nothing is known about this epoch
             return EpochEnd(epoch, self._starts[0])
         return EpochEnd(self._epochs[index - 1], self._starts[index])
 
     def truncate_end(self, offset: int) -> None:
-        """Forgets epochs that start at or after `offset`: their records are gone."""
+        """Drops epochs that start at or after `offset`: their records are gone."""
         while self._starts and self._starts[-1] >= offset:
             self._starts.pop()
             self._epochs.pop()

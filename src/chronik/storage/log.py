@@ -1,10 +1,10 @@
-"""One partition's log: append, roll, truncate. It learns from the journal what is durable. Reads are in `log_reads`.
+"""One partition's log: append, roll, truncate. The journal reports what is durable. Reads are in `log_reads`.
 
-Everything here runs on the event loop, in sections without await, so offsets are assigned in the order of the calls and
-no reader ever sees half an append. A log never waits: `when_durable` returns a future, nothing else is asynchronous.
+Everything runs on the event loop, in sections without await, so offsets are assigned in the order of the calls and no
+reader ever sees half an append. A log never waits: `when_durable` returns a future, nothing else is asynchronous.
 
-Offsets: start_offset <= durable_offset <= end_offset. Nothing is on disk before the first append, so that thousands of
-new partitions cost nothing. `high_watermark` is the replica's; here it only bounds what retention and compaction touch.
+Offsets: start_offset <= durable_offset <= end_offset. Nothing is on disk before the first append, so thousands of new
+partitions cost nothing. The replica owns `high_watermark`; here it only limits retention and compaction.
 """
 
 from __future__ import annotations
@@ -44,12 +44,30 @@ from chronik.wire.batches import (
     validate_replicated,
 )
 
-JOINED_BYTES_MAX = 4096  # up to here one copy is cheaper than a system call with several buffers
+JOINED_BYTES_MAX = 4096  # up to this size one copy is cheaper than a system call with several buffers
 _new = tuple.__new__
+_stamp = STAMP.pack
 _base_offset = attrgetter("base_offset")
 
 
 class Log(ReadableLog):
+    __slots__ = (
+        "_durable_offset",
+        "_round_offset",
+        "checkpointed_segment",
+        "drops_first",
+        "durable_mark",
+        "high_watermark",
+        "is_noted",
+        "is_read",
+        "needed_journals",
+        "on_durable",
+        "prepared_cut",
+        "producers",
+        "rolled",
+        "snapshot",
+    )
+
     def __init__(
         self,
         disk: Disk,
@@ -64,17 +82,18 @@ class Log(ReadableLog):
         self.high_watermark = 0
         self.producers = ProducerState()
         self.snapshot: tuple[int, bytes] = (0, b"")  # (offset, producers as of it), from where truncation replays
-        self.prepared_cut: PreparedCut | None = None  # found out for a truncation that is to come
+        self.prepared_cut: PreparedCut | None = None  # computed in advance for a planned truncation
         self.on_durable: Callable[[], None] | None = None  # called whenever durable_offset has advanced
         self.is_read = True  # by consumers and followers: what is synced stays in memory while the kernel has room
         self.is_noted = False  # the journal mentions this log, or did
         self.drops_first = False  # a log of this id was deleted without room to note it: the journal notes that first
         self.checkpointed_segment = 0  # compaction stays below it: recovery puts no journaled bytes there
         self.durable_mark = (0, 0, 0)  # segment, position and offset, as recovery found them: for damaged logs
-        self.needed_journals: frozenset[int] = frozenset()  # they hold bytes that recovery could not put into segments
+        # Journals with bytes that recovery could not put into segments.
+        self.needed_journals: frozenset[int] = frozenset()
         self.rolled: set[int] = set()  # base offsets of segments that recovery knows only from the journal
         self._durable_offset = 0
-        self._round_offset = 0  # what the running round makes durable
+        self._round_offset = 0  # durable after the running round
 
     @property
     def durable_offset(self) -> int:
@@ -86,7 +105,6 @@ class Log(ReadableLog):
     def append(
         self,
         batches: list[BatchView],
-        *,
         leader_epoch: int,
         now_ms: int,
         verify: Verify | None = None,
@@ -94,10 +112,10 @@ class Log(ReadableLog):
         guard: Guard | None = None,
         transaction_version: int = 0,
     ) -> Appended:
-        """Assigns offsets and writes, or raises and changes nothing. Returns the first offsets for a duplicate.
+        """Assigns offsets and writes, or raises and changes nothing. For a duplicate returns the first offsets.
 
-        The caller has checked the batches. `verify` is what remains to be checked after their sequence numbers.
-        `guard` is what `producers.guard_for` returned, and `transaction_version` that of a marker's transaction.
+        The caller has checked the batches. `verify` is the check to run after the sequence numbers. `guard` is the
+        result of `producers.guard_for`, and `transaction_version` that of a marker's transaction.
         """
         if self._journal.failed is not None or self.damage is not None:
             raise self._journal.failed or self.damage or StorageError
@@ -105,10 +123,11 @@ class Log(ReadableLog):
         stamps_time = config.message_timestamp_type == "LogAppendTime"
         offset = first_offset = self.end_offset
         buffers: list[Buffer] = []
-        stamps: list[tuple[Buffer, int]] = []  # of each batch, and its CRC
+        placed = []  # each batch, where it stands behind the position of the first, and what its segment notes of it
         size_bytes = 0
         for batch in batches:
-            if batch.producer_id != NO_PRODUCER_ID:
+            _, length_bytes, _, _, crc, _, last_offset_delta, _, timestamp_ms, producer_id, _, _, _, data = batch
+            if producer_id != NO_PRODUCER_ID:
                 if len(batches) > 1:
                     raise InvalidRecord("an idempotent producer sends one batch for a partition in one request")
                 written = self.producers.check_batch(batch, origin, guard, transaction_version)
@@ -118,19 +137,21 @@ class Log(ReadableLog):
                     return Appended(written.first_offset, written.last_offset, written.timestamp_ms, True)
             if verify is not None:
                 verify(batch)
+            stamp: Buffer
             if stamps_time:
-                data = bytearray(batch.data)
-                patch(data, 0, offset, leader_epoch)
-                patch_append_time(data, 0, now_ms)
-                buffers.append(data)
-                stamps.append((data[:STAMP_BYTES], crc_of(data)))
+                timestamp_ms, stamped = now_ms, bytearray(data)
+                patch(stamped, 0, offset, leader_epoch)
+                patch_append_time(stamped, 0, now_ms)
+                buffers.append(stamped)
+                stamp, crc = stamped[:STAMP_BYTES], crc_of(stamped)
             else:
-                stamp: Buffer = STAMP.pack(offset, batch.length_bytes, leader_epoch)
-                buffers += (stamp, batch.data[STAMP_BYTES:])
-                stamps.append((stamp, batch.crc))
-            size_bytes += batch.length_bytes + LENGTH_COVERS_FROM
-            offset += batch.last_offset_delta + 1
-        segment = self._room_for(size_bytes, offset, now_ms if stamps_time else batches[0].max_timestamp)
+                stamp = _stamp(offset, length_bytes, leader_epoch)
+                buffers += (stamp, data[STAMP_BYTES:])
+            size_bytes += length_bytes + LENGTH_COVERS_FROM
+            next_offset = offset + last_offset_delta + 1
+            placed.append((batch, producer_id, offset, next_offset, size_bytes, timestamp_ms, stamp, crc))
+            offset = next_offset
+        segment = self._room_for(size_bytes, offset, placed[0][5])
         if size_bytes < JOINED_BYTES_MAX:
             buffers = [b"".join(buffers)]
         if leader_epoch < self.epochs.latest:
@@ -139,19 +160,18 @@ class Log(ReadableLog):
         if leader_epoch != self.epochs.latest:
             self.epochs.assign(leader_epoch, first_offset)
         self.end_offset = offset
-        offset = first_offset
-        for batch, (stamp, crc) in zip(batches, stamps, strict=True):
-            next_offset, end = offset + batch.last_offset_delta + 1, position + batch.length_bytes + LENGTH_COVERS_FROM
-            timestamp_ms = now_ms if stamps_time else batch.max_timestamp
-            if batch.producer_id != NO_PRODUCER_ID:
+        interval_bytes, start = config.index_interval_bytes, position
+        for batch, producer_id, offset, next_offset, behind_bytes, timestamp_ms, stamp, crc in placed:
+            if producer_id != NO_PRODUCER_ID:
                 aborted = self.producers.note_batch(batch, offset, timestamp_ms)
                 if aborted is not None:
                     self.aborted.add(segment.base_offset, aborted)
-            segment.note(offset, next_offset, position, end, timestamp_ms, config.index_interval_bytes, stamp, crc)
-            position, offset = end, next_offset
-        if offset != self.end_offset or position != segment.size_bytes:
-            broken("8 offsets and positions of an append join", log=self, offset=offset, position=position)
-        return _new(Appended, (first_offset, offset - 1, now_ms if stamps_time else -1, False))
+            end = start + behind_bytes
+            segment.note(offset, next_offset, position, end, timestamp_ms, interval_bytes, stamp, crc)
+            position = end
+        if next_offset != self.end_offset or position != segment.size_bytes:
+            broken("8 offsets and positions of an append join", log=self, offset=next_offset, position=position)
+        return _new(Appended, (first_offset, next_offset - 1, now_ms if stamps_time else -1, False))
 
     def append_fetched(self, buffer: memoryview, leader_epoch: int = EPOCH_MAX) -> None:
         """A follower's append: offsets and epochs are the leader's. An incomplete batch at the end is ignored."""
@@ -165,7 +185,7 @@ class Log(ReadableLog):
         segment = self._room_for(size_bytes, next_offset, batches[0].max_timestamp)
         self._note_gaps(segment, batches)
         whole = buffer[:size_bytes]
-        # Bytes of a few small batches go to the journal as they are, without being read again from the file.
+        # Copies of a few small batches go to the journal directly, without reading them from the file again.
         position = self._write(segment, [bytes(whole) if size_bytes < JOINED_BYTES_MAX else whole], size_bytes)
         self.end_offset = next_offset
         for batch in batches:
@@ -175,7 +195,8 @@ class Log(ReadableLog):
             broken("9 a follower writes what its leader has", log=self, position=position, size=segment.size_bytes)
 
     def _note_gaps(self, segment: Segment, batches: list[BatchView]) -> None:
-        """Notes where the leader's log was compacted. Recovery accepts no other: no checksum covers base offsets."""
+        """Notes gaps of the leader's compaction. Recovery accepts no others, because no checksum covers base
+        offsets."""
         position, expected = segment.size_bytes, self.end_offset
         gaps: list[tuple[RecordKind, int, int, int]] = []
         for batch in batches:
@@ -199,9 +220,10 @@ class Log(ReadableLog):
 
     def _room_for(self, size_bytes: int, next_offset: int, timestamp_ms: int) -> Segment:
         """The segment to write to; a new one when the current one is full or old enough."""
-        if not self.segments:
+        segments = self.segments
+        if not segments:
             return self._add_segment(self.end_offset)
-        segment = self.segments[-1]
+        segment = segments[-1]
         if segment.size_bytes and (
             not segment.has_room(size_bytes, self.config.segment_bytes)
             or next_offset - segment.base_offset > OFFSET_SPAN_MAX
@@ -211,7 +233,7 @@ class Log(ReadableLog):
         return segment
 
     def roll(self) -> Segment:
-        """Starts a new segment at the end. If there is no space for it, the log stays as it was."""
+        """Starts a new segment at the end. Without space for it, the log is unchanged."""
         self.segments[-1].seal()
         return self._add_segment(self.end_offset)
 
@@ -220,8 +242,8 @@ class Log(ReadableLog):
         try:
             self._journal.note(self, RecordKind.ROLL, base_offset)
         except LogFull:
-            # Not behind the file, which may find no room either: a segment noted and not begun would end the one
-            # before it, which goes on.
+            # Do not keep the segment without its file: a noted segment without a file would end the one before it,
+            # which continues to be used.
             self._remove(segment)
             raise
         self.segments.append(segment)
@@ -232,7 +254,7 @@ class Log(ReadableLog):
             return segment.write(buffers, size_bytes)
         except DiskFull as error:
             raise LogFull(f"no space for {size_bytes} bytes in {segment.path}: free some disk space") from error
-        except FileNotFoundError as error:  # removed while it was closed
+        except FileNotFoundError as error:  # it was removed while closed
             lost = CorruptSegment(segment.path, 0, segment.base_offset, f"it cannot be opened: {error}")
             self.met_damage(lost)
             raise lost from error
@@ -242,10 +264,10 @@ class Log(ReadableLog):
     # Durability.
 
     def when_durable(self, offset: int) -> asyncio.Future[None] | None:
-        """None if everything below `offset` is durable already; else what resolves when it is, shared by all waiters.
+        """None if everything below `offset` is durable; else a future for that, shared by all waiters.
 
-        It fails with StorageFailed if a sync failed. A log may be truncated while somebody waits: what counts in the
-        end is `durable_offset`.
+        It fails with StorageFailed if a sync failed. The log may be truncated meanwhile, so check `durable_offset`
+        afterwards.
         """
         if offset <= self._durable_offset or self.config.durability == "os":
             return None
@@ -259,7 +281,7 @@ class Log(ReadableLog):
         return Capture.of_undurable(self)
 
     def made_durable(self, capture: Capture) -> bool:
-        """False if the log was truncated since the capture, which is void then."""
+        """False if the log was truncated since the capture, which makes it void."""
         if capture.generation != self.generation:
             return False
         for segment, _, end in capture.pieces:
@@ -275,7 +297,7 @@ class Log(ReadableLog):
         return True
 
     def made_synced(self, capture: Capture) -> bool:
-        """As `made_durable`, for the segments alone: they may need a note in the journal that is not synced yet."""
+        """Like `made_durable`, for the segments alone: they may need a note in the journal that is not synced yet."""
         self.is_named_durably |= capture.names
         if capture.generation != self.generation:
             return False
@@ -291,12 +313,12 @@ class Log(ReadableLog):
     # Transactions.
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """Where readers of committed records stop: never before the log's start."""
+        """The end for readers of committed records: never before the log's start."""
         return max(self.producers.last_stable_offset(high_watermark), min(self.start_offset, high_watermark))
 
     def aborted_transactions(self, first_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """Those with a record in first..end, `end_offset` excluded, by first offset: what a reader of committed records
-        needs to know. Raises NotReady if that is not known at once (`aborted_mending`)."""
+        """Aborted transactions with a record in first..end, `end` exclusive, by first offset, for readers of committed
+        records. Raises NotReady if they are not known immediately (`aborted_mending`)."""
         if not self.segments:
             return []
         if not self.aborted.is_whole:
@@ -311,14 +333,14 @@ class Log(ReadableLog):
     # Truncation.
 
     def preparing_cut(self, offset: int) -> Work[None] | None:
-        """What to do in turns before `truncate_to(offset)`, which would hold the loop for long otherwise. None:
-        nothing, it may be cut now."""
+        """Work to run in steps before `truncate_to(offset)`, which would otherwise block the loop for long. None: no
+        work is needed."""
         if offset >= self.end_offset or offset < self.start_offset or not self.segments:
             return None
         return preparing_cut(self, self._cut_at(offset)[2])
 
     def _cut_at(self, offset: int) -> tuple[int, int, int]:
-        """Where a cut at `offset` is: index of the segment, position in it, and the offset of the batch there."""
+        """The place of a cut at `offset`: index of the segment, position in it, and the offset of the batch there."""
         index = self.index_at(offset)
         segment = self.segments[index]
         position = segment.position_of(offset)
@@ -326,9 +348,9 @@ class Log(ReadableLog):
         return index, position, offset if header is None else min(offset, header[1].base_offset)
 
     def truncate_to(self, offset: int) -> None:
-        """Drops every batch with records at or above `offset`, also the records below `offset` in such a batch.
+        """Drops every batch with records at or above `offset`, including such a batch's records below `offset`.
 
-        Epochs in which nothing was written are forgotten in any case: a follower does not have them.
+        Also drops epochs without records, because a follower does not have them.
         """
         if offset >= self.end_offset:
             self.epochs.truncate_end(self.end_offset)
@@ -339,7 +361,7 @@ class Log(ReadableLog):
         index, position, offset = self._cut_at(offset)
         segment = self.segments[index]
         segment.make_ready_to_cut()
-        # First the note: a file found shorter than the journal says would count as damaged.
+        # The note comes first: a file that is shorter than the journal says would count as damaged.
         self._journal.note(self, RecordKind.TRUNCATE, segment.base_offset, position, offset)
         self._journal.sync_notes()
         self._drop_segments(index + 1, len(self.segments))
@@ -413,7 +435,7 @@ class Log(ReadableLog):
         check_log(self)
 
     def adopt(self, segments: list[Segment], durable_offset: int) -> None:
-        """Recovery hands over what it found."""
+        """Recovery passes on the segments that it found."""
         self.segments = segments
         self._durable_offset = durable_offset
         self._watch(segments)

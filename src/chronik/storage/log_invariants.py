@@ -1,7 +1,7 @@
-"""What holds between a log's offsets, marks and segments whenever it was cut, adopted or changed as a whole.
+"""Invariants between a log's offsets, marks and segments, checked after truncation, adoption or replacement.
 
-Appends and reads do not come here: they check what they touch. Reads nothing from disk and changes nothing. A damaged
-log keeps its offsets without the files, so of it only the offsets are checked.
+Not used by appends and reads, which check what they touch. Reads nothing from disk and changes nothing. A damaged log
+keeps its offsets without the files, so only its offsets are checked.
 """
 
 from __future__ import annotations

@@ -16,6 +16,8 @@ _new = tuple.__new__
 
 
 class ReadableLog(LogSegments):
+    __slots__ = ()
+
     def read(
         self, offset: int, *, bytes_max: int, offset_limit: int, at_least_one: bool = True, to_send: bool = False
     ) -> LogRead:

@@ -28,6 +28,32 @@ _base_offset = attrgetter("base_offset")
 
 
 class LogSegments:
+    __slots__ = (
+        "_disk",
+        "_journal",
+        "aborted",
+        "compacted_offset",
+        "config",
+        "damage",
+        "deleted",
+        "directory",
+        "directory_durably",
+        "end_offset",
+        "epochs",
+        "generation",
+        "has_directory",
+        "is_named_durably",
+        "on_lost",
+        "on_open",
+        "partition",
+        "rot",
+        "segments",
+        "sparse_offset",
+        "start_offset",
+        "topic",
+        "topic_id",
+    )
+
     def __init__(
         self,
         disk: Disk,
@@ -45,9 +71,9 @@ class LogSegments:
         self.config = config
         self.start_offset = 0
         self.end_offset = 0
-        self.compacted_offset = 0  # compaction has seen every record below it
+        self.compacted_offset = 0  # compaction has processed every record below it
         self.sparse_offset = 0  # below it offsets may be missing: compacted here, or by the leader it was fetched from
-        self.generation = 0  # counts truncations: what was captured before one is void
+        self.generation = 0  # counts truncations: captures from before one are void
         self.epochs = LeaderEpochs()
         self.aborted = AbortedTransactions(disk, self.directory)
         self.segments: list[Segment] = []  # by base offset; the last one is written to
@@ -58,7 +84,7 @@ class LogSegments:
         self.on_open: Callable[[Segment], None] | None = None  # called before one of its files is opened
         self.has_directory = False  # also if it has no files
         self.is_named_durably = False  # its directory says whose it is, also after a power cut
-        self.directory_durably = False  # a deleted log had this directory: its removal must not come undone later
+        self.directory_durably = False  # a deleted log had this directory: its removal must stay durable
         self._disk = disk
         self._journal = journal
 
@@ -149,8 +175,8 @@ class LogSegments:
         del self.segments[first:end]
 
     def sync_cut(self, segment: Segment) -> None:
-        """Blocks until a truncation is durable. Otherwise a power cut could mix bytes from before and after it into a
-        log that no leader ever had, and its epochs would not show that."""
+        """Blocks until a truncation is durable. Otherwise a power cut could mix bytes from before and after it, and
+        epochs would not reveal it."""
         try:
             for file in segment.files():
                 file.sync()
@@ -165,7 +191,7 @@ class LogSegments:
                 self.on_open(segment)
 
     def let_go(self) -> None:
-        """The log was deleted. Files that a lane still works on stay open until it is done."""
+        """The log was deleted. A lane that still works on its files keeps them open."""
         self.deleted = True
         self.segments = []
 

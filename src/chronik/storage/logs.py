@@ -5,9 +5,9 @@
     DIRECTORY/TOPIC-PARTITION.TIME.stray              directories that belong to no known log (`strays`)
     DIRECTORY/..._PARTITION_JOURNAL_POSITION-delete   directories that wait for their removal (`deletions`)
 
-The checkpoint and the journals together say which logs exist. The manifest says which of these files must exist: a
+The checkpoint and the journals together define which logs exist. The manifest lists which of these files must exist: a
 directory that lacks one is not opened. A partition's directory appears with its first append. Maintenance runs in steps
-on the loop and waits for disks on a lane of its own, so group commit never waits for it.
+on the loop and waits for disks on its own lane, so group commit never waits for it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ logger = logging.getLogger("chronik.storage")
 
 
 class Logs:
-    """`failed` is set when a sync failed: from then on nothing is acknowledged, and the node must stop."""
+    """`failed` is set when a sync failed: nothing is acknowledged after that, and the node must stop."""
 
     def __init__(
         self,
@@ -80,8 +80,8 @@ class Logs:
         is_used: bool = False,
         now_ms: int = 0,
     ) -> Logs:
-        """`now_ms` is the wall time, from which strays are kept. `is_used` says that a release that writes a manifest
-        has kept logs here before, so there must be one.
+        """`now_ms` is the wall time, from which strays are kept. `is_used` says that a release with manifests has kept
+        logs here before, so there must be one.
 
         Raises CannotRecover, and changes nothing, when a file that says what was acknowledged is missing or damaged.
         """
@@ -123,8 +123,8 @@ class Logs:
             n: (journal_path(journals, n), disk.read_file(journal_path(journals, n))) for n in numbers if n >= oldest
         }
         for path, data in contents.values():
-            # What is read here counts as durable. The last round may be only in the page cache: after kill -9, or
-            # because its sync failed.
+            # Data read here counts as durable, so sync it. The last round may be only in the page cache: after kill -9,
+            # or because its sync failed.
             file = disk.open(path)
             file.write_again(0, len(data))
             file.sync()
@@ -166,14 +166,14 @@ class Logs:
                 continue
             found = partition_metadata.read(self._disk, f"{self.directory}/{name}")
             if name in deleted and (found is None or found.topic_id == deleted[name]):
-                # The renaming did not reach the disk, and nothing of a later log in its place was ever durable.
+                # The renaming did not reach the disk, and no later log in its place had durable data.
                 self._disk.remove_tree(f"{self.directory}/{name}")
             elif not holds_records(self._disk, f"{self.directory}/{name}"):
                 self._disk.remove_tree(f"{self.directory}/{name}")
             else:
                 why = "is in no journal, so this node has acknowledged nothing of it, or somebody put it there"
                 self._deletions.set_directory_aside(name, why, now_ms)
-        # Renamings and removals by this process and the last one must not come undone under the next log of that name.
+        # Renamings and removals by this and the last process must stay durable before a new log gets such a name.
         self._disk.sync_directory(self.directory)
 
     @property
@@ -223,9 +223,9 @@ class Logs:
         lost_logs.cut(log, self._disk)
 
     def look_for_vanished(self) -> Iterator[None]:
-        """Finds files that were removed, replaced or cut while this process writes to them: the writes would be lost.
+        """Finds files that were removed, replaced or truncated while this process writes to them, losing the writes.
 
-        A generator, so that the loop gets its turn between logs. If the journal is gone, nothing can be acknowledged
+        A generator, so that the loop runs between logs. If the journal is gone, nothing can be acknowledged
         and the node fails. A log whose segment is gone is lost.
         """
         if self._journal.failed is None and not self._journal.is_in_place:

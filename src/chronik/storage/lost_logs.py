@@ -1,5 +1,4 @@
-"""Logs that lack records they acknowledged: what is known about them, and how they are cut before they are copied
-again.
+"""Logs that lack records they acknowledged: what is known about them, and truncating them before they are copied again.
 
 Nothing here decides that records may be dropped. The caller of `cut` must know that another replica has them, and that
 the cluster does not rely on this one.
@@ -19,17 +18,17 @@ logger = logging.getLogger("chronik.storage")
 
 
 def files_vanished(log: Log) -> None:
-    """The file that is written to is not in place any more, and others may be gone with it: nothing is appended.
+    """The active file is no longer in place, and others may be gone with it: appends are refused.
 
-    Other segments are served as far as they can be read, and every byte of them is checked: for the last copy of a
-    partition they are all there is. Another replica sends all of it again, since nobody knows what was done here.
+    Other segments are served if they can be read, and every byte is verified: for the last copy of a partition they are
+    all there is. Another replica sends everything again, since the extent of the change is unknown.
     """
     last = log.segments[-1]
     reason = "the file was removed, replaced or cut while this node writes to it"
     log.damage = CorruptSegment(last.path, 0, max(last.base_offset, log.start_offset), reason, log.start_offset)
     logger.error("%s", log.damage)
     for segment in log.segments[:-1]:
-        segment.let_go_of_files()  # those that are open may be gone too
+        segment.let_go_of_files()  # open ones may be gone too
         segment.doubt()
     log.durable_mark = (last.base_offset, last.durable_bytes, log.durable_offset)
     if log.on_lost is not None:
@@ -37,9 +36,9 @@ def files_vanished(log: Log) -> None:
 
 
 def look_for_unsynced(log: Log) -> None:
-    """Finds segments that are to be synced and are gone. What they held is damage; nothing is left to sync of them.
+    """Finds unsynced segments that are gone. Their content counts as damage, and they no longer need a sync.
 
-    Raises LogFull if there is no file descriptor to look with.
+    Raises LogFull if no file descriptor is available for the check.
     """
     for segment in log.segments:
         if segment.is_synced or segment.is_there():
@@ -55,7 +54,7 @@ def look_for_unsynced(log: Log) -> None:
 
 
 def compare_epochs(log: Log, leader_epoch: int) -> None:
-    """No batch is of a later leader epoch than its partition. One that is has a wrong bit, which no checksum covers."""
+    """Detects a batch with a later leader epoch than its partition's: a bit is wrong, which no checksum covers."""
     if log.epochs.latest <= leader_epoch or log.lost is not None:
         return
     offset = next(start for epoch, start in log.epochs.entries() if epoch > leader_epoch)
@@ -63,15 +62,15 @@ def compare_epochs(log: Log, leader_epoch: int) -> None:
         return  # an epoch in which nothing was written
     segment = [each for each in log.segments if each.base_offset <= offset][-1]
     reason = f"a batch is of leader epoch {log.epochs.latest}, the partition is in epoch {leader_epoch}"
-    with contextlib.suppress(CorruptSegment):  # its log knows
+    with contextlib.suppress(CorruptSegment):  # already recorded by its log
         log.met_damage(CorruptSegment(segment.path, segment.position_of(offset), offset, reason))
 
 
 def cut(log: Log, disk: Disk) -> None:
-    """Drops what is damaged and all behind it, to be fetched again.
+    """Drops the damage and everything after it, to be fetched again.
 
-    What lies before stays, unless more damage turns up in it. Raises LogFull, having changed nothing that matters, when
-    there is no room to write down what is dropped.
+    The records before stay, unless more damage is found in them. Raises LogFull, with nothing relevant changed, if
+    there is no space to record the truncation.
     """
     lost = log.lost
     if lost is None:

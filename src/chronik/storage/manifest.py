@@ -49,10 +49,10 @@ class Manifest(NamedTuple):
 
 
 def is_outdated(promised: Manifest, *, checkpoint: int | None, written: Collection[int]) -> bool:
-    """Whether a release wrote here since that keeps no manifest: an operator went back to it for a while.
+    """Whether a release without a manifest wrote here later: an operator downgraded for a while.
 
-    `written` are the numbers of the journals that something was written to. A release with a manifest names a journal
-    before it writes to it, and before a checkpoint names it.
+    `written` are the numbers of the journals with content. A release with a manifest names a journal before it writes
+    to it, and before a checkpoint names it.
     """
     return max([checkpoint or 0, *written]) > promised.journal
 

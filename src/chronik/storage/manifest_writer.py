@@ -1,6 +1,6 @@
-"""Writes the manifest when a journal is begun, before anything is written to that journal.
+"""Writes the manifest when a journal is created, before anything is written to that journal.
 
-It runs on whichever thread begins the journal.
+It runs on the thread that creates the journal.
 """
 
 from __future__ import annotations

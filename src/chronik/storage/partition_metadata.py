@@ -1,12 +1,12 @@
-"""Which partition a directory belongs to: Kafka's `partition.metadata`, with the partition's name added.
+"""The partition that a directory belongs to: Kafka's `partition.metadata`, with the partition's name added.
 
     version: 0
     topic_id: FPmgTsZ5TL2MyyLTNBqYEQ
     topic: orders
     partition: 3
 
-A directory whose file names another partition was exchanged or copied. A directory without a whole file is older than
-this file, or lost power before the file was durable: the file is written again.
+A directory whose file names another partition was exchanged or copied. A directory without a complete file is older
+than this file format, or lost power before the file was durable: the file is written again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class PartitionName(NamedTuple):
 
 
 def decode(data: bytes) -> PartitionName | None:
-    """None if the file is not whole."""
+    """None if the file is incomplete."""
     fields = dict([line.partition(": ")[::2] for line in data.decode("utf-8", "replace").splitlines()])
     try:
         name = PartitionName(fields["topic"], urlsafe_b64decode(fields["topic_id"] + "=="), int(fields["partition"]))
@@ -51,7 +51,7 @@ def read(disk: Disk, directory: str) -> PartitionName | None:
 
 
 def write(disk: Disk, directory: str, name: PartitionName) -> File:
-    """Unless it is there. Until the returned file is synced, a power cut may leave the directory without it."""
+    """Writes it if it is missing. Until the returned file is synced, a power cut may remove it."""
     file = disk.open(f"{directory}/{FILE}", create=True)
     if bytes(file.read(0, FILE_BYTES_MAX)) != name.encode():
         file.truncate(0)

@@ -1,20 +1,22 @@
-"""What a log knows of its idempotent and transactional producers. Pure state, no I/O, no clock.
+"""A log's state of its idempotent and transactional producers. Pure state, no I/O, no clock.
 
-`check_batch` says whether a leader may append a batch: it continues its producer's sequence, repeats one of the last
-five batches, or is refused. It changes nothing. `note_batch` records what was written and refuses nothing. Followers
-and recovery call only that, so the state always follows from the log. After a truncation fewer of a producer's last
-batches may be known, and no guard is.
+`check_batch` decides whether a leader may append a batch: it continues its producer's sequence, repeats one of the last
+five batches, or is refused. It changes nothing. `note_batch` records a written batch and refuses nothing. Followers and
+recovery call only that, so the state always follows from the log. After a truncation fewer of a producer's last batches
+may be known, and all guards are dropped.
 """
 
 from __future__ import annotations
 
 import struct
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Mapping
 from operator import itemgetter
 from typing import NamedTuple
 
 from chronik.runtime.invariants import broken, check
+from chronik.runtime.pieces import Work, at_once
 from chronik.storage.errors import (
     CoordinatorFenced,
     InvalidProducerEpoch,
@@ -27,7 +29,7 @@ from chronik.wire import records
 from chronik.wire.batches import CONTROL, TRANSACTIONAL, BatchView
 from chronik.wire.records import ControlType
 
-BATCHES_KEPT = 5  # a producer has at most five requests in flight, so a repeat is never older than that
+BATCHES_KEPT = 5  # a producer has at most five requests in flight, so repeats are never older
 SEQUENCE_MAX = 2**31 - 1
 EPOCH_MAX = 2**15 - 1
 STRICT_MARKERS = 2  # from this transaction version on a marker's epoch is above that of its transaction
@@ -36,6 +38,7 @@ HEADER = struct.Struct(">II")
 PRODUCER = struct.Struct(">qhiqqB")
 BATCH = struct.Struct(">iiqqq")
 ABORTED = struct.Struct(">qqqq")
+ENDED = struct.Struct(">qq")
 MARKER_BYTES_MAX = 1 << 16  # a control batch holds one small record
 TRANSACTIONAL_OR_CONTROL = TRANSACTIONAL | CONTROL
 _new = tuple.__new__
@@ -57,7 +60,7 @@ class AbortedTransaction(NamedTuple):
 
 
 class Producer:
-    """`batches` are the last ones of the current epoch, the newest last; empty after a marker that raised the epoch."""
+    """`batches` are the last ones of the current epoch, newest last; empty after a marker that raised the epoch."""
 
     __slots__ = (
         "batches",
@@ -72,7 +75,7 @@ class Producer:
         self.epoch = epoch
         self.coordinator_epoch = -1
         self.last_timestamp_ms = -1
-        self.silent_since_ms = -1  # -1: heard of since `expire` last looked; soft, a restart sets it back
+        self.silent_since_ms = -1  # -1: active since the last `expire`; not durable
         self.transaction_first_offset = -1  # -1: no transaction is open
         self.batches: list[WrittenBatch] = []
 
@@ -93,10 +96,13 @@ class ProducerState:
         self.guards = TransactionGuards()
         self._open: dict[int, int] = {}  # producer id -> first offset of its open transaction, oldest first
         self._ended: list[tuple[int, int]] = []  # (first offset, marker's offset) of ended ones, until settled
+        # Those of `_ended` behind which none began earlier: the first of them began first of all.
+        self._ended_first: deque[tuple[int, int]] = deque()
+        self._before: dict[int, bytes] | None = None  # while a snapshot is encoded: producers that changed since
 
     def guard_for(self, producer_id: int, epoch: int, first_sequence: int, *, is_tv2: bool) -> Guard | None:
-        """Begins the question whether a transaction includes this partition. None: it is open here in this very epoch,
-        so its coordinator knows. A transaction of an older epoch may have ended without its marker being here yet."""
+        """Starts a request whether a transaction includes this partition. None: it is open here in this epoch, so its
+        coordinator knows it. A transaction of an older epoch may have ended without its marker being here yet."""
         producer = self.producers.get(producer_id)
         if producer is not None:
             if epoch < producer.epoch:
@@ -108,7 +114,7 @@ class ProducerState:
     def check_batch(
         self, batch: BatchView, origin: Origin = CLIENT, guard: Guard | None = None, transaction_version: int = 0
     ) -> WrittenBatch | None:
-        """None: append it. A batch: it was written before, answer with that one. Raises if it may not be written."""
+        """None: append it. A batch: a duplicate; answer with that one. Raises if it may not be written."""
         first = batch.base_sequence
         last = (first + batch.last_offset_delta) & SEQUENCE_MAX
         if origin is CLIENT and not batch.attributes & TRANSACTIONAL_OR_CONTROL:
@@ -165,7 +171,7 @@ class ProducerState:
                 timestamp_ms,
                 transactional=transactional,
             )
-        elif batch.record_count:  # else compaction has taken the marker
+        elif batch.record_count:  # otherwise compaction has removed the marker
             marker = next(records.iterate(batch, MARKER_BYTES_MAX))
             kind = records.control_type(marker)
             if kind in (ControlType.COMMIT, ControlType.ABORT):
@@ -182,10 +188,10 @@ class ProducerState:
     def check(
         self, producer_id: int, epoch: int, first_sequence: int, last_sequence: int, *, transactional: bool = False
     ) -> WrittenBatch | None:
-        """What `check_batch` says of a client's batch."""
+        """The decision of `check_batch` for a client's batch."""
         producer = self.producers.get(producer_id)
         if producer is None:
-            # Never heard of, or expired: whatever comes first starts the sequence, as in Kafka.
+            # Unknown or expired: the first batch starts the sequence, as in Kafka.
             if self.guards.entries:
                 self.guards.check_sequence(producer_id, first_sequence, has_batches=False)
             return None
@@ -241,6 +247,8 @@ class ProducerState:
         *,
         transactional: bool,
     ) -> None:
+        if self._before is not None:
+            self._keep(producer_id)
         producer = self.producers.get(producer_id)
         if producer is None:
             producer = self.producers[producer_id] = Producer(epoch)
@@ -282,6 +290,8 @@ class ProducerState:
         """A marker was written at `offset`. Without an open transaction it only fences older epochs.
 
         Returns the transaction if it was aborted."""
+        if self._before is not None:
+            self._keep(producer_id)
         producer = self.producers.get(producer_id)
         if producer is None:
             producer = self.producers[producer_id] = Producer(epoch)
@@ -304,6 +314,7 @@ class ProducerState:
             marker=offset,
         )
         self._ended.append((first_offset, offset))
+        self._note_ended(first_offset, offset)
         if committed:
             return None
         stable = next(iter(self._open.values())) if self._open else offset + 1
@@ -315,30 +326,44 @@ class ProducerState:
         return [(producer_id, self.producers[producer_id]) for producer_id in self._open]
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """Below it no transaction is undecided, and every decision is itself below the high watermark."""
+        """Below it every transaction is decided, and every decision is itself below the high watermark."""
         if self._ended:
             self.settle(high_watermark)
         first = high_watermark
         if self._open:
             first = min(first, next(iter(self._open.values())))
-        for first_offset, _ in self._ended:
-            first = min(first, first_offset)
+        if self._ended_first:
+            first = min(first, self._ended_first[0][0])
         return first
 
     def settle(self, high_watermark: int) -> None:
-        """Forgets transactions whose markers are committed. They were kept because a decision could still be lost."""
+        """Drops transactions whose markers are committed. They were kept because a decision could still be lost."""
         del self._ended[: bisect_left(self._ended, high_watermark, key=itemgetter(1))]
+        while self._ended_first and self._ended_first[0][1] < high_watermark:
+            self._ended_first.popleft()
+
+    def _note_ended(self, first_offset: int, marker_offset: int) -> None:
+        """The last of `_ended`."""
+        while self._ended_first and self._ended_first[-1][0] >= first_offset:
+            self._ended_first.pop()
+        self._ended_first.append((first_offset, marker_offset))
+
+    def _index_ended(self) -> None:
+        self._ended_first.clear()
+        for ended in self._ended:
+            self._note_ended(*ended)
 
     def begun_before(self, offset: int) -> tuple[list[int], list[int]]:
-        """Of transactions that began before `offset`: producers of those that are open, and the markers, at or behind
-        `offset`, of those that have ended."""
+        """For transactions that began before `offset`: producers of open ones, and markers, at or after `offset`, of
+        those that have ended."""
         self.settle(offset)
         open_ones = [producer_id for producer_id, first in self._open.items() if first < offset]
         return open_ones, [last for first, last in self._ended if first < offset]
 
     def begin_later(self, first_offsets: Mapping[int, int | None]) -> None:
-        """The first record that is left of open transactions, by producer. None: there is none, so it is not open
+        """Sets the first remaining record of open transactions, by producer. None: there is none, so it is not open
         here."""
+        self._before = None
         for producer_id, first_offset in first_offsets.items():
             self._open.pop(producer_id)
             self.producers[producer_id].transaction_first_offset = -1 if first_offset is None else first_offset
@@ -347,16 +372,19 @@ class ProducerState:
         self._open = dict(sorted(self._open.items(), key=itemgetter(1)))
 
     def began_later(self, marker_offset: int, first_offset: int | None) -> None:
-        """As `begin_later`, for a transaction with a marker that is not committed yet."""
+        """Like `begin_later`, for a transaction with a marker that is not committed yet."""
         at = bisect_left(self._ended, marker_offset, key=itemgetter(1))
+        self._before = None
         self._ended[at : at + 1] = [] if first_offset is None else [(first_offset, marker_offset)]
+        self._index_ended()
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
-        """Forgets producers that were silent for so long.
+        """Drops producers that were silent for this long.
 
-        Silence is measured from call to call and not by the times of records: those of a backfill are old when they
-        arrive, and its producer, forgotten at once, could write a batch twice.
+        Silence is measured between calls, not by records' timestamps: those of a backfill are old when they arrive, and
+        a producer that is dropped immediately could write a batch twice.
         """
+        self._before = None
         limit_ms = now_ms - expiration_ms
         for producer_id, producer in list(self.producers.items()):
             if producer.silent_since_ms < 0:
@@ -368,11 +396,12 @@ class ProducerState:
         self.guards.expire(now_ms, limit_ms)
 
     def take_back_from(self, offset: int) -> bool:
-        """Nothing at or behind `offset` was written after all. False, and nothing is changed, if the batches kept of a
-        producer do not tell how it was before; then the log does."""
+        """Removes everything at or after `offset`. False, without any change, if the kept batches of a producer do not
+        determine its earlier state; then the log must be read."""
         left = self._left_before(offset)
         if left is None:
             return False
+        self._before = None
         for producer_id, batches in left.items():
             if batches:
                 self.producers[producer_id].batches = batches
@@ -390,14 +419,14 @@ class ProducerState:
         return True
 
     def may_take_back_from(self, offset: int) -> bool:
-        """What `take_back_from` would return. Changes nothing."""
+        """The result of `take_back_from`, without changes."""
         return self._left_before(offset) is not None
 
     def _left_before(self, offset: int) -> dict[int, list[WrittenBatch]] | None:
-        """The batches before `offset` of each producer that wrote behind it. None: what is kept does not tell.
+        """The batches before `offset` of each producer that wrote after it. None: the kept batches do not suffice.
 
-        Of the batches kept those stay that lie before; the others were the last that the producer sent, so with them
-        they are still five.
+        Kept batches before `offset` stay. The removed ones were the producer's last, so together they are still the
+        last five.
         """
         if self._open or self._ended:
             return None
@@ -405,7 +434,7 @@ class ProducerState:
         for producer_id, producer in self.producers.items():
             batches = producer.batches
             if producer.coordinator_epoch >= 0 or not batches:
-                return None  # a marker may be among what goes, and nobody remembers where it is
+                return None  # the removed part may hold a marker, whose position is unknown
             if batches[-1].last_offset >= offset:
                 left[producer_id] = [batch for batch in batches if batch.last_offset < offset]
                 is_its_first = producer.epoch == 0 and batches[0].first_sequence == 0
@@ -414,13 +443,22 @@ class ProducerState:
         return left
 
     def clear(self) -> None:
+        self._before = None
         self.producers.clear()
         self._open.clear()
         self._ended.clear()
+        self._ended_first.clear()
         self.guards = TransactionGuards()
 
     def encode(self) -> bytes:
         """A snapshot for `decode`. Transactions not settled yet are in it: a restart may not move the stable offset."""
+        data = at_once(self.encoding())
+        assert data is not None
+        return data
+
+    def encoding(self) -> Work[bytes | None]:
+        """The same in turns, as of its beginning. What is written meanwhile changes nothing of it. None: something else
+        has changed meanwhile, such as a cut."""
         check(
             all(
                 self.producers[producer_id].transaction_first_offset == first
@@ -429,28 +467,29 @@ class ProducerState:
             "14 an open transaction is known by its producer",
             open=self._open,
         )
-        check(
-            all(len(producer.batches) <= BATCHES_KEPT for producer in self.producers.values()),
-            "13 of each producer the last batches are kept",
-            producers=len(self.producers),
-        )
         if not self.producers and not self._ended:
             return b""
-        parts = [HEADER.pack(len(self.producers), len(self._ended))]
-        for producer_id, producer in self.producers.items():
-            parts.append(
-                PRODUCER.pack(
-                    producer_id,
-                    producer.epoch,
-                    producer.coordinator_epoch,
-                    producer.last_timestamp_ms,
-                    producer.transaction_first_offset,
-                    len(producer.batches),
-                )
-            )
-            parts += [BATCH.pack(*batch) for batch in producer.batches]
-        parts += [struct.pack(">qq", *ended) for ended in self._ended]
-        return b"".join(parts)
+        producer_ids, ended = list(self.producers), list(self._ended)
+        data = bytearray(HEADER.pack(len(producer_ids), len(ended)))
+        before = self._before = {}
+        try:
+            for producer_id in producer_ids:
+                data += before.get(producer_id) or _encoded(producer_id, self.producers[producer_id])
+                yield 1
+                if self._before is not before:
+                    return None
+        finally:
+            if self._before is before:
+                self._before = None
+        for first_and_marker in ended:
+            data += ENDED.pack(*first_and_marker)
+        return bytes(data)
+
+    def _keep(self, producer_id: int) -> None:
+        """Keeps the producer as it is now for the snapshot, because it is about to change."""
+        producer = self.producers.get(producer_id)
+        if producer is not None and self._before is not None and producer_id not in self._before:
+            self._before[producer_id] = _encoded(producer_id, producer)
 
     @classmethod
     def decode(cls, data: bytes) -> ProducerState:
@@ -474,8 +513,24 @@ class ProducerState:
         open_ones = sorted((p.transaction_first_offset, i) for i, p in state.producers.items())
         state._open = {producer_id: first for first, producer_id in open_ones if first >= 0}
         end = position + ended_count * 16
-        state._ended = [(first, last) for first, last in struct.iter_unpack(">qq", data[position:end])]
+        state._ended = [(first, last) for first, last in ENDED.iter_unpack(data[position:end])]
+        state._index_ended()
         return state
+
+
+def _encoded(producer_id: int, producer: Producer) -> bytes:
+    batches = producer.batches
+    if len(batches) > BATCHES_KEPT:
+        broken("13 of each producer the last batches are kept", producer=producer_id, batches=len(batches))
+    head = PRODUCER.pack(
+        producer_id,
+        producer.epoch,
+        producer.coordinator_epoch,
+        producer.last_timestamp_ms,
+        producer.transaction_first_offset,
+        len(batches),
+    )
+    return head + b"".join([BATCH.pack(*batch) for batch in batches])
 
 
 def aborted_in(data: bytes) -> list[AbortedTransaction]:

@@ -1,19 +1,19 @@
-"""What a node does with its files before anything else: find every log as it was when it was last durable, or later.
+"""The first step of a node's start: restores every log to its last durable state, or a later one.
 
-Sources, in this order: the checkpoint says how far each log's segments are synced; the journals written since say what
-became durable after that, and carry the bytes of small appends; the segments hold everything, perhaps torn at the end.
+Sources, in this order: the checkpoint records how far each log's segments are synced; the journals since then record
+what became durable later, and hold the bytes of small appends; the segments hold everything, perhaps torn at the end.
 
-For each log: the journal's bytes are put where segments lack them; then all batches behind the checkpoint are read. A
-batch that is not whole is a torn tail if it lies behind the durable mark, and is cut. Below the mark it is damage: the
-log keeps its end offset, says which file and byte, serves what lies before, and takes no appends.
+For each log, the journal's bytes are put where segments lack them; then all batches after the checkpoint are read. An
+incomplete batch after the durable mark is a torn tail, and is truncated. Below the mark it is damage: the log keeps its
+end offset, reports file and byte, serves the records before, and refuses appends.
 
-Compaction changes positions, so what is journaled must never meet a compacted segment. A checkpoint begins a journal
-first and then takes one log after the other; meanwhile a log may write, roll and be truncated, and the new journal
-tells of that. Whatever it tells of a segment before the one that the checkpoint, or a truncation, ends in, the
-checkpoint has synced there: it is passed over. So compaction may touch those segments and no others. It knows them as
-`Log.checkpointed_segment`, which goes back with a truncation, and forward only with a checkpoint whose journal holds no
-truncation of the log and nothing of an earlier log in its place from before it was taken: recovery could not tell that
-these are older than the checkpoint.
+Compaction changes positions, so journaled bytes must never be applied to a compacted segment. A checkpoint first starts
+a new journal and then processes one log after the other; meanwhile a log may write, roll and be truncated, which the
+new journal records. Records about a segment before the last one of the checkpoint, or of a truncation, are skipped,
+because the checkpoint has synced that segment. So compaction may change those segments and no others. It knows them as
+`Log.checkpointed_segment`, which decreases with a truncation, and increases only with a checkpoint whose journal holds
+no truncation of the log, and nothing of an earlier log in its place, from before the checkpoint of this log: recovery
+could not tell that these are older.
 """
 
 from __future__ import annotations
@@ -48,26 +48,26 @@ SCAN_BYTES = 4 << 20  # read at once when batches are checked
 
 
 class KnownLog:
-    """What checkpoint and journal say of one log."""
+    """The state of one log according to checkpoint and journal."""
 
     def __init__(self, topic: str, topic_id: bytes, partition: int) -> None:
         self.topic = topic
         self.topic_id = topic_id
         self.partition = partition
         self.point = LogPoint(topic, partition, topic_id, 0, 0, 0, 0, 0, [], b"")
-        self.line = self.point  # as it was found, whatever journals say of it
+        self.line = self.point  # as found in the checkpoint, regardless of journals
         self.durable = (0, 0, 0)  # segment, position, offset
         self.start_offset = 0
         self.pieces: list[tuple[int, int, bytes | memoryview]] = []  # segment, position, bytes
         self.rolls: set[int] = set()  # segments started since the checkpoint
         self.gaps: set[tuple[int, int, int]] = set()  # segment, position and offset of batches behind one
         self.digests: dict[tuple[int, int], int] = {}  # by segment and position: of the batches before it
-        self.is_read_anew = False  # from its beginning, compacted segments too
+        self.is_read_anew = False  # from its beginning, including compacted segments
         self.last_trusted = -1  # up to this segment the directory, as the checkpoint left it, is right
         self.dropped = False
-        self.is_named = False  # its directory says durably whose it is
+        self.is_named = False  # its directory durably names its partition
         self.is_set_aside = False  # dropped, and its files are kept
-        self.journals: set[int] = set()  # that hold its bytes, or tell of them what is told nowhere else
+        self.journals: set[int] = set()  # that hold its bytes, or facts about them that are nowhere else
         self.begun_at = (-1, -1)  # number of the journal that declared it first, and where; of older ones as here
 
     @classmethod
@@ -85,7 +85,7 @@ class KnownLog:
         return self.line.kept_from is not None and self.line.kept_from <= journal
 
     def kept_line(self, first: int) -> LogPoint:
-        """Of a log that needs its journals, as long as it does."""
+        """The line of a log that needs its journals, for as long as it does."""
         return self.line._replace(kept_from=first if self.line.kept_from is None else self.line.kept_from)
 
     def apply(self, record: JournalRecord) -> None:
@@ -130,7 +130,7 @@ class KnownLog:
             self.durable = (segment, position, offset)
         point = self.point
         if point.offset > offset:
-            # Epochs and producers of the checkpoint are from behind the cut: everything is read anew.
+            # Epochs and producers of the checkpoint are from after the truncation: everything is read again.
             unread = LogPoint(self.topic, self.partition, self.topic_id, 0, 0, 0, point.start_offset, 0, [], b"")
             self.point = unread._replace(sparse_offset=point.sparse_offset)
             self.is_read_anew = True
@@ -176,11 +176,11 @@ def _apply(known: dict[LogKey, KnownLog], frames: list[Frame], number: int, path
                 if record.kind in (RecordKind.BYTES, RecordKind.TRUNCATE, RecordKind.GAP):
                     by_handle[record.handle].journals.add(number)
             else:
-                raise CorruptJournal(path, frame.position)  # it tells of a log that it never declared
+                raise CorruptJournal(path, frame.position)  # it refers to a log that it never declared
 
 
 def restore(log: Log, known: KnownLog, disk: Disk) -> None:
-    """Brings one log's files and state to where they belong. `log` is new."""
+    """Restores one log's files and state. `log` is new."""
     if _is_foreign(log, known, disk):
         return
     if not finish_swaps(log.directory, disk):
@@ -218,13 +218,14 @@ def restore(log: Log, known: KnownLog, disk: Disk) -> None:
         sparse=log.sparse_offset,
     )
     log.epochs = LeaderEpochs(point.epochs)
-    # An epoch that had written nothing yet may have been taken back since: older batches behind it are no torn tail.
+    # An epoch without records may have been removed since: older batches after it are not a torn tail.
     log.epochs.truncate_end(point.offset)
     log.snapshot = (point.offset, point.producers)
     first_offset = bases[0] if bases else log.start_offset
     if first_offset > point.offset:
-        # What came behind the checkpoint is gone in part, and with it how far producers had got: nobody is known then,
-        # which takes whatever comes next, while an old sequence would refuse it.
+        # Part of the log after the checkpoint is lost, and with it the producers' progress. Drop all producers: an
+        # unknown
+        # one may continue anywhere, while an old sequence would refuse its next batch.
         log.snapshot = (first_offset, b"")
     log.producers = ProducerState.decode(log.snapshot[1])
     _restore_aborted(log, point, bases)
@@ -265,7 +266,7 @@ def restore(log: Log, known: KnownLog, disk: Disk) -> None:
         if known.is_read_anew and segment.size_bytes == size_bytes and base < durable[0]:
             expected = end_offset  # compaction may have taken what stood between its last batch and the next segment
         if expected < end_offset and (base, segment.size_bytes) < durable[:2]:
-            # A file that ends before the checkpoint does: nobody knows which offset its last whole batch has.
+            # The file ends before the checkpoint does: the offset of its last whole batch is unknown.
             lost_from = base if base == point.segment and size_bytes < point.position else None
             reason = "below the durable mark"
             log.damage = CorruptSegment(segment.path, segment.size_bytes, expected, reason, lost_from)
@@ -273,7 +274,7 @@ def restore(log: Log, known: KnownLog, disk: Disk) -> None:
             expected = max(expected, durable[2])
             break
         if segment.size_bytes > scan_from:
-            # Their sync may have failed under the last process; the one that is to come must not leave them out.
+            # The last process's sync may have failed; the next one must include these bytes.
             file.write_again(scan_from, segment.size_bytes - scan_from)
         if segment.size_bytes < size_bytes:
             logger.info(
@@ -327,8 +328,8 @@ def _restore_aborted(log: Log, point: LogPoint, bases: list[int]) -> None:
 
 
 def _sealed(log: Log, bases: list[int], gone: list[int], disk: Disk, known: KnownLog) -> list[Segment]:
-    """Those before the one that the checkpoint ends in. One that is gone has a size, so that reading it fails: what
-    lies before and behind it is served, if this is the last copy."""
+    """The segments before the checkpoint's last one. A missing one gets a size, so that reading it fails: the others
+    are served, if this is the last copy."""
     made: list[Segment] = []
     for base in sorted({*bases, *gone}):
         if base >= known.point.segment:
@@ -339,15 +340,15 @@ def _sealed(log: Log, bases: list[int], gone: list[int], disk: Disk, known: Know
 
 
 def _gone(log: Log, known: KnownLog, base: int) -> CorruptSegment:
-    """All of the log is fetched again, if another replica has it: whoever removed a file may have put others here."""
+    """If another replica has the log, all of it is fetched again: the remaining files may have been replaced too."""
     return CorruptSegment(segment_path(log.directory, base), 0, base, "the file is gone", known.start_offset)
 
 
 def _missing_bases(known: KnownLog, bases: list[int]) -> list[int]:
-    """Of the segments that there must be and are not.
+    """The base offsets of missing segments.
 
-    Retention notes where a log starts before it removes a segment, a truncation notes where it cuts, and compaction
-    keeps the base offset of the first segment that it joins. So if one is gone, somebody else removed it.
+    Retention records the log's start before it removes a segment, a truncation records its place, and compaction keeps
+    the base offset of the first segment that it joins. So a missing segment was removed by something else.
     """
     if not bases:
         return []  # told apart below: perhaps nothing was ever written

@@ -1,17 +1,18 @@
-"""Which segments of a log have outlived their topic's retention. Decides, and removes nothing.
+"""Determines which segments of a log have exceeded their topic's retention. Removes nothing.
 
-A segment goes as a whole: by time when its latest record is too old, by size when the log without it is still as large
-as it may be, and always when it lies below the log's start. Only what is below the high watermark may go, oldest first.
+A segment is removed as a whole: by time when its latest record is too old, by size when the log without it still has
+the allowed size, and always when it is below the log's start. Only data below the high watermark may be removed, oldest
+first.
 
 The time of a segment's latest record is the largest timestamp of its records, as in Kafka. A record without a timestamp
-is as old as its append, so a segment that holds one stays until its last append is too long ago. The batches' headers
-hold the largest timestamp too, but clients write them, and some write 0 or the time of the last record. So headers can
-keep a segment, and never condemn it alone:
+is as old as its append, so a segment with one stays until its last append is too old. Batch headers hold the largest
+timestamp too, but clients write them, and some write 0 or the time of the last record. So headers can keep a segment,
+but never suffice to remove it:
 
-- The header says that a record is young enough: the segment stays.
-- The last append is too long ago as well: the segment goes. Every record in it has been kept for the whole time.
-- Otherwise the records decide. `prove` reads them away from the event loop, each byte once, and stops at the first that
-  keeps the segment. That concerns old records that were written recently and headers that are wrong, nothing else.
+- The header has a recent enough timestamp: the segment stays.
+- The last append is too old as well: the segment is removed. Every record in it has been kept for the whole time.
+- Otherwise the records decide. `prove` reads them off the event loop, each byte once, and stops at the first that keeps
+  the segment. That only affects old records that were written recently, and wrong headers.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from chronik.wire.batches import HEADER, HEADER_BYTES, LENGTH_COVERS_FROM, Batch
 from chronik.wire.errors import WireError
 
 READ_BYTES = 1 << 20  # at once, and at least one batch
-AS_ITS_FILE = 1 << 62  # instead of the largest timestamp, where a record has none: only the last append tells the age
+AS_ITS_FILE = 1 << 62  # for a record without a timestamp: the last append determines the age
 
 
 def start_after_retention(log: Log, now_ms: int) -> int:
@@ -61,8 +62,8 @@ def start_after_retention(log: Log, now_ms: int) -> int:
 def roll_untimed(log: Log, now_ms: int) -> None:
     """Rolls the last segment if it has held records without a timestamp for segment.ms.
 
-    An append rolls by the records' own times. Without them a topic with few records would go on in one segment, whose
-    last append is always young, and keep everything.
+    An append rolls by the records' own times. Without them a topic with few records would keep using one segment, whose
+    last append is always recent, and never delete anything.
     """
     if not log.config.deletes or not log.segments:
         return
@@ -76,9 +77,9 @@ def roll_untimed(log: Log, now_ms: int) -> None:
 
 
 async def prove(log: Log, now_ms: int, lane: Lane) -> None:
-    """Reads the records of the segments that `start_after_retention` cannot judge by what is known of them.
+    """Reads the records of segments that `start_after_retention` cannot judge without them.
 
-    Raises CorruptSegment where their bytes are damaged. Returns early if the log changes meanwhile.
+    Raises CorruptSegment for damaged bytes. Returns early if the log changes meanwhile.
     """
     if not log.config.deletes:
         return
@@ -88,7 +89,7 @@ async def prove(log: Log, now_ms: int, lane: Lane) -> None:
 
 
 def _unproven(log: Log, now_ms: int) -> Iterator[Segment]:
-    """One after the other, as long as those before it go. Each once: the last one may grow faster than it is read."""
+    """In order, as long as the earlier ones are removed. Each once: the last may grow faster than it is read."""
     last: Segment | None = None
     while True:
         count = _too_old(log, now_ms)
@@ -105,7 +106,7 @@ def _unproven(log: Log, now_ms: int) -> Iterator[Segment]:
 
 
 async def _prove(log: Log, segment: Segment, limit_ms: int, lane: Lane) -> bool:
-    """Until the end, or until a record is young enough. False: the log was changed, or nothing could be read."""
+    """Until the end, or until a record is recent enough. False: the log changed, or nothing could be read."""
     generation, end = log.generation, segment.size_bytes
     while segment.proven_bytes < end and segment.proven_ms < limit_ms:
         start = segment.proven_bytes
@@ -135,7 +136,7 @@ class _Seen(NamedTuple):
 
 
 def _see(file: File, start: int, end: int) -> _Seen:
-    """The whole batches from `start` on, about READ_BYTES of them. Touches nothing but the file: any thread may."""
+    """The whole batches from `start` on, about READ_BYTES of them. Uses only the file: any thread may call it."""
     data = file.read(start, min(READ_BYTES, end - start))
     if len(data) >= HEADER_BYTES:
         first_bytes = HEADER.unpack_from(data)[1] + LENGTH_COVERS_FROM
@@ -160,7 +161,7 @@ def _largest_ms(batch: BatchView) -> int:
     try:
         smallest_ms, largest_ms = records.timestamp_range(batch, DECOMPRESSED_BYTES_MAX)
     except WireError:
-        return AS_ITS_FILE  # nobody can read these records, and so nobody can say how old they are
+        return AS_ITS_FILE  # these records are unreadable, so their age is unknown
     return largest_ms if smallest_ms >= 0 else AS_ITS_FILE
 
 
@@ -172,7 +173,7 @@ def _too_old(log: Log, now_ms: int) -> int:
     count = 0
     for index, segment in enumerate(log.segments):
         if not segment.size_bytes:
-            continue  # emptied by compaction: it goes with the next one that does. Or the last, which stays.
+            continue  # emptied by compaction: removed with the next one; the last segment stays
         if not _settled(log, index) or not _is_too_old(segment, limit_ms):
             break
         count = index + 1

@@ -73,7 +73,7 @@ class Scrubber:
         self.progress = Pass.decode(disk.read_file(self._path)) if disk.exists(self._path) else Pass()
 
     async def run(self) -> None:
-        """For ever."""
+        """Runs passes until cancelled."""
         while True:
             await self.one_pass()
             pause_s = min(PAUSE_S_MAX, max(PAUSE_S_MIN, self._interval_ms / 1000))

@@ -1,11 +1,12 @@
-"""One file of a log: record batches as they came over the wire, one after the other, and where they start.
+"""One file of a log: consecutive record batches as received from the network, and their positions.
 
-A segment never decides when to roll, what is durable or who may read; its log does. Its file is opened on first use.
+A segment never decides when to roll, what is durable or which reader may read; its log does. Its file is opened on
+first use.
 
 Positions: `durable_bytes` survive a power cut, by the journal or by a sync of this file; `synced_bytes` survive by this
-file alone. What an earlier process wrote is verified when it is read for the first time (see `verification`). Once a
-read had to go to the disk, all of the segment is verified again: memory keeps what was written, and a disk may not. So
-a damaged batch is reported and never served.
+file alone. Data from an earlier process is verified at its first read (see `verification`). Once a read had to go to
+the disk, the whole segment is verified again: memory keeps written data unchanged, a disk may not. So a damaged batch
+is reported and never served.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ from chronik.wire.checksums import crc32c
 logger = logging.getLogger("chronik.storage")
 
 WALK_BYTES = 8192  # read at once when walking from batch to batch: an index interval and the next header
-KEPT_BYTES = 8 << 20  # in memory, of what nobody reads here: who comes to lead has readers close to the end
+KEPT_BYTES = 8 << 20  # kept in memory without readers: a new leader has readers close to the end
 FORGOTTEN_BYTES_MIN = 1 << 20  # at once
-UNINDEXED_BYTES_MAX = 1 << 20  # walked over by every lookup; more is indexed anew, which a lost index file makes rare
+UNINDEXED_BYTES_MAX = 1 << 20  # scanned by every lookup; more is indexed again, which is rare
 RECENT_MAX = 512  # boundaries remembered, so that a tailing reader needs neither index nor walk
 TAIL_BYTES_MAX = 2048  # of small appends kept for the journal, which spares a system call a log; of each log, so little
-OFFSET_SPAN_MAX = 2**31 - 1  # an index entry counts offsets from the base in 32 bits
+OFFSET_SPAN_MAX = 2**31 - 1  # index entries have 32-bit relative offsets
 NO_DATA = memoryview(b"")
 _unpack = HEADER.unpack_from
 
@@ -81,9 +82,9 @@ class Segment:
         self.durable_bytes = size_bytes
         self.synced_bytes = size_bytes
         self.entry_synced = size_bytes > 0  # whether its name in the directory survives a power cut
-        self.used = True  # since the last `rest`
-        self.on_damage: Callable[[CorruptSegment], None] | None = None  # hears of all damage that is met
-        # What retention read from the records below `proven_bytes`: the largest timestamp. Headers are the clients'.
+        self.used = True  # used since the last `rest`
+        self.on_damage: Callable[[CorruptSegment], None] | None = None  # called with all detected damage
+        # Retention's result from the records below `proven_bytes`: the largest timestamp. Clients write the headers.
         self.proven_bytes = 0
         self.proven_ms = -1
         self.untimed_since_ms: int | None = None  # when retention met a record without a timestamp
@@ -94,7 +95,7 @@ class Segment:
         self._file: File | None = None
         self._first_timestamp_ms: int | None = None
         self._index: Index | None = None
-        # Of all batches; None: not known yet. And at a place that a checkpoint knows, whatever the index says.
+        # Of all batches; None: not known yet. And at a position from a checkpoint, independently of the index.
         self._digest: int | None = None if size_bytes else digests.beginning(self.path)
         self.mark: KnownDigest | None = None
         if not size_bytes:
@@ -104,7 +105,7 @@ class Segment:
         self._tail: list[bytes] = []  # what was written last, if it was little, from `_tail_from` on
         self._tail_bytes = 0
         self._tail_from = size_bytes
-        self._checked = (0, 0)  # between these positions, and from `_checked_from` on, the batches are right
+        self._checked = (0, 0)  # verified: between these positions, and from `_checked_from` on
         self._checked_from = size_bytes
 
     def _new_index(self) -> Index:
@@ -117,7 +118,7 @@ class Segment:
             if self.on_open is not None:
                 self.on_open(self)
             try:
-                # A file that held something and is gone must not come back empty.
+                # If a nonempty file is gone, it must not be recreated empty.
                 self._file = self._disk.open(self.path, create=not self.size_bytes)
             except DiskFull as error:
                 raise LogFull(str(error)) from error
@@ -136,7 +137,7 @@ class Segment:
                 raise LogFull(str(error)) from error
             self._index = index
             if not len(index) and self.size_bytes > UNINDEXED_BYTES_MAX:
-                self.extend_index(WALK_BYTES)  # it was lost, or is of another release
+                self.extend_index(WALK_BYTES)  # it was lost, or is from another release
         self.used = True
         return self._index
 
@@ -145,7 +146,9 @@ class Segment:
     def write(self, buffers: Sequence[Buffer], size_bytes: int) -> int:
         if self._max_timestamp_ms is None:  # for `note`, and before anything is written: it may not be readable
             self._max_timestamp_ms = self.max_timestamp_ms
-        position = self.file.append(buffers)
+        file = self.file if self._file is None else self._file
+        self.used = True
+        position = file.append(buffers)
         if position != self.size_bytes:
             raise CorruptSegment(self.path, self.size_bytes, -1, f"the file has {position} bytes: somebody else wrote")
         if self.durable_bytes > position:
@@ -162,7 +165,7 @@ class Segment:
         return position
 
     def take_new(self, start: int, end: int) -> list[bytes] | list[memoryview]:
-        """The bytes from `start` to `end`, which is the end, for the journal."""
+        """The bytes from `start` to `end`, the segment's end, for the journal."""
         if start == self._tail_from and end == start + self._tail_bytes:
             if end > self.size_bytes:
                 broken("28 the journal takes what is written", path=self.path, end=end, size=self.size_bytes)
@@ -190,7 +193,7 @@ class Segment:
         stamp: Buffer,
         crc: int,
     ) -> None:
-        """Takes a batch just written, or found by recovery, into index and digest. Never raises behind a `write`."""
+        """Adds a batch, just written or found by recovery, to index and digest. Never raises after a `write`."""
         largest = self._max_timestamp_ms
         if largest is None:
             largest = self.max_timestamp_ms
@@ -224,7 +227,7 @@ class Segment:
         recent[next_offset] = end
 
     def index_to_open(self) -> Index:
-        """The index, for what may open its file."""
+        """The index, for callers that may open its file."""
         index = self.index
         if index.file is None and self.on_open is not None:
             self.on_open(self)
@@ -234,10 +237,10 @@ class Segment:
         try:
             self.index_to_open().write()
         except (DiskFull, OSError):
-            return  # what is not in the file is found again by reading the log
+            return  # missing entries are recreated by reading the log
 
     def make_ready_to_cut(self) -> None:
-        """Opens what `truncate` needs, so that a refusal comes before anything has changed."""
+        """Opens what `truncate` needs, so that a refusal comes before any change."""
         self._file, self._index = self.file, self.index
 
     def truncate(self, position: int) -> None:
@@ -261,7 +264,7 @@ class Segment:
         self.proven_bytes, self.proven_ms, self.untimed_since_ms = 0, -1, None
 
     def seal(self) -> None:
-        """No batch is added any more."""
+        """No batch is added after this."""
         if self.index.unwritten:
             self._write_index()
         if self._digest is not None:
@@ -270,7 +273,7 @@ class Segment:
         self._recent.clear()
 
     def files(self) -> list[File]:
-        """To sync. The index too, as far as it is written: no answer needs it, but without it the first is slow."""
+        """Files to sync. Includes the written part of the index: optional, but the first lookup is slow without it."""
         if self._index is not None and self._index.file is not None:
             return [self.file, self._index.file]
         return [self.file]
@@ -284,19 +287,19 @@ class Segment:
         return self._file is not None or (self._index is not None and self._index.file is not None)
 
     def sync_open_files(self) -> None:
-        """Blocks. Nothing counts as durable for it: whoever closes the files wants to hear of errors, no more."""
+        """Blocks. Does not make anything durable for the log: it only detects errors before the files are closed."""
         for file in (self._file, None if self._index is None else self._index.file):
             if file is not None:
                 file.sync()
 
     def let_go_of_files(self) -> None:
-        """They are opened again when they are needed."""
+        """Closes the files; they are reopened on demand."""
         self._file = None
         if self._index is not None:
             self._index.file = None
 
     def leave_memory(self) -> None:
-        """What is synced need not be in memory, but for the end. A machine's memory is better used for what is read."""
+        """Synced data except the end need not be cached. Memory is better used for data that is read."""
         end = self.synced_bytes - KEPT_BYTES
         if self._file is not None and end - self._forgotten_bytes >= FORGOTTEN_BYTES_MIN:
             self._file.forget(self._forgotten_bytes, end)
@@ -304,18 +307,18 @@ class Segment:
 
     @property
     def is_in_place(self) -> bool:
-        """False if somebody removed or replaced the file that is open: what is written to it is lost with its end."""
+        """False if the open file was removed or replaced: data written to it is lost when it is closed."""
         return self._file is None or self._file.is_in_place()
 
     def is_there(self) -> bool:
-        """Whether the path leads to this segment's file, which is opened for that."""
+        """Whether the path leads to this segment's file, which this opens."""
         try:
             return self.file.is_in_place()
         except FileNotFoundError:
             return False
 
     def remove(self) -> None:
-        """Files of a segment that a lane still works on stay open until the lane lets go of them."""
+        """A lane that still works on the files keeps them open."""
         for suffix in ("log", "index", "aborted"):
             path = segment_path(self.path.rpartition("/")[0], self.base_offset, suffix)
             if self._disk.exists(path):
@@ -323,7 +326,7 @@ class Segment:
         self._file = self._index = None
 
     def rest(self) -> None:
-        """Lets go of the open file and the index of a sealed segment that nobody used since the last call."""
+        """Closes the file and frees the index of a sealed segment that was not used since the last call."""
         if not self.used:
             self._file = self._index = None
         self.used = False
@@ -340,12 +343,12 @@ class Segment:
     # Reading.
 
     def read(self, position: int, size_bytes: int, file: File | None = None) -> memoryview:
-        """`file` is this segment's as somebody has it open, who may read on when it is removed."""
+        """`file` is this segment's file, opened by a reader that may continue after its removal."""
         try:
             file = self.file if file is None else file
             data, was_in_memory = file.read_noting_origin(position, size_bytes)
             if not was_in_memory:
-                self.doubt()  # what was read with it is in memory next time, and nobody has looked at it
+                self.doubt()  # data read with it is cached next time, but unverified
         except OSError as error:
             raise self.damaged(position, self._offset_near(position), f"it cannot be read: {error}") from error
         if len(data) < size_bytes and position + len(data) < self.size_bytes:
@@ -353,7 +356,7 @@ class Segment:
         return data
 
     def damaged(self, position: int, offset: int, reason: str) -> CorruptSegment:
-        """What to raise. The first of a segment is told to the operator as well, whoever found it."""
+        """The error to raise. The first one of a segment is also reported to the operator."""
         damage = CorruptSegment(self.path, position, offset, reason, self.base_offset)
         if not self._is_reported:
             self._is_reported = True
@@ -363,13 +366,13 @@ class Segment:
         return damage
 
     def lacks(self, offset: int) -> CorruptSegment:
-        """What to raise where no batch holds an offset that was never compacted away."""
+        """The error to raise if no batch holds an offset that was never compacted."""
         return self.damaged(self.size_bytes, offset, "no batch holds it")
 
     def check(self, data: memoryview, position: int, offset_end: int) -> None:
-        """Raises CorruptSegment if `data`, whole batches read at `position`, is not what was written.
+        """Raises CorruptSegment if `data`, whole batches read at `position`, differs from the written batches.
 
-        `offset_end` is where the segment ends.
+        `offset_end` is the end of the segment.
         """
         end = position + len(data)
         if self.is_checked(position, end):
@@ -383,29 +386,29 @@ class Segment:
 
     @property
     def end_known(self) -> KnownDigest | None:
-        """The digest of everything that is in it, if this process wrote the end or a checkpoint knew it."""
+        """The digest of its whole content, if this process wrote the end or a checkpoint recorded it."""
         return None if self._digest is None else KnownDigest(self.size_bytes, self._digest)
 
     @property
     def digest(self) -> int:
-        """Of everything that is in it."""
+        """The digest of its whole content."""
         if self._digest is None:
             self._digest = self._digest_at(self.size_bytes)
         return self._digest
 
     def _digest_at(self, position: int) -> int:
-        """By what is there, from the last place at which it is known."""
+        """Computed from the content, from the last position with a known digest."""
         at, digest = verification.known_before(self, position)
         for _, header in self._walk_from(at, position):
             digest = extended_by(digest, header)
         return digest
 
     def trust(self, digest: int) -> None:
-        """A checkpoint says that this is the digest of everything that is in it."""
+        """A checkpoint recorded this digest of the whole content."""
         self._digest, self.mark = digest, KnownDigest(self.size_bytes, digest)
 
     def checked(self, from_position: int) -> None:
-        """Recovery has checked everything from there on."""
+        """Recovery has verified everything from there on."""
         if not 0 <= from_position <= self.size_bytes:
             broken("22 what was checked is in the segment", path=self.path, position=from_position)
         self._checked_from = min(self._checked_from, from_position)
@@ -423,9 +426,9 @@ class Segment:
     def read_batches(
         self, start: int, stop: int, bytes_max: int, *, offset_end: int, at_least_one: bool
     ) -> tuple[memoryview, int]:
-        """Whole, checked batches between two boundaries, and the offset behind them; -1 if they reach `stop`.
+        """Whole, verified batches between two boundaries, and the offset after them; -1 if they reach `stop`.
 
-        `offset_end` is where the segment ends.
+        `offset_end` is the end of the segment.
         """
         if ONE_BATCH_READ.is_on and ONE_BATCH_READ.fires():
             bytes_max = 1
@@ -462,7 +465,7 @@ class Segment:
         return at, next_offset
 
     def find_batches(self, start: int, stop: int, bytes_max: int, *, at_least_one: bool) -> tuple[int, int]:
-        """(size in bytes, next offset) as `read_batches` has them, told by index and headers; 0 if none fits."""
+        """(size in bytes, next offset) like `read_batches`, from index and headers; 0 if none fits."""
         if stop - start <= bytes_max:
             return stop - start, -1
         limit = start + bytes_max
@@ -492,7 +495,7 @@ class Segment:
         return (low <= start and end <= high) or start >= self._checked_from
 
     def doubt(self) -> None:
-        """What was checked may be another now: whoever reads it next looks at every byte."""
+        """Verified data may have changed: the next reads verify every byte."""
         self._checked, self._checked_from = (0, 0), self.size_bytes
 
     def remember(self, offset: int, position: int) -> None:
@@ -508,7 +511,7 @@ class Segment:
             yield at, BatchView._make((*header, NO_DATA))
 
     def headers_from(self, entry: IndexEntry) -> Iterator[tuple[int, BatchView]]:
-        """As `headers`, from where the index points."""
+        """Like `headers`, from an index entry on."""
         for at, header in self._walk(entry):
             yield at, BatchView._make((*header, NO_DATA))
 
@@ -520,7 +523,7 @@ class Segment:
 
     @property
     def max_timestamp_ms(self) -> int:
-        """As the batches' headers say, which clients write; -1 if no batch has one."""
+        """According to the batches' headers, which clients write; -1 if no batch has one."""
         if self._max_timestamp_ms is None:
             index = self.index
             entry = index.entry(len(index) - 1) if len(index) else IndexEntry(0, 0, -1)
@@ -531,12 +534,12 @@ class Segment:
         return self._max_timestamp_ms
 
     def modified_ms(self) -> int:
-        """Wall time of the last append, of which clients know nothing."""
+        """Wall time of the last append, independent of clients."""
         return self._disk.modified_ms(self.path)
 
     @property
     def first_timestamp_ms(self) -> int:
-        """Of the first batch, from which segment.ms counts; -1 if the segment is empty."""
+        """Timestamp of the first batch, the start of segment.ms; -1 if the segment is empty."""
         if self._first_timestamp_ms is None and self.size_bytes:
             self._first_timestamp_ms = HEADER.unpack(self.read(0, HEADER_BYTES))[8]
         return -1 if self._first_timestamp_ms is None else self._first_timestamp_ms
@@ -561,7 +564,7 @@ class Segment:
         self._write_index()
 
     def _walk(self, entry: IndexEntry) -> Iterator[tuple[int, tuple[int, ...]]]:
-        """From what the index says, if the batch there agrees; else from the beginning, with a new index."""
+        """From the index entry, if the batch there matches; else from the beginning, with a new index."""
         if entry.position:
             data = self.read(entry.position, HEADER_BYTES)
             agrees = len(data) == HEADER_BYTES and HEADER.unpack(data)[0] == self.base_offset + entry.offset

@@ -16,6 +16,7 @@ import logging
 from typing import NamedTuple
 
 from chronik.runtime.interfaces import Disk
+from chronik.runtime.units import DAY_MS
 from chronik.storage import partition_metadata
 
 logger = logging.getLogger("chronik.storage")
@@ -23,7 +24,6 @@ logger = logging.getLogger("chronik.storage")
 SUFFIX = ".stray"
 NAME_CHARS_MAX = 200  # of the name it had: with a topic's of 249 characters the new one would be too long for a file
 EMPTY_BYTES_MAX = 1 << 20  # looked at, to find zeros alone: what a power cut may leave of a first append
-MS_PER_DAY = 86_400_000
 
 
 class Stray(NamedTuple):
@@ -74,7 +74,7 @@ class Strays:
             since_ms += 1
         self._disk.rename(f"{self._directory}/{name}", path)
         self.count += 1
-        days = retention_ms / MS_PER_DAY
+        days = retention_ms / DAY_MS
         logger.warning("%s/%s %s: moved to %s, removed after %.3g days", self._directory, name, why, path, days)
 
     def remove_older(self, than_ms: int) -> None:

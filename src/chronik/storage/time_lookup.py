@@ -1,10 +1,10 @@
-"""Which record a time means. Reads segments, changes nothing.
+"""Finds records by time. Reads segments, changes nothing.
 
-Timestamps are the producers' and need not rise, so "the first record at or after a time" is found exactly: the index
-says before which byte no record can match, batch headers say which batch holds one, and the batch itself says which.
+Timestamps are set by producers and need not increase, so "the first record at or after a time" is found exactly: the
+index excludes bytes before which no record can match, batch headers identify the batch, and the batch the record.
 
-Taking a batch apart may take long, so a lookup leaves that to whoever runs it: it yields a `Look`, is sent what that
-finds, and holds no segment meanwhile, so that the log may change under it.
+Decoding a batch may take long, so the caller does that: a lookup yields a `Look`, is sent its result, and holds no
+segment meanwhile, so that the log may change.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ Stamp = tuple[int, int]  # offset, timestamp in ms
 class TimestampedOffset(NamedTuple):
     offset: int
     timestamp_ms: int
-    leader_epoch: int  # that of the record
+    leader_epoch: int  # leader epoch of the record
 
 
 class Look(NamedTuple):
-    """A batch to be taken apart. Calling it touches nothing else, so that any thread may."""
+    """A batch to decode. Calling it touches nothing else, so any thread may do it."""
 
     batch: BatchView
     start_offset: int
-    timestamp_ms: int | None  # None: the first record with the largest time is wanted, not the first at or after one
+    timestamp_ms: int | None  # None: find the first record with the largest time
 
     def __call__(self) -> Stamp | None:
         found = records.iterate(self.batch, DECOMPRESSED_BYTES_MAX)
@@ -51,7 +51,7 @@ Lookup = Generator[Look, Stamp | None, TimestampedOffset | None]
 
 
 def first_at_or_after(log: Log, timestamp_ms: int, offset_limit: int) -> Lookup:
-    """The first record, in the order of offsets, whose timestamp is not below; None if there is none."""
+    """The first record, by offset, whose timestamp is at or after the time; None if there is none."""
     start_offset = log.start_offset
     while (batch := _first_that_may(log.segments, timestamp_ms, start_offset, offset_limit)) is not None:
         found = yield Look(batch, start_offset, timestamp_ms)
@@ -68,12 +68,12 @@ def latest(log: Log) -> Lookup:
     if largest_ms < 0:
         return None
     found = yield from first_at_or_after(log, largest_ms, 2**63 - 1)
-    # If not even that is there, it lies below the start.
+    # If there is none, it is below the start.
     return found if found is not None else (yield from _latest_by_headers(log))
 
 
 def _latest_by_headers(log: Log) -> Lookup:
-    """The header of the batch that holds the start tells of records below it too, so that one look may not do."""
+    """The header of the batch at the start also covers records below it, so one look may not suffice."""
     start_offset = log.start_offset
     best: Stamp | None = None
     looked_into: set[int] = set()
@@ -88,7 +88,7 @@ def _latest_by_headers(log: Log) -> Lookup:
 def _first_that_may(
     segments: Iterable[Segment], timestamp_ms: int, start_offset: int, offset_limit: int
 ) -> BatchView | None:
-    """The first batch that may hold a record at or after the time, as its header says."""
+    """The first batch that may hold a record at or after the time, according to its header."""
     for segment in segments:
         if segment.base_offset >= offset_limit:
             return None
@@ -107,7 +107,7 @@ def _first_that_may(
 def _latest_that_may(
     segments: Iterable[Segment], start_offset: int, above_ms: int, except_at: set[int]
 ) -> BatchView | None:
-    """The first of the batches with the largest time above one, as their headers say."""
+    """The first of the batches with the largest time above `above_ms`, according to their headers."""
     best: tuple[Segment, int, BatchView] | None = None
     for segment in sorted(segments, key=lambda each: each.max_timestamp_ms, reverse=True):
         if segment.max_timestamp_ms <= above_ms:

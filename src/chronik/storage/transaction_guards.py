@@ -1,15 +1,15 @@
-"""Guards: proof that nothing has ended a transaction while its coordinator was asked about it. Pure state, no I/O.
+"""Guards: proof that nothing ended a transaction while its coordinator was being asked. Pure state, no I/O.
 
 A transactional batch may open a transaction on a partition only if the transaction's coordinator knows the partition.
-Otherwise no marker would ever end it. Asking takes time, and a marker may be written meanwhile: the answer then belongs
-to a transaction that is over. So the question begins with a guard, every marker and every transactional batch of that
-producer makes the guard void, and the append needs the guard that is still current. A guard is compared by identity: a
-guard that was made void never becomes current again.
+Otherwise no marker would ever end it. Asking takes time, and a marker may be written meanwhile: then the answer belongs
+to a transaction that has ended. So the request starts with a guard, every marker and transactional batch of that
+producer invalidates the guard, and the append requires the current guard. Guards are compared by identity: an
+invalidated guard never becomes valid again.
 
-One marker leaves the guard alone. Under transaction version 2 the marker has the epoch of the producer's next
-transaction. A guard of that same epoch therefore belongs to the transaction behind the marker.
+One marker does not invalidate the guard. Under transaction version 2 the marker has the epoch of the producer's next
+transaction. A guard of that same epoch therefore belongs to the transaction after the marker.
 
-Guards are not durable. A restart or a truncation forgets them, and the producer's retry begins a new question.
+Guards are not durable. A restart or a truncation drops them, and the producer's retry starts a new request.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Entry:
     def __init__(self, epoch: int, sequence: int, *, is_tv2: bool) -> None:
         self.guard = Guard()
         self.epoch = epoch
-        self.lowest_sequence = sequence  # that was asked about; a higher one must not be written before it
+        self.lowest_sequence = sequence  # lowest requested sequence; a higher one must not be written before it
         self.is_tv2 = is_tv2
         self.since_ms = -1  # -1: `expire` has not seen it yet
 
@@ -39,7 +39,7 @@ class TransactionGuards:
         self.entries: dict[int, Entry] = {}  # by producer id
 
     def begin(self, producer_id: int, epoch: int, first_sequence: int, *, is_tv2: bool) -> Guard:
-        """The guard for a question about this producer's transaction; requests that ask at the same time share it."""
+        """The guard for a request about this producer's transaction; concurrent requests share it."""
         entry = self.entries.get(producer_id)
         if entry is None:
             entry = self.entries[producer_id] = Entry(epoch, first_sequence, is_tv2=is_tv2)
@@ -54,7 +54,7 @@ class TransactionGuards:
         return entry is not None and entry.guard is guard
 
     def check_sequence(self, producer_id: int, first_sequence: int, *, has_batches: bool) -> None:
-        """A batch with a lower sequence may have been refused and be on its way again: it comes first."""
+        """A batch with a lower sequence may have been refused and may be resent: it comes first."""
         entry = self.entries.get(producer_id)
         if entry is None:
             return

@@ -1,7 +1,7 @@
-"""Whether bytes read from a segment are the batches that were written there.
+"""Verifies that bytes read from a segment are the batches that were written there.
 
-Each batch is held against its CRC, its offsets against its neighbours, and all of them against the digests that are
-known before and behind them (see `digests`). A scrub holds them against what the log knows as well.
+Checks each batch against its CRC, its offsets against its neighbours, and all of them against the digests known before
+and after them (see `digests`). A scrub also checks them against the log's state.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 
 class Expected(NamedTuple):
-    """What a log knows of the batches of one of its segments, from some position on."""
+    """A log's expectations for the batches of one of its segments, from some position on."""
 
-    offset: int  # where the next batch begins, or behind it if compaction took some
+    offset: int  # start of the next batch; it may begin later after compaction
     offset_end: int  # of the segment
     is_dense: bool  # no offset is missing: nothing was compacted
     epoch_of: Callable[[int], int]  # the leader epoch that wrote an offset; -1 if it is not known
 
 
 def verify(segment: Segment, data: memoryview, position: int, next_offset: int, offset_end: int) -> list[BatchView]:
-    """The batches of `data`, read at `position`; raises CorruptSegment if they are not what was written.
+    """The batches of `data`, read at `position`; raises CorruptSegment if they differ from the written ones.
 
-    `next_offset` is where the batch before them ends, and `offset_end` where the segment ends.
+    `next_offset` is the end of the previous batch, and `offset_end` the end of the segment.
     """
     end = position + len(data)
     at = position
@@ -57,7 +57,7 @@ def verify(segment: Segment, data: memoryview, position: int, next_offset: int, 
 
 
 def offset_before(segment: Segment, position: int) -> int:
-    """Where the batch before `position` ends, told by the headers since the last one that is in the index."""
+    """The end of the batch before `position`, from headers since the last indexed one."""
     next_offset = segment.base_offset
     for at, header in segment.headers_from(segment.index.before_position(position - 1)) if position else ():
         if at >= position:
@@ -67,14 +67,14 @@ def offset_before(segment: Segment, position: int) -> int:
 
 
 def known_before(segment: Segment, position: int) -> KnownDigest:
-    """The last place at or before `position` at which the digest is known."""
+    """The last known digest at or before `position`."""
     found = segment.index_to_open().known_before(position) or KnownDigest(0, beginning(segment.path))
     mark = segment.mark
     return mark if mark is not None and found.position < mark.position <= position else found
 
 
 def known_after(segment: Segment, position: int) -> KnownDigest | None:
-    """The first place at or behind `position` at which the digest is known."""
+    """The first known digest at or after `position`."""
     found = segment.index_to_open().known_after(position)
     if found is None or found.position > segment.size_bytes:
         found = segment.end_known
@@ -85,7 +85,7 @@ def known_after(segment: Segment, position: int) -> KnownDigest | None:
 
 
 def _digests_agree(segment: Segment, batches: list[BatchView], position: int, end: int) -> bool:
-    """True as well if it cannot be told: what stands before or behind them is not whole, or no digest is known."""
+    """Also True if it cannot be determined: the neighbours are damaged, or no digest is known."""
     after = known_after(segment, end)
     if after is None:
         return True
@@ -100,9 +100,9 @@ def _digests_agree(segment: Segment, batches: list[BatchView], position: int, en
 
 
 def _others_are_whole(segment: Segment, position: int, end: int) -> bool:
-    """Whether the digests differ because of these batches, and not because of a damaged one beside them.
+    """Whether these batches cause the digest mismatch, and not a damaged one beside them.
 
-    A last copy serves what is right next to what is not.
+    A last copy serves valid records next to damaged ones.
     """
     after = known_after(segment, end)
     stop = end if after is None else after.position
@@ -118,7 +118,7 @@ def _others_are_whole(segment: Segment, position: int, end: int) -> bool:
 
 
 def _headers(segment: Segment, position: int, end: int) -> Iterator[BatchView]:
-    """Up to the first that is damaged."""
+    """Headers up to the first damaged one."""
     try:
         for _, header in segment.headers(position, end):
             yield header
@@ -127,9 +127,9 @@ def _headers(segment: Segment, position: int, end: int) -> Iterator[BatchView]:
 
 
 def scrub(segment: Segment, position: int, size_bytes: int, expected: Expected) -> tuple[int, Expected]:
-    """Checks whole batches from a boundary on, also if they were checked before.
+    """Checks whole batches from a boundary on, even if they were checked before.
 
-    At least one batch, whatever its size. Returns how many bytes it took and what is expected behind them.
+    At least one batch, whatever its size. Returns the number of bytes, and the expectations after them.
     """
     data = segment.read(position, min(size_bytes, segment.size_bytes - position))
     whole_bytes = segment.whole_batches(data, position)[0]

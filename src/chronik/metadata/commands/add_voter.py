@@ -1,8 +1,8 @@
 """Adds a voter to the quorum.
 
-The node only listens until it has all that was committed when it asked and says that it would vote. From then on it
-votes. So a wrong address costs the cluster nothing but a wait. A node that would not vote yet must not be made a voter:
-it could keep the others from electing the leader that it waits for itself.
+The node starts as a learner. It becomes a voter when it has everything that was committed when it asked, and reports
+that it is ready to vote. So a wrong address costs only a delay. A node that is not ready must not become a voter: it
+could prevent the others from electing the leader that it waits for.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from chronik.raft.messages import Role
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.notation import int32, string, uint16
 
-LOOK_EVERY_S = 0.02  # how far a node that joins has come
+LOOK_EVERY_S = 0.02  # polling interval for a joining node's progress
 
 
 class AddVoterReply(Reply):
@@ -57,7 +57,7 @@ class AddVoter(QuorumCommand[AddVoterReply]):
 
 
 async def _caught_up(raft: RaftNode, node_id: int, timeout_ms: int) -> bool:
-    """Whether the node holds all that is committed now and would vote, in time."""
+    """Whether the node has everything that is committed now and is ready to vote, before the timeout."""
     target = raft.commit_index
     loop = asyncio.get_running_loop()
     give_up_s = loop.time() + timeout_ms / 1000

@@ -1,4 +1,4 @@
-"""Gives a broker a block of producer ids. No id is given twice, also not after a broker lost its block."""
+"""Allocates a block of producer ids to a broker. No id is allocated twice, even if a broker loses its block."""
 
 from __future__ import annotations
 

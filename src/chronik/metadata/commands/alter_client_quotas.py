@@ -22,7 +22,7 @@ REQUEST_PERCENTAGE = "request_percentage"
 CONTROLLER_MUTATION_RATE = "controller_mutation_rate"
 CONNECTION_CREATION_RATE = "connection_creation_rate"
 
-# Whether a value must be a whole number, and the largest one.
+# Largest value of each key that must be a whole number; None: fractions are allowed.
 CLIENT_KEYS: dict[str, int | None] = {
     PRODUCER_BYTE_RATE: 2**63 - 1,
     CONSUMER_BYTE_RATE: 2**63 - 1,

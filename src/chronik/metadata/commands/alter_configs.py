@@ -21,7 +21,7 @@ from chronik.metadata.records import ConfigRecord, MetadataRecord
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.notation import Struct, boolean, int8, int16, string
 
-SET, DELETE, APPEND, SUBTRACT = range(4)  # of ConfigChange.operation, by Kafka's numbers
+SET, DELETE, APPEND, SUBTRACT = range(4)  # ConfigChange.operation, Kafka's numbers
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 
 
@@ -38,7 +38,7 @@ class AlteredResource(Struct):
 
 class AlterConfigs(ControllerCommand[AlterConfigsReply]):
     resources: list[ResourceChange]
-    incremental: boolean  # else the keys given are all that the resource has afterwards
+    incremental: boolean  # False: the given keys replace all others
     validate_only: boolean = False
 
     def decide(self, state: ControllerState) -> Decision[AlterConfigsReply]:
@@ -74,7 +74,7 @@ class ConfigChange(Struct):
 
 
 def _topics_under(view: View, asked: ResourceChange) -> Iterable[Topic]:
-    """Whose configuration may be another one."""
+    """The topics whose effective configuration the change may affect."""
     if asked.resource_type == ResourceType.BROKER:
         return view.all_topics()
     topic = view.topic_named(asked.resource_name)
@@ -106,7 +106,7 @@ def _alter(view: View, asked: ResourceChange, rules: Rules, *, incremental: bool
 
 
 def _changed(definition: Definition | None, change: ConfigChange, before: Mapping[str, str]) -> str | None:
-    """The key's value afterwards; None when it has none of its own."""
+    """The key's new value; None when it is unset."""
     if change.operation == DELETE:
         return None
     if change.value is None:

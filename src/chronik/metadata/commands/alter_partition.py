@@ -1,7 +1,8 @@
-"""Changes the ISR of partitions, as their leaders ask.
+"""Changes the ISR of partitions at their leaders' request.
 
-A leader's view may be old. Each change names the epochs it was made in, and a change from an earlier epoch is refused,
-so two leaders of one partition can never both shrink or grow its ISR. The durability of writes depends on this.
+A leader's view may be outdated. Each change names the epochs it was made in, and a change from an earlier epoch is
+refused, so two leaders of one partition can never both shrink or grow its ISR. The durability of writes depends on
+this.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ class IsrMember(Struct):
 
 
 def _changeable(view: View, topic: Topic | None, change: NewIsr, broker_id: int) -> Topic:
-    """The checks run in Kafka's order: a leader learns first that it is deposed, then that it is late."""
+    """Checks in Kafka's order: a leader learns first that it is deposed, then that its change is outdated."""
     if topic is None:
         refuse(ErrorCode.UNKNOWN_TOPIC_ID, "unknown topic id")
     before = topic.partition(change.index)

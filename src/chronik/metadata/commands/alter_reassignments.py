@@ -40,10 +40,10 @@ class AlteredReassignment(Struct):
 
 
 class AlterReassignments(ControllerCommand[AlterReassignmentsReply]):
-    """Moves replicas of partitions, or calls such a move off."""
+    """Moves replicas of partitions, or cancels such a move."""
 
     topics: list[ReassignedTopic]
-    allows_other_factor: boolean = True  # whether a partition may end with more or fewer replicas than it has
+    allows_other_factor: boolean = True  # whether the replication factor may change
 
     def decide(self, state: ControllerState) -> Decision[AlterReassignmentsReply]:
         view, rules = state.view, state.rules
@@ -75,7 +75,7 @@ class ReassignedTopic(Struct):
 
 class Reassignment(Struct):
     index: int32
-    replicas: list[int32] | None  # the preferred leader first; null calls the move off
+    replicas: list[int32] | None  # the preferred leader first; null cancels the move
 
 
 def _move(

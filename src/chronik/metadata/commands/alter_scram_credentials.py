@@ -1,8 +1,8 @@
-"""Sets and removes SCRAM credentials: of each the salt and the keys that a broker checks logins with, no password.
+"""Sets and removes SCRAM credentials. A credential is a salt and the keys that verify logins, never a password.
 
-Each user of the command is decided alone, and all its changes together, as in Kafka. The answers are in the order in
-which users are named, deletions first. With `if_none_exist` the command does nothing in a cluster that has a
-credential: it is how a formatted node brings the first users.
+Each user of the command is decided alone, with all its changes together, as in Kafka. Results are in the order in which
+the users are named, deletions first. With `if_none_exist` the command does nothing in a cluster that has a credential:
+a formatted node uses this to create the first users.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class AlteredUser(Struct):
 class AlterScramCredentials(ControllerCommand[AlterScramCredentialsReply]):
     deletions: list[ScramDeletion]
     upsertions: list[ScramUpsertion]
-    secret: binary = b""  # for made-up salts, should the cluster have none yet
+    secret: binary = b""  # for the salts of unknown users, if the cluster has none yet
     if_none_exist: boolean = False
 
     def __repr__(self) -> str:
@@ -88,7 +88,7 @@ class ScramUpsertion(Struct):
 
 
 def _changed(view: View, changes: list[ScramDeletion | ScramUpsertion]) -> list[MetadataRecord]:
-    """Of one user."""
+    """The records for one user's changes."""
     records: list[MetadataRecord] = []
     seen: set[int] = set()
     for change in changes:

@@ -1,6 +1,6 @@
-"""A broker is alive, and asks for a state: fenced, live, or on its way out.
+"""A broker reports that it is alive, and requests a state: fenced, live, or shutting down.
 
-What that means for partitions is decided with it, in the same batch.
+The effects on partitions are decided in the same batch.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class BrokerHeartbeat(SessionCommand[BrokerHeartbeatReply]):
     want_shut_down: boolean = False
 
     def decide(self, state: ControllerState) -> Decision[BrokerHeartbeatReply]:
-        """Moves the broker to the state it asks for. One on its way out is told when it leads nothing."""
+        """Moves the broker to the requested state. A broker that shuts down learns when it leads nothing."""
         view, rules = state.view, state.rules
         broker = check_broker_epoch(view, self.broker_id, self.broker_epoch)
         if self.want_shut_down:
@@ -57,7 +57,7 @@ class BrokerHeartbeat(SessionCommand[BrokerHeartbeatReply]):
 
 
 def _shut_down(view: View, broker: Broker, rules: Rules) -> Decision[BrokerHeartbeatReply]:
-    """First it gives up its leaderships. When none is left, or no other broker can take one, it is fenced."""
+    """Moves its leaderships away first. When none is left, or no other broker can take one, the broker is fenced."""
     if broker.fenced:
         return Decision([], BrokerHeartbeatReply(is_fenced=True, should_shut_down=True))
     if not broker.in_controlled_shutdown:

@@ -1,6 +1,6 @@
 """Changes when a delegation token expires: renews it, expires it at some time, or removes it at once.
 
-As in Kafka, renewing checks whether the token has expired before it checks who asks, and expiring the other way round.
+As in Kafka, renewing checks expiry before it checks the requester; expiring checks them in the opposite order.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from chronik.metadata.token_records import token_record_of
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.notation import boolean, int64, string
 
-NOW: Final = -1  # as a period: a token is not to expire later, but to be gone
+NOW: Final = -1  # as a period: remove the token now
 
 
 class ChangeDelegationTokenReply(Reply):
@@ -26,7 +26,7 @@ class ChangeDelegationTokenReply(Reply):
 class ChangeDelegationToken(ControllerCommand[ChangeDelegationTokenReply]):
     token_id: string
     requester: string
-    now_ms: int64  # by the clock of the node that was asked
+    now_ms: int64  # by the clock of the submitting node
     period_ms: int64  # from now until the token expires
     renews: boolean
 

@@ -1,4 +1,4 @@
-"""What a metadata command is: data that travels between nodes, the type of its reply, and how it is carried out.
+"""Metadata commands: data that travels between nodes, the type of the reply, and how the command is executed.
 
     class FenceBroker(ControllerCommand[FenceBrokerReply]):
         broker_id: int32
@@ -7,7 +7,7 @@
 
 A command is in one file of this package and has one row in `registry`. Its random parts (ids, seeds) are drawn where it
 is submitted, so deciding it twice, on two controllers, gives the same cluster. Commands for many items reply with an
-error code for each item; commands for one thing are refused as a whole.
+error code for each item; commands for one item are refused as a whole.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class RequestId(NamedTuple):
-    """Identifies one command of one node forever, so that a repeated one is applied once."""
+    """Identifies one command of one node permanently, so that repetitions are applied once."""
 
     node_id: int
     incarnation: int  # of the node's process: a later one has a higher number
@@ -44,7 +44,7 @@ class Command(Data, Generic[R], versions="0", flexible="0+"):
     """Base of all commands. `reply_type` is the class in brackets."""
 
     reply_type: ClassVar[type[Reply]]
-    is_own_duty: ClassVar[bool] = False  # a broker says it about itself, in `broker_id`: it is always forwarded
+    is_own_duty: ClassVar[bool] = False  # sent by the broker `broker_id` about itself: always forwarded
     needs_no_image: ClassVar[bool] = False  # a refusal is final even if this node's image never catches up
 
     def __init_subclass__(cls, **named: Any) -> None:
@@ -54,11 +54,11 @@ class Command(Data, Generic[R], versions="0", flexible="0+"):
             cls.reply_type = reply[0]
 
     def draw_ids(self, randomness: Randomness) -> None:
-        """Completes the command with random ids that it lacks, once, where it is submitted."""
+        """Fills in missing random ids, once, where the command is submitted."""
 
 
 class ControllerCommand(Command[R]):
-    """Decided by the controller: its decision is records and a reply."""
+    """Decided by the controller: a decision is records and a reply."""
 
     def decide(self, state: ControllerState) -> Decision[R]:
         """Returns a Decision or raises MetadataRefused. Changes nothing, waits for nothing, reads no clock."""
@@ -66,10 +66,10 @@ class ControllerCommand(Command[R]):
 
 
 class SessionCommand(ControllerCommand[R]):
-    """A ControllerCommand that tells the controller whether a broker is alive."""
+    """A ControllerCommand that reports whether a broker is alive."""
 
     def update_sessions(self, sessions: BrokerSessions, decision: Decision[R], now_ns: int) -> None:
-        """Called after the decision. Sessions are the controller's own state and not in the log."""
+        """Called after the decision. Sessions are the controller's own state, not in the log."""
         raise NotImplementedError
 
 
@@ -77,7 +77,7 @@ NOWHERE = Address("", 0)  # of a founding node without a quorum listener
 
 
 class LedQuorum(NamedTuple):
-    """The quorum as its leader sees it."""
+    """The quorum as seen by its leader."""
 
     raft: RaftNode
     clock: Clock
@@ -85,7 +85,7 @@ class LedQuorum(NamedTuple):
 
 
 class QuorumCommand(Command[R]):
-    """Carried out by the quorum's leader, about the quorum itself. It writes no records."""
+    """Executed by the quorum's leader, about the quorum itself. It writes no records."""
 
     changes_members: ClassVar[bool] = False  # one such command at a time
 

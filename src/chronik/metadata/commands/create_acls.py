@@ -1,7 +1,7 @@
-"""Creates access rules. Each rule of the command is decided alone; creating one that exists has no effect.
+"""Creates access rules. Each rule of the command is decided alone; creating an existing rule has no effect.
 
-With `if_none_exist` the command does nothing in a cluster that has a rule: it is how a prepared node brings the first
-rules.
+With `if_none_exist` the command does nothing in a cluster that has a rule: a formatted node uses this to create the
+first rules.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from chronik.wire.error_codes import ErrorCode
 from chronik.wire.notation import Struct, boolean, int8, int16, string
 
 RULES_MAX: Final = 100_000  # every node holds all of them in memory
-TEXT_BYTES_MAX: Final = 32_767  # what a string of the older versions can hold, in which rules are described too
-# A request is compared with the prefixes of each length that occurs: this bounds how many there can be.
+TEXT_BYTES_MAX: Final = 32_767  # the limit of strings in older versions, which describe rules too
+# An authorization check tries each prefix length in use: this bounds their number.
 PREFIX_CHARS_MAX: Final = 1_000
 TYPE_MAX, OPERATION_MAX = 7, 15  # Kafka's last ResourceType and AclOperation
 
@@ -70,7 +70,7 @@ class AclRule(Struct):
 
 
 def checked(asked: AclRule) -> AccessRule:
-    """The rule, if it can be one. Any host is taken, as Kafka does: it is compared as text."""
+    """The rule, if it is valid. Any host is accepted, as in Kafka: it is compared as text."""
     if not ANY < asked.resource_type <= TYPE_MAX:
         refuse(ErrorCode.INVALID_REQUEST, f"an ACL cannot have resource type {asked.resource_type}")
     if asked.pattern_type not in (LITERAL, PREFIXED):

@@ -1,4 +1,4 @@
-"""Creates a delegation token. Who may do so for whom, and for how long, is decided where the command is submitted."""
+"""Creates a delegation token. The submitting broker checks permission and lifetime."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from chronik.wire.error_codes import ErrorCode
 from chronik.wire.notation import int64, string
 from chronik.wire.uuids import uuid_text
 
-TOKENS_MAX: Final = 10_000  # every node holds all of them in memory, and computes their secrets when it looks for one
+TOKENS_MAX: Final = 10_000  # every node holds all in memory, and computes their secrets to look one up
 RENEWERS_MAX: Final = 100
 ID_BYTES: Final = 16
 
@@ -33,7 +33,7 @@ class CreateDelegationToken(ControllerCommand[CreateDelegationTokenReply]):
     token_id: string = ""
 
     def draw_ids(self, randomness: Randomness) -> None:
-        while not self.token_id or self.token_id.startswith("-"):  # which would look like an option of a command
+        while not self.token_id or self.token_id.startswith("-"):  # a command line would read it as an option
             self.token_id = uuid_text(randomness.bytes(ID_BYTES))
 
     def decide(self, state: ControllerState) -> Decision[CreateDelegationTokenReply]:

@@ -23,7 +23,7 @@ from chronik.wire.error_codes import ErrorCode
 from chronik.wire.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from chronik.wire.notation import Struct, boolean, int16, int32, string
 
-# Keys are assigned to their partitions by the number of partitions, and their coordinators do not move them.
+# Keys map to partitions by the partition count, and their coordinators do not move them.
 PLACED_BY_COUNT = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
 
 
@@ -64,8 +64,8 @@ class CreatePartitions(ControllerCommand[CreatePartitionsReply]):
 
 class TopicGrowth(Struct):
     name: string
-    partition_count: int32  # after, not the number to add
-    assignments: list[ReplicaList] | None = None  # of the added ones, in order
+    partition_count: int32  # the new total, not the number to add
+    assignments: list[ReplicaList] | None = None  # for the added ones, in order
 
 
 class ReplicaList(Struct):

@@ -33,7 +33,7 @@ from chronik.wire.internal_topics import METADATA_TOPIC, OFFSETS_TOPIC, SHARE_ST
 from chronik.wire.notation import ZERO_UUID, Struct, boolean, int16, int32, string, uuid
 from chronik.wire.uuids import uuid_text
 
-NAME_CHARACTERS_MAX = 249  # a directory is named after it, with '-' and a partition number, within 255
+NAME_CHARACTERS_MAX = 249  # leaves room for '-' and a partition number in a directory name of 255
 COORDINATOR_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC})
 
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
@@ -94,7 +94,7 @@ class CreateTopics(ControllerCommand[CreateTopicsReply]):
 
 class NewTopic(Struct):
     name: string
-    topic_id: uuid = ZERO_UUID  # the store draws one
+    topic_id: uuid = ZERO_UUID  # the store generates one
     partition_count: int32 = -1  # the cluster's default
     replication_factor: int16 = -1  # the cluster's default
     assignments: list[PartitionReplicas] = []  # noqa: RUF012 - the notation makes a new list each time
@@ -112,21 +112,22 @@ class ConfigValue(Struct):
 
 
 def draw_topic_id(randomness: Randomness) -> bytes:
-    """16 random bytes that do not start with '-' in base64, as Kafka avoids: the id may stand in a command line."""
+    """16 random bytes that do not start with '-' in base64, as in Kafka: a command line would read that as an
+    option."""
     while (drawn := randomness.bytes(16)) == ZERO_UUID or drawn[0] >> 2 == 62:
         pass
     return drawn
 
 
 def draw_cluster_id(randomness: Randomness) -> str:
-    """As Kafka writes one: 16 bytes in base64 for URLs, without padding."""
+    """In Kafka's format: 16 bytes in base64 for URLs, without padding."""
     return uuid_text(draw_topic_id(randomness))
 
 
 def create_topic(
     view: View, topic: NewTopic, rules: Rules, circle: Circle
 ) -> tuple[list[MetadataRecord], CreatedTopic]:
-    """Decides one topic. Its id comes with it, so the same log gives the same cluster."""
+    """Decides one topic. Its id comes with the command, so the same log gives the same cluster."""
     name, topic_id = topic.name, topic.topic_id
     check_topic_name(view, name)
     if existing := view.topic_named(name):
@@ -163,7 +164,7 @@ def check_topic_name(view: View, name: str) -> None:
 
 
 def why_not_a_topic_name(name: str) -> str | None:
-    """The reason why a topic cannot be called so; None for a good name."""
+    """Why the topic name is invalid; None for a valid one."""
     if not name:
         return "a topic's name is not empty"
     if name in (".", ".."):

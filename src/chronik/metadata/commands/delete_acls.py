@@ -1,4 +1,4 @@
-"""Deletes the access rules that match filters, and tells for each filter which those were."""
+"""Deletes the access rules that match filters, and lists them for each filter."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class DeleteAcls(ControllerCommand[DeleteAclsReply]):
     filters: list[AclFilter]
 
     def decide(self, state: ControllerState) -> Decision[DeleteAclsReply]:
-        """A rule that two filters match is deleted once, and told for both."""
+        """A rule that two filters match is deleted once, and listed for both."""
         removed: dict[AccessRule, None] = {}
         results = []
         for asked in self.filters:
@@ -45,7 +45,7 @@ class DeleteAcls(ControllerCommand[DeleteAclsReply]):
 
 
 class AclFilter(Struct):
-    """Null and 1 fit everything."""
+    """Null and 1 match everything."""
 
     resource_type: int8
     resource_name: string | None

@@ -30,7 +30,7 @@ class DeleteTopics(ControllerCommand[DeleteTopicsReply]):
     topics: list[TopicName]
 
     def decide(self, state: ControllerState) -> Decision[DeleteTopicsReply]:
-        """A topic named twice, by name, by id or by both, is not deleted: the request is not what its sender meant."""
+        """A topic named twice, by name, by id or by both, is not deleted: the request is ambiguous."""
         view = state.view
         found = [_topic_at(view, asked) for asked in self.topics]
         times_named = Counter(asked.name for asked in self.topics if asked.name is not None)

@@ -1,4 +1,4 @@
-"""Describes how far each member of the quorum has come. Changes nothing; only the leader knows."""
+"""Describes the progress of each member of the quorum. Read-only; only the leader knows it."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ class DescribeQuorumReply(Reply):
     leader_id: int32
     term: int32
     commit_index: int64
-    members: list[QuorumMember]  # ascending
+    members: list[QuorumMember]  # sorted by id
 
 
 class QuorumMember(Struct):
     node_id: int32
     is_voter: boolean
-    match_index: int64  # known to be durable there
-    lag_ms: int64  # for how long it has lacked an entry; 0: it lacks none
-    silent_ms: int64  # since it was last heard; -1: never
+    match_index: int64  # durable on the member, as far as known
+    lag_ms: int64  # how long it has lacked an entry; 0: it lacks none
+    silent_ms: int64  # since its last message; -1: none yet
     host: string
     port: uint16
 

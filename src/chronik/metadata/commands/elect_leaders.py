@@ -14,7 +14,7 @@ from chronik.metadata.records import MetadataRecord, PartitionChangeRecord
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.notation import Struct, int8, int16, int32, string
 
-PREFERRED, UNCLEAN = range(2)  # of ElectLeaders.election_type, by Kafka's numbers
+PREFERRED, UNCLEAN = range(2)  # ElectLeaders.election_type, Kafka's numbers
 
 
 class ElectLeadersReply(Reply):
@@ -36,7 +36,7 @@ class ElectLeaders(ControllerCommand[ElectLeadersReply]):
     """Elects leaders now: the preferred replica where another one leads, or any live replica where none leads."""
 
     election_type: int8
-    topics: list[ElectionTopic] | None  # null: all, and only partitions are answered in which something was to be done
+    topics: list[ElectionTopic] | None  # null: all; the reply then lists only partitions that needed an election
 
     def decide(self, state: ControllerState) -> Decision[ElectLeadersReply]:
         view, rules = state.view, state.rules

@@ -1,4 +1,4 @@
-"""Fences a broker whose session ran out. The controller submits this itself."""
+"""Fences a broker whose session expired. The controller submits this itself."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Registers a broker's process. It is fenced until it asks not to be.
+"""Registers a broker's process. It is fenced until it asks to be unfenced.
 
-Epochs rise with each registration, and a process with an older epoch is refused. What a registration means for
-partitions is decided with it, in the same batch.
+Epochs increase with each registration, and a process with an older epoch is refused. The effects on partitions are
+decided in the same batch.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class RegisterBroker(SessionCommand[RegisterBrokerReply]):
     rack: string | None = None
     features: list[SupportedFeature] = []  # noqa: RUF012
     directory_ids: list[uuid] = []  # noqa: RUF012 - of the data directories, which one process at a time can lock
-    # Processes before this one that the data directory knows of; None: it cannot tell.
+    # Earlier processes recorded in the data directory; None: unknown.
     earlier_incarnation_ids: list[uuid] | None = None
 
     def decide(self, state: ControllerState) -> Decision[RegisterBrokerReply]:
-        """A new process takes a broker's place at once if it holds the same data directory, which only one can lock.
+        """A new process replaces a broker at once if it has the same data directory, which only one process can lock.
 
-        With another directory it has to wait until the old session is over: two machines may share an id by mistake.
-        A directory that does not know the process registered last is an old copy, and counts as another one.
+        With another directory it waits until the old session expires: two machines may share an id by mistake. A
+        directory that does not know the last registered process is an old copy, and counts as another one.
         """
         view, rules = state.view, state.rules
         broker_id = self.broker_id
@@ -65,7 +65,7 @@ class RegisterBroker(SessionCommand[RegisterBrokerReply]):
         _check_features(view, self)
         records: list[MetadataRecord] = []
         if before is not None:
-            # On the same disk it still has all that it acknowledged.
+            # With the same disk it still has everything it acknowledged.
             records += Elections(view, rules, gone=broker_id).without(broker_id, lost=not same_disk)
         epoch = view.broker_epoch_last + 1
         check(

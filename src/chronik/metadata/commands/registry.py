@@ -1,4 +1,4 @@
-"""All metadata commands. A command's number between nodes is its place here, so the table only grows at its end."""
+"""All metadata commands. A command's wire number is its position here, so append new ones at the end."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from chronik.metadata.commands.remove_voter import RemoveVoter
 from chronik.metadata.commands.report_lost_replicas import ReportLostReplicas
 from chronik.metadata.commands.unregister_broker import UnregisterBroker
 from chronik.metadata.commands.update_features import UpdateFeatures
+from chronik.metadata.commands.withdraw_replicas import WithdrawReplicas
 
 COMMANDS: tuple[type[Command[Any]], ...] = (
     CreateTopics,
@@ -55,5 +56,6 @@ COMMANDS: tuple[type[Command[Any]], ...] = (
     CreateDelegationToken,
     ChangeDelegationToken,
     RemoveExpiredTokens,
+    WithdrawReplicas,
 )
 NUMBER_OF = {command: number for number, command in enumerate(COMMANDS)}

@@ -1,6 +1,6 @@
-"""Removes delegation tokens that have expired. The controller submits this itself.
+"""Removes expired delegation tokens. The controller submits this itself.
 
-Nothing depends on when this happens: a token that has expired is refused wherever it is used.
+Its timing does not matter: an expired token is refused everywhere.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from chronik.metadata.decisions.decision import ControllerState, Decision
 from chronik.metadata.records import RemoveDelegationTokenRecord
 from chronik.wire.notation import int64
 
-REMOVED_MAX: Final = 500  # by one command; the rest follows
+REMOVED_MAX: Final = 500  # per command; the next one removes more
 
 
 class RemoveExpiredTokensReply(Reply):
@@ -21,7 +21,7 @@ class RemoveExpiredTokensReply(Reply):
 
 
 class RemoveExpiredTokens(ControllerCommand[RemoveExpiredTokensReply]):
-    before_ms: int64  # removed are tokens that expired before this time
+    before_ms: int64  # tokens that expired before this time are removed
 
     def decide(self, state: ControllerState) -> Decision[RemoveExpiredTokensReply]:
         tokens = state.view.tokens

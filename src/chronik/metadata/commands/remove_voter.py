@@ -13,7 +13,7 @@ from chronik.runtime.units import NS_PER_MS
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.notation import boolean, int32
 
-ABSENT_MS = 1_000  # many heartbeats; a voter that is silent or lags for so long cannot be counted on
+ABSENT_MS = 1_000  # many heartbeats; a voter that is silent or lags this long counts as unavailable
 
 
 class RemoveVoterReply(Reply):
@@ -43,7 +43,7 @@ class RemoveVoter(QuorumCommand[RemoveVoterReply]):
 
 
 def _require_majority_without(quorum: LedQuorum, node_id: int) -> None:
-    """Voters that are down or far behind commit nothing. If they were the majority, none could be added either."""
+    """Unavailable voters commit nothing. If they were the majority, no voter could be added either."""
     raft = quorum.raft
     stay = [voter for voter in raft.members.voters if voter != node_id]
     lags_ms = raft.lag_ms()

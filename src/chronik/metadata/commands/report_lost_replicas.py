@@ -1,15 +1,15 @@
-"""A broker's replicas that lack records they acknowledged leave ISR and ELR at once, before anybody relies on them.
+"""Removes a broker's replicas that lost acknowledged records from ISR and ELR, before any node relies on them.
 
-The leader epoch rises even if the leader stays, and even if the replica is in neither set: its leader may be about to
-add it. What the replica reported about itself in the old epoch no longer counts, so it cannot join the ISR before it
-has reported its present end offset.
+The leader epoch increases even if the leader stays, and even if the replica is in neither set: its leader may be about
+to add it. Reports from the old epoch no longer count, so the replica cannot join the ISR before it has reported its
+current end offset.
 
-A replica that is the last one in ISR and ELR stays: no other is known to have more. Its broker is told.
+The last replica in ISR and ELR stays: no other is known to have more. The reply tells its broker.
 
-If others are in ISR or ELR and none of them is live, the partition waits for one. If unclean elections are allowed, it
-does not wait: the lost replica stays, as if it were the last copy. It lacks little. A live replica that was out of sync
-may lack much, and electing that one would give up what all others have. Nothing is truncated meanwhile: when one of the
-others is back, the next report of the lost replica makes that one the leader.
+If others are in ISR or ELR but none is live, the partition waits for one. If unclean elections are allowed, it does not
+wait: the lost replica stays, as if it were the last copy. It lacks little, while a live replica that was out of sync
+may lack much, and electing that one would discard everything the others have. Nothing is truncated meanwhile: when one
+of the others is back, the lost replica's next report makes it the leader.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from chronik.wire.notation import Struct, int32, int64, uuid
 
 
 class ReportLostReplicasReply(Reply):
-    last_copies: list[PartitionId]  # of which no other replica is known to have more: they stay as they are
+    last_copies: list[PartitionId]  # no other replica is known to have more: unchanged
 
 
 class ReportLostReplicas(ControllerCommand[ReportLostReplicasReply]):
-    """A broker reports that some of its replicas lost records that they had acknowledged. They leave the ISR."""
+    """A broker reports that some of its replicas lost acknowledged records. They leave the ISR."""
 
     is_own_duty: ClassVar[bool] = True
 
@@ -38,11 +38,11 @@ class ReportLostReplicas(ControllerCommand[ReportLostReplicasReply]):
     partitions: list[PartitionId]
 
     def decide(self, state: ControllerState) -> Decision[ReportLostReplicasReply]:
-        """A partition that is gone, or of which the broker is no member any more, needs nothing."""
+        """Deleted partitions, and partitions without a replica on this broker, need nothing."""
         view, rules = state.view, state.rules
         broker_id = self.broker_id
         check_broker_epoch(view, broker_id, self.broker_epoch)
-        elections = Elections(view, rules, gone=broker_id)  # it may not lead, not even by an unclean election
+        elections = Elections(view, rules, gone=broker_id)  # it may not lead, even by an unclean election
         records: list[MetadataRecord] = []
         last_copies: list[PartitionId] = []
         for each in dict.fromkeys((asked.topic_id, asked.index) for asked in self.partitions):

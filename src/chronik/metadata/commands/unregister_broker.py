@@ -1,4 +1,4 @@
-"""Removes a broker from the cluster, with its replicas' places in ISR and ELR."""
+"""Removes a broker from the cluster, and from the ISR and ELR of its partitions."""
 
 from __future__ import annotations
 

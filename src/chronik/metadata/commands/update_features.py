@@ -1,4 +1,4 @@
-"""Changes feature levels: which of the protocol's newer abilities the whole cluster has agreed on.
+"""Changes feature levels: the newer protocol abilities that the whole cluster has agreed on.
 
 A level rises when every registered broker supports it. If one update is refused, all of them are, as in Kafka.
 """
@@ -14,11 +14,11 @@ from chronik.metadata.records import FeatureLevelRecord, MetadataRecord
 from chronik.wire.error_codes import ErrorCode
 from chronik.wire.notation import Struct, boolean, int8, int16, string
 
-UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3  # of FeatureUpdate.upgrade_type, by Kafka's numbers
+UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3  # FeatureUpdate.upgrade_type, Kafka's numbers
 
 METADATA_VERSION = "metadata.version"
 
-# What Kafka 4.3 calls its features, with the lowest and highest levels it supports.
+# Kafka 4.3's features, with the lowest and highest level it supports.
 KAFKA_FEATURES: dict[str, tuple[int, int]] = {
     "eligible.leader.replicas.version": (0, 1),
     "group.version": (0, 1),

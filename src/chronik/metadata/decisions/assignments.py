@@ -1,4 +1,4 @@
-"""What creating topics and adding partitions share: given replicas are checked, a partition gets its first leader."""
+"""Shared by creating topics and adding partitions: checks given replicas, and elects a partition's first leader."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PARTITIONS_MAX_PER_COMMAND = 10_000  # Kafka's bound; one batch of records stays
 def check_assignment(
     view: View, broker_ids: Sequence[int], *, replication_factor: int | None = None, needs_leader: bool = True
 ) -> None:
-    """Refuses replicas on unknown brokers, twice on one, or not as many as the topic's other partitions have."""
+    """Refuses replicas on unknown brokers, duplicates, and a count that differs from the topic's other partitions."""
     if not broker_ids:
         refuse(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "a partition needs at least one replica: the list is empty")
     for broker_id in broker_ids:
@@ -40,7 +40,7 @@ def check_assignment(
 
 
 def new_partition(topic_id: bytes, index: int, replicas: Sequence[int], live: Container[int]) -> PartitionRecord:
-    """All live replicas are in sync, for there is nothing yet; the first of them leads. One must be live."""
+    """All live replicas are in sync, because the partition is empty; the first of them leads. One must be live."""
     isr = [broker_id for broker_id in replicas if broker_id in live]
     check(len(isr) > 0, "25 a live broker leads a new partition", topic=topic_id, index=index, replicas=replicas)
     return PartitionRecord(
@@ -59,7 +59,7 @@ def new_partition(topic_id: bytes, index: int, replicas: Sequence[int], live: Co
 
 
 def require_all_live(name: str, placed: Placement, circle: Circle) -> None:
-    """A coordinator that began with too few replicas would lose commits that it acknowledged."""
+    """A coordinator's topic that started with too few replicas could lose acknowledged commits."""
     if not circle.are_live(placed):
         refuse(
             ErrorCode.INVALID_REPLICATION_FACTOR,

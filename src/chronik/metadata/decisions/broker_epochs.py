@@ -1,7 +1,7 @@
-"""What commands of and about brokers share: the check of a broker's epoch, and what it means that one leaves.
+"""Shared by all commands about brokers: checking a broker's epoch, and the effects of a broker leaving.
 
-A registered broker is fenced until it asks not to be. A process with an epoch older than the last registration's is
-refused.
+A registered broker is fenced until it asks to be unfenced. A process with an epoch older than the last registration's
+is refused.
 """
 
 from __future__ import annotations

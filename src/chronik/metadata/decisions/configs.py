@@ -1,8 +1,8 @@
-"""Which configs topics, brokers, groups and metric subscriptions may have.
+"""Validates the configs of topics, brokers, groups and metric subscriptions.
 
 All keys of a resource are checked together: values that contradict each other are refused like values of the wrong
-type. Unknown keys are refused for topics and groups. A broker may have keys of its own plug-ins, but none of those that
-it reads only when it starts.
+type. Unknown keys are refused for topics and groups. A broker may have keys for its own plug-ins, but no key that is
+read only at startup.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from chronik.wire.error_codes import ErrorCode
 
 
 def check_topic_configs(view: View, own: Mapping[str, str], rules: Rules) -> None:
-    """Refuses what a topic cannot have: unknown keys, values of the wrong type, values that contradict each other."""
+    """Refuses unknown keys, values of the wrong type, and values that contradict each other."""
     if not own:
         return
     for key, value in own.items():
@@ -71,7 +71,7 @@ def _check_topic(view: View, name: str, after: Mapping[str, str], touched: Mappi
 
 
 def _check_broker(view: View, name: str, after: Mapping[str, str], touched: Mapping[str, str], rules: Rules) -> None:
-    """Kafka answers INVALID_REQUEST for all that a broker cannot have."""
+    """Kafka answers INVALID_REQUEST to every invalid broker config."""
     if bare := sorted(LISTENER_ONLY & set(touched)):
         refuse(ErrorCode.INVALID_REQUEST, f"{bare[0]} is set for one listener, as listener.name.<listener>.{bare[0]}")
     if classes := sorted(CLASSES & set(touched)):

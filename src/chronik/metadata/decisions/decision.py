@@ -1,6 +1,6 @@
-"""What a decision is: the records that would make it true, and the reply once they are committed.
+"""A decision: the records to write, and the reply once they are committed.
 
-Deciding changes nothing, waits for nothing, and reads neither clock nor randomness.
+Deciding changes nothing, waits for nothing, and reads neither clock nor random numbers.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ R = TypeVar("R", bound=Reply, covariant=True)
 class Decision(NamedTuple, Generic[R]):
     records: list[MetadataRecord]
     reply: R
-    # Whether the records may come true one after the other, so that ten thousand leaders need not move at one stroke:
-    # a controller that finds half of it done decides the other half when it is asked again.
+    # Whether the records may be committed in several entries, so that ten thousand leaders need not move in one: a
+    # controller that finds half of it done decides the other half when the request is repeated.
     divisible: bool = False
 
 
@@ -30,19 +30,19 @@ class TopicShape(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """The controller's configuration, as far as decisions depend on it."""
+    """The part of the controller's configuration that affects decisions."""
 
     # num.partitions and default.replication.factor
     topic_default: TopicShape = TopicShape(1, 1)
-    # offsets.topic.*, transaction.state.log.*: what a coordinators' topic gets when the asker names no numbers
+    # offsets.topic.*, transaction.state.log.*: the shape of a coordinator's topic if the request names none
     coordinator_topics: Mapping[str, TopicShape] = MappingProxyType({})
     # server.properties of this node, from which topic configs take their defaults
     static_configs: Mapping[str, str] = MappingProxyType({})
 
 
 class ControllerState(NamedTuple):
-    """What a command is decided on: the newest metadata, also if it is not committed yet, and the controller's own."""
+    """The input of a decision: the newest metadata, committed or not, and the controller's own state."""
 
     view: View
     rules: Rules
-    has_session: Callable[[int], bool] = lambda _: False  # whether the broker of this id was heard of lately
+    has_session: Callable[[int], bool] = lambda _: False  # whether this broker sent a heartbeat recently

@@ -1,10 +1,10 @@
-"""Who leads a partition and who is in sync, after brokers came or went. Every change of a partition is made here.
+"""Leaders and ISRs of partitions when brokers join or leave. Every change of a partition is made here.
 
-A leader comes from the ISR. If no member of it is live and the cluster has `eligible.leader.replicas.version` 1, it
-comes from the ELR: replicas that left the ISR while it was below min.insync.replicas, when the high watermark stood
-still, so that they hold all that was acknowledged (KIP-966). If unclean elections are allowed for the topic, any live
-replica will do. Otherwise there is no leader until an ISR member is back. The ISR is emptied only when its last member
-lost its disk: then no replica is known to have everything, and only an unclean election helps.
+A leader comes from the ISR. If no ISR member is live and the cluster has `eligible.leader.replicas.version` 1, it comes
+from the ELR: replicas that left the ISR while it was below min.insync.replicas. The high watermark did not advance
+then, so they hold everything acknowledged (KIP-966). If the topic allows unclean elections, any live replica can lead.
+Otherwise there is no leader until an ISR member returns. The ISR becomes empty only when its last member lost its disk:
+then no replica is known to be complete, and only an unclean election helps.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from chronik.metadata.image import NO_LEADER, Partition, ResourceType, Topic, Vi
 from chronik.metadata.records import NOBODY, PARTITION, MetadataRecord, PartitionChangeRecord, PartitionsChangeRecord
 from chronik.runtime.invariants import broken, check
 
-ALIKE_MAX = 1_000  # partitions in one record: an entry of the log is made of whole records
+ALIKE_MAX = 1_000  # partitions in one record: records cannot be split over log entries
 ELR_FEATURE = "eligible.leader.replicas.version"
 
 
 class Shape(NamedTuple):
-    """Where a partition's replicas are, and what a reassignment does to them."""
+    """Where a partition's replicas are, and which ones a reassignment adds and removes."""
 
     replicas: Sequence[int]
     adding: Sequence[int] = ()
     removing: Sequence[int] = ()
 
     def completed(self, isr: Sequence[int]) -> tuple[Shape, Sequence[int]]:
-        """The shape and the ISR after the reassignment if this ISR allows it to end: all who come are in sync, and
-        somebody in sync stays. Else both as they are."""
+        """The shape and ISR after the reassignment, if this ISR allows it to end: all added replicas are in sync, and
+        an in-sync replica remains. Otherwise both unchanged."""
         if not self.adding and not self.removing:
             return self, isr
         staying = [each for each in isr if each not in self.removing]
@@ -41,7 +41,7 @@ class Shape(NamedTuple):
 
 
 class Elections:
-    """Changes of partitions, decided on one state. `gone` and `back` say what that state does not show yet."""
+    """Changes of partitions, decided on one state. `gone` and `back` are brokers whose change it does not show yet."""
 
     def __init__(self, view: View, rules: Rules, *, gone: int | None = None, back: int | None = None) -> None:
         self.view = view
@@ -55,9 +55,9 @@ class Elections:
         self.elr_enabled = view.features.get(ELR_FEATURE, 0) > 0
 
     def with_isr(self, topic: Topic, index: int, isr: Sequence[int]) -> PartitionChangeRecord | None:
-        """The change that makes `isr` the ISR and elects a leader if need be; None when all stays as it is.
+        """The change that sets the ISR to `isr` and elects a leader if needed; None if nothing changes.
 
-        An ISR that has everybody whom a reassignment brings also ends that reassignment.
+        An ISR with all replicas that a reassignment adds also ends that reassignment.
         """
         return self.change(topic, index, _shape(topic.partitions[index]), isr)
 
@@ -71,8 +71,8 @@ class Elections:
         prefers_first: bool = False,
         allows_unclean: bool = False,
     ) -> PartitionChangeRecord | None:
-        """The same with replicas as in `shape`. `prefers_first` moves the leadership to the first replica if it may
-        lead; `allows_unclean` asks for any live one where no other may, whatever the topic's configuration says.
+        """The same with the replicas in `shape`. `prefers_first` moves the leadership to the first replica if it may
+        lead; `allows_unclean` permits an unclean election, whatever the topic's configuration.
         """
         before = topic.partitions[index]
         after = self._after(topic, before, shape, isr, prefers_first=prefers_first, allows_unclean=allows_unclean)
@@ -89,9 +89,9 @@ class Elections:
         prefers_first: bool = False,
         allows_unclean: bool = False,
     ) -> Partition:
-        """`before` itself when nothing changes. `lost` is a broker whose disk may have lost what it had: it leaves the
-        ELR too."""
-        # The last member stays in, for only it has everything; unless its disk is gone, and others may have more.
+        """`before` itself when nothing changes. `lost` is a broker whose disk may have lost records: it leaves the ELR
+        too."""
+        # The last member stays in the ISR, because only it is complete, unless its disk is lost.
         if not isr and (lost is None or len(shape.replicas) == 1):
             isr = before.isr
         shape, isr = shape.completed(isr)
@@ -103,19 +103,19 @@ class Elections:
         if leader not in isr or leader not in self.live:
             leader = self._first(replicas, isr)
             if leader == NO_LEADER and (leader := self._first(replicas, elr)) != NO_LEADER:
-                # Members of the ISR that are not live hold everything too, so they stay eligible.
+                # ISR members that are not live are complete too, so they stay eligible.
                 isr, elr = [leader], [each for each in replicas if each != leader and each in (*isr, *elr)]
             if leader == NO_LEADER and (allows_unclean or self.unclean_is_allowed(topic)):
                 leader = self._first(replicas, replicas)
                 isr, elr, last_known_elr = (isr, elr, last_known_elr) if leader == NO_LEADER else ([leader], [], [])
-            # A leader that became the whole ISR may be the last that a reassignment waited for.
+            # A leader that is now the whole ISR may complete the reassignment.
             shape, isr = shape.completed(isr)
             replicas = shape.replicas
             elr = [each for each in elr if each in replicas]
             last_known_elr = [each for each in last_known_elr if each in replicas]
         after = Partition(
             leader,
-            # Whoever is a replica no more must not go on fetching as one: it is told apart by the epoch.
+            # A removed replica must stop fetching as a follower: the new epoch fences it.
             before.leader_epoch + (leader != before.leader or not set(before.replicas) <= set(replicas)),
             before.partition_epoch,
             tuple(replicas),
@@ -136,8 +136,8 @@ class Elections:
         return before if after == before else after._replace(partition_epoch=before.partition_epoch + 1)
 
     def without(self, broker_id: int, *, lost: bool = False) -> list[MetadataRecord]:
-        """All changes that a broker's leaving makes. It stays in an ISR only where it is the last member, and if its
-        disk is not `lost`.
+        """All changes caused by a broker leaving. It stays in an ISR only as the last member, and only if its disk is
+        not `lost`.
         """
 
         def isr_of(partition: Partition) -> Sequence[int] | None:
@@ -148,9 +148,9 @@ class Elections:
         return self._everywhere(isr_of, lost=broker_id if lost else None)
 
     def without_lost(self, topic: Topic, index: int, broker_id: int) -> PartitionChangeRecord:
-        """The change that takes a replica out which lacks what it acknowledged, and begins a leader epoch.
+        """Removes a replica that lacks records it acknowledged, and starts a new leader epoch.
 
-        Others must be left in ISR or ELR. One that is not live yet becomes leader when it is back.
+        Requires another replica in ISR or ELR. If that one is not live yet, it becomes leader when it is back.
         """
         before = topic.partitions[index]
         isr = [member for member in before.isr if member != broker_id]
@@ -168,12 +168,12 @@ class Elections:
         return _record(topic.topic_id, index, before, after)
 
     def for_the_leaderless(self) -> list[MetadataRecord]:
-        """Elections that became possible because a broker is back."""
+        """Elections that a returning broker makes possible."""
         return self._everywhere(lambda partition: partition.isr if partition.leader == NO_LEADER else None)
 
     def without_elr(self, topics: Iterable[Topic]) -> list[MetadataRecord]:
-        """min.insync.replicas changes: whoever left when another number held is not known to have everything that is
-        acknowledged by the new one. While somebody is eligible, leaders acknowledge nothing without it."""
+        """min.insync.replicas changes: replicas that left the ISR under the old value may lack records acknowledged
+        under the new one. While a replica is eligible, leaders acknowledge nothing without it."""
         records: list[MetadataRecord] = []
         for topic in topics:
             for index, before in enumerate(topic.partitions):
@@ -185,10 +185,10 @@ class Elections:
     def _everywhere(
         self, isr_of: Callable[[Partition], Sequence[int] | None], *, lost: int | None = None
     ) -> list[MetadataRecord]:
-        """The changes that give every partition the ISR that `isr_of` says; None leaves it alone.
+        """The changes that give every partition the ISR that `isr_of` returns; None leaves it unchanged.
 
-        Few states are shared by many partitions, so what becomes of each is found out once, unless its topic's own
-        configuration has a say, and told of all of them together.
+        Many partitions share few states, so each state is decided once and the result recorded for all of its
+        partitions together, unless a topic's own configuration matters.
         """
         fates: dict[Partition, Partition] = {}
         alike: dict[Partition, list[tuple[bytes, int]]] = {}

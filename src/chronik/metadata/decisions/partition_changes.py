@@ -1,4 +1,4 @@
-"""What commands share that change partitions one by one, with an error code for each."""
+"""Shared by commands that change partitions one by one, with an error code for each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Change = Callable[[Topic, int, Partition], PartitionChangeRecord | None]
 def attempt(
     view: View, name: str, index: int, change: Change, records: list[MetadataRecord]
 ) -> tuple[ErrorCode, str | None]:
-    """Adds what changes one partition to `records`; the code and the words of the answer."""
+    """Appends the change of one partition to `records`; returns the code and message of the answer."""
     try:
         topic = view.topic_named(name)
         if topic is None:
